@@ -1,0 +1,46 @@
+"""The ways a command can fail, each with its exit code.
+
+The codes are those of sysexits.h, so that scripts and service managers can tell them apart:
+
+====  ==========================================================================
+code  meaning
+====  ==========================================================================
+1     the work was done and its result is wrong (a checksum, a failed self-check)
+64    wrong arguments or a wrong settings file; nothing was touched
+66    an input file is not there or cannot be read
+69    something needed is missing: a tool, a kernel feature, an interface
+71    the system refused an operation
+75    in use: a port, a name, a second instance; try again later
+77    not root
+130   ended by Ctrl-C; 143 by SIGTERM
+====  ==========================================================================
+"""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of every Tributary command."""
+
+    WRONG_RESULT = 1
+    USAGE = 64
+    NO_INPUT = 66
+    UNAVAILABLE = 69
+    SYSTEM = 71
+    IN_USE = 75
+    NO_PERMISSION = 77
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class Failure(Exception):
+    """A failure that a user can act on: one line, and the exit code that goes with it."""
+
+    def __init__(self, code: Exit, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def refused(where: str, key: str, value: object, accepted: str) -> Failure:
+    """The one line that a wrong setting gets: file, key, value, and what is accepted instead."""
+    return Failure(Exit.USAGE, f"{where}: {key} = {value!r}: accepted: {accepted}")

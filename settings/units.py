@@ -1,0 +1,115 @@
+"""Numbers with units: rates, durations, sizes, shares.
+
+A bare number is refused, because nobody can tell what it means a year later. The notation is that of tc(8):
+``20mbit``, ``25ms``, ``50MB``, ``0.5%``.
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z%]+)", re.ASCII)
+
+
+@dataclass(frozen=True, order=True)
+class Quantity:
+    """A non-negative whole number of base units, read from and written as text with a unit."""
+
+    amount: int
+
+    UNITS: ClassVar[dict[str, int]]
+    ACCEPTED: ClassVar[str]
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        """Read ``text``; raises ValueError that says what is accepted."""
+        match = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) else None
+        if match is None or match[2] not in cls.UNITS:
+            raise ValueError(cls.ACCEPTED)
+        amount = Fraction(match[1]) * cls.UNITS[match[2]]
+        if amount.denominator != 1:
+            raise ValueError(cls.ACCEPTED)
+        return cls(int(amount))
+
+    def __str__(self) -> str:
+        unit, size = max(
+            ((unit, size) for unit, size in self.UNITS.items() if self.amount % size == 0),
+            key=lambda item: item[1],
+        )
+        return f"{self.amount // size}{unit}"
+
+    @classmethod
+    def _read(cls, value: object) -> Self:
+        return value if isinstance(value, cls) else cls.parse(value)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def read(value: object) -> Self:
+            return value if isinstance(value, cls) else cls.parse(value)
+
+        return core_schema.no_info_plain_validator_function(read, serialization=core_schema.to_string_ser_schema())
+
+
+class Rate(Quantity):
+    """Bits per second."""
+
+    UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+    ACCEPTED = "a rate with its unit (bit, kbit, mbit, gbit), such as '5mbit'"
+
+
+class PositiveRate(Rate):
+    """A rate above zero, in bits per second."""
+
+    ACCEPTED = "a rate above zero with its unit (bit, kbit, mbit, gbit), such as '5mbit'"
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        rate = super().parse(text)
+        if rate.amount == 0:
+            raise ValueError(cls.ACCEPTED)
+        return rate
+
+
+class Duration(Quantity):
+    """Microseconds."""
+
+    UNITS = {"us": 1, "ms": 10**3, "s": 10**6}
+    ACCEPTED = "a time with its unit (us, ms, s), such as '25ms'"
+
+    @property
+    def seconds(self) -> float:
+        """The same time in seconds."""
+        return self.amount / 10**6
+
+
+class Size(Quantity):
+    """Bytes."""
+
+    UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    ACCEPTED = "a size with its unit (B, kB, MB, GB, KiB, MiB, GiB), such as '50MB'"
+
+
+class Share(Quantity):
+    """Millionths of a whole, written in percent; at most 100 %."""
+
+    UNITS = {"%": 10**4}
+    ACCEPTED = "a share from '0%' to '100%'"
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        share = super().parse(text)
+        if share.amount > 10**6:
+            raise ValueError(cls.ACCEPTED)
+        return share
+
+    def __str__(self) -> str:
+        return f"{self.amount / 10**4:g}%"
+
+    @property
+    def fraction(self) -> float:
+        """The same share as a number from 0 to 1."""
+        return self.amount / 10**6
