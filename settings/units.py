@@ -44,14 +44,13 @@ class Quantity:
 
     @classmethod
     def _read(cls, value: object) -> Self:
-        return value if isinstance(value, cls) else cls.parse(value)
+        if isinstance(value, cls):
+            return value
+        return cls.parse(value)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def read(value: object) -> Self:
-            return value if isinstance(value, cls) else cls.parse(value)
-
-        return core_schema.no_info_plain_validator_function(read, serialization=core_schema.to_string_ser_schema())
+        return core_schema.no_info_plain_validator_function(cls._read, serialization=core_schema.to_string_ser_schema())
 
 
 class Rate(Quantity):
