@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -23,20 +23,17 @@ def load(path: Path, model: type[M]) -> M:
 
     Raises Failure: exit 66 if the file cannot be read, exit 64 if it is not TOML or not such a model.
     """
+    return check(read(path), model, where=str(path))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read ``path`` as TOML, unchecked; raises Failure with exit 66 or 64."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
-    return parse(text, model, where=str(path))
-
-
-def parse(text: str, model: type[M], where: str) -> M:
-    """Read TOML ``text``, called ``where`` in messages, as a ``model``; raises Failure with exit 64."""
-    try:
-        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Failure(Exit.USAGE, f"{where}: not valid TOML: {error}") from error
-    return check(document, model, where)
+        raise Failure(Exit.USAGE, f"{path}: not valid TOML: {error}") from error
 
 
 def check(document: object, model: type[M], where: str) -> M:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from settings.failure import Exit, Failure
-from settings.files import Settings, load, parse
+from settings.files import Settings, load
 from settings.units import Duration, PositiveRate, Quantity, Rate, Share, Size
 
 
@@ -60,11 +60,17 @@ def test_what_is_written_reads_back_as_the_same(kind: type[Quantity], amount: in
     assert kind.parse(str(kind(amount))) == kind(amount)
 
 
+def written(folder: Path, text: str) -> Path:
+    path = folder / "p.toml"
+    path.write_text(text)
+    return path
+
+
 RULE = '[[rules]]\nname = "slow"\nrate = "5mbit"\n'
 
 
-def test_a_right_file_becomes_a_frozen_model() -> None:
-    policy = parse(RULE, Policy, "p.toml")
+def test_a_right_file_becomes_a_frozen_model(tmp_path: Path) -> None:
+    policy = load(written(tmp_path, RULE), Policy)
     assert policy.rules[0].rate == PositiveRate(5_000_000)
     assert policy.subflows == 2
 
@@ -83,11 +89,13 @@ def test_a_right_file_becomes_a_frozen_model() -> None:
         ("rules = [", "p.toml: not valid TOML:"),
     ],
 )
-def test_a_wrong_file_gets_one_line_that_names_file_key_value_and_what_is_accepted(text: str, message: str) -> None:
+def test_a_wrong_file_gets_one_line_that_names_file_key_value_and_what_is_accepted(
+    tmp_path: Path, text: str, message: str
+) -> None:
     with pytest.raises(Failure) as caught:
-        parse(text, Policy, "p.toml")
+        load(written(tmp_path, text), Policy)
     assert caught.value.code == Exit.USAGE
-    assert str(caught.value).startswith(message)
+    assert str(caught.value).startswith(f"{tmp_path}/{message}")
     assert "\n" not in str(caught.value)
 
 

@@ -1,0 +1,1 @@
+"""Testbed, workloads, benchmarks and plots: they use Tributary as any user would."""

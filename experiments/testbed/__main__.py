@@ -1,0 +1,177 @@
+"""The command ``testbed``."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.testbed import preflight
+from experiments.testbed.appliance import WIRED_SLOW, start_squid, start_throttler
+from experiments.testbed.build import Testbed, find, names, standing, take_down, take_down_orphans
+from experiments.testbed.profile import add_profile_arguments, profile_from
+from experiments.testbed.selfcheck import check_links
+from experiments.testbed.server import random_file, start_server
+from experiments.testbed.topology import PROXY_PORT, Topology
+from settings.entry import Arguments, run
+from settings.failure import Exit, Failure
+
+_DESCRIPTION = """\
+A network on one machine: a client with access links, a gateway, and a web server that speaks no MPTCP, each in a
+network namespace of its own. Needs root. Nothing outside the namespaces is changed.
+"""
+_EXAMPLES = """\
+examples:
+  testbed up --with squid,throttler
+  testbed up --set wireless.delay=40ms --set wireless.up.loss=1%
+  testbed exec client -- mptcpize run curl -x http://10.0.0.1:3128 -o /dev/null http://203.0.113.2/50000000-1.bin
+  testbed exec gateway -- tc -s class show dev wired
+  testbed status --json
+  testbed down
+
+exit codes:
+  0 done    64 wrong arguments or profile    69 something is missing    71 the system refused
+  75 a testbed of this name stands already   77 not root                1 a link is not as described
+"""
+_FILE_SIZE = 50_000_000
+_APPLIANCE = ("squid", "throttler")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one ``testbed`` command; returns its exit code."""
+    parsed = _parser().parse_args(arguments)
+    code: int = parsed.command(parsed)
+    return code
+
+
+def _parser() -> Arguments:
+    parser = Arguments(prog="testbed", description=_DESCRIPTION, epilog=_EXAMPLES)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="build a testbed, check its links, leave it standing")
+    add_profile_arguments(up)
+    up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help="squid, throttler")
+    up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
+    up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
+    up.set_defaults(command=_up)
+    inside = commands.add_parser("exec", help="run a command in a node")
+    inside.add_argument("node", help="client, gateway, server or link-NAME")
+    inside.add_argument("line", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
+    inside.set_defaults(command=_exec)
+    status = commands.add_parser("status", help="show the testbeds that stand")
+    status.add_argument("--json", action="store_true", help="as JSON")
+    status.set_defaults(command=_status)
+    down = commands.add_parser("down", help="remove a testbed, and whatever a killed run has left behind")
+    down.add_argument("--all", action="store_true", help="remove every testbed")
+    down.set_defaults(command=_down)
+    for command in (up, inside, down):
+        command.add_argument("--name", default="testbed", help="the testbed's name (default: %(default)s)")
+    return parser
+
+
+def _appliance(text: str) -> tuple[str, ...]:
+    wanted = tuple(text.split(","))
+    if not set(wanted) <= set(_APPLIANCE):
+        raise argparse.ArgumentTypeError(f"{text!r}: accepted: a list of {', '.join(_APPLIANCE)}")
+    return wanted
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    profile = profile_from(arguments)
+    if arguments.dry_run:
+        _show(Topology.of(profile))
+        return 0
+    preflight.need_all("testbed up")
+    console = Console(stderr=True)
+    console.print("building the testbed")
+    with standing(arguments.name, profile, keep=True) as testbed:
+        console.print(f"checking the links ({testbed.emulation})")
+        check_links(testbed)
+        file = random_file(_FILE_SIZE, seed=1)
+        start_server(testbed, file.path.parent)
+        _start(testbed, arguments)
+    _show(testbed.topology)
+    print(f"server  http://{Topology.SERVER4}/{file.path.name}   http://[{Topology.SERVER6}]/{file.path.name}")
+    return 0
+
+
+def _start(testbed: Testbed, arguments: argparse.Namespace) -> None:
+    if "squid" in arguments.appliance:
+        start_squid(testbed)
+    if "throttler" in arguments.appliance:
+        start_throttler(testbed, arguments.policy)
+
+
+def _show(topology: Topology) -> None:
+    table = Table("link", "client", "gateway", "down", "up", "delay each way")
+    for link in topology.links:
+        table.add_row(
+            link.name,
+            f"{link.client4}\n{link.client6}",
+            f"{link.gateway4}\n{link.gateway6}",
+            str(link.down.rate),
+            str(link.up.rate),
+            f"{link.down.delay} / {link.up.delay}",
+        )
+    Console().print(table)
+    print(f"proxy   http://{topology.PROXY4}:{PROXY_PORT}   http://[{topology.PROXY6}]:{PROXY_PORT}")
+
+
+def _exec(arguments: argparse.Namespace) -> int:
+    testbed = find(arguments.name)
+    line = arguments.line[1:] if arguments.line[:1] == ["--"] else arguments.line
+    if arguments.node not in testbed.topology.nodes:
+        accepted = ", ".join(testbed.topology.nodes)
+        raise Failure(Exit.USAGE, f"node {arguments.node!r}: accepted: {accepted}")
+    if not line:
+        raise Failure(Exit.USAGE, "exec: a command is missing: exec NODE -- COMMAND...")
+    command = testbed.node(arguments.node).command(line)
+    os.execvp(command[0], command)
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    rows = [row for name in names() for row in _nodes(name)]
+    if arguments.json:
+        json.dump(rows, sys.stdout, indent=2)
+        print()
+        return 0
+    table = Table("testbed", "links by", "node", "namespace", "processes")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    Console().print(table if rows else "no testbed stands")
+    return 0
+
+
+def _nodes(name: str) -> list[dict[str, object]]:
+    """One row for each node of the testbed ``name``; none if it is only half built or half removed."""
+    try:
+        testbed = find(name)
+        nodes = [(node, testbed.node(node)) for node in testbed.topology.nodes]
+        return [
+            {
+                "testbed": name,
+                "links_by": testbed.emulation,
+                "node": node_name,
+                "namespace": node.namespace,
+                "processes": len(node.pids()),
+            }
+            for node_name, node in nodes
+        ]
+    except Failure:
+        return []
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    gone = names() if arguments.all else [name for name in names() if name == arguments.name]
+    for name in gone:
+        take_down(name)
+    gone += take_down_orphans()
+    print(f"removed: {', '.join(gone)}" if gone else "nothing to remove")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main, "testbed")

@@ -1,0 +1,32 @@
+"""The processes of the appliance on a testbed's gateway, started with the commands that a user types."""
+
+import sys
+from pathlib import Path
+
+from experiments.testbed.build import Testbed
+from experiments.testbed.node import Process
+from experiments.testbed.topology import PROXY_PORT, Topology
+
+POLICIES = Path(__file__).parents[2] / "tc-policies"
+WIRED_SLOW = POLICIES / "wired-slow.toml"
+
+
+def squid_settings(testbed: Testbed) -> str:
+    """The settings of a Squid that serves the testbed's client and keeps its files in the testbed's folder."""
+    networks = ", ".join(f'"{network}"' for network in Topology.CLIENT_NETWORKS)
+    state = testbed.directory / "squid-state"
+    return f'port = {PROXY_PORT}\nclient_networks = [{networks}]\nstate_directory = "{state}"\n'
+
+
+def start_squid(testbed: Testbed) -> Process:
+    """Start Squid as the HTTP converter; raises Failure if it does not become ready."""
+    settings = testbed.directory / "squid.toml"
+    settings.write_text(squid_settings(testbed))
+    command = [sys.executable, "-m", "squid", "run", str(settings)]
+    return testbed.gateway.start("squid", command).wait_until_ready()
+
+
+def start_throttler(testbed: Testbed, policy: Path) -> Process:
+    """Start the throttler with ``policy``; raises Failure if it does not become ready."""
+    command = [sys.executable, "-m", "throttler", "run", "--policy", str(policy)]
+    return testbed.gateway.start("throttler", command).wait_until_ready()

@@ -1,0 +1,238 @@
+"""Builds a testbed from its topology, and takes it down again, also what a killed run has left behind."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.testbed.links import connect, kernel_has_netem
+from experiments.testbed.node import Node, run
+from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Link, Profile, Topology
+from settings.failure import Exit, Failure
+
+_STATE = "tributary-testbed-"
+
+# BBR, where it is the system's default, froze whole MPTCP connections for seconds after an outage; cubic did not.
+_CONGESTION_CONTROL = ("congctl", "cubic")
+
+_MPTCP_MOST = 8  # endpoints and further subflows: MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """A testbed that stands. ``directory`` holds its description, its logs and its processes' files."""
+
+    name: str
+    topology: Topology
+    directory: Path
+    emulation: str
+
+    def node(self, name: str) -> Node:
+        """The node of this name."""
+        return Node(f"trib-{self.name}-{name}", self.directory)
+
+    @property
+    def client(self) -> Node:
+        """The node with the access links."""
+        return self.node(CLIENT)
+
+    @property
+    def gateway(self) -> Node:
+        """The node that the converter and the throttler run on."""
+        return self.node(GATEWAY)
+
+    @property
+    def server(self) -> Node:
+        """The node that knows nothing of MPTCP."""
+        return self.node(SERVER)
+
+
+@contextmanager
+def standing(name: str, profile: Profile, keep: bool = False) -> Iterator[Testbed]:
+    """A testbed for the length of the block, or for longer if ``keep``.
+
+    As long as the block runs, the testbed is locked; a testbed that is neither kept nor locked is an orphan, which the
+    next take_down_orphans() removes. Raises Failure: exit 75 if a testbed of this name stands already.
+    """
+    directory = _reserve(name)
+    with _locked(directory):
+        testbed = Testbed(name, Topology.of(profile), directory, "netem" if kernel_has_netem() else "link-emulator")
+        _describe(testbed, profile, kept=False)
+        try:
+            _build(testbed)
+            yield testbed
+        except BaseException:
+            take_down(name)
+            raise
+        if keep:
+            _describe(testbed, profile, kept=True)
+        else:
+            take_down(name)
+
+
+def take_down(name: str) -> None:
+    """Remove the testbed ``name`` with its processes and files; every part is tried, the first error raised."""
+    errors: list[Failure] = []
+    for namespace in _namespaces(name):
+        try:
+            Node(namespace, _directory(name)).delete()
+        except Failure as failure:
+            errors.append(failure)
+    shutil.rmtree(_directory(name), ignore_errors=True)
+    if errors:
+        raise errors[0]
+
+
+def take_down_orphans() -> list[str]:
+    """Remove every testbed whose run was killed; returns their names."""
+    orphans = [name for name in names() if _is_orphan(_directory(name))]
+    for name in orphans:
+        take_down(name)
+    return orphans
+
+
+def names() -> list[str]:
+    """The names of all testbeds on this machine, by what is left of any of them."""
+    described = {path.name.removeprefix(_STATE) for path in Path("/run").glob(f"{_STATE}*")}
+    found = {match[1] for ns in _all_namespaces() if (match := re.fullmatch(r"trib-([a-z0-9]+)-.*", ns))}
+    return sorted(described | found)
+
+
+def find(name: str) -> Testbed:
+    """The testbed ``name``; raises Failure (exit 69) if it does not stand."""
+    try:
+        description = json.loads((_directory(name) / "testbed.json").read_text())
+    except FileNotFoundError as error:
+        standing_now = ", ".join(names()) or "none"
+        raise Failure(Exit.UNAVAILABLE, f"no testbed {name!r} stands here (standing: {standing_now})") from error
+    profile = Profile.model_validate(description["profile"], strict=False)
+    return Testbed(name, Topology.of(profile), _directory(name), description["emulation"])
+
+
+def _directory(name: str) -> Path:
+    return Path("/run", _STATE + name)
+
+
+def _reserve(name: str) -> Path:
+    if not re.fullmatch(r"[a-z][a-z0-9]{0,15}", name):
+        raise Failure(Exit.USAGE, f"testbed name {name!r}: accepted: 1 to 16 of a-z and 0-9, starting with a letter")
+    directory = _directory(name)
+    try:
+        directory.mkdir()
+    except FileExistsError as error:
+        message = f"a testbed {name!r} stands already: scripts/testbed down --name {name} removes it"
+        raise Failure(Exit.IN_USE, message) from error
+    return directory
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    lock = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _is_orphan(directory: Path) -> bool:
+    try:
+        with _locked(directory):
+            return not json.loads((directory / "testbed.json").read_text())["kept"]
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        return True
+
+
+def _describe(testbed: Testbed, profile: Profile, kept: bool) -> None:
+    description = {"kept": kept, "emulation": testbed.emulation, "profile": profile.model_dump(mode="json")}
+    new = testbed.directory / "testbed.json.new"
+    new.write_text(json.dumps(description))
+    new.replace(testbed.directory / "testbed.json")
+
+
+def _all_namespaces() -> list[str]:
+    return [line.split()[0] for line in run(["ip", "netns", "list"]).splitlines()]
+
+
+def _namespaces(name: str) -> list[str]:
+    return [namespace for namespace in _all_namespaces() if namespace.startswith(f"trib-{name}-")]
+
+
+def _build(testbed: Testbed) -> None:
+    for name in testbed.topology.nodes:
+        testbed.node(name).create()
+    for node in (testbed.client, testbed.gateway, testbed.server):
+        # Loose reverse-path filtering: a subflow's answer may come in over any link (ip-sysctl.rst, rp_filter).
+        node.sysctl(net__ipv4__conf__all__rp_filter=2)
+    for link in testbed.topology.links:
+        connect(link, testbed.client, testbed.node(link.node), testbed.gateway, testbed.emulation == "netem")
+        _number_link(testbed, link)
+    _number_core(testbed)
+    _set_up_client(testbed)
+    _set_up_gateway(testbed)
+
+
+def _add_addresses(node: Node, interface: str, *addresses: str) -> None:
+    for address in addresses:
+        # noprefixroute: the route is made by hand, since it carries the congestion control.
+        node.ip("address", "add", address, "dev", interface, "nodad", "noprefixroute")
+
+
+def _add_route(node: Node, *route: str) -> None:
+    node.ip("route", "add", *route, *_CONGESTION_CONTROL)
+
+
+def _number_link(testbed: Testbed, link: Link) -> None:
+    _add_addresses(testbed.client, link.name, f"{link.client4}/24", f"{link.client6}/64")
+    _add_addresses(testbed.gateway, link.name, f"{link.gateway4}/24", f"{link.gateway6}/64")
+    for node in (testbed.client, testbed.gateway):
+        _add_route(node, f"{link.client4 - 2}/24", "dev", link.name)
+        _add_route(node, f"{link.client6 - 2}/64", "dev", link.name)
+
+
+def _number_core(testbed: Testbed) -> None:
+    topology, gateway, server = testbed.topology, testbed.gateway, testbed.server
+    names = ["name", "core", "netns", gateway.namespace, "type", "veth"]
+    run(["ip", "link", "add", *names, "peer", "name", "core", "netns", server.namespace])
+    for node in (gateway, server):
+        node.ip("link", "set", "core", "up")
+    _add_addresses(gateway, "core", f"{topology.CORE_GATEWAY4}/24", f"{topology.CORE_GATEWAY6}/64")
+    _add_addresses(server, "core", f"{topology.SERVER4}/24", f"{topology.SERVER6}/64")
+    for node in (gateway, server):
+        _add_route(node, f"{topology.SERVER4 - 2}/24", "dev", "core")
+        _add_route(node, f"{topology.SERVER6 - 2}/64", "dev", "core")
+    _add_route(server, "default", "via", str(topology.CORE_GATEWAY4))
+    _add_route(server, "default", "via", str(topology.CORE_GATEWAY6))
+    server.sysctl(net__mptcp__enabled=0)
+
+
+def _set_up_client(testbed: Testbed) -> None:
+    """Each source address has its own default route; without a source address the first link that is up serves."""
+    client, links = testbed.client, testbed.topology.links
+    for link in links:
+        for source, via, family in ((link.client4, link.gateway4, "-4"), (link.client6, link.gateway6, "-6")):
+            client.ip(family, "rule", "add", "from", str(source), "lookup", str(100 + link.number))
+            _add_route(client, "default", "via", str(via), "dev", link.name, "table", str(100 + link.number))
+            _add_route(client, "default", "via", str(via), "dev", link.name, "metric", str(link.number))
+    _allow_subflows(client)
+    joining = [(link.client4, link) for link in links[1:]] + [(link.client6, link) for link in links[1:]]
+    for address, link in joining[:_MPTCP_MOST]:
+        client.ip("mptcp", "endpoint", "add", str(address), "dev", link.name, "subflow")
+
+
+def _set_up_gateway(testbed: Testbed) -> None:
+    gateway, topology = testbed.gateway, testbed.topology
+    _add_addresses(gateway, "lo", f"{topology.PROXY4}/32", f"{topology.PROXY6}/128")
+    gateway.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
+    _allow_subflows(gateway)
+
+
+def _allow_subflows(node: Node) -> None:
+    node.ip("mptcp", "limits", "set", "subflows", str(_MPTCP_MOST), "add_addr_accepted", str(_MPTCP_MOST))

@@ -1,0 +1,104 @@
+"""Access links: what gives them their rate, delay, jitter, loss and queue.
+
+A link is a node of its own between the client and the gateway, so that both ends keep their qdiscs to themselves: the
+throttler's HTB sits on the gateway's end. Where the kernel has sch_netem, the node is a bridge with netem(8) for delay
+and loss and tbf(8) for rate and queue; else it runs link-emulator, which gives the same from the same description.
+
+    client  [wired]-----[client]  link-wired  [gateway]-----[wired]  gateway
+                         up: qdisc of `gateway`, down: qdisc of `client`
+"""
+
+import os
+from pathlib import Path
+
+from experiments.testbed.node import Node, run
+from experiments.testbed.topology import Direction, Link
+from settings.failure import Exit, Failure
+
+# Frames in netem's delay line: a bound on memory, never the link's queue. 250 ms at 1 Gbit/s is 21,000 frames.
+_DELAY_LINE = 100_000
+_ETHERNET_HEADER = 14
+_LARGEST_FRAME = 1514
+
+
+def emulator_path() -> Path:
+    """Where scripts/setup puts the link emulator."""
+    return Path(os.environ.get("TRIBUTARY_CACHE", "/var/cache/tributary"), "bin", "link-emulator")
+
+
+def kernel_has_netem() -> bool:
+    """Whether this kernel can make a netem qdisc, tried in a namespace of its own."""
+    probe = Node(f"tributary-probe-{os.getpid()}", Path("/"))
+    probe.create()
+    try:
+        probe.run("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+    except Failure:
+        return False
+    finally:
+        probe.delete()
+    return True
+
+
+def need_an_emulator() -> None:
+    """Raise Failure (exit 69) unless links can be emulated here, one way or the other."""
+    if not kernel_has_netem() and not emulator_path().exists():
+        raise Failure(
+            Exit.UNAVAILABLE, f"this kernel has no sch_netem and {emulator_path()} is not built: run scripts/setup"
+        )
+
+
+def connect(link: Link, client: Node, node: Node, gateway: Node, netem: bool) -> None:
+    """Join ``client`` and ``gateway`` through ``node``, by netem(8) or by the emulator."""
+    _cable(client, link.name, node, "client")
+    _cable(gateway, link.name, node, "gateway")
+    if netem:
+        _bridge(link, node)
+    else:
+        node.start(f"emulator-{link.name}", _emulator(link)).wait_until_ready()
+
+
+def _cable(end: Node, interface: str, node: Node, port: str) -> None:
+    names = ["name", interface, "netns", end.namespace, "type", "veth"]
+    run(["ip", "link", "add", *names, "peer", "name", port, "netns", node.namespace])
+    for side, name in ((end, interface), (node, port)):
+        # A link carries packets as they would be on a wire: no super-frames, whole checksums.
+        side.run("ethtool", "-K", name, "tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off")
+        side.ip("link", "set", name, "up")
+
+
+def _bridge(link: Link, node: Node) -> None:
+    node.ip("link", "add", "bridge", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
+    for port, direction in (("client", link.down), ("gateway", link.up)):
+        node.ip("link", "set", port, "master", "bridge")
+        for command in netem_commands(port, direction):
+            node.run("tc", *command.split())
+    node.ip("link", "set", "bridge", "up")
+
+
+def netem_commands(port: str, direction: Direction) -> tuple[str, ...]:
+    """The tc(8) commands for one ``direction`` of a link, that leaves the node by ``port``.
+
+    tbf counts IP bytes, as link-emulator does: its size table takes the Ethernet header off (tc-stab(8)).
+    """
+    burst = max(2 * _LARGEST_FRAME, direction.rate.amount // 8 // 1000)
+    return (
+        f"qdisc add dev {port} root handle 1: netem limit {_DELAY_LINE}"
+        f" delay {direction.delay} {direction.jitter} loss {direction.loss}",
+        f"qdisc add dev {port} parent 1:1 handle 2: stab overhead -{_ETHERNET_HEADER} linklayer ethernet"
+        f" tbf rate {direction.rate} burst {burst} limit {direction.queue * _LARGEST_FRAME}",
+        f"qdisc add dev {port} parent 2:1 handle 3: pfifo limit {direction.queue}",
+    )
+
+
+def _emulator(link: Link) -> list[str]:
+    return [
+        *(str(emulator_path()), "--a", "client", "--b", "gateway", "--seed", str(link.number)),
+        *("--a-to-b", _specification(link.up), "--b-to-a", _specification(link.down)),
+    ]
+
+
+def _specification(direction: Direction) -> str:
+    return (
+        f"rate={direction.rate},delay={direction.delay},jitter={direction.jitter},"
+        f"loss={direction.loss},queue={direction.queue}"
+    )

@@ -1,0 +1,150 @@
+"""One node of a testbed: a network namespace, and the processes that run in it."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, Self
+
+from settings.failure import Exit, Failure
+
+READY = "ready"
+
+
+def run(command: Sequence[str]) -> str:
+    """Run ``command`` and return what it printed; raises Failure (exit 71) with what it complained about."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise Failure(Exit.UNAVAILABLE, f"{command[0]}: not found (scripts/setup installs it)") from error
+    if done.returncode != 0:
+        complaint = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {complaint}")
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a node, and the file that holds what it prints. As a context manager it ends with the block."""
+
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def wait_until_ready(self, seconds: float = 20) -> Self:
+        """Wait for a line ``ready`` in the log; raises Failure if the process ends or stays silent instead."""
+        deadline = time.monotonic() + seconds
+        while READY not in self.output().splitlines():
+            if self.popen.poll() is not None:
+                self._failed(f"ended with exit code {self.popen.returncode}")
+            if time.monotonic() > deadline:
+                self._failed(f"was not ready after {seconds:g} s")
+            time.sleep(0.01)
+        return self
+
+    def output(self) -> str:
+        """All that the process has printed so far, on both streams."""
+        return self.log.read_text(errors="replace")
+
+    def stop(self, seconds: float = 10) -> int:
+        """End the process, by SIGKILL if SIGTERM does not do in time; returns its exit code."""
+        self.popen.send_signal(signal.SIGTERM)
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            return self.popen.wait()
+
+    def _failed(self, how: str) -> NoReturn:
+        self.stop()
+        last = " | ".join(self.output().splitlines()[-3:])
+        raise Failure(Exit.SYSTEM, f"{' '.join(map(str, self.popen.args))}: {how}: {last or 'it printed nothing'}")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A network namespace. ``directory`` holds the logs of its processes."""
+
+    namespace: str
+    directory: Path
+
+    def create(self) -> None:
+        """Make the namespace, with its loopback interface up."""
+        run(["ip", "netns", "add", self.namespace])
+        # No duplicate address detection: it keeps IPv6 silent for the first two seconds (RFC 4862 section 5.4).
+        self.sysctl(net__ipv6__conf__default__accept_dad=0)
+        self.ip("link", "set", "lo", "up")
+
+    def delete(self) -> None:
+        """End what runs in the namespace and remove it; nothing happens if it is not there."""
+        if not Path("/run/netns", self.namespace).exists():
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + 3
+            while (pids := self.pids()) and time.monotonic() < deadline:
+                for pid in pids:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, number)
+                time.sleep(0.05)
+        run(["ip", "netns", "delete", self.namespace])
+
+    def pids(self) -> list[int]:
+        """The processes in the namespace."""
+        return [int(pid) for pid in run(["ip", "netns", "pids", self.namespace]).split()]
+
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """``arguments`` as a command that runs in the namespace."""
+        return ["ip", "netns", "exec", self.namespace, *arguments]
+
+    def run(self, *arguments: str) -> str:
+        """Run a command in the namespace and return what it printed; raises Failure."""
+        return run(self.command(arguments))
+
+    def lines(self, *arguments: str) -> Iterator[str]:
+        """Run a command in the namespace and yield its lines as they come; raises Failure if it fails."""
+        command = self.command(arguments)
+        with (
+            tempfile.TemporaryFile("w+") as complaints,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True) as popen,
+        ):
+            assert popen.stdout is not None
+            try:
+                yield from popen.stdout
+            except BaseException:
+                popen.kill()
+                raise
+            if popen.wait() != 0:
+                complaints.seek(0)
+                last = (complaints.read().splitlines() or ["it printed nothing"])[-1]
+                raise Failure(Exit.SYSTEM, f"{' '.join(arguments)}: {last}")
+
+    def ip(self, *arguments: str) -> str:
+        """Run ip(8) on the namespace."""
+        return run(["ip", "-n", self.namespace, *arguments])
+
+    def sysctl(self, **values: str | int) -> None:
+        """Set kernel parameters of the namespace; ``__`` stands for the dots in their names."""
+        self.run("sysctl", "-qw", *(f"{name.replace('__', '.')}={value}" for name, value in values.items()))
+
+    def start(self, name: str, arguments: Sequence[str]) -> Process:
+        """Start a process that outlives the caller; it prints into ``directory``/``name``.log."""
+        log = self.directory / f"{name}.log"
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                self.command(arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Process(popen, log)

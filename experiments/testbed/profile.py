@@ -1,0 +1,49 @@
+"""Profiles of access links: read from a file, changed on the command line."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from experiments.testbed.topology import Profile
+from settings.failure import Exit, Failure, refused
+from settings.files import check, read
+
+PROFILES = Path(__file__).parents[1] / "profiles"
+DEFAULT = PROFILES / "ethernet-wifi.toml"
+
+
+def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give ``parser`` the options --profile and --set."""
+    parser.add_argument(
+        "--profile", type=Path, default=DEFAULT, metavar="FILE", help=f"the access links (default: {DEFAULT.name})"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="LINK.KEY=VALUE",
+        help="change one key of the profile, such as wired.rate=50mbit or wireless.up.loss=1%%; may be repeated",
+    )
+
+
+def profile_from(arguments: argparse.Namespace) -> Profile:
+    """The profile that the options of add_profile_arguments() name; raises Failure with exit 64 or 66."""
+    document = read(arguments.profile)
+    for change in arguments.set:
+        _apply(document, change)
+    return check(document, Profile, where=" ".join([str(arguments.profile), *(f"--set {c}" for c in arguments.set)]))
+
+
+def _apply(document: dict[str, Any], change: str) -> None:
+    """Apply ``LINK.KEY=VALUE`` or ``LINK.DIRECTION.KEY=VALUE``; what the key accepts is checked with the whole."""
+    path, equals, value = change.partition("=")
+    link, *tables, key = path.split(".")
+    if not equals or not key or len(tables) > 1 or not link:
+        raise Failure(Exit.USAGE, f"--set {change}: accepted: LINK.KEY=VALUE, such as wired.rate=50mbit")
+    links = document.get("links", {})
+    if link not in links:
+        raise refused("--set", path, value, f"one of the links {', '.join(links)}")
+    table = links[link]
+    for name in tables:
+        table = table.setdefault(name, {})
+    table[key] = int(value) if value.isdecimal() else value

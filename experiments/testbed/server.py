@@ -1,0 +1,77 @@
+"""The legacy web server: nginx on the server node, which speaks no MPTCP, with real files."""
+
+import hashlib
+import os
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.testbed.build import Testbed
+from experiments.testbed.node import Process
+from settings.failure import Exit, Failure
+
+_CHUNK = 1 << 20
+
+_CONFIGURATION = """\
+daemon off;
+user root;
+pid {directory}/nginx.pid;
+error_log stderr warn;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    sendfile on;
+    client_body_temp_path {directory}/nginx-body;
+    proxy_temp_path {directory}/nginx-proxy;
+    fastcgi_temp_path {directory}/nginx-fastcgi;
+    uwsgi_temp_path {directory}/nginx-uwsgi;
+    scgi_temp_path {directory}/nginx-scgi;
+    server {{
+        listen 80;
+        listen [::]:80;
+        root {files};
+    }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of random bytes, the same for the same seed."""
+
+    path: Path
+    size: int
+    seed: int
+    sha256: str
+
+
+def random_file(size: int, seed: int) -> File:
+    """The file of ``size`` bytes of ``seed``, made in the cache folder unless it is there."""
+    folder = Path(os.environ.get("TRIBUTARY_CACHE", "/var/cache/tributary"), "files")
+    path = folder / f"{size}-{seed}.bin"
+    if not path.exists() or path.stat().st_size != size:
+        folder.mkdir(parents=True, exist_ok=True)
+        source = random.Random(seed)
+        partial = path.with_suffix(f".{os.getpid()}")
+        with partial.open("wb") as output:
+            for start in range(0, size, _CHUNK):
+                output.write(source.randbytes(min(_CHUNK, size - start)))
+        partial.replace(path)
+    with path.open("rb") as file:
+        return File(path, size, seed, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def start_server(testbed: Testbed, files: Path) -> Process:
+    """Start nginx on the server node with ``files`` as its root; raises Failure if it does not answer in time."""
+    directory = testbed.directory
+    configuration = directory / "nginx.conf"
+    configuration.write_text(_CONFIGURATION.format(directory=directory, files=files))
+    process = testbed.server.start("nginx", ["nginx", "-c", str(configuration), "-e", "stderr"])
+    deadline = time.monotonic() + 10
+    while "LISTEN" not in testbed.server.run("ss", "-Htln", "sport = :80"):
+        if process.popen.poll() is not None or time.monotonic() > deadline:
+            last = " | ".join(process.output().splitlines()[-3:])
+            raise Failure(Exit.SYSTEM, f"nginx does not listen: {last or 'it printed nothing'}")
+        time.sleep(0.02)
+    return process

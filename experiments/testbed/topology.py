@@ -1,0 +1,167 @@
+"""The testbed as data: nodes, links, addresses.
+
+    +--------+   wired      +------------+              +---------+            +--------+
+    |        |.2 ---------- | link-wired | ---------- .1|         |            |        |
+    | client |              +------------+              | gateway |.1 ------ .2| server |
+    |        |.2 ------- | link-wireless | ---------- .1|         |            |        |
+    +--------+   wireless   +------------+              +---------+            +--------+
+     10.0.1.2, fd00:0:0:1::2               10.0.1.1, fd00:0:0:1::1   203.0.113.1     203.0.113.2
+     10.0.2.2, fd00:0:0:2::2               10.0.2.1, fd00:0:0:2::1   2001:db8::1     2001:db8::2
+                                           proxy: 10.0.0.1, fd00::1
+                                           on lo, reached over any link
+
+Each box is a network namespace. The proxy's address belongs to no link, as on a real gateway, so that a link that
+goes down takes no session with it. The server's addresses are documentation ranges (RFC 5737, RFC 3849): neither
+private nor anybody's. Any number of access links, numbered from 1 in the order of the profile.
+"""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from settings.files import Settings
+from settings.units import Duration, PositiveRate, Share
+
+CLIENT, GATEWAY, SERVER = "client", "gateway", "server"
+PROXY_PORT = 3128
+NO_DELAY, NO_LOSS = Duration(0), Share(0)
+
+
+class DirectionSettings(Settings):
+    """What one direction of a link has different from the link as a whole."""
+
+    rate: PositiveRate | None = None
+    delay: Duration | None = None
+    jitter: Duration | None = None
+    loss: Share | None = None
+    queue: int | None = Field(default=None, ge=1, description="a whole number of packets, at least 1")
+
+
+class LinkSettings(DirectionSettings):
+    """One access link of a profile; the keys are explained in profiles/ethernet-wifi.toml."""
+
+    rate: PositiveRate
+    down: DirectionSettings = DirectionSettings()
+    up: DirectionSettings = DirectionSettings()
+
+    @model_validator(mode="after")
+    def _jitter_within_delay(self) -> Self:
+        if any(way.jitter > way.delay for way in (Direction.of(self, self.down), Direction.of(self, self.up))):
+            raise ValueError("a link whose jitter is at most its delay")
+        return self
+
+
+def _link_names(links: dict[str, LinkSettings]) -> dict[str, LinkSettings]:
+    # A link's name is also its interfaces' name: at most 15 characters (IFNAMSIZ in linux/if.h).
+    for name in links:
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,14}", name) or name in ("core", "lo"):
+            raise ValueError("links named by 1 to 15 of a-z, 0-9 and '-', starting with a letter, not 'core' or 'lo'")
+    return links
+
+
+class Profile(Settings):
+    """A file of access links."""
+
+    links: Annotated[
+        dict[str, LinkSettings],
+        AfterValidator(_link_names),
+        Field(min_length=1, max_length=250, description="one table [links.NAME] for each of 1 to 250 access links"),
+    ]
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of a link: IP bits per second, one-way delay and jitter, loss, queue in packets."""
+
+    rate: PositiveRate
+    delay: Duration
+    jitter: Duration
+    loss: Share
+    queue: int
+
+    @staticmethod
+    def of(link: LinkSettings, own: DirectionSettings) -> "Direction":
+        """``link`` with what ``own`` has different."""
+        return Direction(
+            rate=own.rate or link.rate,
+            delay=own.delay or link.delay or NO_DELAY,
+            jitter=own.jitter or link.jitter or NO_DELAY,
+            loss=own.loss or link.loss or NO_LOSS,
+            queue=own.queue or link.queue or 100,
+        )
+
+
+@dataclass(frozen=True)
+class Link:
+    """An access link between the client and the gateway, the ``number``-th from 1."""
+
+    name: str
+    number: int
+    down: Direction
+    up: Direction
+
+    @property
+    def node(self) -> str:
+        """The node that this link runs through."""
+        return f"link-{self.name}"
+
+    @property
+    def client4(self) -> IPv4Address:
+        """The client's IPv4 address on this link; the network is a /24."""
+        return IPv4Address("10.0.0.2") + 256 * self.number
+
+    @property
+    def gateway4(self) -> IPv4Address:
+        """The gateway's IPv4 address on this link."""
+        return IPv4Address("10.0.0.1") + 256 * self.number
+
+    @property
+    def client6(self) -> IPv6Address:
+        """The client's IPv6 address on this link; the network is a /64."""
+        return IPv6Address(f"fd00:0:0:{self.number:x}::2")
+
+    @property
+    def gateway6(self) -> IPv6Address:
+        """The gateway's IPv6 address on this link."""
+        return IPv6Address(f"fd00:0:0:{self.number:x}::1")
+
+    @property
+    def rtt(self) -> float:
+        """Round-trip time of an empty link, in seconds."""
+        return self.down.delay.seconds + self.up.delay.seconds
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A client, a gateway, a server, and the access links between the first two."""
+
+    links: tuple[Link, ...]
+
+    PROXY4 = IPv4Address("10.0.0.1")
+    PROXY6 = IPv6Address("fd00::1")
+    CORE_GATEWAY4, SERVER4 = IPv4Address("203.0.113.1"), IPv4Address("203.0.113.2")
+    CORE_GATEWAY6, SERVER6 = IPv6Address("2001:db8::1"), IPv6Address("2001:db8::2")
+    CLIENT_NETWORKS = ("10.0.0.0/16", "fd00::/48")
+
+    @staticmethod
+    def of(profile: Profile) -> "Topology":
+        """The topology that ``profile`` describes."""
+        return Topology(
+            tuple(
+                Link(name, number, Direction.of(link, link.down), Direction.of(link, link.up))
+                for number, (name, link) in enumerate(profile.links.items(), start=1)
+            )
+        )
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes."""
+        return (CLIENT, *(link.node for link in self.links), GATEWAY, SERVER)
+
+    def path_of(self, address: str) -> str:
+        """The name of the link whose client address this is; raises KeyError for any other address."""
+        paths = {str(address): link.name for link in self.links for address in (link.client4, link.client6)}
+        return paths[address]
