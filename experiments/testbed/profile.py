@@ -37,9 +37,10 @@ def profile_from(arguments: argparse.Namespace) -> Profile:
 def _apply(document: dict[str, Any], change: str) -> None:
     """Apply ``LINK.KEY=VALUE`` or ``LINK.DIRECTION.KEY=VALUE``; what the key accepts is checked with the whole."""
     path, equals, value = change.partition("=")
-    link, *tables, key = path.split(".")
-    if not equals or not key or len(tables) > 1 or not link:
+    names = path.split(".")
+    if not equals or len(names) not in (2, 3) or "" in names:
         raise Failure(Exit.USAGE, f"--set {change}: accepted: LINK.KEY=VALUE, such as wired.rate=50mbit")
+    link, *tables, key = names
     links = document.get("links", {})
     if link not in links:
         raise refused("--set", path, value, f"one of the links {', '.join(links)}")

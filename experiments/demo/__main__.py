@@ -1,0 +1,212 @@
+"""The command ``demo``."""
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+from rich.table import Table
+from throttler.policy import Policy
+
+from experiments.demo.plot import plot
+from experiments.demo.record import Download, read_download
+from experiments.demo.summary import (
+    LEGACY_WIRED,
+    LEGACY_WIRELESS,
+    MPTCP,
+    THROTTLED,
+    WIRED,
+    WIRELESS,
+    Enforcement,
+    Run,
+    claims,
+    summary,
+)
+from experiments.results import ROOT, manifest, results_folder, write_json
+from experiments.testbed import preflight
+from experiments.testbed.appliance import WIRED_SLOW, start_squid, start_throttler
+from experiments.testbed.build import Testbed, standing, take_down_orphans
+from experiments.testbed.profile import add_profile_arguments, profile_from
+from experiments.testbed.selfcheck import Reading, as_json, check_links
+from experiments.testbed.server import File, random_file, start_server
+from experiments.testbed.topology import PROXY_PORT, Profile
+from settings.entry import Arguments, run
+from settings.failure import Exit, Failure
+from settings.files import load
+from settings.units import Size
+
+_DESCRIPTION = """\
+Builds a network of namespaces (a client with a wired and a wireless link, a gateway, a server without MPTCP),
+downloads a file four ways, and shows what each path carried: legacy TCP over either link, MPTCP through the
+gateway's Squid, and the same while the throttler holds the wired subflow to 5 Mbit/s. Needs root.
+"""
+_EPILOG = """\
+Results go to results/demo/TIME/: manifest.json, summary.json, throughput.csv, throughput.png.
+
+exit codes:
+  0 every claim holds     1 a claim does not hold, or a link is not as described     64 wrong arguments
+  69 something is missing 71 the system refused                                      75 a demo runs already
+  77 not root             130 Ctrl-C, 143 SIGTERM: the testbed is removed
+After kill -9, scripts/testbed down removes what was left.
+"""
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to download: over which link it starts, and whether through the gateway's Squid by MPTCP."""
+
+    name: str
+    title: str
+    link: str
+    mptcp: bool
+
+
+_WAYS = (
+    _Way(LEGACY_WIRED, "legacy TCP over wired", WIRED, mptcp=False),
+    _Way(LEGACY_WIRELESS, "legacy TCP over wireless", WIRELESS, mptcp=False),
+    _Way(MPTCP, "MPTCP through Squid", WIRED, mptcp=True),
+    _Way(THROTTLED, "MPTCP, wired throttled", WIRED, mptcp=True),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the demo; returns its exit code."""
+    parsed = _parser().parse_args(arguments)
+    profile = profile_from(parsed)
+    if set(profile.links) != {WIRED, WIRELESS}:
+        raise Failure(Exit.USAGE, f"{parsed.profile}: links: accepted: the two that the demo is about: wired, wireless")
+    preflight.need_all("demo")
+    take_down_orphans()
+    with results_folder("demo", parsed.results) as folder:
+        measured = _measure(parsed, profile, folder)
+        write_json(folder / "summary.json", summary(measured))
+        _write_series(measured, folder / "throughput.csv")
+        plot(measured, folder / "throughput.png")
+    _show(measured, folder.with_suffix(""), parsed.json)
+    return 0 if all(claim.holds for claim in claims(measured)) else Exit.WRONG_RESULT
+
+
+def _parser() -> Arguments:
+    parser = Arguments(prog="demo", description=_DESCRIPTION, epilog=_EPILOG)
+    add_profile_arguments(parser)
+    parser.add_argument("--size", type=Size.parse, default=Size(50_000_000), help="of the file (default: 50MB)")
+    parser.add_argument("--ipv6", action="store_true", help="use IPv6 throughout")
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="where to put them (default: results/)")
+    parser.add_argument("--name", default="demo", help="the testbed's name (default: demo)")
+    parser.add_argument("--keep", action="store_true", help="leave the testbed standing, for testbed exec")
+    parser.add_argument("--json", action="store_true", help="print summary.json, and nothing else, on standard output")
+    return parser
+
+
+def _measure(arguments: argparse.Namespace, profile: Profile, folder: Path) -> Run:
+    console = Console(stderr=True)
+    console.print("making the file and the testbed")
+    file = random_file(arguments.size.amount, _SEED)
+    held = load(WIRED_SLOW, Policy).rules[0].rate.amount / 1e6
+    with standing(arguments.name, profile, keep=arguments.keep) as testbed:
+        console.print(f"checking the links ({testbed.emulation})")
+        readings = check_links(testbed)
+        write_json(folder / "manifest.json", _manifest(testbed, profile, file, readings))
+        start_server(testbed, file.path.parent)
+        start_squid(testbed)
+        with _progress(console) as progress:
+            downloads = {way.name: _download(testbed, way, file, arguments.ipv6, progress) for way in _WAYS[:-1]}
+            start_throttler(testbed, WIRED_SLOW)
+            probe = ["-m", "experiments.probes.enforcement", WIRED, WIRELESS]
+            with testbed.gateway.start("enforcement", [sys.executable, *probe]).wait_until_ready() as watcher:
+                downloads[THROTTLED] = _download(testbed, _WAYS[-1], file, arguments.ipv6, progress)
+                enforcement = _read_enforcement(watcher.output())
+    return Run(downloads, file.sha256, testbed.topology, held, enforcement)
+
+
+def _manifest(testbed: Testbed, profile: Profile, file: File, readings: list[Reading]) -> dict[str, object]:
+    return manifest(
+        topology=profile.model_dump(mode="json", exclude_none=True),
+        links={"emulated_by": testbed.emulation, "measured": as_json(readings)},
+        seeds={"file": file.seed, "links": {link.name: link.number for link in testbed.topology.links}},
+        file={"bytes": file.size, "sha256": file.sha256},
+        policy=WIRED_SLOW.name,
+    )
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:26}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def _download(testbed: Testbed, way: _Way, file: File, ipv6: bool, progress: Progress) -> Download:
+    topology = testbed.topology
+    link = next(link for link in topology.links if link.name == way.link)
+    server, proxy, source = topology.SERVER4, topology.PROXY4, str(link.client4)
+    server_host, proxy_host = str(server), str(proxy)
+    if ipv6:
+        server_host, proxy_host, source = f"[{topology.SERVER6}]", f"[{topology.PROXY6}]", str(link.client6)
+    command = [sys.executable, "-m", "experiments.probes.download", f"http://{server_host}/{file.path.name}"]
+    command += ["--source", source, "--interface", WIRED, "--interface", WIRELESS]
+    if way.mptcp:
+        command += ["--mptcp", "--proxy", f"{proxy_host}:{PROXY_PORT}"]
+    task = progress.add_task(way.title, total=file.size)
+    lines = []
+    for line in testbed.client.lines(*command):
+        lines.append(json.loads(line))
+        progress.update(task, completed=min(file.size, sum(s["received"] for s in lines[-1]["subflows"])))
+    return read_download(way.name, lines, topology.path_of)
+
+
+def _read_enforcement(output: str) -> Enforcement:
+    last = output.splitlines()[-1]
+    if last == "ready":
+        raise Failure(Exit.WRONG_RESULT, "no packet was ever held: the throttler saw no join, or did not enforce it")
+    measured = json.loads(last)
+    return Enforcement(measured["join_ack"], measured["first_held"])
+
+
+def _write_series(run: Run, path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["download", "seconds", "path", "bytes", "mbps"])
+        for download in run.downloads.values():
+            for at, path_name, count, rate in download.rates():
+                writer.writerow([download.name, f"{at:.3f}", path_name, count, f"{rate:.3f}"])
+
+
+def _show(run: Run, folder: Path, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(summary(run), indent=2))
+        return
+    table = Table("download", "time", "Mbit/s", "path", "bytes", "share", title="50 MB, four ways")
+    for way in _WAYS:
+        download = run.downloads[way.name]
+        end = download.samples[-1].by_path()
+        table.add_row(
+            way.title,
+            f"{download.seconds:.2f} s",
+            f"{download.mbps:.1f}",
+            "\n".join(end),
+            "\n".join(f"{count:,}" for count in end.values()),
+            "\n".join(f"{count / sum(end.values()):.1%}" for count in end.values()),
+            end_section=True,
+        )
+    console = Console()
+    console.print(table)
+    for claim in claims(run):
+        mark = "[green]holds[/]" if claim.holds else "[red]FAILS[/]"
+        console.print(f"{mark}  {claim.claim} {claim.bound:g}, measured {claim.measured:g}", highlight=False)
+    console.print(f"\n{run.enforcement.milliseconds:.1f} ms from the join's third ACK to the first packet held")
+    console.print(f"results in {folder}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    run(main, "demo")

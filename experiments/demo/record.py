@@ -1,0 +1,102 @@
+"""What a download gives, as data: samples over time, and what follows from them. Pure: no clock, no network."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The state of a download ``at`` seconds after its start.
+
+    ``received`` holds the payload bytes of each subflow, by its path and its local ``address:port``; ``wire`` the
+    bytes of frames that have come in by each path.
+    """
+
+    at: float
+    received: Mapping[tuple[str, str], int]
+    wire: Mapping[str, int]
+
+    def by_path(self) -> dict[str, int]:
+        """The payload bytes of each path."""
+        total: dict[str, int] = {}
+        for (path, _), count in self.received.items():
+            total[path] = total.get(path, 0) + count
+        return total
+
+
+@dataclass(frozen=True)
+class Download:
+    """A finished download; ``started`` is Unix time, the last sample is the state at its end."""
+
+    name: str
+    started: float
+    status: int
+    size: int
+    sha256: str
+    samples: Sequence[Sample]
+
+    @property
+    def seconds(self) -> float:
+        """From the first byte of the request to the last of the body."""
+        return self.samples[-1].at
+
+    @property
+    def mbps(self) -> float:
+        """Body bits per second, in millions."""
+        return 8 * self.size / self.seconds / 1e6
+
+    @property
+    def subflows(self) -> int:
+        """How many subflows there have ever been: more than one for a path means that it reconnected."""
+        return len({subflow for sample in self.samples for subflow in sample.received})
+
+    def path_mbps(self, path: str) -> float:
+        """Payload bits per second of ``path`` over the whole download, in millions."""
+        return 8 * self.samples[-1].by_path().get(path, 0) / self.seconds / 1e6
+
+    def wire_mbps(self, path: str, after: float = 0) -> float:
+        """Frame bits per second that came in by ``path`` since ``after`` seconds, in millions."""
+        first = next(sample for sample in self.samples if sample.at >= after)
+        last = self.samples[-1]
+        return 8 * (last.wire[path] - first.wire[path]) / (last.at - first.at) / 1e6 if last.at > first.at else 0
+
+    def rates(self) -> Iterator[tuple[float, str, int, float]]:
+        """The throughput over time: (seconds, path, payload bytes so far, Mbit/s since the sample before)."""
+        for before, now in zip(self.samples, self.samples[1:], strict=False):
+            # Two samples can be a moment apart when the download ends between two ticks.
+            if now.at - before.at < 0.02:
+                continue
+            for path, count in now.by_path().items():
+                rate = 8 * (count - before.by_path().get(path, 0)) / (now.at - before.at) / 1e6
+                yield now.at, path, count, rate
+
+
+def read_download(name: str, lines: Sequence[Mapping[str, Any]], path_of: Callable[[str], str]) -> Download:
+    """A Download from the JSON objects that experiments.probes.download prints; ``path_of`` names an address's path."""
+    return Download(
+        name=name,
+        started=lines[-1]["started"],
+        status=lines[-1]["status"],
+        size=lines[-1]["bytes"],
+        sha256=lines[-1]["sha256"],
+        samples=_without_gaps([_read_sample(line, path_of) for line in lines]),
+    )
+
+
+def _read_sample(line: Mapping[str, Any], path_of: Callable[[str], str]) -> Sample:
+    received = {}
+    for subflow in line["subflows"]:
+        address = subflow["local"].rpartition(":")[0].strip("[]")
+        received[path_of(address), subflow["local"]] = subflow["received"]
+    return Sample(line["at"], received, line["wire"])
+
+
+def _without_gaps(samples: Sequence[Sample]) -> list[Sample]:
+    """A subflow that is closed drops out of the kernel's list: what it carried until then stays counted."""
+    seen: dict[tuple[str, str], int] = {}
+    whole = []
+    for sample in samples:
+        seen.update(sample.received)
+        whole.append(Sample(sample.at, dict(seen), sample.wire))
+    return whole

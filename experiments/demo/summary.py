@@ -1,0 +1,123 @@
+"""The demo's verdict: the numbers of summary.json, and whether what the appliance promises holds. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from experiments.demo.record import Download
+from experiments.testbed.topology import Topology
+
+WIRED, WIRELESS = "wired", "wireless"
+LEGACY_WIRED, LEGACY_WIRELESS = "legacy_wired", "legacy_wireless"
+MPTCP, THROTTLED = "mptcp", "mptcp_throttled"
+
+_SUM_SHARE = 0.90  # of what the two links carry by legacy TCP
+_HELD_MARGIN = 1.05
+_LINK_SHARE = 0.85
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing that the appliance promises: what was measured, the bound, and whether it holds."""
+
+    claim: str
+    measured: float
+    bound: float
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Enforcement:
+    """When the throttler took hold: Unix times of the join's third ACK and of the first packet in the held class."""
+
+    join_ack: float
+    first_held: float
+
+    @property
+    def milliseconds(self) -> float:
+        """From the one to the other."""
+        return 1000 * (self.first_held - self.join_ack)
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that the demo measured; ``held_mbps`` is the rate that the policy holds the wired subflow to."""
+
+    downloads: Mapping[str, Download]
+    sha256: str
+    topology: Topology
+    held_mbps: float
+    enforcement: Enforcement
+
+    @property
+    def throttled_after(self) -> float:
+        """Seconds from the start of the throttled download to its throttling."""
+        return self.enforcement.first_held - self.downloads[THROTTLED].started
+
+
+def summary(run: Run) -> dict[str, object]:
+    """The content of summary.json."""
+    return {
+        **{name: _download(run, download) for name, download in run.downloads.items()},
+        "enforcement_ms": round(run.enforcement.milliseconds, 3),
+        "throttled_after_s": round(run.throttled_after, 3),
+        "claims": [asdict(claim) for claim in claims(run)],
+    }
+
+
+def claims(run: Run) -> list[Claim]:
+    """What the appliance promises, each held against what was measured."""
+    legacy = [run.downloads[name].mbps for name in (LEGACY_WIRED, LEGACY_WIRELESS)]
+    mptcp, throttled = run.downloads[MPTCP], run.downloads[THROTTLED]
+    whole = sum(download.sha256 == run.sha256 for download in run.downloads.values())
+    wireless = next(link.down.rate.amount for link in run.topology.links if link.name == WIRELESS) / 1e6
+    return [
+        _equals("downloads that arrive whole (SHA-256)", whole, len(run.downloads)),
+        _equals("subflows that carry data with MPTCP", _carrying(mptcp), 2),
+        _at_least("MPTCP reaches 90 % of the sum of both links (Mbit/s)", mptcp.mbps, _SUM_SHARE * sum(legacy)),
+        _at_least("MPTCP beats the faster link (Mbit/s)", mptcp.mbps, max(legacy)),
+        _at_most(
+            "wired, throttled, on the wire (Mbit/s)",
+            throttled.wire_mbps(WIRED, run.throttled_after),
+            _HELD_MARGIN * run.held_mbps,
+        ),
+        _at_least("wireless, while wired is throttled (Mbit/s)", throttled.path_mbps(WIRELESS), _LINK_SHARE * wireless),
+        _equals("subflows of the throttled download: no reconnect", throttled.subflows, 2),
+    ]
+
+
+def _download(run: Run, download: Download) -> dict[str, object]:
+    after = run.throttled_after if download.name == THROTTLED else 0
+    end = download.samples[-1].by_path()
+    total = sum(end.values())
+    subflows = [
+        {
+            "path": path,
+            "bytes": count,
+            "mbps": round(download.path_mbps(path), 2),
+            "share": round(count / total, 4),
+            "wire_mbps": round(download.wire_mbps(path, after), 2),
+        }
+        for path, count in sorted(end.items())
+    ]
+    return {
+        "seconds": round(download.seconds, 3),
+        "mbps": round(download.mbps, 2),
+        "sha256_ok": download.sha256 == run.sha256,
+        "subflows": subflows,
+    }
+
+
+def _carrying(download: Download) -> int:
+    return sum(count > 0 for count in download.samples[-1].received.values())
+
+
+def _equals(claim: str, measured: int, bound: int) -> Claim:
+    return Claim(claim, measured, bound, measured == bound)
+
+
+def _at_least(claim: str, measured: float, bound: float) -> Claim:
+    return Claim(f"{claim}: at least", round(measured, 2), round(bound, 2), measured >= bound)
+
+
+def _at_most(claim: str, measured: float, bound: float) -> Claim:
+    return Claim(f"{claim}: at most", round(measured, 2), round(bound, 2), measured <= bound)

@@ -1,0 +1,1 @@
+"""Small programs that run inside a node and measure from there; each prints JSON."""

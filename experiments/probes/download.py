@@ -1,0 +1,121 @@
+"""Downloads a URL over TCP or MPTCP and tells what came by which subflow, as the kernel counts it.
+
+One JSON object a line: a sample every tenth of a second, then the result.
+
+    sample  {"at": SECONDS, "subflows": [{"local", "remote", "received"}], "wire": {INTERFACE: BYTES}}
+    result  the same, with "started" (Unix time), "status", "bytes" and "sha256" of the body
+
+"received" counts payload bytes of the subflow, "wire" all bytes of frames that came in by the interface.
+"""
+
+import argparse
+import hashlib
+import json
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from experiments.probes.subflows import subflows_of
+
+_INTERVAL = 0.1  # seconds between samples
+_STALLED = 30.0  # seconds without a byte after which the download has failed
+_MOST_HEAD = 65536
+
+
+def main() -> None:
+    """Download as the command line says; a failure is an exception, hence exit code 1."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("--proxy", metavar="HOST:PORT", help="HTTP proxy; without it the request goes to the server")
+    parser.add_argument("--source", metavar="ADDRESS", help="local address to connect from")
+    parser.add_argument("--mptcp", action="store_true", help="use MPTCP")
+    parser.add_argument("--interface", action="append", default=[], help="count the bytes of this interface as well")
+    arguments = parser.parse_args()
+    with _connected(arguments) as connection:
+        connection.sendall(_request(arguments.url, arguments.proxy is not None))
+        _receive(connection, arguments.interface)
+
+
+def _connected(arguments: argparse.Namespace) -> socket.socket:
+    url = urlsplit(arguments.url)
+    peer = urlsplit(f"//{arguments.proxy}") if arguments.proxy else url
+    address = (peer.hostname, peer.port or 80)
+    family = socket.AF_INET6 if ":" in (peer.hostname or "") else socket.AF_INET
+    connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_MPTCP if arguments.mptcp else 0)
+    connection.settimeout(_STALLED)
+    if arguments.source:
+        connection.bind((arguments.source, 0))
+    connection.connect(address)
+    return connection
+
+
+def _request(url: str, through_proxy: bool) -> bytes:
+    parts = urlsplit(url)
+    target = url if through_proxy else parts.path
+    return f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode()
+
+
+def _receive(connection: socket.socket, interfaces: list[str]) -> None:
+    start = time.monotonic()
+    started = time.time()
+    before = {name: _wire_bytes(name) for name in interfaces}
+
+    def sample() -> dict[str, object]:
+        wire = {name: _wire_bytes(name) - before[name] for name in interfaces}
+        subflows = [asdict(subflow) for subflow in subflows_of(connection)]
+        return {"at": round(time.monotonic() - start, 6), "subflows": subflows, "wire": wire}
+
+    head, body = _read_head(connection)
+    status, length = _parse_head(head)
+    digest = hashlib.sha256(body)
+    received = len(body) + _read_body(connection, length - len(body), digest.update, lambda: _print(sample()))
+    result = {"started": started, "status": status, "bytes": received, "sha256": digest.hexdigest()}
+    _print(sample() | result)
+
+
+def _read_body(connection: socket.socket, length: int, use: Callable[[bytes], None], sample: Callable[[], None]) -> int:
+    received, next_sample = 0, time.monotonic()
+    while received < length:
+        if time.monotonic() >= next_sample:
+            next_sample += _INTERVAL
+            sample()
+        chunk = connection.recv(1 << 18)
+        if not chunk:
+            raise EOFError(f"the connection ended {length - received} bytes before the end of the body")
+        use(chunk)
+        received += len(chunk)
+    return received
+
+
+def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
+    """The response's head, and what of the body came with it."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        chunk = connection.recv(_MOST_HEAD)
+        if not chunk or len(data) > _MOST_HEAD:
+            raise EOFError("the server sent no whole head")
+        data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
+    return head, body
+
+
+def _parse_head(head: bytes) -> tuple[int, int]:
+    """Status code and Content-Length of a response's ``head``."""
+    status_line, *lines = head.decode("latin-1").split("\r\n")
+    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return int(status_line.split()[1]), int(fields["content-length"])
+
+
+def _wire_bytes(interface: str) -> int:
+    return int(Path("/sys/class/net", interface, "statistics/rx_bytes").read_text())
+
+
+def _print(value: dict[str, object]) -> None:
+    print(json.dumps(value), flush=True)
+
+
+if __name__ == "__main__":
+    main()

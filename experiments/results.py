@@ -1,0 +1,83 @@
+"""A run's results folder, named by its time and marked as partial until it is whole, and its manifest."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+_VERSIONS = {
+    "squid": ("squid", "-v"),
+    "nginx": ("nginx", "-v"),
+    "iproute2": ("ip", "-V"),
+    "nftables": ("nft", "--version"),
+    "mptcpize": ("dpkg-query", "-W", "mptcpize"),
+    "commit": ("git", "-C", str(ROOT), "rev-parse", "HEAD"),
+}
+
+
+@contextmanager
+def results_folder(name: str, parent: Path) -> Iterator[Path]:
+    """A new folder ``parent``/``name``/TIME for the block to fill; it stays TIME.partial if the block fails.
+
+    An empty one does not stay.
+    """
+    final = parent / name / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    partial = final.with_name(f"{final.name}.partial")
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        partial.rename(final)
+    finally:
+        if partial.exists() and not any(partial.iterdir()):
+            partial.rmdir()
+
+
+def manifest(**about: object) -> dict[str, object]:
+    """How a run came about: command, time, machine, kernel, versions, and what ``about`` adds."""
+    return {
+        "command": sys.argv,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": {name: _first_line(command) for name, command in _VERSIONS.items()},
+        "python": platform.python_version(),
+        **about,
+    }
+
+
+def machine() -> dict[str, object]:
+    """The machine that a figure was measured on."""
+    return {
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "processor": _processor(),
+        "processors": os.cpu_count(),
+        "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 10**6,
+        "system": platform.freedesktop_os_release().get("PRETTY_NAME"),
+    }
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write ``value`` as indented JSON."""
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def _processor() -> str | None:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+def _first_line(command: tuple[str, ...]) -> str | None:
+    """What ``command`` prints first on either stream; None where there is no such command or answer."""
+    if shutil.which(command[0]) is None:
+        return None
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stdout + done.stderr).splitlines()
+    return lines[0] if done.returncode == 0 and lines else None

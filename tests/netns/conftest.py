@@ -1,0 +1,26 @@
+"""Testbeds of the real kernel for the tests in this folder, each under a name of its own."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from experiments.testbed.build import Testbed, standing
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.topology import Profile
+from settings.files import load
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other testbed of this run has."""
+    return f"test{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def testbed() -> Iterator[Testbed]:
+    """The default testbed, shared by the tests of one file."""
+    with standing(f"test{next(_numbers)}", load(DEFAULT, Profile)) as built:
+        yield built

@@ -1,0 +1,198 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.probes.subflows import subflows_of
+from experiments.results import ROOT
+from experiments.testbed.build import Testbed, find, names, standing, take_down, take_down_orphans
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.selfcheck import TOLERANCE, check_links
+from experiments.testbed.topology import Profile
+from settings.failure import Exit, Failure
+from settings.files import check, load
+
+TESTBED = (sys.executable, "-m", "experiments.testbed")
+PROFILE = load(DEFAULT, Profile)
+
+
+def traces() -> dict[str, object]:
+    """What a testbed could leave on the machine: namespaces, interfaces, qdiscs, nft tables, files in /run."""
+    commands = ("ip netns list", "ip -br link", "tc qdisc show", "nft list ruleset")
+    shown = {line: subprocess.run(line.split(), capture_output=True, text=True, check=True).stdout for line in commands}
+    return shown | {"/run": sorted(path.name for path in Path("/run").iterdir())}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*TESTBED, *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_each_link_is_as_described(testbed: Testbed) -> None:
+    readings = check_links(testbed)
+    assert {reading.what for reading in readings} == {"rtt_ms", "down_mbps", "up_mbps"}
+    assert len(readings) == 6
+
+
+def test_a_link_that_is_off_by_more_than_the_tolerance_is_refused(testbed: Testbed) -> None:
+    link = testbed.topology.links[0]
+    described = check({"links": {"wired": {"rate": "110mbit", "delay": "5ms"}}}, Profile, "p")
+    lying = Testbed(testbed.name, type(testbed.topology).of(described), testbed.directory, testbed.emulation)
+    with pytest.raises(Failure, match=f"link {link.name}: down_mbps .* at most {TOLERANCE:.0%}") as caught:
+        check_links(lying)
+    assert caught.value.code == Exit.WRONG_RESULT
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1", "203.0.113.2", "2001:db8::2"])
+@pytest.mark.parametrize("link", [0, 1])
+def test_gateway_and_server_are_reached_over_every_link(testbed: Testbed, link: int, address: str) -> None:
+    own = testbed.topology.links[link]
+    source = own.client6 if ":" in address else own.client4
+    assert " 0% packet loss" in testbed.client.run("ping", "-n", "-c", "2", "-i", "0.1", "-I", str(source), address)
+
+
+def test_the_server_speaks_no_mptcp(testbed: Testbed) -> None:
+    assert testbed.server.run("sysctl", "-n", "net.mptcp.enabled").strip() == "0"
+    assert testbed.client.run("sysctl", "-n", "net.mptcp.enabled").strip() == "1"
+
+
+def test_loss_loses_its_share_of_packets(name: str) -> None:
+    profile = check({"links": {"lossy": {"rate": "100mbit", "down": {"loss": "20%"}}}}, Profile, "p")
+    with standing(name, profile) as testbed:
+        printed = testbed.client.run("ping", "-n", "-q", "-c", "1000", "-i", "0.002", "-W", "1", "10.0.1.1")
+        lost = float(printed.split("% packet loss")[0].split()[-1])
+    assert 15 < lost < 25  # 20 % +- 4 standard deviations of 1,000 trials
+
+
+def test_two_testbeds_of_three_links_stand_side_by_side(name: str) -> None:
+    three = {f"l{number}": {"rate": "10mbit", "delay": "1ms"} for number in (1, 2, 3)}
+    profile = check({"links": three}, Profile, "p")
+    with standing(f"{name}a", profile) as one, standing(f"{name}b", profile) as other:
+        for testbed in (one, other):
+            assert " 0% packet loss" in testbed.client.run("ping", "-c", "1", "-I", "10.0.3.2", "203.0.113.2")
+
+
+def test_a_second_testbed_of_the_same_name_is_refused_and_harms_nothing(testbed: Testbed) -> None:
+    with pytest.raises(Failure, match="stands already") as caught, standing(testbed.name, PROFILE):
+        pass
+    assert caught.value.code == Exit.IN_USE
+    assert " 0% packet loss" in testbed.client.run("ping", "-c", "1", "10.0.1.1")
+
+
+def test_up_exec_status_and_down_leave_the_machine_as_it_was(name: str) -> None:
+    before = traces()
+    assert run("up", "--name", name).returncode == 0
+    assert "10.0.2.2" in run("exec", "--name", name, "client", "--", "ip", "address").stdout
+    assert run("exec", "--name", name, "client", "--", "false").returncode == 1
+    rows = [row for row in json.loads(run("status", "--json").stdout) if row["testbed"] == name]
+    assert [row["node"] for row in rows] == ["client", "link-wired", "link-wireless", "gateway", "server"]
+    assert run("down", "--name", name).returncode == 0
+    assert traces() == before
+
+
+def test_a_dry_run_shows_the_links_and_changes_nothing(name: str) -> None:
+    before = traces()
+    shown = run("up", "--dry-run", "--name", name, "--set", "wired.rate=50mbit")
+    assert shown.returncode == 0
+    assert "50mbit" in shown.stdout
+    assert traces() == before
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_up_that_is_interrupted_leaves_nothing(name: str, how: signal.Signals) -> None:
+    before = traces()
+    process = subprocess.Popen([*TESTBED, "up", "--name", name], cwd=ROOT, stderr=subprocess.DEVNULL)
+    wait_until_built(name)
+    process.send_signal(how)
+    assert process.wait(30) == 128 + how
+    assert traces() == before
+
+
+def test_down_removes_what_kill_9_left_behind_and_nothing_else(testbed: Testbed, name: str) -> None:
+    before = traces()
+    process = subprocess.Popen([*TESTBED, "up", "--name", name], cwd=ROOT, stderr=subprocess.DEVNULL)
+    wait_until_built(name)
+    process.kill()
+    process.wait()
+    assert name in names()
+    assert run("down").returncode == 0
+    assert traces() == before
+    assert " 0% packet loss" in testbed.client.run("ping", "-c", "1", "10.0.1.1")
+
+
+def test_a_kept_testbed_is_no_orphan(name: str) -> None:
+    with standing(name, PROFILE, keep=True):
+        pass
+    assert name not in take_down_orphans()
+    assert find(name).name == name
+    take_down(name)
+    assert name not in names()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["exec", "nowhere", "--", "ls"], Exit.USAGE, "node 'nowhere': accepted: client, link-wired"),
+        (["exec", "client"], Exit.USAGE, "a command is missing"),
+        (["up", "--with", "apache"], Exit.USAGE, "accepted: a list of squid, throttler"),
+        (["up", "--name", "No!"], Exit.USAGE, "testbed name 'No!': accepted: 1 to 16 of a-z"),
+        (["up", "--profile", "/nowhere.toml"], Exit.NO_INPUT, "/nowhere.toml: cannot be read"),
+        (["sideways"], Exit.USAGE, "sideways"),
+    ],
+)
+def test_a_wrong_command_gets_one_line(testbed: Testbed, arguments: list[str], code: Exit, message: str) -> None:
+    named = [*arguments[:1], "--name", testbed.name, *arguments[1:]] if arguments[0] == "exec" else arguments
+    done = run(*named)
+    assert done.returncode == code
+    assert message in done.stderr.splitlines()[-1]
+
+
+def test_without_root_nothing_is_tried() -> None:
+    before = traces()
+    done = subprocess.run(
+        [*TESTBED, "up"], capture_output=True, text=True, check=False, cwd=ROOT, user="nobody", group="nogroup"
+    )
+    assert (done.returncode, traces()) == (Exit.NO_PERMISSION, before)
+    assert "needs root" in done.stderr
+
+
+def test_without_a_tool_nothing_is_tried(tmp_path: Path) -> None:
+    before = traces()
+    for tool in ("ip", "tc", "ss", "sysctl", "ethtool", "ping", "nginx", "squid", "mptcpize"):
+        found = next(
+            Path(folder, tool) for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin") if Path(folder, tool).exists()
+        )
+        (tmp_path / tool).symlink_to(found)
+    done = subprocess.run(
+        [*TESTBED, "up"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"PATH": str(tmp_path)},
+    )
+    assert (done.returncode, traces()) == (Exit.UNAVAILABLE, before)
+    assert "not found: nft" in done.stderr
+
+
+def wait_until_built(name: str) -> None:
+    """Until the testbed has its first namespaces, so that there is something to clean up."""
+    deadline = time.monotonic() + 20
+    while not Path("/run/netns", f"trib-{name}-gateway").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_kernel_counts_the_bytes_of_a_plain_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        server, _ = listener.accept()
+        with client, server:
+            server.sendall(b"12345")
+            assert client.recv(5) == b"12345"
+            assert [subflow.received for subflow in subflows_of(client)] == [5]
