@@ -11,10 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 from rich.table import Table
-from throttler.policy import Policy
 
 from experiments.demo.plot import plot
-from experiments.demo.record import Download, read_download
 from experiments.demo.summary import (
     LEGACY_WIRED,
     LEGACY_WIRELESS,
@@ -27,6 +25,8 @@ from experiments.demo.summary import (
     claims,
     summary,
 )
+from experiments.fetch import fetch
+from experiments.record import Download
 from experiments.results import ROOT, manifest, results_folder, write_json
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_squid, start_throttler
@@ -34,11 +34,12 @@ from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import add_profile_arguments, profile_from
 from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
-from experiments.testbed.topology import PROXY_PORT, Profile
+from experiments.testbed.topology import Profile
 from settings.entry import Arguments, run
 from settings.failure import Exit, Failure
 from settings.files import load
 from settings.units import Size
+from throttler.policy import Policy
 
 _DESCRIPTION = """\
 Builds a network of namespaces (a client with a wired and a wireless link, a gateway, a server without MPTCP),
@@ -147,22 +148,17 @@ def _progress(console: Console) -> Progress:
 
 
 def _download(testbed: Testbed, way: _Way, file: File, ipv6: bool, progress: Progress) -> Download:
-    topology = testbed.topology
-    link = next(link for link in topology.links if link.name == way.link)
-    server, proxy, source = topology.SERVER4, topology.PROXY4, str(link.client4)
-    server_host, proxy_host = str(server), str(proxy)
-    if ipv6:
-        server_host, proxy_host, source = f"[{topology.SERVER6}]", f"[{topology.PROXY6}]", str(link.client6)
-    command = [sys.executable, "-m", "experiments.probes.download", f"http://{server_host}/{file.path.name}"]
-    command += ["--source", source, "--interface", WIRED, "--interface", WIRELESS]
-    if way.mptcp:
-        command += ["--mptcp", "--proxy", f"{proxy_host}:{PROXY_PORT}"]
     task = progress.add_task(way.title, total=file.size)
-    lines = []
-    for line in testbed.client.lines(*command):
-        lines.append(json.loads(line))
-        progress.update(task, completed=min(file.size, sum(s["received"] for s in lines[-1]["subflows"])))
-    return read_download(way.name, lines, topology.path_of)
+    return fetch(
+        testbed,
+        way.name,
+        file,
+        way.link,
+        way.mptcp,
+        ipv6,
+        # The kernel counts the response's head and what came by both subflows as well.
+        lambda received: progress.update(task, completed=min(file.size, received)),
+    )
 
 
 def _read_enforcement(output: str) -> Enforcement:

@@ -8,8 +8,8 @@ matplotlib.use("Agg")
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.demo.record import Download
 from experiments.demo.summary import LEGACY_WIRED, LEGACY_WIRELESS, MPTCP, THROTTLED, WIRED, WIRELESS, Run
+from experiments.record import Download
 
 # Okabe and Ito's colours, told apart by the colour-blind too; a path has the same one everywhere.
 COLOURS = {WIRED: "#0072B2", WIRELESS: "#E69F00"}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from experiments.demo.record import Download
+from experiments.record import Download
 from experiments.testbed.topology import Topology
 
 WIRED, WIRELESS = "wired", "wireless"

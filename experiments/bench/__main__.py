@@ -1,0 +1,91 @@
+"""The command ``bench``: every benchmark is registered here."""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.bench.aggregation import aggregation
+from experiments.bench.result import Result
+from experiments.results import machine
+from experiments.testbed import preflight
+from experiments.testbed.build import take_down_orphans
+from settings.entry import Arguments, run
+
+_DESCRIPTION = """\
+Runs a benchmark on network namespaces of this machine, ours beside its peers in the same run, and prints medians and
+ratios: machines differ, ratios less so. Needs root.
+"""
+_EPILOG = """\
+--json prints one object: "ratios" (ours to each peer, larger is better), "values" (the unit is in each key's name),
+"series" (every single measurement) and "machine".
+"""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """``measure`` is called with whether to be quick and with a function that tells of progress."""
+
+    measure: Callable[[bool, Callable[[str], None]], Result]
+    about: str
+
+
+BENCHMARKS = {
+    "aggregation": Benchmark(aggregation, "MPTCP through Squid over both links, against legacy TCP over each"),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one ``bench`` command; returns its exit code."""
+    parsed = _parser().parse_args(arguments)
+    if parsed.command == "list":
+        for name, benchmark in BENCHMARKS.items():
+            print(f"{name:20} {benchmark.about}")
+        return 0
+    preflight.need_all("bench run")
+    take_down_orphans()
+    console = Console(stderr=True)
+    result = BENCHMARKS[parsed.name].measure(parsed.quick, console.print)
+    if parsed.json:
+        print(json.dumps(_as_json(result), indent=2))
+    else:
+        _show(parsed, result)
+    return 0
+
+
+def _parser() -> Arguments:
+    parser = Arguments(prog="bench", description=_DESCRIPTION, epilog=_EPILOG)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="list | run")
+    commands.add_parser("list", help="name the benchmarks")
+    measure = commands.add_parser("run", help="run one of them")
+    measure.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
+    measure.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works")
+    measure.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    return parser
+
+
+def _as_json(result: Result) -> dict[str, object]:
+    return {
+        "ratios": {name: round(ratio, 4) for name, ratio in result.ratios.items()},
+        "values": {name: round(value, 4) for name, value in result.values.items()},
+        "series": [{"name": each.name, "unit": each.unit, "numbers": each.numbers} for each in result.series],
+        "machine": machine(),
+    }
+
+
+def _show(arguments: argparse.Namespace, result: Result) -> None:
+    table = Table("", "median", "least", "most", "unit", title=arguments.name)
+    for each in result.series:
+        numbers = (each.median, min(each.numbers), max(each.numbers))
+        table.add_row(each.name, *(f"{number:.1f}" for number in numbers), each.unit)
+    console = Console()
+    console.print(table)
+    for name, ratio in result.ratios.items():
+        console.print(f"{name} = {ratio:.3f}", highlight=False)
+
+
+if __name__ == "__main__":
+    run(main, "bench")

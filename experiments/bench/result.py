@@ -1,0 +1,30 @@
+"""What a benchmark gives."""
+
+from dataclasses import dataclass, field
+from statistics import median
+
+
+@dataclass(frozen=True)
+class Series:
+    """What one contender reached, once a repetition; ``unit`` is that of every number, such as ``Mbit/s``."""
+
+    name: str
+    unit: str
+    numbers: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The number to quote."""
+        return median(self.numbers)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished benchmark.
+
+    ``ratios`` are ours to each peer, larger is better; ``values`` have their unit in the key's name.
+    """
+
+    series: tuple[Series, ...]
+    ratios: dict[str, float] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
