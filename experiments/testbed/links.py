@@ -17,8 +17,7 @@ from settings.failure import Exit, Failure
 
 # Frames in netem's delay line: a bound on memory, never the link's queue. 250 ms at 1 Gbit/s is 21,000 frames.
 _DELAY_LINE = 100_000
-_ETHERNET_HEADER = 14
-_LARGEST_FRAME = 1514
+_LARGEST_PACKET, _LARGEST_FRAME = 1500, 1514
 
 
 def emulator_path() -> Path:
@@ -78,14 +77,16 @@ def _bridge(link: Link, node: Node) -> None:
 def netem_commands(port: str, direction: Direction) -> tuple[str, ...]:
     """The tc(8) commands for one ``direction`` of a link, that leaves the node by ``port``.
 
-    tbf counts IP bytes, as link-emulator does: its size table takes the Ethernet header off (tc-stab(8)).
+    The rate is of IP bytes, but tbf counts frames, and a size table that takes the Ethernet header off is for root qdiscs
+    only (tc-stab(8)). So tbf gets the frame rate of full packets; a stream of small ones comes out a little slower.
     """
-    burst = max(2 * _LARGEST_FRAME, direction.rate.amount // 8 // 1000)
+    frame_rate = direction.rate.amount * _LARGEST_FRAME // _LARGEST_PACKET
+    burst = max(2 * _LARGEST_FRAME, frame_rate // 8 // 1000)
     return (
         f"qdisc add dev {port} root handle 1: netem limit {_DELAY_LINE}"
         f" delay {direction.delay} {direction.jitter} loss {direction.loss}",
-        f"qdisc add dev {port} parent 1:1 handle 2: stab overhead -{_ETHERNET_HEADER} linklayer ethernet"
-        f" tbf rate {direction.rate} burst {burst} limit {direction.queue * _LARGEST_FRAME}",
+        f"qdisc add dev {port} parent 1:1 handle 2:"
+        f" tbf rate {frame_rate}bit burst {burst} limit {direction.queue * _LARGEST_FRAME}",
         f"qdisc add dev {port} parent 2:1 handle 3: pfifo limit {direction.queue}",
     )
 

@@ -74,11 +74,10 @@ def test_the_path_of_an_address_is_the_link_that_has_it() -> None:
         topology.path_of("10.0.3.2")
 
 
-def test_netem_gets_delay_and_loss_and_tbf_the_rate_in_ip_bytes() -> None:
+def test_netem_gets_delay_and_loss_and_tbf_the_rate_of_full_frames() -> None:
     link = Topology.of(read_profile("wired.loss=0.5%", "wired.jitter=1ms")).links[0]
     assert netem_commands("client", link.down) == (
         "qdisc add dev client root handle 1: netem limit 100000 delay 5ms 1ms loss 0.5%",
-        "qdisc add dev client parent 1:1 handle 2: stab overhead -14 linklayer ethernet"
-        " tbf rate 100mbit burst 12500 limit 151400",
+        "qdisc add dev client parent 1:1 handle 2: tbf rate 100933333bit burst 12616 limit 151400",
         "qdisc add dev client parent 2:1 handle 3: pfifo limit 100",
     )

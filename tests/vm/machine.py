@@ -1,0 +1,86 @@
+"""A Debian 13 machine with Debian's own kernel, in QEMU under software emulation, and the checkout inside it.
+
+The test machine's kernel may lack sch_netem, fq_codel and more; Debian's has them. The guest is built from Debian
+packages (mmdebstrap), keeps no state, and has no network: what it needs is put into its disk before it boots.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from experiments.results import ROOT
+
+CACHE = Path(os.environ.get("TRIBUTARY_CACHE", "/var/cache/tributary"))
+_SUITE = "trixie"
+_PACKAGES = ("linux-image-cloud-amd64", "kmod")
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_HOST_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+# No KVM: it may be there and unusable. qemu64 without cmpxchg16b, which older QEMUs emulate in a way that crashes SLUB.
+_QEMU = (
+    *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16,-svm", "-smp", "2", "-m", "2G"),
+    *("-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"),
+)
+
+
+def root_folder(work: Path) -> Path:
+    """A root file system with the set-up's packages, the Python environment and the checkout, in ``work``/root."""
+    root = work / "root"
+    root.mkdir()
+    subprocess.run(["tar", "-xf", _base(), "-C", root], check=True)
+    _copy_checkout(root / "tributary")
+    _install_python(root)
+    shutil.copy(ROOT / "tests/vm/guest-init", root / "guest-init")
+    return root
+
+
+def boot(root: Path, script: str, seconds: int) -> str:
+    """Boot ``root`` with bash ``script`` as its only job; returns what it printed. Raises TimeoutExpired."""
+    (root / "guest-script").write_text(script)
+    disk = root.parent / "disk.img"
+    disk.unlink(missing_ok=True)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-d", root, disk, "3G"], check=True)
+    kernel, initrd = (next((root / "boot").glob(f"{name}-*")) for name in ("vmlinuz", "initrd.img"))
+    command = [*_QEMU, "-kernel", str(kernel), "-initrd", str(initrd)]
+    command += ["-append", "console=ttyS0 root=/dev/vda rw quiet init=/guest-init"]
+    command += ["-drive", f"file={disk},if=virtio,format=raw"]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
+    sys.stdout.write(done.stdout + done.stderr)  # shown by pytest if the test fails
+    return done.stdout
+
+
+def _base() -> Path:
+    """The packages' root file system as a tar file, from the cache if it holds these packages' one."""
+    named = (ROOT / "scripts/setup.d/packages.txt").read_text().split()
+    packages = ",".join([*_PACKAGES, *named])
+    path = CACHE / "vm" / f"{_SUITE}-{hashlib.sha256(packages.encode()).hexdigest()[:16]}.tar"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}.tar")
+        command = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={packages}", _SUITE, str(partial)]
+        subprocess.run(command, check=True)
+        partial.rename(path)
+    return path
+
+
+def _copy_checkout(target: Path) -> None:
+    """What git tracks and what it would: no caches, no results."""
+    command = ["git", "ls-files", "-coz", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).exists():  # a file that was removed is still listed until that is committed
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target / name)
+
+
+def _install_python(root: Path) -> None:
+    """The set-up's own script, inside; with the host's certificates, as its index may be a mirror of its own."""
+    shutil.copy(_HOST_CERTIFICATES, root / "tmp/host-certificates.crt")
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    environment = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    environment |= {"PATH": _PATH, "PIP_CERT": "/tmp/host-certificates.crt"}
+    environment.pop("PIP_FIND_LINKS", None)
+    command = ["chroot", str(root), "bash", "/tributary/scripts/setup.d/python", "/var/cache/tributary"]
+    subprocess.run(command, env=environment, check=True)

@@ -1,0 +1,66 @@
+"""The main job on Debian 13's own kernel, with sch_netem and fq_codel: the other half of the feature probes."""
+
+import json
+import platform
+import re
+import shutil
+
+import pytest
+
+from tests.vm.machine import boot, root_folder
+
+pytestmark = [
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
+    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
+    pytest.mark.timeout(1500),
+]
+
+# Slow and long links: under software emulation a packet costs about as much as a millisecond of a real one.
+DEMO = r"""
+python=/var/cache/tributary/python/bin/python
+$python -m experiments.demo --json --keep --size 10MB \
+    --set wired.rate=20mbit --set wired.delay=20ms --set wireless.rate=8mbit --set wireless.delay=30ms \
+    >/tmp/summary.json
+echo "demo ended with $?"
+echo BEGIN summary; cat /tmp/summary.json; echo; echo END summary
+echo BEGIN link; tc -n trib-demo-link-wired qdisc show; echo END link
+echo BEGIN leaf; tc -n trib-demo-gateway qdisc show dev wired; echo END leaf
+$python -m experiments.testbed down --name demo
+echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo END left
+"""
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> str:
+    work = tmp_path_factory.mktemp("vm", numbered=True)
+    try:
+        return boot(root_folder(work), DEMO, seconds=900).replace("\r", "")
+    finally:
+        shutil.rmtree(work)
+
+
+def section(console: str, name: str) -> str:
+    found = re.search(rf"BEGIN {name}\n(.*?)\n?END {name}", console, re.DOTALL)
+    assert found is not None, f"the guest printed no {name}"
+    return found[1]
+
+
+def test_the_demo_does_its_job(console: str) -> None:
+    summary = json.loads(section(console, "summary"))
+    for download in ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_throttled"):
+        assert summary[download]["sha256_ok"], download
+    assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}
+    held = next(subflow for subflow in summary["mptcp_throttled"]["subflows"] if subflow["path"] == "wired")
+    assert held["wire_mbps"] <= 5 * 1.05
+
+
+def test_links_are_made_by_netem(console: str) -> None:
+    assert "netem" in section(console, "link")
+
+
+def test_the_held_subflow_has_an_fq_codel_leaf(console: str) -> None:
+    assert "fq_codel" in section(console, "leaf")
+
+
+def test_nothing_is_left_after_down(console: str) -> None:
+    assert section(console, "left").strip() == ""
