@@ -1,0 +1,239 @@
+//! Emulates one network link in user space.
+//!
+//! It sits in a network namespace of its own, between two veth interfaces without addresses, and carries whole Ethernet
+//! frames (IPv4, IPv6, ARP, multicast) from one to the other, each direction with its own rate, delay, jitter, loss and
+//! queue:
+//!
+//! ```text
+//!   namespace of host A       namespace of the link                     namespace of host B
+//!  +-------------------+     +---------------------------------+     +-------------------+
+//!  |              eth0 ====== a --> loss > queue+rate > delay --> b ====== eth0              |
+//!  |                   |     |  <-- delay < queue+rate < loss <--  |     |                   |
+//!  +-------------------+     +---------------------------------+     +-------------------+
+//! ```
+//!
+//! Why: some kernels lack `sch_netem`. The link model is rattan-core's; its own packet drivers are not used, as its
+//! environment cannot sit between namespaces that it did not make, rewrites MAC addresses and drops multicast.
+//!
+//! Offloads of all four interfaces must be off (`ethtool -K IF tso off gso off gro off tx off rx off`): a link carries
+//! frames, with checksums. VLAN tags are lost, since the kernel takes them off before a packet socket sees the frame.
+
+#![deny(unsafe_code)]
+
+mod link;
+#[allow(unsafe_code)]
+mod packet;
+mod spec;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use clap::Parser;
+use nix::errno::Errno;
+use nix::sys::prctl::set_timerslack;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+
+use link::Counters;
+use packet::PacketSocket;
+use spec::Spec;
+
+/// Emulates one network link between two interfaces of this network namespace.
+///
+/// SPEC is for example rate=100mbit,delay=5ms,jitter=0ms,loss=0.5%,queue=100. The rate is mandatory and counts IP bytes;
+/// the queue (packets) is in front of the rate limiter. Prints "ready" once frames are forwarded; SIGTERM or SIGINT ends
+/// it, and it prints its counters as one line of JSON.
+#[derive(Parser)]
+struct Arguments {
+    /// First interface
+    #[arg(long, value_name = "IFACE")]
+    a: String,
+    /// Second interface
+    #[arg(long, value_name = "IFACE")]
+    b: String,
+    /// What happens to frames from the first to the second interface
+    #[arg(long, value_name = "SPEC")]
+    a_to_b: Spec,
+    /// What happens to frames from the second to the first interface
+    #[arg(long, value_name = "SPEC")]
+    b_to_a: Spec,
+    /// Seed of losses and jitter
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+/// Why the program ends early; the numbers are those of sysexits.h.
+struct Failure {
+    exit_code: u8,
+    message: String,
+}
+
+const EX_USAGE: u8 = 64;
+const EX_UNAVAILABLE: u8 = 69;
+const EX_OSERR: u8 = 71;
+const EX_NOPERM: u8 = 77;
+
+impl Failure {
+    fn system(attempt: &str, error: impl Display) -> Self {
+        Self {
+            exit_code: EX_OSERR,
+            message: format!("{attempt}: {error}"),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match arguments().and_then(|arguments| run(&arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("link-emulator: {}", failure.message);
+            ExitCode::from(failure.exit_code)
+        }
+    }
+}
+
+fn arguments() -> Result<Arguments, Failure> {
+    let arguments = Arguments::try_parse().map_err(|error| {
+        if !error.use_stderr() {
+            error.exit(); // --help
+        }
+        usage(&error.to_string())
+    })?;
+    if arguments.a == arguments.b {
+        return Err(usage(&format!(
+            "--a and --b are both {:?}: two interfaces are needed",
+            arguments.a
+        )));
+    }
+    Ok(arguments)
+}
+
+/// Clap's first paragraph is the error, what follows is help. The testbed wants one line.
+fn usage(text: &str) -> Failure {
+    let paragraph = text.split("\n\n").next().unwrap_or(text);
+    let words: Vec<_> = paragraph.split_whitespace().collect();
+    Failure {
+        exit_code: EX_USAGE,
+        message: words.join(" ").replacen("error: ", "", 1),
+    }
+}
+
+// One thread: with two workers, measured, each frame cost half as much again and the delay was no better kept.
+#[tokio::main(flavor = "current_thread")]
+async fn run(arguments: &Arguments) -> Result<(), Failure> {
+    set_timerslack(1).map_err(|e| Failure::system("setting the timer slack", e))?;
+    run_before_other_processes();
+    let mut stop = Stop::new().map_err(|e| Failure::system("watching signals", e))?;
+    let a = open("--a", &arguments.a)?;
+    let b = open("--b", &arguments.b)?;
+    let mut random = StdRng::seed_from_u64(arguments.seed);
+    let mut tasks = JoinSet::new();
+    let mut start = |spec, from: &Arc<_>, to: &Arc<_>| {
+        link::start(
+            spec,
+            &mut random,
+            Arc::clone(from),
+            Arc::clone(to),
+            &mut tasks,
+        )
+        .map_err(|e| Failure::system("starting the link model", e))
+    };
+    let a_to_b = start(&arguments.a_to_b, &a, &b)?;
+    let b_to_a = start(&arguments.b_to_a, &b, &a)?;
+    print_line("ready")?;
+    tokio::select! {
+        () = stop.wait() => {}
+        Some(ended) = tasks.join_next() => return Err(Failure::system("forwarding", describe(ended))),
+    }
+    let a_to_b = counters_json(&a_to_b, &a)?;
+    let b_to_a = counters_json(&b_to_a, &b)?;
+    print_line(&format!(r#"{{"a_to_b":{a_to_b},"b_to_a":{b_to_a}}}"#))
+}
+
+/// A frame is late when this process does not get its turn: on busy CPUs by up to 10 ms, with real-time priority by 0.1 ms.
+fn run_before_other_processes() {
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+    let result = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);
+    if let Err(error) = result {
+        eprintln!(
+            "link-emulator: warning: no real-time priority, busy CPUs will add to the delay: {error}"
+        );
+    }
+}
+
+fn open(option: &str, interface: &str) -> Result<Arc<PacketSocket>, Failure> {
+    let socket = PacketSocket::open(interface).map_err(|errno| Failure {
+        exit_code: match errno {
+            Errno::EPERM | Errno::EACCES => EX_NOPERM,
+            Errno::ENODEV => EX_UNAVAILABLE,
+            _ => EX_OSERR,
+        },
+        message: format!(
+            "{option} {interface}: opening a packet socket: {}",
+            errno.desc()
+        ),
+    })?;
+    Ok(Arc::new(socket))
+}
+
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn describe(ended: Result<io::Result<()>, tokio::task::JoinError>) -> String {
+    match ended {
+        Ok(Ok(())) => "a task ended".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => panic.to_string(),
+    }
+}
+
+fn print_line(line: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::system("writing to stdout", e))
+}
+
+fn counters_json(counters: &Counters, from: &PacketSocket) -> Result<String, Failure> {
+    let kernel_dropped = from
+        .take_kernel_drops()
+        .map_err(|e| Failure::system("reading packet statistics", e))?;
+    let fields = [
+        ("received", counters.received.load(Relaxed)),
+        ("delivered", counters.delivered.load(Relaxed)),
+        ("lost", counters.lost.load(Relaxed)),
+        ("queue_dropped", counters.queue_dropped.load(Relaxed)),
+        ("bad_size", counters.bad_size.load(Relaxed)),
+        ("send_failed", counters.send_failed.load(Relaxed)),
+        ("kernel_dropped", kernel_dropped.into()),
+    ];
+    let fields = fields.map(|(name, value)| format!(r#""{name}":{value}"#));
+    Ok(format!("{{{}}}", fields.join(",")))
+}
