@@ -15,7 +15,7 @@ def squid_settings(testbed: Testbed) -> str:
     """The settings of a Squid that serves the testbed's client and keeps its files in the testbed's folder."""
     networks = ", ".join(f'"{network}"' for network in Topology.CLIENT_NETWORKS)
     state = testbed.directory / "squid-state"
-    return f'port = {PROXY_PORT}\nclient_networks = [{networks}]\nstate_directory = "{state}"\n'
+    return f'port = {PROXY_PORT}\nclient_networks = [{networks}]\ndrain = "0s"\nstate_directory = "{state}"\n'
 
 
 def start_squid(testbed: Testbed) -> Process:

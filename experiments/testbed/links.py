@@ -48,6 +48,8 @@ def need_an_emulator() -> None:
 
 def connect(link: Link, client: Node, node: Node, gateway: Node, netem: bool) -> None:
     """Join ``client`` and ``gateway`` through ``node``, by netem(8) or by the emulator."""
+    # A link says nothing of its own.
+    node.sysctl(net__ipv6__conf__default__disable_ipv6=1)
     _cable(client, link.name, node, "client")
     _cable(gateway, link.name, node, "gateway")
     if netem:
@@ -77,8 +79,8 @@ def _bridge(link: Link, node: Node) -> None:
 def netem_commands(port: str, direction: Direction) -> tuple[str, ...]:
     """The tc(8) commands for one ``direction`` of a link, that leaves the node by ``port``.
 
-    The rate is of IP bytes, but tbf counts frames, and a size table that takes the Ethernet header off is for root qdiscs
-    only (tc-stab(8)). So tbf gets the frame rate of full packets; a stream of small ones comes out a little slower.
+    The rate is of IP bytes, but tbf counts frames, and a size table that takes the Ethernet header off is for root
+    qdiscs only (tc-stab(8)). So tbf gets the frame rate of full packets; small ones come out a little slower.
     """
     frame_rate = direction.rate.amount * _LARGEST_FRAME // _LARGEST_PACKET
     burst = max(2 * _LARGEST_FRAME, frame_rate // 8 // 1000)

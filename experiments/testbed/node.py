@@ -86,16 +86,7 @@ class Node:
         self.ip("link", "set", "lo", "up")
 
     def delete(self) -> None:
-        """End what runs in the namespace and remove it; nothing happens if it is not there."""
-        if not Path("/run/netns", self.namespace).exists():
-            return
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            deadline = time.monotonic() + 3
-            while (pids := self.pids()) and time.monotonic() < deadline:
-                for pid in pids:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, number)
-                time.sleep(0.05)
+        """Remove the namespace, whose processes have ended."""
         run(["ip", "netns", "delete", self.namespace])
 
     def pids(self) -> list[int]:
@@ -148,3 +139,18 @@ class Node:
                 start_new_session=True,
             )
         return Process(popen, log)
+
+
+def end_processes(nodes: Sequence[Node], seconds: float = 5) -> None:
+    """End what runs in ``nodes``: SIGTERM first, and SIGKILL for what is still there after ``seconds``."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in _pids(nodes):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline = time.monotonic() + seconds
+        while _pids(nodes) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _pids(nodes: Sequence[Node]) -> list[int]:
+    return [pid for node in nodes for pid in node.pids()]

@@ -1,0 +1,67 @@
+"""What the templates make of settings: each golden NAME.toml with its NAME.conf and NAME.nft beside it.
+
+To make them anew after a wanted change: REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/test_squid_golden.py
+"""
+
+import ipaddress
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import squid
+from settings.files import load
+from squid import process, render
+from squid.settings import SquidSettings
+
+GOLDEN = Path(squid.__file__).parent / "golden"
+CASES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
+OWN = [ipaddress.ip_address(text) for text in ("127.0.0.1", "10.0.0.1", "203.0.113.1", "::1", "fd00::1", "2001:db8::1")]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_render_is_the_golden_one(name: str) -> None:
+    settings = load(GOLDEN / f"{name}.toml", SquidSettings)
+    for path, text in (
+        (GOLDEN / f"{name}.conf", render.squid_conf(settings, OWN)),
+        (GOLDEN / f"{name}.nft", render.guard(settings)),
+    ):
+        if os.environ.get("REMAKE_GOLDEN"):
+            path.write_text(text)
+        assert text == path.read_text()
+
+
+@pytest.mark.skipif(not shutil.which("squid"), reason="needs squid")
+@pytest.mark.parametrize("name", CASES)
+def test_squid_takes_the_golden_configuration(name: str) -> None:
+    process.check_config((GOLDEN / f"{name}.conf").read_text())
+
+
+@pytest.mark.skipif(not shutil.which("squid"), reason="needs squid")
+@pytest.mark.parametrize("name", CASES)
+def test_squid_finds_no_fault_but_the_missing_via(name: str) -> None:
+    command = ["squid", "-k", "parse", "-f", str(GOLDEN / f"{name}.conf")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    complaints = [line for line in said.splitlines() if "WARNING" in line or "ERROR" in line or "FATAL" in line]
+    assert all("HTTP requires the use of Via" in line for line in complaints), complaints
+
+
+@pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
+@pytest.mark.parametrize("name", CASES)
+def test_nft_takes_the_golden_guard(name: str) -> None:
+    subprocess.run(["nft", "--check", "--file", str(GOLDEN / f"{name}.nft")], check=True)
+
+
+def test_without_clients_nothing_but_loopback_listens() -> None:
+    listeners = [line for line in (GOLDEN / "loopback-only.conf").read_text().splitlines() if "http_port " in line]
+    assert listeners == ["http_port 127.0.0.1:3128", "http_port [::1]:3128"]
+
+
+def test_every_golden_configuration_refuses_before_it_allows() -> None:
+    for name in CASES:
+        rules = [line for line in (GOLDEN / f"{name}.conf").read_text().splitlines() if line.startswith("http_access")]
+        assert rules[0] == "http_access deny !clients why_client"
+        assert rules[-1] == "http_access allow all"
+        assert all(rule.startswith("http_access deny ") for rule in rules[:-1])

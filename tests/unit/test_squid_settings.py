@@ -1,0 +1,146 @@
+"""Settings of the HTTP converter: what is refused, how, and what holds when nothing is said."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from settings.failure import Exit, Failure
+from settings.files import check
+from squid.settings import SquidSettings
+
+
+def settings(text: str) -> SquidSettings:
+    return check(tomllib.loads(text), SquidSettings, "squid.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("colour = 1", "colour = 1: accepted: one of the keys cache, client_networks"),
+        ("port = 0", "port = 0: accepted: a whole number from 1 to 65535"),
+        ("port = '3128'", "port = '3128': accepted: a whole number"),
+        ("listen = ['fe80::1%eth0']", "listen[0] = 'fe80::1%eth0': accepted: IPv4 or IPv6 addresses"),
+        ("listen = '10.0.0.1'", "listen = '10.0.0.1': accepted: a list of IPv4"),
+        ("client_networks = ['0.0.0.0/0']", "client_networks[0] = '0.0.0.0/0': accepted: networks"),
+        ("client_networks = ['::/0']", "client_networks[0] = '::/0': accepted: networks"),
+        ("client_networks = ['10.0.0.0/8', '0.0.0.0/1']", "client_networks[1] = '0.0.0.0/1': accepted: networks"),
+        ("client_networks = ['2000::/3']", "never the Internet"),
+        ("client_networks = ['10.0.0.1/8']", "without host bits"),
+        ("client_networks = [10]", "client_networks[0] = 10: accepted: networks"),
+        ("connect_ports = [25]", "without 25 (mail)"),
+        ("connect_ports = ['20-30']", "connect_ports[0] = '20-30': accepted: ports"),
+        ("connect_ports = [53]", "and 53 (Squid's own name look-ups)"),
+        ("connect_ports = [0]", "connect_ports[0] = 0: accepted: ports from 1"),
+        ("connect_ports = ['9-8']", "connect_ports[0] = '9-8': accepted: ports"),
+        ("connect_ports = [true]", "connect_ports[0] = True: accepted: ports"),
+        ("connect_ports = []", "connect_ports = []: accepted: a list of ports"),
+        ("port = 8080\nconnect_ports = ['8000-9000']", "nor the proxy's own port, 8080"),
+        ("private_targets = ['8.8.8.0/24']", "private_targets[0] = '8.8.8.0/24': accepted: networks inside 10.0.0.0/8"),
+        ("private_targets = ['127.0.0.0/8']", "private_targets[0] = '127.0.0.0/8': accepted: networks inside"),
+        ("private_targets = ['0.0.0.0/0']", "accepted: networks inside"),
+        ("cache = 'on'", "cache = 'on': accepted: 'off', or a size"),
+        ("cache = 1000000000", "cache = 1000000000: accepted: 'off', or a size on disk with its unit"),
+        ("cache = '1MB'", "at least '64MB'"),
+        ("head_timeout = 30", "head_timeout = 30: accepted: a time of whole seconds with its unit"),
+        ("head_timeout = '0s'", "above zero"),
+        ("drain = '1500ms'", "drain = '1500ms': accepted: a time of whole seconds"),
+        ("resolvers = ['dns.example']", "resolvers[0] = 'dns.example': accepted: IPv4 or IPv6 addresses"),
+        ("hosts_file = 'hosts'", "hosts_file = 'hosts': accepted: an absolute path"),
+        ('state_directory = "/a\\nhttp_access allow all"', "accepted: an absolute path"),
+        ("state_directory = '/a b'", "state_directory = '/a b': accepted: an absolute path"),
+    ],
+)
+def test_bad_value_is_refused_with_key_value_and_what_is_accepted(text: str, named: str) -> None:
+    with pytest.raises(Failure) as refusal:
+        settings(text)
+    assert refusal.value.code == Exit.USAGE
+    assert str(refusal.value).startswith("squid.toml: ")
+    assert named in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_without_any_key_only_this_machine_is_served() -> None:
+    nothing = settings("")
+    assert nothing.listeners == ["127.0.0.1:3128", "[::1]:3128"]
+    assert [str(network) for network in nothing.clients] == ["127.0.0.0/8", "::1/128"]
+
+
+def test_clients_elsewhere_open_every_address_unless_some_are_named() -> None:
+    assert settings("client_networks = ['10.0.0.0/8']").listeners == ["3128"]
+    named = settings("client_networks = ['10.0.0.0/8']\nlisten = ['10.0.0.1', 'fd00::1']\nport = 8080")
+    assert named.listeners == ["10.0.0.1:8080", "[fd00::1]:8080"]
+
+
+def test_cache_is_off_unless_it_has_a_size() -> None:
+    assert settings("").cache is None
+    assert settings("cache = 'off'").cache is None
+    assert str(settings("cache = '1GB'").cache) == "1GB"
+
+
+def test_everything_goes_below_the_state_directory() -> None:
+    places = settings("state_directory = '/srv/squid'").places
+    assert {place.is_relative_to("/srv/squid") for place in (places.config, places.pid, places.logs, places.cache)} == {True}
+
+
+def squid(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "squid", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def test_command_ends_with_64_and_one_line_for_a_bad_file(tmp_path: Path) -> None:
+    file = tmp_path / "squid.toml"
+    file.write_text("cache = '1'")
+    for command in ("render", "guard", "check", "run"):
+        ended = squid(command, str(file))
+        assert ended.returncode == 64
+        assert ended.stderr.startswith(f"squid: {file}: cache = '1': accepted: 'off'")
+        assert ended.stderr.count("\n") == 1
+        assert ended.stdout == ""
+
+
+def test_command_ends_with_66_for_a_missing_file(tmp_path: Path) -> None:
+    assert squid("render", str(tmp_path / "none.toml")).returncode == 66
+
+
+def test_command_ends_with_64_for_wrong_arguments() -> None:
+    assert squid("fly", "x").returncode == 64
+    assert squid("render").returncode == 64
+
+
+def test_own_addresses_given_are_those_refused(tmp_path: Path) -> None:
+    file = tmp_path / "squid.toml"
+    file.write_text("")
+    shown = squid("render", "--own", "203.0.113.9", "--own", "2001:db8::9", str(file)).stdout
+    assert "acl own_target dst 203.0.113.9/32 2001:db8::9/128\n" in shown
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives up root itself")
+@pytest.mark.parametrize("option", [[], ["--dry-run"]])
+def test_command_ends_with_77_when_not_root(option: list[str]) -> None:
+    golden = Path(__file__).parents[2] / "squid" / "golden" / "gateway.toml"
+    script = "import os, runpy, sys; os.setuid(65534); runpy.run_module('squid', run_name='__main__', alter_sys=True)"
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "run", *option, str(golden)], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr.count("\n")) == (77, 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("missing", ["squid", "nft", "mptcpize"])
+def test_command_ends_with_69_when_a_tool_is_missing(tmp_path: Path, missing: str) -> None:
+    for tool in {"squid", "nft", "mptcpize", "ip", "ss"} - {missing}:
+        (tmp_path / tool).symlink_to("/bin/true")
+    file = tmp_path / "squid.toml"
+    file.write_text("")
+    ended = squid("run", str(file), PATH=str(tmp_path))
+    assert (ended.returncode, ended.stderr.count("\n")) == (69, 1)
+    assert f"{missing} is missing" in ended.stderr
