@@ -40,10 +40,10 @@ def results_folder(name: str, parent: Path) -> Iterator[Path]:
             partial.rmdir()
 
 
-def manifest(**about: object) -> dict[str, object]:
-    """How a run came about: command, time, machine, kernel, versions, and what ``about`` adds."""
+def manifest(script: str, **about: object) -> dict[str, object]:
+    """How a run of scripts/``script`` came about: command, time, machine, versions, and what ``about`` adds."""
     return {
-        "command": sys.argv,
+        "command": [f"scripts/{script}", *sys.argv[1:]],
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": {name: _first_line(command) for name, command in _VERSIONS.items()},

@@ -89,7 +89,10 @@ def main(arguments: Sequence[str]) -> int:
         write_json(folder / "summary.json", summary(measured))
         _write_series(measured, folder / "throughput.csv")
         plot(measured, folder / "throughput.png")
-    _show(measured, folder.with_suffix(""), parsed.json)
+    if parsed.json:
+        print(json.dumps(summary(measured), indent=2))
+    else:
+        _show(measured, parsed.size, folder.with_suffix(""))
     return 0 if all(claim.holds for claim in claims(measured)) else Exit.WRONG_RESULT
 
 
@@ -128,7 +131,9 @@ def _measure(arguments: argparse.Namespace, profile: Profile, folder: Path) -> R
 
 def _manifest(testbed: Testbed, profile: Profile, file: File, readings: list[Reading]) -> dict[str, object]:
     return manifest(
+        "demo",
         topology=profile.model_dump(mode="json", exclude_none=True),
+        congestion_control=testbed.gateway.run("sysctl", "-n", "net.ipv4.tcp_congestion_control").strip(),
         links={"emulated_by": testbed.emulation, "measured": as_json(readings)},
         seeds={"file": file.seed, "links": {link.name: link.number for link in testbed.topology.links}},
         file={"bytes": file.size, "sha256": file.sha256},
@@ -178,11 +183,8 @@ def _write_series(run: Run, path: Path) -> None:
                 writer.writerow([download.name, f"{at:.3f}", path_name, count, f"{rate:.3f}"])
 
 
-def _show(run: Run, folder: Path, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(summary(run), indent=2))
-        return
-    table = Table("download", "time", "Mbit/s", "path", "bytes", "share", title="50 MB, four ways")
+def _show(run: Run, size: Size, folder: Path) -> None:
+    table = Table("download", "time", "Mbit/s", "path", "bytes", "share", title=f"{size}, four ways")
     for way in _WAYS:
         download = run.downloads[way.name]
         end = download.samples[-1].by_path()
@@ -199,7 +201,8 @@ def _show(run: Run, folder: Path, as_json: bool) -> None:
     console.print(table)
     for claim in claims(run):
         mark = "[green]holds[/]" if claim.holds else "[red]FAILS[/]"
-        console.print(f"{mark}  {claim.claim} {claim.bound:g}, measured {claim.measured:g}", highlight=False)
+        line = f"{mark}  {claim.claim} {claim.bound:g}, measured {claim.measured:g}"
+        console.print(line, highlight=False, soft_wrap=True)
     console.print(f"\n{run.enforcement.milliseconds:.1f} ms from the join's third ACK to the first packet held")
     console.print(f"results in {folder}", soft_wrap=True)
 

@@ -23,10 +23,11 @@ PROFILE = load(DEFAULT, Profile)
 
 
 def traces() -> dict[str, object]:
-    """What a testbed could leave on the machine: namespaces, interfaces, qdiscs, nft tables, files in /run."""
-    commands = ("ip netns list", "ip -br link", "tc qdisc show", "nft list ruleset")
+    """What a testbed could leave on the machine: its namespaces, interfaces, qdiscs, nft tables, files."""
+    commands = ("ip -br link", "tc qdisc show", "nft list ruleset")
     shown = {line: subprocess.run(line.split(), capture_output=True, text=True, check=True).stdout for line in commands}
-    return shown | {"/run": sorted(path.name for path in Path("/run").iterdir())}
+    folders = (Path("/run"), Path("/run/netns"), Path("/dev/shm"), Path("/tmp"))
+    return shown | {str(folder): sorted(path.name for path in folder.glob("trib*")) for folder in folders}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,85 @@
+"""Measures from packet timestamps how long it takes from a join to its enforcement.
+
+    python -m experiments.probes.enforcement INTERFACE...
+
+Runs on the gateway, prints ``ready``, and waits for the third ACK of a join on any of the interfaces (RFC 8684 section
+3.2), then for the first packet that leaves by one of them with the throttler's mark, which decides its HTB class. Then
+it prints one JSON object: {"join_ack": UNIX TIME, "first_held": UNIX TIME}.
+
+Both are the kernel's own timestamps (packet(7), SO_TIMESTAMPNS); that of a packet on its way out is taken behind the
+qdisc.
+"""
+
+import json
+import select
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+
+from throttler.capture_filter import Instruction, pack, program
+from throttler.options import MpJoinAck, ParseError, parse
+from throttler.render import MARK
+from throttler.sniffer import attach
+
+_ETH_P_ALL = 0x0003
+_SO_TIMESTAMPNS = 35
+_CONTROL = socket.CMSG_SPACE(16)  # struct timespec
+
+# linux/filter.h and linux/bpf_common.h
+_LOAD_WORD, _AND, _JUMP_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
+_PACKET_MARK = 0xFFFF_F000 + 20  # SKF_AD_OFF + SKF_AD_MARK
+_MARK_MASK = 0xFFFF_0000
+
+
+def held_filter() -> tuple[Instruction, ...]:
+    """A classic BPF program that takes only packets with a mark of the throttler."""
+    return (
+        Instruction(_LOAD_WORD, _PACKET_MARK),
+        Instruction(_AND, _MARK_MASK),
+        Instruction(_JUMP_EQUAL, MARK, no=1),
+        Instruction(_RETURN, 64),
+        Instruction(_RETURN, 0),
+    )
+
+
+def main(interfaces: list[str]) -> None:
+    """Watch ``interfaces`` until both packets were seen."""
+    joins = [_socket(interface, program()) for interface in interfaces]
+    held = [_socket(interface, held_filter()) for interface in interfaces]
+    print("ready", flush=True)
+    join_ack = next(stamp for stamp, frame in _frames(joins) if is_join_ack(frame))
+    first_held = next(stamp for stamp, _ in _frames(held) if stamp > join_ack)
+    print(json.dumps({"join_ack": join_ack, "first_held": first_held}), flush=True)
+
+
+def is_join_ack(frame: bytes) -> bool:
+    """Whether an Ethernet frame carries the third ACK of a join."""
+    version = frame[14] >> 4
+    start = 14 + (40 if version == 6 else 4 * (frame[14] & 0xF))
+    end = start + 4 * (frame[start + 12] >> 4)
+    try:
+        return any(isinstance(option, MpJoinAck) for option in parse(frame[start + 20 : end]))
+    except ParseError:
+        return False
+
+
+def _socket(interface: str, instructions: tuple[Instruction, ...]) -> socket.socket:
+    watcher = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    attach(watcher, pack(instructions))
+    watcher.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    watcher.bind((interface, _ETH_P_ALL))
+    return watcher
+
+
+def _frames(sockets: list[socket.socket]) -> Iterator[tuple[float, bytes]]:
+    """Each frame that comes in on any of ``sockets``, with its Unix time."""
+    while True:
+        for ready in select.select(sockets, [], [])[0]:
+            frame, control, _, _ = ready.recvmsg(256, _CONTROL)
+            seconds, nanoseconds = struct.unpack("=qq", control[0][2])
+            yield seconds + nanoseconds / 1e9, frame
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

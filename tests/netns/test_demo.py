@@ -1,0 +1,99 @@
+"""The demo as a user runs it: the main job, end to end, on this machine's kernel."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.results import ROOT
+from tests.netns.test_testbed import traces
+
+DEMO = (sys.executable, "-m", "experiments.demo")
+WAYS = ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_throttled")
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*DEMO, "--json", "--name", "testdemo", "--results", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def failed(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    return [claim for claim in summary["claims"] if not claim["holds"]]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--ipv6"]], ids=["ipv4", "ipv6"])
+def test_the_demo_converts_aggregates_and_throttles_and_leaves_nothing(tmp_path: Path, arguments: list[str]) -> None:
+    before = traces()
+    done = run(tmp_path, *arguments)
+    summary = json.loads(done.stdout)  # nothing else is on standard output
+    for way in WAYS:
+        assert summary[way]["sha256_ok"], way
+    assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}
+    assert 0 < summary["enforcement_ms"] < 1000
+    if failed(summary):  # a busy machine can spoil one run: the second counts
+        done = run(tmp_path, *arguments)
+        summary = json.loads(done.stdout)
+    assert (failed(summary), done.returncode) == ([], 0), done.stderr
+    assert traces() == before
+
+
+def test_the_results_are_whole_and_agree_with_each_other(tmp_path: Path) -> None:
+    done = run(tmp_path, "--size", "5MB")
+    folder = next((tmp_path / "demo").iterdir())
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "manifest.json",
+        "summary.json",
+        "throughput.csv",
+        "throughput.png",
+    ]
+    assert json.loads((folder / "summary.json").read_text()) == json.loads(done.stdout)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["command"][0] == "scripts/demo"
+    assert {"machine", "versions", "topology", "links", "seeds", "congestion_control"} <= set(manifest)
+    assert (folder / "throughput.png").read_bytes().startswith(b"\x89PNG")
+    rows = [line.split(",") for line in (folder / "throughput.csv").read_text().splitlines()]
+    assert rows[0] == ["download", "seconds", "path", "bytes", "mbps"]
+    assert {row[0] for row in rows[1:]} == set(WAYS)
+
+
+def interrupted(folder: Path, how: signal.Signals) -> int:
+    """Start the demo, wait until it downloads through the gateway, send it a signal; returns its exit code."""
+    command = [*DEMO, "--name", "testdemo", "--results", str(folder)]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    squid = Path("/run/tributary-testbed-testdemo/squid.log")
+    deadline = time.monotonic() + 60
+    while not squid.exists() or "ready" not in squid.read_text():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(how)
+    return process.wait(60)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_cleans_up_and_marks_its_results_as_partial(tmp_path: Path, how: signal.Signals) -> None:
+    before = traces()
+    assert interrupted(tmp_path, how) == 128 + how
+    assert traces() == before
+    assert [path.suffix for path in (tmp_path / "demo").iterdir()] == [".partial"]
+
+
+def test_after_kill_9_testbed_down_removes_everything(tmp_path: Path) -> None:
+    before = traces()
+    assert interrupted(tmp_path, signal.SIGKILL) == -signal.SIGKILL
+    assert traces() != before
+    subprocess.run([sys.executable, "-m", "experiments.testbed", "down"], cwd=ROOT, check=True)
+    assert traces() == before
+
+
+def test_a_demo_on_other_links_than_its_own_is_refused(tmp_path: Path) -> None:
+    profile = tmp_path / "dsl.toml"
+    profile.write_text('[links.dsl]\nrate = "10mbit"\n')
+    done = run(tmp_path, "--profile", str(profile))
+    assert done.returncode == 64
+    assert "accepted: the two that the demo is about: wired, wireless" in done.stderr
