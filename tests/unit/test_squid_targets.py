@@ -10,27 +10,27 @@ from squid import targets
 REFUSED = """0.0.0.0 0.255.255.255 127.0.0.1 127.255.255.255 169.254.0.1 169.254.169.254 192.0.0.170 192.88.99.1
     100.100.100.200 168.63.129.16 224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255
     :: ::1 ::127.0.0.1 ::ffff:0:127.0.0.1 64:ff9b::127.0.0.1 64:ff9b::a00:1 64:ff9b:1::7f00:1 100::1 2001::1
-    2002:7f00:1:: 2002:a00:1::1 5f00::1 fd00:ec2::254 fe80::1 febf::1 fec0::1 ff02::1""".split()
+    2002:7f00:1:: 2002:a00:1::1 5f00::1 fd00:ec2::254 fe80::1 febf::1 fec0::1 ff02::1"""
 OPENED = """1.1.1.1 8.8.8.8 126.255.255.255 128.0.0.1 169.253.255.255 192.0.2.1 198.51.100.1 203.0.113.1 223.255.255.255
-    2001:db8::1 2001:4860:4860::8888 2606:4700::1111 2a00::1""".split()
-PRIVATE = "10.0.0.1 100.64.0.1 172.16.0.1 172.31.255.255 192.168.255.255 198.18.0.1 fc00::1 fd00::1".split()
+    2001:db8::1 2001:4860:4860::8888 2606:4700::1111 2a00::1"""
+PRIVATE = "10.0.0.1 100.64.0.1 172.16.0.1 172.31.255.255 192.168.255.255 198.18.0.1 fc00::1 fd00::1"
 
 
 def holds(networks: list[targets.Network], address: str) -> bool:
     return any(ipaddress.ip_address(address) in network for network in networks)
 
 
-@pytest.mark.parametrize("address", REFUSED)
+@pytest.mark.parametrize("address", REFUSED.split())
 def test_address_is_never_a_target(address: str) -> None:
     assert holds(targets.never(), address)
 
 
-@pytest.mark.parametrize("address", OPENED)
+@pytest.mark.parametrize("address", OPENED.split())
 def test_public_and_documentation_addresses_are_targets(address: str) -> None:
     assert not holds([*targets.never(), *targets.private([])], address)
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@pytest.mark.parametrize("address", PRIVATE.split())
 def test_private_address_is_refused_unless_allowed(address: str) -> None:
     assert holds(targets.private([]), address)
     assert not holds(targets.private([ipaddress.ip_network(address)]), address)

@@ -1,0 +1,1 @@
+"""Squid as the HTTP converter: MPTCP towards clients, plain TCP towards servers."""

@@ -1,0 +1,96 @@
+"""The command ``squid``: render, check and run the HTTP converter."""
+
+import ipaddress
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from settings import entry
+from settings.files import load
+from squid import host, process, render
+from squid.settings import SquidSettings
+
+DESCRIPTION = """\
+Squid as an HTTP proxy that speaks MPTCP to clients and plain TCP to servers.
+
+  squid render SETTINGS   print squid.conf
+  squid guard SETTINGS    print the nft table that keeps MPTCP and forbidden targets off the server side
+  squid check SETTINGS    render, and let Squid itself check the result (squid -k parse); prints `valid`
+  squid run SETTINGS      check this machine, load the guard, run Squid in the foreground until a signal ends it"""
+
+EPILOG = f"""\
+settings (TOML; every key has a default, an unknown one is refused)
+{{keys}}
+
+squid run
+  Checks first and changes nothing if one fails: root, the commands {", ".join(host.TOOLS)}, the user {host.USER},
+  MPTCP in this kernel and network namespace, the port. Prints `ready` once Squid listens with MPTCP. SIGTERM and Ctrl-C
+  let running transfers end for the time `drain`; a second one ends them at once. Takes back the guard, its
+  configuration and Squid's shared memory on every way out; logs and cache stay. One runs per network namespace.
+  With --dry-run it stops after the checks and prints what it would write and load.
+
+files
+  With state_directory all in there: squid.conf, squid.pid, log/access.log, log/cache.log, cache/. Squid's user must be
+  able to reach it. Without: /run/squid.conf, /run/squid.pid, /var/log/squid/, /var/spool/squid/.
+
+exit status
+  1 Squid refuses the configuration; 64 wrong arguments or settings; 66 settings cannot be read; 69 something is missing
+  here; 71 the system or Squid failed; 75 the port or the namespace is in use; 77 not root; 130 Ctrl-C; 143 SIGTERM
+
+example
+  printf 'client_networks = ["10.0.0.0/8"]\\n' > squid.toml && sudo scripts/squid run squid.toml"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one command; raises Failure as the commands do."""
+    arguments = _arguments().parse_args(words)
+    settings = load(arguments.settings, SquidSettings)
+    if arguments.command == "guard":
+        print(render.guard(settings), end="")
+        return 0
+    if arguments.command == "run" and not arguments.dry_run:
+        process.serve(settings)
+    config = render.squid_conf(settings, arguments.own or host.own_addresses())
+    if arguments.command == "render":
+        print(config, end="")
+    elif arguments.command == "check":
+        process.check_config(config)
+        print("valid")
+    else:
+        process.check_host(settings)
+        process.check_config(config)
+        print(f"# {settings.places.config}\n{config}\n# nft -f -\n{render.guard(settings)}", end="")
+    return 0
+
+
+def _arguments() -> entry.Arguments:
+    arguments = entry.Arguments(prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", _keys()))
+    arguments.set_defaults(own=[], dry_run=False)
+    commands = arguments.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in ("render", "guard", "check", "run"):
+        command = commands.add_parser(name, description=f"See squid --help for what `squid {name}` does.")
+        command.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
+        if name in ("render", "check"):
+            command.add_argument(
+                "--own",
+                type=ipaddress.ip_address,
+                action="append",
+                metavar="ADDRESS",
+                help="an address of the gateway, refused as a target (default: those of this machine); may be repeated",
+            )
+        if name == "run":
+            command.add_argument("--dry-run", action="store_true", help="check everything, print, change nothing")
+    return arguments
+
+
+def _keys() -> str:
+    return "\n".join(
+        textwrap.fill(
+            f"{name}: {field.title}. {field.description}", 118, initial_indent="  ", subsequent_indent="      "
+        )
+        for name, field in SquidSettings.model_fields.items()
+    )
+
+
+if __name__ == "__main__":
+    entry.run(main, "squid")

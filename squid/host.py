@@ -1,0 +1,89 @@
+"""What this machine has and lacks; every function only looks, and raises Failure when Squid could not run here."""
+
+import errno
+import ipaddress
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from settings.failure import Exit, Failure
+from squid.settings import SquidSettings
+from squid.targets import Address
+
+USER = "proxy"  # Debian's Squid runs as this user, and the guard knows Squid's connections by it
+TOOLS = ("squid", "nft", "mptcpize", "ip", "ss")
+
+_PACKAGES = {"nft": "nftables", "ip": "iproute2", "ss": "iproute2"}
+
+
+def own_addresses() -> list[Address]:
+    """Every address of this network namespace; raises Failure (69, 71) without a working ip(8)."""
+    require_tools(["ip"])
+    shown = subprocess.run(["ip", "-json", "address", "show"], capture_output=True, text=True, check=False)
+    if shown.returncode != 0:
+        raise Failure(Exit.SYSTEM, f"ip address show: {shown.stderr.strip()}")
+    entries = [entry for link in json.loads(shown.stdout) for entry in link.get("addr_info", [])]
+    return [ipaddress.ip_address(entry["local"]) for entry in entries]
+
+
+def require_root() -> None:
+    """Raise Failure (77) unless root runs this."""
+    if os.geteuid() != 0:
+        raise Failure(
+            Exit.NO_PERMISSION, "running Squid needs root (it loads nft rules and becomes another user): use sudo"
+        )
+
+
+def require_tools(names: Iterable[str]) -> None:
+    """Raise Failure (69) for the first of ``names`` that is no command here."""
+    for name in names:
+        if shutil.which(name) is None:
+            raise Failure(Exit.UNAVAILABLE, f"{name} is missing: install the package {_PACKAGES.get(name, name)}")
+
+
+def require_user() -> None:
+    """Raise Failure (69) unless Squid's user exists."""
+    try:
+        pwd.getpwnam(USER)
+    except KeyError as error:
+        raise Failure(Exit.UNAVAILABLE, f"the user {USER} is missing: Debian's package squid makes it") from error
+
+
+def require_mptcp() -> None:
+    """Raise Failure (69) unless the kernel has MPTCP and it is on in this network namespace."""
+    switch = Path("/proc/sys/net/mptcp/enabled")
+    if not switch.exists():
+        raise Failure(Exit.UNAVAILABLE, "the kernel has no MPTCP (CONFIG_MPTCP)")
+    if switch.read_text().strip() != "1":
+        raise Failure(Exit.UNAVAILABLE, "MPTCP is switched off here: set sysctl net.mptcp.enabled=1")
+
+
+def require_free(settings: SquidSettings) -> None:
+    """Raise Failure unless Squid can listen: 75 for a port in use, 69 for an address that is not here."""
+    for address, port in _endpoints(settings):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((address, port))
+        except OSError as error:
+            raise _cannot_listen(address, port, error) from error
+
+
+def _endpoints(settings: SquidSettings) -> Sequence[tuple[str, int]]:
+    split = [listener.rpartition(":") for listener in settings.listeners]
+    return [(address.strip("[]") or "::", int(port)) for address, _, port in split]
+
+
+def _cannot_listen(address: str, port: int, error: OSError) -> Failure:
+    where = f"port {port} of {'every address' if address == '::' else address}"
+    if error.errno == errno.EADDRINUSE:
+        return Failure(Exit.IN_USE, f"{where} is in use: `ss -tlnp sport = :{port}` shows by whom")
+    if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        return Failure(Exit.UNAVAILABLE, f"cannot listen on {where}: no such address here (see the key listen)")
+    return Failure(Exit.SYSTEM, f"cannot listen on {where}: {error.strerror}")

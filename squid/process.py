@@ -1,0 +1,204 @@
+"""One running Squid: everything is checked first, and everything made is taken away again."""
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from settings.failure import Exit, Failure
+from squid import host, render
+from squid.settings import SquidSettings
+
+_START_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class _Log:
+    """Squid's own log from a point on, in bytes: what earlier runs wrote explains nothing."""
+
+    path: Path
+    start: int
+
+    @classmethod
+    def end_of(cls, path: Path) -> Self:
+        return cls(path, path.stat().st_size if path.exists() else 0)
+
+    def since(self) -> str:
+        return self.path.read_bytes()[self.start :].decode(errors="replace") if self.path.exists() else ""
+
+
+def check_host(settings: SquidSettings) -> None:
+    """Raise Failure (77, 69, 75) if Squid could not run here; nothing is changed."""
+    host.require_root()
+    host.require_tools(host.TOOLS)
+    host.require_user()
+    host.require_mptcp()
+    host.require_free(settings)
+
+
+def check_config(text: str) -> None:
+    """Raise Failure (1) with Squid's own words unless Squid takes ``text`` as its squid.conf."""
+    host.require_tools(["squid"])
+    with tempfile.TemporaryDirectory(prefix="squid-check-") as directory:
+        path = Path(directory) / "squid.conf"
+        path.write_text(text)
+        parsed = _call(["squid", "-k", "parse", "-f", str(path)])
+    if parsed.returncode != 0:
+        raise Failure(Exit.WRONG_RESULT, f"squid refuses the configuration: {_reason(parsed.stderr)}")
+
+
+def serve(settings: SquidSettings) -> None:
+    """Run Squid in the foreground of this network namespace; print ``ready`` once it listens with MPTCP.
+
+    Returns only by an exception: Failure when Squid could not start or ended by itself, SystemExit on a signal.
+    """
+    check_host(settings)
+    config = render.squid_conf(settings, host.own_addresses())
+    check_config(config)
+    with ExitStack() as made:
+        lock = made.enter_context(_only_one_here())
+        _prepare_state(settings)
+        made.enter_context(_written(settings.places.config, config))
+        made.enter_context(_guard(render.guard(settings)))
+        log = _Log.end_of(settings.places.logs / "cache.log")
+        squid = made.enter_context(_squid(settings, lock))
+        _await_listeners(squid, settings, log)
+        print("ready", flush=True)
+        squid.wait()
+        raise _ended(squid, log)
+
+
+@contextmanager
+def _only_one_here() -> Iterator[socket.socket]:
+    """Keep a second Squid out of this network namespace, where it would replace the first one's guard.
+
+    An abstract socket name belongs to the network namespace (network_namespaces(7)) and ends with its last holder:
+    Squid inherits it, so that it holds also when this process is killed and Squid runs on.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+        try:
+            lock.bind("\0tributary-squid")
+        except OSError as error:
+            raise Failure(Exit.IN_USE, "another `squid run` serves this network namespace") from error
+        yield lock
+
+
+def _prepare_state(settings: SquidSettings) -> None:
+    """Make the state directory. It stays root's, for root writes there; Squid's user gets what lies below."""
+    if settings.state_directory is None:
+        return
+    try:
+        for directory in (settings.places.logs, settings.places.cache):
+            directory.mkdir(parents=True, exist_ok=True)
+            shutil.chown(directory, host.USER)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{settings.state_directory}: cannot be made: {error.strerror}") from error
+
+
+@contextmanager
+def _written(path: Path, text: str) -> Iterator[None]:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _guard(rules: str) -> Iterator[None]:
+    loaded = _call(["nft", "-f", "-"], rules)
+    if loaded.returncode != 0:
+        raise Failure(Exit.SYSTEM, f"nft refuses the guard: {_first_line(loaded.stderr)}")
+    try:
+        yield
+    finally:
+        _call(["nft", "delete", "table", "inet", "squid"])
+
+
+@contextmanager
+def _squid(settings: SquidSettings, lock: socket.socket) -> Iterator[subprocess.Popen[bytes]]:
+    # The service name (-n) names Squid's shared memory: one per network namespace, or several Squids would share it.
+    name = f"tributary{Path('/proc/self/ns/net').stat().st_ino}"
+    command = ["squid", "-N", "-n", name, "-f", str(settings.places.config)]
+    if settings.cache is not None:
+        _make_cache(command)
+    # In a session of its own: a Ctrl-C in the terminal reaches this process alone, which then passes it on in order.
+    squid = subprocess.Popen(
+        ["mptcpize", "run", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[lock.fileno()],
+        start_new_session=True,
+    )
+    try:
+        yield squid
+    finally:
+        _stop(squid, settings)
+        for segment in Path("/dev/shm").glob(f"{name}-*.shm"):
+            segment.unlink(missing_ok=True)
+
+
+def _make_cache(command: list[str]) -> None:
+    """Make the cache's directories; Squid keeps those that are there."""
+    made = _call([*command, "-z"])
+    if made.returncode != 0:
+        raise Failure(Exit.SYSTEM, f"squid cannot make its cache: {_reason(made.stderr)}")
+
+
+def _stop(squid: subprocess.Popen[bytes], settings: SquidSettings) -> None:
+    """Let Squid drain, then end it; a second signal to this process ends it at once."""
+    squid.terminate()
+    try:
+        squid.wait(settings.drain.seconds + 10)
+    except subprocess.TimeoutExpired:
+        squid.kill()
+    except BaseException:
+        squid.kill()
+        raise
+    finally:
+        squid.wait()
+
+
+def _await_listeners(squid: subprocess.Popen[bytes], settings: SquidSettings, log: _Log) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while _mptcp_listeners(settings.port) < len(settings.listeners):
+        if squid.poll() is not None:
+            raise _ended(squid, log)
+        if time.monotonic() > deadline:
+            raise Failure(Exit.SYSTEM, f"squid does not listen with MPTCP (see {log.path})")
+        time.sleep(_POLL_SECONDS)
+
+
+def _mptcp_listeners(port: int) -> int:
+    return len(_call(["ss", "-HlnM", f"sport = :{port}"]).stdout.splitlines())
+
+
+def _ended(squid: subprocess.Popen[bytes], log: _Log) -> Failure:
+    return Failure(
+        Exit.SYSTEM, f"squid ended by itself, status {squid.returncode}: {_reason(log.since())} (see {log.path})"
+    )
+
+
+def _call(command: list[str], text: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def _reason(log: str) -> str:
+    """The last line of Squid's that names a fatal error, without its time stamp."""
+    lines = [line for line in log.splitlines() if "FATAL" in line or "ERROR" in line or "assertion failed" in line]
+    return (lines[-1].partition("| ")[2] or lines[-1]) if lines else "no reason given"
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "no reason given")

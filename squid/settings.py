@@ -1,0 +1,108 @@
+"""The settings of the HTTP converter: what an operator may say, and what holds when he says nothing."""
+
+from dataclasses import dataclass
+from ipaddress import ip_network
+from pathlib import Path
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from settings.files import Settings
+from settings.units import Duration
+from squid import values
+from squid.targets import Network
+from squid.values import Address, Cache, ClientNetwork, PlainPath, PortRange, Ports, PrivateNetwork, Seconds
+
+LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a running Squid keeps what; all absolute."""
+
+    config: Path
+    pid: Path
+    logs: Path
+    cache: Path
+
+
+class SquidSettings(Settings):
+    """One HTTP converter. Without any key it serves this machine alone, on loopback."""
+
+    # The title says what a key is for, the description what it takes: help and refusals print them.
+    port: int = Field(3128, ge=1, le=65535, title="port to listen on", description="a whole number from 1 to 65535")
+    listen: list[Address] = Field(
+        [],
+        title="addresses to listen on; none: every address, or loopback alone without client_networks",
+        description=f"a list of {values.ADDRESSES}",
+    )
+    client_networks: list[ClientNetwork] = Field(
+        [], title="who may use the proxy; none: this machine alone", description=f"a list of {values.CLIENTS}"
+    )
+    connect_ports: list[PortRange] = Field(
+        [Ports(443, 443)], min_length=1, title="where CONNECT may go", description=f"a list of {values.PORTS}"
+    )
+    http_ports: list[PortRange] = Field(
+        [Ports(80, 80), Ports(1024, 65535)],
+        min_length=1,
+        title="where plain HTTP may go; the proxy's own port never",
+        description=f"a list of {values.PORTS}",
+    )
+    private_targets: list[PrivateNetwork] = Field(
+        [], title="private networks that clients may reach; none: refused", description=f"a list of {values.PRIVATE}"
+    )
+    cache: Cache = Field(None, title="what the cache may hold on disk", description=values.CACHE)
+    head_timeout: Seconds = Field(
+        Duration.parse("30s"), title="time for a request's whole head to arrive", description=values.SECONDS
+    )
+    drain: Seconds = Field(
+        Duration.parse("10s"), title="time that running transfers get when Squid is stopped", description=values.SECONDS
+    )
+    resolvers: list[Address] = Field(
+        [], title="DNS servers; none: those of /etc/resolv.conf", description=f"a list of {values.ADDRESSES}"
+    )
+    hosts_file: PlainPath = Field(
+        Path("/etc/hosts"), title="names that are known before DNS is asked (hosts(5))", description=values.PATH
+    )
+    state_directory: PlainPath | None = Field(
+        None, title="where logs, cache and the rest go; none: Debian's places", description=values.PATH
+    )
+
+    @field_validator("connect_ports")
+    @classmethod
+    def _not_to_itself(cls, ports: list[Ports], info: ValidationInfo) -> list[Ports]:
+        if any(info.data.get("port", 0) in each for each in ports):
+            raise ValueError(f"{values.PORTS}, nor the proxy's own port, {info.data['port']}")
+        return ports
+
+    @field_validator("head_timeout")
+    @classmethod
+    def _not_at_once(cls, time: Duration) -> Duration:
+        if time.amount == 0:
+            raise ValueError(f"{values.SECONDS}, above zero")
+        return time
+
+    @property
+    def clients(self) -> list[Network]:
+        """The networks that may use the proxy; never empty."""
+        return list(self.client_networks or LOOPBACK)
+
+    @property
+    def listeners(self) -> list[str]:
+        """What Squid's http_port takes: '10.0.0.1:3128', '[fd00::1]:3128', or '3128' for every address."""
+        if self.listen:
+            return [
+                f"{address}:{self.port}" if address.version == 4 else f"[{address}]:{self.port}"
+                for address in self.listen
+            ]
+        # Without clients from elsewhere there is nothing to listen for elsewhere.
+        return [str(self.port)] if self.client_networks else [f"127.0.0.1:{self.port}", f"[::1]:{self.port}"]
+
+    @property
+    def places(self) -> Places:
+        """The state directory's, or Debian's own."""
+        here = self.state_directory
+        if here is None:
+            return Places(
+                Path("/run/squid.conf"), Path("/run/squid.pid"), Path("/var/log/squid"), Path("/var/spool/squid")
+            )
+        return Places(here / "squid.conf", here / "squid.pid", here / "log", here / "cache")

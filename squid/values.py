@@ -1,0 +1,128 @@
+"""The kinds of values in the settings: each reads what stands in the file or says what is accepted."""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Self, TypeVar
+
+from pydantic import PlainValidator
+
+from settings.units import Duration, Size
+from squid import targets
+
+T = TypeVar("T")
+
+# The shortest prefix that one client network may have, by IP version. A shorter one is no operator's network but a
+# share of the Internet, and a proxy for that is an open one. fc00::/7 holds all unique local addresses.
+SHORTEST = {4: 8, 6: 7}
+
+SMALLEST_CACHE = Size.parse("64MB")  # below, the directories weigh more than what they hold
+
+# Ports that no setting opens. 25: a proxy that reaches mail servers relays spam. 53: the guard leaves it open for
+# Squid's own questions to a resolver, wherever that is, so that no client's request may go there.
+NEVER_PORTS = (25, 53)
+
+CLIENTS = (
+    "networks without host bits, '/8' or longer (IPv6: '/7'), such as '10.0.0.0/8' or 'fd00::/8'; never the Internet"
+)
+PRIVATE = f"networks inside {', '.join(targets.PRIVATE)}"
+ADDRESSES = "IPv4 or IPv6 addresses without scope, such as '10.0.0.1' or 'fd00::1'"
+PORTS = "ports from 1 to 65535, each as 443 or '8000-8999', without 25 (mail) and 53 (Squid's own name look-ups)"
+CACHE = f"'off', or a size on disk with its unit, at least '{SMALLEST_CACHE}', such as '1GB'"
+PATH = "an absolute path of letters, digits and . _ - /"
+SECONDS = "a time of whole seconds with its unit, such as '30s'"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """A range of ports, both ends included."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Read 443 or '8000-8999'; raises ValueError."""
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", str(value), re.ASCII)
+        if match is None:
+            raise ValueError(PORTS)
+        ports = cls(int(match[1]), int(match[2] or match[1]))
+        if not 1 <= ports.first <= ports.last <= 65535 or any(port in ports for port in NEVER_PORTS):
+            raise ValueError(PORTS)
+        return ports
+
+    def __contains__(self, port: int) -> bool:
+        return self.first <= port <= self.last
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def _accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
+    def check(value: object) -> T:
+        try:
+            return read(value)
+        except (ValueError, TypeError) as error:
+            raise ValueError(accepted) from error
+
+    return PlainValidator(check)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _require(met: bool) -> None:
+    if not met:
+        raise ValueError
+
+
+def _client_network(value: object) -> targets.Network:
+    network = ipaddress.ip_network(_text(value))
+    _require(network.prefixlen >= SHORTEST[network.version])
+    return network
+
+
+def _private_network(value: object) -> targets.Network:
+    network = ipaddress.ip_network(_text(value))
+    _require(targets.inside_private(network))
+    return network
+
+
+def _address(value: object) -> targets.Address:
+    _require("%" not in _text(value))
+    return ipaddress.ip_address(_text(value))
+
+
+def _cache(value: object) -> Size | None:
+    if value is None or value == "off":
+        return None
+    size = Size.parse(value)
+    _require(size >= SMALLEST_CACHE)
+    return size
+
+
+def _path(value: object) -> Path:
+    # Squid splits its lines at blanks and knows quotes and macros: a path with any of these would say something else.
+    text = str(value) if isinstance(value, Path) else _text(value)
+    _require(re.fullmatch(r"/[A-Za-z0-9._/-]+", text) is not None)
+    return Path(text)
+
+
+def _seconds(value: object) -> Duration:
+    time = value if isinstance(value, Duration) else Duration.parse(value)
+    _require(time.amount % 10**6 == 0)
+    return time
+
+
+ClientNetwork = Annotated[targets.Network, _accepting(CLIENTS, _client_network)]
+PrivateNetwork = Annotated[targets.Network, _accepting(PRIVATE, _private_network)]
+Address = Annotated[targets.Address, _accepting(ADDRESSES, _address)]
+PortRange = Annotated[Ports, _accepting(PORTS, Ports.parse)]
+Cache = Annotated[Size | None, _accepting(CACHE, _cache)]
+PlainPath = Annotated[Path, _accepting(PATH, _path)]
+Seconds = Annotated[Duration, _accepting(SECONDS, _seconds)]

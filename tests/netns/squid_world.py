@@ -1,0 +1,339 @@
+"""Three namespaces around one running Squid, with eyes on the gateway's every interface.
+
+sq-c (client) 10.0.0.2, fd00::2, 192.0.2.2 --- sq-g (gateway, Squid) --- sq-s (server) 203.0.113.2, 2001:db8::2
+"""
+
+import ctypes
+import os
+import pwd
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
+
+from experiments.testbed.node import Node, Process, end_processes
+from squid import host
+
+PROXY = ("10.0.0.1", 3128)
+PROXY6 = ("fd00::1", 3128)
+SERVER, SERVER6 = "203.0.113.2", "2001:db8::2"
+OUTSIDER = "192.0.2.2"  # an address of the client's that is in none of its networks
+HEAD_TIMEOUT = 2.0
+IPPROTO_MPTCP = 262
+
+# The names that a resolver under somebody else's control could answer so.
+HOSTS = """127.0.0.1 loopback.test
+::1 loopback6.test
+169.254.169.254 metadata.test
+10.0.0.1 own.test
+203.0.113.1 own-public.test
+192.168.1.1 private.test
+203.0.113.2 mixed.test
+127.0.0.1 mixed.test
+203.0.113.2 server.test
+"""
+
+SETTINGS = f"""client_networks = ["10.0.0.0/8", "fd00::/8"]
+head_timeout = "{HEAD_TIMEOUT:.0f}s"
+drain = "0s"
+"""
+
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def inside(node: Node) -> Iterator[None]:
+    """Sockets that this thread makes in the block belong to the node's namespace (setns(2))."""
+    with Path("/proc/thread-self/ns/net").open() as home, Path(f"/run/netns/{node.namespace}").open() as there:
+        _enter(there.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+def _enter(namespace: int) -> None:
+    if _libc.setns(namespace, _CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+@dataclass(frozen=True)
+class Syn:
+    """A SYN without ACK that left the gateway, loopback included."""
+
+    interface: str
+    target: str
+    port: int
+    with_mptcp: bool
+
+
+class Wire:
+    """Sees every packet of a node's that leaves over any interface, loopback included (packet(7))."""
+
+    def __init__(self, node: Node) -> None:
+        with inside(node):
+            # ETH_P_ALL without bind: all interfaces.
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+        self._socket.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE: miss nothing while a test is busy
+        self._socket.setblocking(False)
+
+    def syns(self) -> list[Syn]:
+        """The SYNs that left since the last call."""
+        seen = []
+        with suppress(BlockingIOError):
+            while True:
+                packet, (interface, _, kind, *_) = self._socket.recvfrom(65536)
+                syn = _syn(packet, interface) if kind == socket.PACKET_OUTGOING else None
+                seen += [syn] if syn else []
+        return seen
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _syn(packet: bytes, interface: str) -> Syn | None:
+    version = packet[0] >> 4
+    start, protocol = ((packet[0] & 15) * 4, packet[9]) if version == 4 else (40, packet[6])
+    tcp = packet[start:]
+    if protocol != socket.IPPROTO_TCP or tcp[13] & 0x12 != 0x02:
+        return None
+    raw, family = (packet[16:20], socket.AF_INET) if version == 4 else (packet[24:40], socket.AF_INET6)
+    port = struct.unpack("!H", tcp[2:4])[0]
+    return Syn(interface, socket.inet_ntop(family, raw), port, 30 in _option_kinds(tcp[20 : (tcp[12] >> 4) * 4]))
+
+
+def _option_kinds(options: bytes) -> list[int]:
+    kinds = []
+    while options and options[0] != 0:
+        kinds.append(options[0])
+        options = options[1:] if options[0] == 1 else options[options[1] :]
+    return kinds
+
+
+@dataclass
+class Origin:
+    """A server that writes down what it is sent and answers 200; on port 443 it echoes instead."""
+
+    node: Node
+    received: list[bytes] = field(default_factory=list)
+    body: bytes = b""
+    fields: bytes = b""
+
+    def listen(self, port: int) -> socket.socket:
+        with inside(self.node):
+            listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        threading.Thread(target=self._accept, args=(listener, port), daemon=True).start()
+        return listener
+
+    def take(self) -> list[bytes]:
+        """What has come in since the last call, one item for each connection that brought anything."""
+        taken, self.received[:] = list(self.received), []
+        return [data for data in taken if data]
+
+    def _accept(self, listener: socket.socket, port: int) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                serve = self._echo if port == 443 else self._answer
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        self.received.append(b"")
+        index = len(self.received) - 1
+        with connection, suppress(OSError):
+            while b"\r\n\r\n" not in self.received[index]:
+                data = connection.recv(65536)
+                if not data:
+                    return
+                self.received[index] += data
+            fields = f"Date: {formatdate(usegmt=True)}\r\nContent-Length: {len(self.body)}\r\nConnection: close\r\n"
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + fields.encode() + self.fields + b"\r\n" + self.body)
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(2)
+            while data := connection.recv(65536):
+                self.received[index] += data
+
+    @staticmethod
+    def _echo(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            while data := connection.recv(65536):
+                connection.sendall(data)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client got: ``status`` is None where nothing came, ``ended`` is how: closed, reset, or still open."""
+
+    status: int | None
+    head: str
+    body: bytes
+    ended: str
+
+    def field(self, name: str) -> str:
+        """The value of a header field, empty where it is not there."""
+        lines = (line.partition(": ") for line in self.head.split("\r\n"))
+        return next((value for key, _, value in lines if key.lower() == name.lower()), "")
+
+
+@dataclass
+class World:
+    """The namespaces, the running Squid, and what tests look at."""
+
+    client: Node
+    gateway: Node
+    server: Node
+    directory: Path
+    origin: Origin
+    wire: Wire
+    squid: Process
+
+    @property
+    def access_log(self) -> str:
+        return (self.directory / "state/log/access.log").read_text()
+
+    def connect(self, proxy: tuple[str, int] = PROXY, source: str = "", protocol: int = 0) -> socket.socket:
+        """A connection of the client's to the proxy."""
+        family = socket.AF_INET6 if ":" in proxy[0] else socket.AF_INET
+        with inside(self.client):
+            connection = socket.socket(family, socket.SOCK_STREAM, protocol)
+            connection.settimeout(10)
+            if source:
+                connection.bind((source, 0))
+            connection.connect(proxy)
+        return connection
+
+    def send(self, data: bytes, seconds: float = 10, proxy: tuple[str, int] = PROXY, source: str = "") -> Answer:
+        """Send ``data`` to the proxy as it is; read until the end, or for ``seconds``."""
+        with self.connect(proxy, source) as connection:
+            with suppress(ConnectionError):
+                connection.sendall(data)
+            return read_answer(connection, seconds)
+
+    def ask(self, method: str, url: str, proxy: tuple[str, int] = PROXY, source: str = "") -> Answer:
+        """A well-formed request for ``url``; for CONNECT that is HOST:PORT."""
+        host_field = url.removeprefix("http://").partition("/")[0]
+        text = f"{method} {url} HTTP/1.1\r\nHost: {host_field}\r\nConnection: close\r\n\r\n"
+        return self.send(text.encode(), proxy=proxy, source=source)
+
+
+def read_answer(connection: socket.socket, seconds: float) -> Answer:
+    """All that comes until the end of ``connection``, or for ``seconds``."""
+    data, ended, deadline = b"", "open", time.monotonic() + seconds
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            connection.settimeout(left)
+            more = connection.recv(1 << 20)
+            if not more:
+                ended = "closed"
+                break
+            data += more
+    except TimeoutError:
+        pass
+    except ConnectionError:
+        ended = "reset"
+    head, _, body = data.partition(b"\r\n\r\n")
+    status = int(head.split()[1]) if head.startswith(b"HTTP/1.") else None
+    return Answer(status, head.decode("latin-1"), body, ended)
+
+
+@contextmanager
+def world() -> Iterator[World]:
+    """Build all of it; whatever happens, take all of it down again."""
+    nodes: list[Node] = []
+    with ExitStack() as stack:
+        # Squid's user has to reach the state directory, and pytest's own folders are closed to others.
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sq-")))
+        directory.chmod(0o755)
+        stack.callback(_take_down, nodes)
+        client, gateway, server = (_node(f"sq-{letter}", directory, nodes) for letter in "cgs")
+        _wire(client, gateway, server)
+        (directory / "hosts").write_text(HOSTS)
+        origin = Origin(server)
+        for port in (80, 443, 8080):
+            stack.callback(origin.listen(port).close)
+        squid = stack.enter_context(start_squid(gateway, directory, SETTINGS))
+        wire = Wire(gateway)
+        stack.callback(wire.close)
+        yield World(client, gateway, server, directory, origin, wire, squid)
+
+
+def start_squid(node: Node, directory: Path, settings: str, name: str = "state") -> Process:
+    """`squid run` in ``node`` with its state in ``directory``/``name``; returns once it is ready."""
+    file = write_settings(directory, settings, name)
+    return node.start(f"squid-{name}", squid("run", str(file))).wait_until_ready()
+
+
+def write_settings(directory: Path, settings: str, name: str = "state") -> Path:
+    """A settings file with the world's names, and a state directory of its own."""
+    file = directory / f"{name}.toml"
+    file.write_text(f'{settings}hosts_file = "{directory}/hosts"\nstate_directory = "{directory}/{name}"\n')
+    return file
+
+
+def squid(*words: str) -> Sequence[str]:
+    """The command as a user types it."""
+    return (sys.executable, "-m", "squid", *words)
+
+
+def needed() -> list[str]:
+    """The tools that these tests need and this machine lacks."""
+    return [tool for tool in host.TOOLS if shutil.which(tool) is None]
+
+
+def squids_socket(node: Node, family: int, protocol: int) -> socket.socket:
+    """A socket of Squid's user in ``node``: the guard looks at who made it (nft(8), meta skuid)."""
+    with inside(node):
+        os.seteuid(pwd.getpwnam(host.USER).pw_uid)
+        try:
+            made = socket.socket(family, socket.SOCK_STREAM, protocol)
+        finally:
+            os.seteuid(0)
+    made.settimeout(2)
+    return made
+
+
+def _node(name: str, directory: Path, nodes: list[Node]) -> Node:
+    node = Node(f"{name}{os.getpid()}", directory)
+    node.create()
+    nodes.append(node)
+    return node
+
+
+def _take_down(nodes: list[Node]) -> None:
+    end_processes(nodes)
+    for node in nodes:
+        node.delete()
+
+
+def _wire(client: Node, gateway: Node, server: Node) -> None:
+    for end, interface in ((client, "clients"), (server, "servers")):
+        gateway.ip("link", "add", interface, "type", "veth", "peer", "name", "gateway", "netns", end.namespace)
+    gateway.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
+    server.sysctl(net__mptcp__enabled=0)
+    addresses = (
+        (gateway, "clients", ("10.0.0.1/24", "fd00::1/64", "192.0.2.1/24")),
+        (gateway, "servers", ("203.0.113.1/24", "2001:db8::1/64")),
+        (client, "gateway", ("10.0.0.2/24", "fd00::2/64", f"{OUTSIDER}/24")),
+        (server, "gateway", (f"{SERVER}/24", f"{SERVER6}/64")),
+    )
+    for node, interface, texts in addresses:
+        for text in texts:
+            node.ip("address", "add", text, "dev", interface)
+        node.ip("link", "set", interface, "up")
+    # Default routes everywhere: whatever is not refused would leave, and be seen.
+    for node, via, via6 in (
+        (client, "10.0.0.1", "fd00::1"),
+        (server, "203.0.113.1", "2001:db8::1"),
+        (gateway, SERVER, SERVER6),
+    ):
+        node.ip("route", "add", "default", "via", via)
+        node.ip("route", "add", "default", "via", via6)

@@ -1,0 +1,144 @@
+"""The life of `squid run`: what it checks before it changes anything, and what it leaves behind: nothing."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.testbed.node import Node
+from tests.netns.squid_world import SERVER, SETTINGS, World, inside, needed, squid, start_squid, world, write_settings
+
+pytestmark = pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}")
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[World]:
+    with world() as standing:
+        yield standing
+
+
+def traces(node: Node, net: World) -> dict[str, object]:
+    """What a run in ``node`` could leave: rules, listeners, processes, shared memory, files but logs and cache."""
+    namespace = Path(f"/run/netns/{node.namespace}").stat().st_ino
+    return {
+        "rules": node.run("nft", "list", "ruleset"),
+        "listeners": node.run("ss", "-Htln"),
+        "processes": node.pids(),
+        "memory": sorted(path.name for path in Path("/dev/shm").glob(f"tributary{namespace}-*")),
+        "files": sorted(path.name for path in net.directory.glob("*/squid.*")),
+        "/run": sorted(path.name for path in Path("/run").glob("squid*")),
+    }
+
+
+def run(node: Node, net: World, settings: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """`squid run` that is expected to refuse; it may leave no trace."""
+    before = traces(node, net)
+    file = write_settings(net.directory, settings, "refused")
+    command = node.command(squid("run", *options, str(file)))
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert traces(node, net) == before
+    assert not (net.directory / "refused").exists()
+    return ended
+
+
+def assert_refused(ended: subprocess.CompletedProcess[str], code: int, words: str) -> None:
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert ended.stderr.startswith("squid: ")
+    assert ended.stderr.count("\n") == 1
+    assert words in ended.stderr
+
+
+def test_second_squid_on_the_same_port_is_refused(net: World) -> None:
+    assert_refused(run(net.gateway, net, SETTINGS), 75, "port 3128 of every address is in use")
+
+
+def test_second_squid_in_the_same_namespace_is_refused(net: World) -> None:
+    assert_refused(run(net.gateway, net, f"port = 3129\n{SETTINGS}"), 75, "another `squid run`")
+
+
+def test_port_that_another_program_has_is_refused(net: World) -> None:
+    with inside(net.client):
+        listener = socket.create_server(("127.0.0.1", 3128))
+    with listener:
+        assert_refused(run(net.client, net, ""), 75, "port 3128 of 127.0.0.1 is in use")
+
+
+def test_address_that_is_not_here_is_refused(net: World) -> None:
+    assert_refused(run(net.client, net, 'listen = ["198.51.100.1"]\n'), 69, "no such address here (see the key listen)")
+
+
+def test_namespace_without_mptcp_is_refused(net: World) -> None:
+    assert_refused(run(net.server, net, ""), 69, "net.mptcp.enabled=1")
+
+
+def test_wrong_setting_is_refused(net: World) -> None:
+    assert_refused(run(net.client, net, 'cache = "1"\n'), 64, "cache = '1': accepted: 'off', or a size on disk")
+
+
+def test_dry_run_prints_and_changes_nothing(net: World) -> None:
+    shown = run(net.client, net, SETTINGS, "--dry-run")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "http_port 3128\n" in shown.stdout
+    assert "acl own_target dst 10.0.0.2/32 " in shown.stdout
+    assert "table inet squid {" in shown.stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_nothing_is_left_after_a_signal(net: World, number: signal.Signals, code: int) -> None:
+    before = traces(net.client, net)
+    running = start_squid(net.client, net.directory, SETTINGS, "signalled")
+    assert "inet squid" in net.client.run("nft", "list", "tables")
+    assert "3128" in net.client.run("ss", "-HtlnM")
+    running.popen.send_signal(number)
+    assert running.popen.wait(20) == code
+    assert traces(net.client, net) == before
+
+
+def test_squids_of_two_namespaces_do_not_meet(net: World) -> None:
+    with start_squid(net.client, net.directory, 'drain = "0s"\n', "second"):
+        assert net.ask("GET", f"http://{SERVER}/").status == 200
+        assert net.ask("GET", f"http://{SERVER}/", proxy=("127.0.0.1", 3128)).status == 200
+    assert net.ask("GET", f"http://{SERVER}/").status == 200
+
+
+def test_squid_that_dies_is_reported_and_cleaned_up(net: World) -> None:
+    before = traces(net.client, net)
+    running = start_squid(net.client, net.directory, SETTINGS, "dying")
+    os.kill(squid_of(net, "dying"), signal.SIGKILL)
+    assert running.popen.wait(20) == 71
+    assert "squid ended by itself, status -9" in running.output()
+    after = traces(net.client, net)
+    # Squid's own pid file is all that a killed Squid leaves; the next one takes it over.
+    assert after["files"] == [*before["files"], "squid.pid"]  # type: ignore[misc]
+    assert after | {"files": before["files"]} == before
+    start_squid(net.client, net.directory, SETTINGS, "dying").stop()
+    assert traces(net.client, net) == before
+
+
+def test_killed_run_leaves_a_guarded_squid_that_the_next_one_respects_and_then_replaces(net: World) -> None:
+    before = traces(net.client, net)
+    running = start_squid(net.client, net.directory, SETTINGS, "killed")
+    running.popen.kill()
+    running.popen.wait()
+    assert "inet squid" in net.client.run("nft", "list", "tables")
+    assert_refused(run(net.client, net, f"port = 3129\n{SETTINGS}"), 75, "another `squid run`")
+    orphan = squid_of(net, "killed")
+    os.kill(orphan, signal.SIGTERM)
+    wait_until_gone(orphan)
+    assert start_squid(net.client, net.directory, SETTINGS, "killed").stop() == 143
+    assert traces(net.client, net) == before
+
+
+def squid_of(net: World, name: str) -> int:
+    return int((net.directory / name / "squid.pid").read_text())
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
