@@ -21,7 +21,8 @@ _HOST_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 # No KVM: it may be there and unusable. The processor has what NumPy's wheels need (x86-64-v2); of that the kernel must
 # not use cmpxchg16b (clearcpuid=cx16), which QEMU before 8 emulates in a way that crashes SLUB.
 _QEMU = (
-    *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-svm,+ssse3,+sse4.1,+sse4.2,+popcnt", "-smp", "2", "-m", "2G"),
+    *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-m", "2G"),
+    *("-cpu", "qemu64,-svm,+ssse3,+sse4.1,+sse4.2,+popcnt"),
     *("-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"),
 )
 

@@ -18,7 +18,8 @@ pytestmark = [
 # Slow and long links: under software emulation a packet costs far more time than on a real one.
 DEMO = r"""
 python=/var/cache/tributary/python/bin/python
-while sleep 1; do tc -n trib-demo-gateway qdisc show dev wired; done 2>/dev/null | grep --line-buffered fq_codel >/tmp/leaf &
+watch_leaf() { while sleep 1; do tc -n trib-demo-gateway qdisc show dev wired; done 2>/dev/null; }
+watch_leaf | grep --line-buffered fq_codel >/tmp/leaf &
 $python -m experiments.demo --json --keep --size 6MB \
     --set wired.rate=12mbit --set wired.delay=20ms --set wireless.rate=4mbit --set wireless.delay=30ms \
     >/tmp/summary.json

@@ -1,0 +1,6 @@
+"""python -m throttler"""
+
+from settings.entry import run
+from throttler.cli import main
+
+run(main, "throttler")

@@ -1,0 +1,99 @@
+"""The sessions that are there now: events in, state out."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from throttler.events import Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from throttler.segments import FourTuple
+
+
+@dataclass(frozen=True)
+class Subflow:
+    """An established subflow; ``since`` is in nanoseconds since 1970."""
+
+    name: FourTuple
+    interface: str
+    address_id: int
+    initial: bool
+    backup: bool
+    since: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session with at least one subflow, named by the listener's token."""
+
+    token: int
+    since: int
+    subflows: tuple[Subflow, ...]
+
+    @property
+    def active(self) -> int:
+        """How many subflows carry data: a backup carries none while another lives (RFC 8684 section 3.3.8)."""
+        return sum(not subflow.backup for subflow in self.subflows)
+
+
+class Sessions:
+    """All sessions by token. ``unexpected`` counts events that did not fit, by their kind."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, Session] = {}
+        self.unexpected: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def get(self, token: int) -> Session | None:
+        """The session that ``token`` names, if it is there."""
+        return self._sessions.get(token)
+
+    def apply(self, event: Event) -> None:
+        """Bring the state up to date with ``event``; one about an unknown session or subflow changes nothing."""
+        match event:
+            case SubflowEstablished():
+                self._establish(event)
+            case SubflowPriority():
+                self._set_backup(event)
+            case SubflowClosed():
+                self._close(event)
+            case SessionClosed():
+                self._count_unless(self._sessions.pop(event.token, None) is not None, event)
+
+    def _establish(self, event: SubflowEstablished) -> None:
+        session = self._sessions.get(event.token) or Session(event.token, event.time, ())
+        new = Subflow(event.subflow, event.interface, event.address_id, event.initial, event.backup, event.time)
+        others = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
+        self._sessions[event.token] = replace(session, subflows=(*others, new))
+
+    def _set_backup(self, event: SubflowPriority) -> None:
+        session = self._with_subflow(event)
+        if session is not None:
+            changed = tuple(
+                replace(subflow, backup=event.backup) if subflow.name == event.subflow else subflow
+                for subflow in session.subflows
+            )
+            self._sessions[event.token] = replace(session, subflows=changed)
+
+    def _close(self, event: SubflowClosed) -> None:
+        session = self._with_subflow(event)
+        if session is None:
+            return
+        rest = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
+        if rest:
+            self._sessions[event.token] = replace(session, subflows=rest)
+        else:
+            del self._sessions[event.token]
+
+    def _with_subflow(self, event: SubflowPriority | SubflowClosed) -> Session | None:
+        session = self._sessions.get(event.token)
+        known = session is not None and any(subflow.name == event.subflow for subflow in session.subflows)
+        self._count_unless(known, event)
+        return session if known else None
+
+    def _count_unless(self, expected: bool, event: Event) -> None:
+        if not expected:
+            self.unexpected[type(event).__name__] += 1

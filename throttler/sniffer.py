@@ -1,0 +1,107 @@
+"""The Scapy source: one packet socket per client-side interface, with the capture filter in the kernel."""
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from scapy.arch.linux import L2ListenSocket
+from scapy.data import ETH_P_ALL
+from scapy.error import Scapy_Exception
+
+from settings.failure import Exit, Failure
+from throttler import capture_filter
+from throttler.dissect import segment
+from throttler.segments import Segment
+
+_SO_ATTACH_FILTER = 26  # asm-generic/socket.h
+_SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h
+_BUFFER = 4 * 2**20
+"""Bytes of the socket's queue: some thousands of handshake packets while Python is busy."""
+_NO_PROTOCOL = 0
+
+
+class Sniffer:
+    """The segments on one interface, both directions; a context manager.
+
+    ``dropped`` counts packets that found the socket's queue full, ``unreadable`` those that no Segment came of.
+    """
+
+    def __init__(self, interface: str) -> None:
+        self.interface = interface
+        self.dropped = 0
+        self.unreadable = 0
+        try:
+            # Bound without a protocol a packet socket gets nothing (packet(7)): so no packet is queued unfiltered.
+            self._scapy = L2ListenSocket(iface=interface, type=_NO_PROTOCOL, promisc=False)
+            self._socket: socket.socket = self._scapy.ins
+            attach(self._socket, capture_filter.pack(capture_filter.program()))
+            # Beyond net.core.rmem_max, which root may.
+            self._socket.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_RCVBUFFORCE", 33), _BUFFER)
+            self._socket.setblocking(False)
+            self._socket.bind((interface, ETH_P_ALL))
+        except (OSError, Scapy_Exception) as error:
+            raise Failure(Exit.SYSTEM, f"cannot capture on {interface}: {error}") from error
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._socket.fileno()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._scapy.close()
+
+    def segments(self, most: int) -> Iterator[Segment]:
+        """What is queued now, at most that many packets; raises Failure, exit 69, when the interface is gone."""
+        for _ in range(most):
+            try:
+                # recv_raw, its public sibling, does not say whether the packet came or went.
+                data, address, time = self._scapy._recv_raw(self._socket, capture_filter.SNAP)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._check(error)
+                return
+            found = self._read(data, round(time * 10**9), address[2] == socket.PACKET_OUTGOING)
+            if found is None:
+                self.unreadable += 1
+            else:
+                yield found
+
+    def _read(self, data: bytes, time: int, outgoing: bool) -> Segment | None:
+        try:
+            return segment(self._scapy.LL(data), time, self.interface, outgoing)
+        except Exception:
+            # Anybody can send any bytes: whatever Scapy makes of them must not end the throttler.
+            return None
+
+    def _check(self, error: OSError) -> None:
+        # A link that goes down says so once, and goes on when it is up again; a removed interface does not come back.
+        try:
+            socket.if_nametoindex(self.interface)
+        except OSError:
+            raise Failure(Exit.UNAVAILABLE, f"the interface {self.interface} is gone") from error
+        if error.errno != errno.ENETDOWN:
+            raise Failure(
+                Exit.SYSTEM, f"cannot capture on {self.interface}: {os.strerror(error.errno or 0)}"
+            ) from error
+
+    def count_dropped(self) -> int:
+        """How many packets found the queue full since the start."""
+        # struct tpacket_stats: packets and drops; reading it sets both to zero.
+        raw = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
+        self.dropped += struct.unpack("II", raw)[1]
+        return self.dropped
+
+
+def attach(packets: socket.socket, program: bytes) -> None:
+    """Set a classic BPF program as the socket's filter (linux/filter.h, struct sock_fprog)."""
+    array = ctypes.create_string_buffer(program, len(program))
+    fprog = struct.pack("HP", len(program) // 8, ctypes.addressof(array))
+    packets.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, fprog)
