@@ -144,10 +144,7 @@ class Daemon:
         return {
             "policy": str(self._file),
             "uptime_s": round(time.monotonic() - self._started, 3),
-            "capture": {
-                sniffer.interface: {"dropped": sniffer.count_dropped(), "unreadable": sniffer.unreadable}
-                for sniffer in self._sniffers
-            },
+            "capture": {sniffer.interface: sniffer.counts() for sniffer in self._sniffers},
             **self._engine.status(time.time_ns()),
         }
 

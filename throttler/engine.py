@@ -37,10 +37,9 @@ class Engine:
 
     def start_afresh(self) -> Plan:
         """Nothing is installed any more; what to install."""
-        tokens = self._ledger.tokens
         self._ledger = Ledger()
         self._counts["fresh starts"] += 1
-        return self._plan(tokens)
+        return self._plan(session.token for session in self._sessions)
 
     def _plan(self, tokens: Iterable[int]) -> Plan:
         tokens = frozenset(tokens)

@@ -51,11 +51,6 @@ class Ledger:
         return self._placed.get(token, ())
 
     @property
-    def tokens(self) -> frozenset[int]:
-        """The sessions for which something is installed or refused."""
-        return frozenset(self._placed) | self._waiting
-
-    @property
     def waiting(self) -> frozenset[int]:
         """The sessions with refused holds, if there is room for some of them now."""
         return frozenset(self._waiting) if self._free else frozenset()

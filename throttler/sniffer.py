@@ -28,13 +28,14 @@ _NO_PROTOCOL = 0
 class Sniffer:
     """The segments on one interface, both directions; a context manager.
 
-    ``dropped`` counts packets that found the socket's queue full, ``unreadable`` those that no Segment came of.
+    ``unreadable`` counts the packets that no Segment came of.
     """
 
     def __init__(self, interface: str) -> None:
         self.interface = interface
-        self.dropped = 0
         self.unreadable = 0
+        self._passed = 0
+        self._dropped = 0
         try:
             # Bound without a protocol a packet socket gets nothing (packet(7)): so no packet is queued unfiltered.
             self._scapy = L2ListenSocket(iface=interface, type=_NO_PROTOCOL, promisc=False)
@@ -92,12 +93,13 @@ class Sniffer:
                 Exit.SYSTEM, f"cannot capture on {self.interface}: {os.strerror(error.errno or 0)}"
             ) from error
 
-    def count_dropped(self) -> int:
-        """How many packets found the queue full since the start."""
-        # struct tpacket_stats: packets and drops; reading it sets both to zero.
-        raw = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
-        self.dropped += struct.unpack("II", raw)[1]
-        return self.dropped
+    def counts(self) -> dict[str, int]:
+        """Packets since the start: those that the filter passed, found the queue full, and nobody could read."""
+        # struct tpacket_stats: packets, with those dropped, and drops; reading it sets both to zero (packet(7)).
+        passed, dropped = struct.unpack("II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
+        self._passed += passed
+        self._dropped += dropped
+        return {"passed": self._passed, "dropped": self._dropped, "unreadable": self.unreadable}
 
 
 def attach(packets: socket.socket, program: bytes) -> None:

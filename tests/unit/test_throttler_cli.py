@@ -1,0 +1,106 @@
+"""The commands as a user runs them; what needs interfaces and rules is in tests/netns."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from settings.failure import Exit
+from throttler.status import class_statistics
+
+ROOT = Path(__file__).parents[2]
+GOOD = '[paths.loop]\ninterface = "lo"\n\n[[rules]]\nname = "slow"\npath = "loop"\nrate = "5mbit"\n'
+
+
+def throttler(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **options.pop("env", {})}  # type: ignore[dict-item]
+    command = [sys.executable, "-m", "throttler", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def refusal(result: subprocess.CompletedProcess[str], code: Exit) -> str:
+    """The one line on standard error of a command that was refused with ``code``."""
+    assert result.returncode == code, result.stderr
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    return result.stderr.rstrip("\n")
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    file = tmp_path / "policy.toml"
+    file.write_text(GOOD)
+    return file
+
+
+def test_help_names_every_exit_code() -> None:
+    text = throttler("--help").stdout + throttler("run", "--help").stdout
+    assert all(f"\n  {code} " in text for code in (0, 64, 66, 69, 71, 75, 77))
+
+
+def test_a_wrong_argument_is_refused() -> None:
+    assert "--help" in refusal(throttler("run"), Exit.USAGE)
+
+
+def test_a_wrong_policy_is_refused(policy: Path) -> None:
+    policy.write_text(GOOD.replace("5mbit", "-5mbit"))
+    line = refusal(throttler("run", "--policy", str(policy)), Exit.USAGE)
+    assert line.startswith(f"throttler: {policy}: rules[0].rate = '-5mbit': accepted: a rate above zero with its unit")
+
+
+def test_an_interface_that_is_not_there_is_refused(policy: Path) -> None:
+    policy.write_text(GOOD.replace('"lo"', '"nowhere0"'))
+    line = refusal(throttler("run", "--policy", str(policy)), Exit.USAGE)
+    assert "paths.loop.interface = 'nowhere0': accepted: one of this host's interfaces: " in line
+
+
+def test_a_policy_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert "none.toml" in refusal(throttler("run", "--policy", str(tmp_path / "none.toml")), Exit.NO_INPUT)
+
+
+def test_a_dry_run_needs_neither_root_nor_the_interface() -> None:
+    result = throttler("run", "--dry-run", "--policy", str(ROOT / "tc-policies" / "wired-slow.toml"))
+    assert result.returncode == 0
+    assert result.stdout == (ROOT / "tc-policies" / "golden" / "wired-slow.txt").read_text()
+    assert "this host has no interface wired" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_somebody_else_than_root_is_refused(policy: Path) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+        shutil.copyfile(policy, file.name)
+        Path(file.name).chmod(0o644)
+        options = {"user": 65534, "group": 65534, "extra_groups": []}
+        assert "needs root" in refusal(throttler("run", "--policy", file.name, **options), Exit.NO_PERMISSION)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gets so far")
+def test_a_missing_tool_is_named(policy: Path, tmp_path: Path) -> None:
+    result = throttler("run", "--policy", str(policy), env={"PATH": str(tmp_path)})
+    assert "install the package nftables" in refusal(result, Exit.UNAVAILABLE)
+
+
+def test_class_statistics_are_read_from_what_tc_prints() -> None:
+    # iproute2 6.1
+    text = """\
+class htb 5452:2 root leaf 8113: prio 0 rate 5Mbit ceil 5Mbit burst 15140b cburst 15140b
+ Sent 4106400 bytes 2720 pkt (dropped 135, overlimits 1421 requeues 0)
+ backlog 0b 0p requeues 0
+ lended: 1513 borrowed: 0 giants: 0
+ tokens: 5213 ctokens: 5213
+
+class htb 5452:1f root leaf 8114: prio 0 rate 5Mbit ceil 5Mbit burst 15140b cburst 15140b
+ Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0)
+ backlog 0b 0p requeues 0
+
+class tbf 8113:1 parent 8113:
+
+"""
+    assert class_statistics(text) == {
+        "5452:2": {"sent_bytes": 4106400, "dropped_packets": 135},
+        "5452:1f": {"sent_bytes": 0, "dropped_packets": 0},
+    }

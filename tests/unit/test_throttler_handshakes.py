@@ -1,0 +1,375 @@
+"""Handshakes as scripts: who sends what, and what is announced."""
+
+import hashlib
+import hmac
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from throttler.bounded import Bounded
+from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from throttler.handshakes import SECOND, Count, Handshakes, Limits
+from throttler.keys import join_hmac, token
+from throttler.options import (
+    MpCapable,
+    MpFastclose,
+    MpJoinAck,
+    MpJoinSyn,
+    MpJoinSynAck,
+    MpPrio,
+    Option,
+    emit,
+)
+from throttler.segments import Flags, FourTuple, Segment
+
+CLIENT_KEY, LISTENER_KEY = bytes.fromhex("7df87092ca0d5735"), bytes.fromhex("a46c287fdfa5ea19")
+CLIENT_NONCE, LISTENER_NONCE = bytes.fromhex("149589a0"), bytes.fromhex("feead300")
+HMAC_B, HMAC_A = bytes.fromhex("fcc5d45b2e85a867"), bytes.fromhex("5aa57fa79641070cdfc99b3ab1570644d491b19e")
+TOKEN = 0x8F3778F8
+FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
+SECOND_SUBFLOW = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)
+SYN, ACK, FIN, RST = Flags.SYN, Flags.ACK, Flags.FIN, Flags.RST
+START = 1_000_000 * SECOND
+
+
+def test_token_and_hmacs_are_those_of_a_captured_session() -> None:
+    assert token(LISTENER_KEY) == TOKEN
+    assert join_hmac(LISTENER_KEY, CLIENT_KEY, LISTENER_NONCE, CLIENT_NONCE)[:8] == HMAC_B
+    assert join_hmac(CLIENT_KEY, LISTENER_KEY, CLIENT_NONCE, LISTENER_NONCE) == HMAC_A
+
+
+@given(st.binary(min_size=8, max_size=8), st.binary(min_size=8, max_size=8))
+def test_hmac_is_as_rfc_8684_section_3_2_defines_it(key_a: bytes, key_b: bytes) -> None:
+    whole = hmac.new(key_a + key_b, CLIENT_NONCE + LISTENER_NONCE, hashlib.sha256).digest()
+    assert join_hmac(key_a, key_b, CLIENT_NONCE, LISTENER_NONCE) == whole[:20]
+
+
+class Script:
+    """Feeds segments and gathers events; a nanosecond passes with each."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.handshakes = Handshakes(limits)
+        self.now = START
+
+    def client(self, flags: Flags, *options: Option, subflow: FourTuple = FIRST, raw: bytes = b"") -> list[Event]:
+        return self.see(flags, False, subflow, b"".join(map(emit, options)) + raw)
+
+    def listener(self, flags: Flags, *options: Option, subflow: FourTuple = FIRST) -> list[Event]:
+        return self.see(flags, True, subflow, b"".join(map(emit, options)))
+
+    def see(self, flags: Flags, outgoing: bool, subflow: FourTuple, options: bytes) -> list[Event]:
+        self.now += 1
+        ends = (subflow.local, subflow.local_port), (subflow.remote, subflow.remote_port)
+        source, destination = ends if outgoing else ends[::-1]
+        interface = "wired" if subflow == FIRST else "wireless"
+        return list(self.handshakes.see(Segment(self.now, interface, outgoing, *source, *destination, flags, options)))
+
+    def open(self, subflow: FourTuple = FIRST, listener_key: bytes = LISTENER_KEY) -> list[Event]:
+        return [
+            *self.client(SYN, MpCapable(1, 1), subflow=subflow),
+            *self.listener(SYN | ACK, MpCapable(1, 1, listener_key), subflow=subflow),
+            *self.client(ACK, MpCapable(1, 1, CLIENT_KEY, listener_key), subflow=subflow),
+        ]
+
+    def join(self, subflow: FourTuple = SECOND_SUBFLOW, proof: bytes = HMAC_A, backup: bool = False) -> list[Event]:
+        return [
+            *self.client(SYN, MpJoinSyn(backup, 3, TOKEN, CLIENT_NONCE), subflow=subflow),
+            *self.listener(SYN | ACK, MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE), subflow=subflow),
+            *self.client(ACK, MpJoinAck(proof), subflow=subflow),
+        ]
+
+    def count(self, what: Count) -> int:
+        return self.handshakes.counts[what]
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+def test_a_first_handshake_announces_the_initial_subflow(script: Script) -> None:
+    assert script.open() == [SubflowEstablished(script.now, TOKEN, FIRST, "wired", address_id=0, initial=True)]
+
+
+def test_the_keys_may_come_with_the_first_data_when_the_third_ack_was_lost(script: Script) -> None:
+    script.client(SYN, MpCapable(1, 1))
+    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    assert len(script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY, data_length=4))) == 1
+
+
+def test_a_join_is_announced_at_its_third_ack_and_not_before(script: Script) -> None:
+    script.open()
+    assert script.client(SYN, MpJoinSyn(True, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW) == []
+    answer = MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE)
+    assert script.listener(SYN | ACK, answer, subflow=SECOND_SUBFLOW) == []
+    assert script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW) == [
+        SubflowEstablished(script.now, TOKEN, SECOND_SUBFLOW, "wireless", address_id=3, backup=True)
+    ]
+
+
+def test_the_interface_is_the_one_that_the_answer_leaves_by(script: Script) -> None:
+    segment = Segment(START, "wired", False, "10.0.1.2", 1, "10.0.1.1", 2, SYN, emit(MpCapable(1, 1)))
+    answer = replace(
+        segment,
+        interface="other",
+        outgoing=True,
+        source="10.0.1.1",
+        source_port=2,
+        destination="10.0.1.2",
+        destination_port=1,
+        flags=SYN | ACK,
+        options=emit(MpCapable(1, 1, LISTENER_KEY)),
+    )
+    third = replace(segment, flags=ACK, options=emit(MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)))
+    events = [event for one in (segment, answer, third) for event in script.handshakes.see(one)]
+    assert [event.interface for event in events if isinstance(event, SubflowEstablished)] == ["other"]
+
+
+def test_every_segment_twice_changes_nothing(script: Script) -> None:
+    events: list[Event] = []
+    for _ in range(2):
+        events += script.client(SYN, MpCapable(1, 1))
+    for _ in range(2):
+        events += script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    for _ in range(2):
+        events += script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY))
+    for _ in range(2):
+        events += script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
+    for _ in range(2):
+        answer = MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE)
+        events += script.listener(SYN | ACK, answer, subflow=SECOND_SUBFLOW)
+    for _ in range(2):
+        events += script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW)
+    assert len(events) == 2
+
+
+def test_join_with_unknown_token_is_ignored(script: Script) -> None:
+    assert script.join() == []
+    assert script.count(Count.UNKNOWN_TOKEN) == 1
+
+
+def test_join_with_wrong_hmac_is_ignored_and_the_right_one_still_taken(script: Script) -> None:
+    script.open()
+    assert script.join(proof=bytes(20)) == []
+    assert script.count(Count.WRONG_HMAC) == 1
+    assert len(script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW)) == 1
+
+
+def test_join_answered_with_a_wrong_hmac_is_ignored(script: Script) -> None:
+    script.open()
+    script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
+    script.listener(SYN | ACK, MpJoinSynAck(False, 1, bytes(8), LISTENER_NONCE), subflow=SECOND_SUBFLOW)
+    assert script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW) == []
+    assert script.count(Count.WRONG_HMAC) == 1
+
+
+def test_join_without_an_answer_is_ignored(script: Script) -> None:
+    script.open()
+    script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
+    assert script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW) == []
+    assert script.count(Count.UNANSWERED) == 1
+
+
+def test_a_client_cannot_answer_its_own_syn(script: Script) -> None:
+    script.client(SYN, MpCapable(1, 1))
+    script.client(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.count(Count.WRONG_DIRECTION) == 1
+
+
+def test_a_forged_syn_does_not_replace_the_nonce_of_an_answered_one(script: Script) -> None:
+    script.open()
+    script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
+    script.listener(SYN | ACK, MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE), subflow=SECOND_SUBFLOW)
+    script.client(SYN, MpJoinSyn(False, 3, TOKEN, bytes(4)), subflow=SECOND_SUBFLOW)
+    assert len(script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        [MpCapable(0, 1, LISTENER_KEY)],
+        [MpCapable(2, 1, LISTENER_KEY)],
+        [MpCapable(1, 0, LISTENER_KEY)],
+        [MpCapable(1, 0x41, LISTENER_KEY)],
+        [MpCapable(1, 1)],
+        [MpCapable(1, 1, LISTENER_KEY, CLIENT_KEY)],
+    ],
+)
+def test_an_answer_that_is_not_mptcp_version_1_is_a_fallback(script: Script, answer: list[Option]) -> None:
+    script.client(SYN, MpCapable(1, 1))
+    script.listener(SYN | ACK, *answer)
+    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.count(Count.FALLBACK) == 1
+
+
+def test_a_third_ack_without_the_option_is_a_fallback(script: Script) -> None:
+    script.client(SYN, MpCapable(1, 1))
+    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    assert script.client(ACK | FIN) == []
+    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.count(Count.FALLBACK) == 1
+
+
+def test_a_third_ack_with_a_wrong_key_is_ignored(script: Script) -> None:
+    script.client(SYN, MpCapable(1, 1))
+    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, CLIENT_KEY)) == []
+    assert script.count(Count.WRONG_KEY) == 1
+
+
+def test_malformed_options_are_counted_and_the_flags_still_hold(script: Script) -> None:
+    script.open()
+    assert script.client(RST, raw=b"\x1e\x00") == [SubflowClosed(script.now, TOKEN, FIRST, Ended.RESET)]
+    assert script.count(Count.MALFORMED) == 1
+
+
+@pytest.mark.parametrize("outgoing", [True, False])
+def test_a_reset_from_either_side_ends_the_subflow(script: Script, outgoing: bool) -> None:
+    script.open()
+    script.join()
+    events = script.see(RST, outgoing, SECOND_SUBFLOW, b"")
+    assert events == [SubflowClosed(script.now, TOKEN, SECOND_SUBFLOW, Ended.RESET)]
+
+
+def test_a_subflow_ends_when_both_sides_sent_fin(script: Script) -> None:
+    script.open()
+    assert script.listener(FIN | ACK) == []
+    assert script.listener(FIN | ACK) == []
+    assert script.client(FIN | ACK) == [SubflowClosed(script.now, TOKEN, FIRST, Ended.FIN)]
+
+
+def test_a_reset_of_a_handshake_forgets_it(script: Script) -> None:
+    script.client(SYN, MpCapable(1, 1))
+    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    script.listener(RST)
+    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+
+
+def test_a_fast_close_with_the_receivers_key_ends_the_session(script: Script) -> None:
+    script.open()
+    script.join()
+    events = script.client(RST, MpFastclose(LISTENER_KEY))
+    assert events == [SessionClosed(script.now, TOKEN, Ended.FASTCLOSE)]
+    assert script.join() == []
+    assert script.count(Count.UNKNOWN_TOKEN) == 1
+
+
+def test_a_fast_close_with_another_key_is_ignored(script: Script) -> None:
+    script.open()
+    assert script.client(ACK, MpFastclose(CLIENT_KEY)) == []
+    assert script.listener(ACK, MpFastclose(LISTENER_KEY)) == []
+    assert script.count(Count.WRONG_KEY) == 2
+
+
+def test_only_the_clients_priority_counts(script: Script) -> None:
+    script.open()
+    assert script.listener(ACK, MpPrio(True)) == []
+    assert script.client(ACK, MpPrio(True)) == [SubflowPriority(script.now, TOKEN, FIRST, True)]
+
+
+def test_a_session_outlives_its_last_subflow_for_a_minute(script: Script) -> None:
+    script.open()
+    script.client(RST)
+    script.now += 59 * SECOND
+    assert len(script.join()) == 1
+    script.client(RST, subflow=SECOND_SUBFLOW)
+    script.now += 61 * SECOND
+    assert script.join() == []
+    assert script.count(Count.UNKNOWN_TOKEN) == 1
+
+
+def test_a_port_used_again_ends_the_old_subflow(script: Script) -> None:
+    script.open()
+    events = script.open(listener_key=bytes(8))
+    assert events[0] == SubflowClosed(script.now, TOKEN, FIRST, Ended.REPLACED)
+    assert isinstance(events[1], SubflowEstablished)
+
+
+def test_a_handshake_that_takes_longer_than_a_minute_is_forgotten(script: Script) -> None:
+    script.client(SYN, MpCapable(1, 1))
+    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    script.now += 61 * SECOND
+    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.count(Count.HALF_OPEN_EXPIRED) == 1
+
+
+def test_a_flood_of_syns_stays_within_the_table_and_spares_what_is_established() -> None:
+    script = Script(Limits(half_open=100))
+    script.open()
+    for port in range(1000):
+        script.client(SYN, MpCapable(1, 1), subflow=FourTuple("10.0.1.1", 3128, "10.9.9.9", port))
+        join = MpJoinSyn(False, 3, TOKEN, bytes(4))
+        script.client(SYN, join, subflow=FourTuple("10.0.1.1", 3128, "10.9.9.8", port))
+    assert script.count(Count.HALF_OPEN_EVICTED) == 1800
+    assert len(script.join()) == 1
+
+
+def test_the_oldest_session_makes_room() -> None:
+    script = Script(Limits(sessions=1))
+    script.open()
+    events = script.open(subflow=SECOND_SUBFLOW, listener_key=bytes(8))
+    assert events[0] == SessionClosed(script.now, TOKEN, Ended.EVICTED)
+    assert isinstance(events[1], SubflowEstablished)
+
+
+def test_subflows_beyond_the_table_are_refused() -> None:
+    script = Script(Limits(subflows=1))
+    script.open()
+    assert script.join() == []
+    assert script.count(Count.SUBFLOWS_REFUSED) == 1
+
+
+def test_a_thousand_subflows_opened_and_closed_leave_nothing() -> None:
+    script = Script()
+    script.open()
+    for port in range(1000):
+        subflow = FourTuple("10.0.1.1", 3128, "10.0.2.2", port)
+        assert len(script.join(subflow)) == 1
+        assert len(script.client(RST, subflow=subflow)) == 1
+    script.client(RST)
+    script.now += 61 * SECOND
+    script.client(ACK)
+    tables = [value for value in vars(script.handshakes).values() if isinstance(value, Bounded | dict)]
+    assert sum(len(table) for table in tables if table is not script.handshakes.counts) == 0
+
+
+FLAGS = st.integers(0, 31).map(Flags)
+SUBFLOWS = st.sampled_from([FIRST, SECOND_SUBFLOW])
+RIGHT_OPTIONS = st.sampled_from(
+    [
+        MpCapable(1, 1),
+        MpCapable(1, 1, LISTENER_KEY),
+        MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY),
+        MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE),
+        MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE),
+        MpJoinAck(HMAC_A),
+        MpFastclose(LISTENER_KEY),
+        MpPrio(True),
+    ]
+).map(emit)
+
+
+@given(
+    st.lists(st.tuples(FLAGS, st.booleans(), SUBFLOWS, st.one_of(RIGHT_OPTIONS, st.binary(max_size=40))), max_size=30)
+)
+def test_no_sequence_of_segments_raises_and_each_end_follows_a_beginning(
+    segments: list[tuple[Flags, bool, FourTuple, bytes]],
+) -> None:
+    script = Script()
+    alive: set[tuple[int, FourTuple]] = set()
+    for segment in segments:
+        for event in script.see(*segment):
+            match event:
+                case SubflowEstablished():
+                    assert (event.token, event.subflow) not in alive
+                    alive.add((event.token, event.subflow))
+                case SubflowClosed():
+                    alive.remove((event.token, event.subflow))
+                case SessionClosed():
+                    alive = {name for name in alive if name[0] != event.token}
+                case SubflowPriority():
+                    assert (event.token, event.subflow) in alive

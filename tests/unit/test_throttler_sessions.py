@@ -1,0 +1,62 @@
+from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from throttler.segments import FourTuple
+from throttler.sessions import Sessions
+
+FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
+JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)
+OPENED = SubflowEstablished(1, 7, FIRST, "wired", initial=True)
+JOIN = SubflowEstablished(2, 7, JOINED, "wireless", address_id=3)
+
+
+def after(*events: Event) -> Sessions:
+    sessions = Sessions()
+    for event in events:
+        sessions.apply(event)
+    return sessions
+
+
+def test_a_session_has_the_subflows_that_were_established() -> None:
+    session = after(OPENED, JOIN).get(7)
+    assert session is not None
+    assert [subflow.name for subflow in session.subflows] == [FIRST, JOINED]
+    assert session.active == 2
+    assert session.since == 1
+
+
+def test_a_backup_is_not_active_until_the_client_says_so() -> None:
+    backup = SubflowEstablished(2, 7, JOINED, "wireless", backup=True)
+    session = after(OPENED, backup).get(7)
+    assert session is not None and session.active == 1
+    session = after(OPENED, backup, SubflowPriority(3, 7, JOINED, False)).get(7)
+    assert session is not None and session.active == 2
+
+
+def test_a_closed_subflow_goes_and_its_session_stays() -> None:
+    session = after(OPENED, JOIN, SubflowClosed(3, 7, FIRST, Ended.RESET)).get(7)
+    assert session is not None
+    assert [subflow.name for subflow in session.subflows] == [JOINED]
+
+
+def test_a_session_without_subflows_goes() -> None:
+    assert len(after(OPENED, SubflowClosed(3, 7, FIRST, Ended.FIN))) == 0
+
+
+def test_a_closed_session_goes_with_its_subflows() -> None:
+    assert len(after(OPENED, JOIN, SessionClosed(3, 7, Ended.FASTCLOSE))) == 0
+
+
+def test_the_same_subflow_twice_is_one_subflow() -> None:
+    session = after(OPENED, JOIN, JOIN).get(7)
+    assert session is not None and len(session.subflows) == 2
+
+
+def test_events_about_what_is_not_known_are_counted_and_change_nothing() -> None:
+    sessions = after(
+        OPENED,
+        SubflowClosed(3, 7, JOINED, Ended.FIN),
+        SubflowClosed(3, 8, FIRST, Ended.FIN),
+        SubflowPriority(3, 8, FIRST, True),
+        SessionClosed(3, 8, Ended.FIN),
+    )
+    assert sessions.unexpected == {"SubflowClosed": 2, "SubflowPriority": 1, "SessionClosed": 1}
+    assert sessions.get(7) is not None
