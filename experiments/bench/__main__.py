@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.bench.aggregation import aggregation
+from experiments.bench.enforcement import enforcement
 from experiments.bench.result import Result
 from experiments.results import machine
 from experiments.testbed import preflight
@@ -35,6 +36,7 @@ class Benchmark:
 
 BENCHMARKS = {
     "aggregation": Benchmark(aggregation, "MPTCP through Squid over both links, against legacy TCP over each"),
+    "enforcement": Benchmark(enforcement, "from a join's third ACK on the wire to the first packet in the held class"),
 }
 
 

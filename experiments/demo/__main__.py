@@ -3,7 +3,6 @@
 import argparse
 import csv
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,11 @@ from experiments.demo.summary import (
     THROTTLED,
     WIRED,
     WIRELESS,
-    Enforcement,
     Run,
     claims,
     summary,
 )
+from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.record import Download
 from experiments.results import ROOT, manifest, results_folder, write_json
@@ -122,11 +121,9 @@ def _measure(arguments: argparse.Namespace, profile: Profile, folder: Path) -> R
         with _progress(console) as progress:
             downloads = {way.name: _download(testbed, way, file, arguments.ipv6, progress) for way in _WAYS[:-1]}
             start_throttler(testbed, WIRED_SLOW)
-            probe = ["-m", "experiments.probes.enforcement", WIRED, WIRELESS]
-            with testbed.gateway.start("enforcement", [sys.executable, *probe]).wait_until_ready() as watcher:
+            with watched(testbed) as enforcement:
                 downloads[THROTTLED] = _download(testbed, _WAYS[-1], file, arguments.ipv6, progress)
-                enforcement = _read_enforcement(watcher.output())
-    return Run(downloads, file.sha256, testbed.topology, held, enforcement)
+        return Run(downloads, file.sha256, testbed.topology, held, enforcement())
 
 
 def _manifest(testbed: Testbed, profile: Profile, file: File, readings: list[Reading]) -> dict[str, object]:
@@ -164,14 +161,6 @@ def _download(testbed: Testbed, way: _Way, file: File, ipv6: bool, progress: Pro
         # The kernel counts the response's head and what came by both subflows as well.
         lambda received: progress.update(task, completed=min(file.size, received)),
     )
-
-
-def _read_enforcement(output: str) -> Enforcement:
-    last = output.splitlines()[-1]
-    if last == "ready":
-        raise Failure(Exit.WRONG_RESULT, "no packet was ever held: the throttler saw no join, or did not enforce it")
-    measured = json.loads(last)
-    return Enforcement(measured["join_ack"], measured["first_held"])
 
 
 def _write_series(run: Run, path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from experiments.enforcement import Enforcement
 from experiments.record import Download
 from experiments.testbed.topology import Topology
 
@@ -23,19 +24,6 @@ class Claim:
     measured: float
     bound: float
     holds: bool
-
-
-@dataclass(frozen=True)
-class Enforcement:
-    """When the throttler took hold: Unix times of the join's third ACK and of the first packet in the held class."""
-
-    join_ack: float
-    first_held: float
-
-    @property
-    def milliseconds(self) -> float:
-        """From the one to the other."""
-        return 1000 * (self.first_held - self.join_ack)
 
 
 @dataclass(frozen=True)

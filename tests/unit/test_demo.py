@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from experiments.demo.summary import Enforcement, Run, claims, summary
+from experiments.demo.summary import Run, claims, summary
+from experiments.enforcement import Enforcement
 from experiments.record import Download, Sample, read_download
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology

@@ -66,14 +66,17 @@ def test_segments_of_two_sockets_come_out_in_the_order_of_their_time() -> None:
     assert not order.is_holding
 
 
-def test_a_segment_that_may_have_been_overtaken_waits_for_one_round() -> None:
+def test_a_segment_that_may_have_been_overtaken_waits_until_it_cannot() -> None:
     order = InOrder()
-    assert order.sort([at(1), at(10)], complete_until=9) == [at(1)]
+    assert order.sort([at(1), at(10)], complete_until=5) == [at(1)]
+    assert order.sort([at(7)], complete_until=8) == [at(7)]
     assert order.is_holding
     assert order.sort([at(9)], complete_until=11) == [at(9), at(10)]
+    assert not order.is_holding
 
 
 def test_a_clock_that_is_set_back_stops_nothing() -> None:
+    hour = 3600 * 10**9
     order = InOrder()
-    order.sort([at(100)], complete_until=5)
-    assert order.sort([], complete_until=6) == [at(100)]
+    assert order.sort([at(hour + 2)], complete_until=hour) == []
+    assert order.sort([at(3)], complete_until=2) == [at(3), at(hour + 2)]

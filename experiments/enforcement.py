@@ -1,0 +1,42 @@
+"""When the throttler took hold of a session, by packet timestamps on the gateway."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from experiments.testbed.build import Testbed
+from settings.failure import Exit, Failure
+
+
+@dataclass(frozen=True)
+class Enforcement:
+    """Unix times of the join's third ACK and of the first packet in the held class."""
+
+    join_ack: float
+    first_held: float
+
+    @property
+    def milliseconds(self) -> float:
+        """From the one to the other."""
+        return 1000 * (self.first_held - self.join_ack)
+
+
+@contextmanager
+def watched(testbed: Testbed) -> Iterator[Callable[[], Enforcement]]:
+    """Watch the gateway while the block runs; the function given says what was seen, as long as the testbed stands.
+
+    It raises Failure (exit 1) if no packet was ever held.
+    """
+    links = [link.name for link in testbed.topology.links]
+    command = [sys.executable, "-m", "experiments.probes.enforcement", *links]
+    with testbed.gateway.start("enforcement", command).wait_until_ready() as probe:
+        yield lambda: _read(probe.output())
+
+
+def _read(output: str) -> Enforcement:
+    last = output.splitlines()[-1]
+    if last == "ready":
+        raise Failure(Exit.WRONG_RESULT, "no packet was ever held: the throttler saw no join, or did not enforce it")
+    return Enforcement(**json.loads(last))
