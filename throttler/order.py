@@ -4,6 +4,9 @@ from collections.abc import Iterable
 
 from throttler.segments import Segment
 
+_SET_BACK = 10**9
+"""Nanoseconds by which a clock that was set back must differ, so that nothing else is taken for it."""
+
 
 class InOrder:
     """Holds back what may have been overtaken.
@@ -15,18 +18,20 @@ class InOrder:
 
     def __init__(self) -> None:
         self._later: list[Segment] = []
+        self._complete_until = 0
 
     @property
     def is_holding(self) -> bool:
-        """Whether segments wait for the next round."""
+        """Whether segments wait for a later round."""
         return bool(self._later)
 
     def sort(self, segments: Iterable[Segment], complete_until: int) -> list[Segment]:
-        """The segments that may be seen now, oldest first; those after ``complete_until`` wait for one round.
+        """The segments that may be seen now, oldest first; those after ``complete_until`` wait.
 
-        For one round only, so that a clock that is set back does not stop them.
+        When the clock was set back all are given out, or they would wait until it is as late again.
         """
-        segments = list(segments)
-        ready = self._later + [segment for segment in segments if segment.time <= complete_until]
-        self._later = [segment for segment in segments if segment.time > complete_until]
-        return sorted(ready, key=lambda segment: segment.time)
+        everything = sorted([*self._later, *segments], key=lambda segment: segment.time)
+        was_set_back = complete_until < self._complete_until - _SET_BACK
+        self._complete_until = complete_until
+        self._later = [] if was_set_back else [segment for segment in everything if segment.time > complete_until]
+        return everything[: len(everything) - len(self._later)]
