@@ -1,4 +1,4 @@
-"""The one door to the kernel: runs nft and tc, and changes nothing that the throttler did not make."""
+"""The one door to the kernel: nftables and tc, and changes nothing that the throttler did not make."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from settings.failure import Exit, Failure
-from throttler import render
+from throttler import nftables, render
 from throttler.plan import Plan
 from throttler.render import Leaf, Link
 
@@ -22,11 +22,11 @@ _PROBES = {Leaf.FQ_CODEL: "fq_codel", Leaf.TBF: "tbf rate 1mbit burst 3028b limi
 _ETHERNET_HEADER = 14
 _SIOCGIFMTU = 0x8921  # linux/sockios.h
 _PATIENCE = 60
-"""Seconds for one run of nft or tc."""
+"""Seconds for one run of tc."""
 
 
 def need_tools() -> None:
-    """Raise Failure, exit 69, if nft or tc is not there."""
+    """Raise Failure, exit 69, if nft (which brings libnftables) or tc is not there."""
     for tool, package in (("nft", "nftables"), ("tc", "iproute2")):
         if shutil.which(tool) is None:
             raise Failure(Exit.UNAVAILABLE, f"{tool} is not in PATH: install the package {package}")
@@ -38,9 +38,9 @@ def interfaces() -> frozenset[str]:
 
 
 def nft(script: str) -> None:
-    """Carry out ``script``, all of it or nothing; raises Failure, exit 71."""
+    """Carry out a script for ``nft -f -``, all of it or nothing; raises Failure, exit 71."""
     if script:
-        _run(("nft", "-f", "-"), script)
+        nftables.carry_out(script)
 
 
 def tc(lines: str) -> None:

@@ -51,8 +51,8 @@ example policy:
 """
 
 _STATUS = """\
-Asks the throttler of this network namespace what it sees and holds: its sessions by token (the listener's, the one
-that 'ss -M' shows), their subflows, what each class has sent and dropped, and counters. Any user may ask.
+Asks the throttler of this network namespace what it sees and holds: its sessions by token (the listener's, the
+second one that 'ss -ti' shows), their subflows, what each class has sent and dropped, and counters. Any user may ask.
 """
 
 

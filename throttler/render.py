@@ -52,7 +52,7 @@ def _leaf(link: Link, rate: PositiveRate) -> str:
         # own rate never holds a frame back (HTB complains in the kernel log if it does): the class sets the pace.
         limit = max(5 * link.frame, _bytes_in(rate, 10))
         return f"tbf rate {max(10**11, 10 * rate.amount)}bit burst {2 * link.frame}b limit {limit}b"
-    # RFC 8290 section 5.2.1 wants the target not below the time of one frame; 5 ms is its default.
+    # RFC 8290 wants TARGET not below the time that one frame takes; its default is 5 ms.
     return f"fq_codel target {max(5000, 2 * link.frame * 8 * 10**6 // rate.amount)}us"
 
 

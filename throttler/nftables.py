@@ -1,0 +1,43 @@
+"""libnftables(3), the library inside nft(8), by ctypes.
+
+It takes the same text as ``nft -f -``, in a hundredth of the time: no process is started, and, what costs more, no
+netlink socket is closed after each removal, which waits until the kernel has freed what was removed (15 ms).
+"""
+
+import ctypes
+from functools import cache
+
+from settings.failure import Exit, Failure
+
+_LIBRARY = "libnftables.so.1"
+_Context = ctypes.c_void_p
+
+
+def carry_out(script: str) -> None:
+    """Carry out ``script``, all of it or nothing; raises Failure, exit 71 (69 if the library is not there)."""
+    library, context = _opened()
+    if library.nft_run_cmd_from_buffer(context, script.encode()) != 0:
+        lines = library.nft_ctx_get_error_buffer(context).decode(errors="replace").splitlines()
+        raise Failure(Exit.SYSTEM, f"nft: {lines[0] if lines else 'failed without a reason'}")
+
+
+@cache
+def _opened() -> tuple[ctypes.CDLL, int]:
+    """The library and a context in this network namespace, for the rest of the process's life."""
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        raise Failure(Exit.UNAVAILABLE, f"{_LIBRARY} is not there: install the package nftables ({error})") from error
+    library.nft_ctx_new.argtypes, library.nft_ctx_new.restype = [ctypes.c_uint32], _Context
+    library.nft_run_cmd_from_buffer.argtypes = [_Context, ctypes.c_char_p]
+    for name in ("nft_ctx_buffer_error", "nft_ctx_buffer_output"):
+        getattr(library, name).argtypes = [_Context]
+    library.nft_ctx_get_error_buffer.argtypes = [_Context]
+    library.nft_ctx_get_error_buffer.restype = ctypes.c_char_p
+    context = library.nft_ctx_new(0)
+    if context is None:
+        raise Failure(Exit.SYSTEM, f"{_LIBRARY} gives no context")
+    # Errors and output go into buffers instead of this process's standard output.
+    library.nft_ctx_buffer_error(context)
+    library.nft_ctx_buffer_output(context)
+    return library, context
