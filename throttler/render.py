@@ -15,10 +15,6 @@ HANDLE = "5452:"
 """Of the root qdisc: 'TR' in ASCII, read as hexadecimal by tc."""
 MARK = 0x5452_0000
 TABLE = "inet throttler"
-_FRAME = 1514
-"""Bytes of a full Ethernet frame as a qdisc sees it."""
-_LEAST_BURST = 10 * _FRAME
-_LEAST_QUEUE = 4 * _FRAME
 
 
 class Leaf(Enum):

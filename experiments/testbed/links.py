@@ -11,6 +11,7 @@ and loss and tbf(8) for rate and queue; else it runs link-emulator, which gives 
 import os
 from pathlib import Path
 
+from experiments.cache import CACHE
 from experiments.testbed.node import Node, run
 from experiments.testbed.topology import Direction, Link
 from settings.failure import Exit, Failure
@@ -22,7 +23,7 @@ _LARGEST_PACKET, _LARGEST_FRAME = 1500, 1514
 
 def emulator_path() -> Path:
     """Where scripts/setup puts the link emulator."""
-    return Path(os.environ.get("TRIBUTARY_CACHE", "/var/cache/tributary"), "bin", "link-emulator")
+    return CACHE / "bin" / "link-emulator"
 
 
 def kernel_has_netem() -> bool:

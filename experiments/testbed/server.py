@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.cache import CACHE
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from settings.failure import Exit, Failure
@@ -48,7 +49,7 @@ class File:
 
 def random_file(size: int, seed: int) -> File:
     """The file of ``size`` bytes of ``seed``, made in the cache folder unless it is there."""
-    folder = Path(os.environ.get("TRIBUTARY_CACHE", "/var/cache/tributary"), "files")
+    folder = CACHE / "files"
     path = folder / f"{size}-{seed}.bin"
     if not path.exists() or path.stat().st_size != size:
         folder.mkdir(parents=True, exist_ok=True)

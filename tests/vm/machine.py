@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from experiments.cache import CACHE
 from experiments.results import ROOT
 
-CACHE = Path(os.environ.get("TRIBUTARY_CACHE", "/var/cache/tributary"))
 _SUITE = "trixie"
 _PACKAGES = ("linux-image-cloud-amd64", "kmod")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
