@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from settings.entry import Arguments, need_root
-from throttler import apply, control, dry_run, policy, status
+from throttler import dry_run, status
+from throttler.policy import model as policy
+from throttler.service import control
+from throttler.shaping import apply
 
 _DESCRIPTION = """\
 Holds chosen subflows of Multipath TCP sessions to a rate, so that MPTCP moves their load to the other subflows.
@@ -87,7 +90,7 @@ def _run(file: Path, dry: bool) -> int:
     policy.check_interfaces(rules, file, apply.interfaces())
     need_root("throttler run")
     # Not at the top: Scapy takes a third of a second to load, and the other commands do not need it.
-    from throttler import daemon
+    from throttler.service import daemon
 
     daemon.run(rules, file)
     return 0

@@ -1,10 +1,10 @@
 """What a policy would install, as text for a reader; nothing is asked of the kernel, nothing is changed."""
 
-from throttler import render
-from throttler.plan import Ledger, Plan
-from throttler.policy import Hold, Policy
-from throttler.render import Leaf, Link
-from throttler.segments import FourTuple
+from throttler.policy.model import Hold, Policy
+from throttler.shaping import render
+from throttler.shaping.plan import Ledger, Plan
+from throttler.shaping.render import Leaf, Link
+from throttler.wire.segments import FourTuple
 
 # Documentation addresses (RFC 5737, RFC 3849).
 _EXAMPLE4 = FourTuple("192.0.2.1", 3128, "198.51.100.2", 40000)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from throttler.segments import FourTuple
+from throttler.wire.segments import FourTuple
 
 
 class Ended(StrEnum):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from throttler.events import Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
-from throttler.segments import FourTuple
+from throttler.wire.segments import FourTuple
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from settings.entry import Arguments, run
 from settings.failure import Exit, Failure
 from settings.files import load
 from settings.units import Size
-from throttler.policy import Policy
+from throttler.policy.model import Policy
 
 _DESCRIPTION = """\
 Builds a network of namespaces (a client with a wired and a wireless link, a gateway, a server without MPTCP),

@@ -17,10 +17,10 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from throttler.capture_filter import Instruction, pack, program
-from throttler.options import MpJoinAck, ParseError, parse
-from throttler.render import MARK
-from throttler.sniffer import attach
+from throttler.shaping.render import MARK
+from throttler.sources.sniffer import attach
+from throttler.wire.capture_filter import Instruction, pack, program
+from throttler.wire.options import MpJoinAck, ParseError, parse
 
 _ETH_P_ALL = 0x0003
 _SO_TIMESTAMPNS = 35

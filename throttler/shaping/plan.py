@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from throttler.policy import Hold
+from throttler.policy.model import Hold
 
 CAPACITY = 16_384
 """Holds at one time: classes in HTB and elements in the nft maps."""

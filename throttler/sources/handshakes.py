@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from throttler import options as mptcp
-from throttler.bounded import Bounded
 from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
-from throttler.keys import join_hmac, token
-from throttler.segments import Flags, FourTuple, Segment
+from throttler.sources.bounded import Bounded
+from throttler.wire import options as mptcp
+from throttler.wire.keys import join_hmac, token
+from throttler.wire.segments import Flags, FourTuple, Segment
 
 SECOND = 10**9
 VERSION = 1

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from settings.failure import Failure
-from throttler import apply
-from throttler.control import Server
-from throttler.engine import Engine, log_lines
-from throttler.order import InOrder
-from throttler.plan import Plan
-from throttler.policy import Policy
-from throttler.render import Link
-from throttler.segments import Segment
-from throttler.sniffer import Sniffer
+from throttler.policy.model import Policy
+from throttler.service.control import Server
+from throttler.service.engine import Engine, log_lines
+from throttler.shaping import apply
+from throttler.shaping.plan import Plan
+from throttler.shaping.render import Link
+from throttler.sources.order import InOrder
+from throttler.sources.sniffer import Sniffer
+from throttler.wire.segments import Segment
 
 _BATCH = 512
 """Packets of one interface in one round."""

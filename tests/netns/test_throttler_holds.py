@@ -81,7 +81,7 @@ FORGER = """
 import socket, sys
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
-from throttler.options import MpJoinAck, MpJoinSyn, emit
+from throttler.wire.options import MpJoinAck, MpJoinSyn, emit
 token, source, gateway = int(sys.argv[1], 16), sys.argv[2], sys.argv[3]
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 wire.bind(("wired", 3))

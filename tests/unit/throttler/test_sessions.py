@@ -1,6 +1,6 @@
 from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
-from throttler.segments import FourTuple
 from throttler.sessions import Sessions
+from throttler.wire.segments import FourTuple
 
 FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
 JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 
-from throttler.options import HMAC_IN_ACK
+from throttler.wire.options import HMAC_IN_ACK
 
 
 def token(key: bytes) -> int:

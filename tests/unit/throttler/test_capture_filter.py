@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler import capture_filter as bpf
-from throttler.capture_filter import Instruction
-from throttler.options import Dss, ParseError, parse
+from throttler.wire import capture_filter as bpf
+from throttler.wire.capture_filter import Instruction
+from throttler.wire.options import Dss, ParseError, parse
 
 PROGRAM = bpf.program()
 

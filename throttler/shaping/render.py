@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from settings.units import PositiveRate
-from throttler.plan import CAPACITY, Placed, Plan
+from throttler.shaping.plan import CAPACITY, Placed, Plan
 
 HANDLE = "5452:"
 """Of the root qdisc: 'TR' in ASCII, read as hexadecimal by tc."""

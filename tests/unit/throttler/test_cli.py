@@ -12,7 +12,7 @@ import pytest
 from settings.failure import Exit
 from throttler.status import class_statistics
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GOOD = '[paths.loop]\ninterface = "lo"\n\n[[rules]]\nname = "slow"\npath = "loop"\nrate = "5mbit"\n'
 
 

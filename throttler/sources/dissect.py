@@ -9,7 +9,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 
-from throttler.segments import Flags, Segment
+from throttler.wire.segments import Flags, Segment
 
 _FIXED_HEADER = 20
 """Bytes of a TCP header before its options (RFC 9293 section 3.1)."""

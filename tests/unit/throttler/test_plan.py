@@ -3,13 +3,15 @@ from pathlib import Path
 import pytest
 
 from settings.units import PositiveRate
-from throttler import dry_run, policy, render
-from throttler.plan import Ledger
-from throttler.policy import Hold
-from throttler.render import Leaf, Link
-from throttler.segments import FourTuple
+from throttler import dry_run
+from throttler.policy import model as policy
+from throttler.policy.model import Hold
+from throttler.shaping import render
+from throttler.shaping.plan import Ledger
+from throttler.shaping.render import Leaf, Link
+from throttler.wire.segments import FourTuple
 
-POLICIES = Path(__file__).parents[2] / "tc-policies"
+POLICIES = Path(__file__).parents[3] / "tc-policies"
 
 
 def hold(number: int, rate: str = "5mbit", token: int = 7) -> Hold:

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 from settings.failure import refused
 from settings.files import Settings, load
 from settings.units import PositiveRate
-from throttler.segments import FourTuple
 from throttler.sessions import Session, Subflow
+from throttler.wire.segments import FourTuple
 
 _NAME = "1 to 40 of the characters a-z, A-Z, 0-9, '_' and '-'"
 _INTERFACE = "the name of a network interface, such as 'eth0'"

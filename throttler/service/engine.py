@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from throttler.handshakes import SECOND, Handshakes
-from throttler.plan import Ledger, Placed, Plan
-from throttler.policy import Policy, decide
-from throttler.render import class_id
-from throttler.segments import Segment
+from throttler.policy.model import Policy, decide
 from throttler.sessions import Session, Sessions, Subflow
+from throttler.shaping.plan import Ledger, Placed, Plan
+from throttler.shaping.render import class_id
+from throttler.sources.handshakes import SECOND, Handshakes
+from throttler.wire.segments import Segment
 
 SHOWN = 1000
 """Sessions that status lists at most."""

@@ -4,9 +4,9 @@ import pytest
 
 from settings.failure import Exit, Failure
 from settings.units import PositiveRate
-from throttler.policy import Policy, check_interfaces, decide, read
-from throttler.segments import FourTuple
+from throttler.policy.model import Policy, check_interfaces, decide, read
 from throttler.sessions import Session, Subflow
+from throttler.wire.segments import FourTuple
 
 GOOD = """\
 [paths.wired]

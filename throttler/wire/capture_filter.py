@@ -9,8 +9,8 @@ layer does.
 import struct
 from dataclasses import dataclass
 
-from throttler.options import END_OF_LIST, MPTCP, NO_OPERATION, Subtype
-from throttler.segments import Flags
+from throttler.wire.options import END_OF_LIST, MPTCP, NO_OPERATION, Subtype
+from throttler.wire.segments import Flags
 
 NET = 0xFFF0_0000
 """SKF_NET_OFF: offsets from here on are from the network header."""

@@ -14,9 +14,9 @@ from scapy.data import ETH_P_ALL
 from scapy.error import Scapy_Exception
 
 from settings.failure import Exit, Failure
-from throttler import capture_filter
-from throttler.dissect import segment
-from throttler.segments import Segment
+from throttler.sources.dissect import segment
+from throttler.wire import capture_filter
+from throttler.wire.segments import Segment
 
 _SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.bounded import Bounded
 from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
-from throttler.handshakes import SECOND, Count, Handshakes, Limits
-from throttler.keys import join_hmac, token
-from throttler.options import (
+from throttler.sources.bounded import Bounded
+from throttler.sources.handshakes import SECOND, Count, Handshakes, Limits
+from throttler.wire.keys import join_hmac, token
+from throttler.wire.options import (
     MpCapable,
     MpFastclose,
     MpJoinAck,
@@ -22,7 +22,7 @@ from throttler.options import (
     Option,
     emit,
 )
-from throttler.segments import Flags, FourTuple, Segment
+from throttler.wire.segments import Flags, FourTuple, Segment
 
 CLIENT_KEY, LISTENER_KEY = bytes.fromhex("7df87092ca0d5735"), bytes.fromhex("a46c287fdfa5ea19")
 CLIENT_NONCE, LISTENER_NONCE = bytes.fromhex("149589a0"), bytes.fromhex("feead300")

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from settings.failure import Exit, Failure
-from throttler import nftables, render
-from throttler.plan import Plan
-from throttler.render import Leaf, Link
+from throttler.shaping import nftables, render
+from throttler.shaping.plan import Plan
+from throttler.shaping.render import Leaf, Link
 
 _NO_HANDLE = "0:"
 """Of a qdisc that the kernel attached by itself (tc(8), QDISCS)."""
