@@ -12,6 +12,9 @@ class Ended(StrEnum):
     FIN = "fin"
     RESET = "reset"
     FASTCLOSE = "fastclose"
+    CLOSED = "closed"
+    TIMEOUT = "timeout"
+    GONE = "gone"
     REPLACED = "replaced"
     EVICTED = "evicted"
 
@@ -62,4 +65,24 @@ class SessionClosed:
     reason: Ended
 
 
-Event = SubflowEstablished | SubflowPriority | SubflowClosed | SessionClosed
+@dataclass(frozen=True)
+class AddressAnnounced:
+    """The client offers another address to join (RFC 8684 section 3.4.1); for the record, nothing is decided by it."""
+
+    time: int
+    token: int
+    address_id: int
+    address: str
+    port: int | None = None
+
+
+@dataclass(frozen=True)
+class AddressRemoved:
+    """The client takes an address back (RFC 8684 section 3.4.2); for the record."""
+
+    time: int
+    token: int
+    address_id: int
+
+
+Event = SubflowEstablished | SubflowPriority | SubflowClosed | SessionClosed | AddressAnnounced | AddressRemoved

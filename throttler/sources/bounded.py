@@ -1,18 +1,31 @@
-"""A table that cannot grow: the oldest entry makes room, and entries older than a time-out go."""
+"""A table that cannot grow, and that nobody can fill alone: whoever has most in it makes room."""
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+MODEST = 64
+"""Entries that an owner may have in a full table before its own go first.
+
+Without it a flood from very many addresses, with one entry each, would drive out whoever opens two connections at once.
+"""
 
 
 class Bounded(Generic[K, V]):
-    """At most ``capacity`` entries, in the order in which they were put; times are in nanoseconds."""
+    """At most ``capacity`` entries, and ``share`` of one owner, in the order in which they were put.
 
-    def __init__(self, capacity: int) -> None:
+    Times are in nanoseconds. Every operation takes the same time however many entries there are.
+    """
+
+    def __init__(self, capacity: int, share: int | None = None) -> None:
         self._capacity = capacity
-        self._entries: dict[K, tuple[int, V]] = {}
+        self._share = share or capacity
+        # A plain dict would look for its first entry among all that were taken out before it.
+        self._entries: OrderedDict[K, tuple[int, Hashable, V]] = OrderedDict()
+        self._owners: _Owners[K] = _Owners()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -26,29 +39,87 @@ class Bounded(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """The value at ``key``, if there is one."""
         entry = self._entries.get(key)
-        return entry[1] if entry else None
+        return entry[2] if entry else None
 
-    def put(self, key: K, value: V, now: int) -> tuple[K, V] | None:
+    def put(self, key: K, value: V, now: int, owner: Hashable = None) -> tuple[K, V] | None:
         """Set ``key`` as the newest entry; returns the entry that had to make room for it, if one had to."""
-        self._entries.pop(key, None)
-        full = len(self._entries) == self._capacity
-        oldest = next(iter(self._entries)) if full else None
-        evicted = None if oldest is None else (oldest, self._entries.pop(oldest)[1])
-        self._entries[key] = (now, value)
+        self.pop(key)
+        evicted = self._make_room(owner)
+        self._entries[key] = (now, owner, value)
+        self._owners.add(owner, key)
         return evicted
+
+    def _make_room(self, owner: Hashable) -> tuple[K, V] | None:
+        if self._owners.count(owner) >= self._share:
+            oldest = self._owners.oldest(owner)
+        elif len(self._entries) < self._capacity:
+            return None
+        elif self._owners.most > MODEST:
+            oldest = self._owners.oldest(self._owners.greatest())
+        else:
+            oldest = next(iter(self._entries))
+        _, its_owner, value = self._entries.pop(oldest)
+        self._owners.remove(its_owner, oldest)
+        return oldest, value
 
     def pop(self, key: K) -> V | None:
         """Take ``key`` out; returns its value, if there was one."""
         entry = self._entries.pop(key, None)
-        return entry[1] if entry else None
+        if entry is None:
+            return None
+        _, owner, value = entry
+        self._owners.remove(owner, key)
+        return value
 
     def expire(self, before: int) -> list[K]:
         """Take out what was put before that time, oldest first; returns the keys."""
         gone = []
-        for key, (since, _) in self._entries.items():
+        for key, (since, _, _) in self._entries.items():
             if since >= before:
                 break
             gone.append(key)
         for key in gone:
-            del self._entries[key]
+            self.pop(key)
         return gone
+
+
+class _Owners(Generic[K]):
+    """The keys of each owner, oldest first; ``most`` is how many the greatest has."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Hashable, OrderedDict[K, None]] = {}
+        self._by_count: dict[int, dict[Hashable, None]] = {}
+        self.most = 0
+
+    def count(self, owner: Hashable) -> int:
+        return len(self._keys.get(owner, ()))
+
+    def oldest(self, owner: Hashable) -> K:
+        return next(iter(self._keys[owner]))
+
+    def greatest(self) -> Hashable:
+        return next(iter(self._by_count[self.most]))
+
+    def add(self, owner: Hashable, key: K) -> None:
+        keys = self._keys.setdefault(owner, OrderedDict())
+        keys[key] = None
+        self._move(owner, len(keys) - 1, len(keys))
+
+    def remove(self, owner: Hashable, key: K) -> None:
+        keys = self._keys[owner]
+        del keys[key]
+        if not keys:
+            del self._keys[owner]
+        self._move(owner, len(keys) + 1, len(keys))
+
+    def _move(self, owner: Hashable, old: int, new: int) -> None:
+        if old:
+            peers = self._by_count[old]
+            del peers[owner]
+            if not peers:
+                del self._by_count[old]
+        if new:
+            self._by_count.setdefault(new, {})[owner] = None
+        # Counts change by one: if nobody has as many any more, the greatest is the one that had them.
+        if new > self.most or (old == self.most and old not in self._by_count):
+            self.most = new

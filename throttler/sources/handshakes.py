@@ -1,59 +1,37 @@
 """Segments in, events out: follows the handshakes of RFC 8684 sections 3.1 and 3.2, and how subflows end.
 
 A subflow is announced only when the third ACK is right, so that nobody gets a class by a forged SYN. All tables are
-bounded; whatever is ignored is counted. The client's segments must come in and the listener's must go out: a client
-cannot answer its own SYN. No input raises.
+bounded, and each client has its share; whatever is ignored is counted. The client's segments must come in and the
+listener's must go out: a client cannot answer its own SYN. No input raises.
 """
 
 import hmac
+import socket
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 
-from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from throttler.events import (
+    AddressAnnounced,
+    AddressRemoved,
+    Ended,
+    Event,
+    SubflowEstablished,
+    SubflowPriority,
+)
 from throttler.sources.bounded import Bounded
+from throttler.sources.established import SECOND, Count, Established, Keys, Limits, Session
 from throttler.wire import options as mptcp
-from throttler.wire.keys import join_hmac, token
-from throttler.wire.segments import Flags, FourTuple, Segment
+from throttler.wire.keys import address_hmac, join_hmac, token
+from throttler.wire.segments import Flags, FourTuple, Segment, client_of
 
-SECOND = 10**9
+__all__ = ["SECOND", "Count", "Handshakes", "Limits"]
+
 VERSION = 1
 """Of MPTCP: RFC 8684."""
 
 
-class Count(StrEnum):
-    """What is counted: what came about, and what was ignored."""
-
-    SESSIONS = "sessions established"
-    JOINS = "joins established"
-    MALFORMED = "malformed TCP options"
-    FALLBACK = "fallbacks to plain TCP"
-    UNKNOWN_TOKEN = "joins with an unknown token"
-    WRONG_KEY = "wrong keys"
-    WRONG_HMAC = "wrong HMACs"
-    UNANSWERED = "third ACKs without a SYN/ACK"
-    WRONG_DIRECTION = "SYNs in the wrong direction"
-    HALF_OPEN_EVICTED = "half-open handshakes evicted"
-    HALF_OPEN_EXPIRED = "half-open handshakes expired"
-    SESSIONS_EVICTED = "sessions evicted"
-    SUBFLOWS_REFUSED = "subflows beyond the table"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Entries per table, and nanoseconds that an entry stays."""
-
-    half_open: int = 16_384
-    sessions: int = 65_536
-    subflows: int = 131_072
-    # A SYN/ACK is sent again after 1, 3, 7, 15 and 31 seconds; then Linux gives up.
-    half_open_time: int = 60 * SECOND
-    # A session outlives its last subflow: break before make (RFC 8684 section 3.6).
-    idle_time: int = 60 * SECOND
-
-
-@dataclass
+@dataclass(slots=True)
 class _Opening:
     """A session's first handshake; the listener's key and the interface come with its SYN/ACK."""
 
@@ -61,7 +39,7 @@ class _Opening:
     interface: str = ""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Joining:
     """A join's handshake; the listener's nonce and the interface come with its SYN/ACK."""
 
@@ -73,46 +51,47 @@ class _Joining:
     interface: str = ""
 
 
-@dataclass
-class _Session:
-    listener_key: bytes
-    client_key: bytes
-    subflows: set[FourTuple] = field(default_factory=set)
-
-
-@dataclass
-class _Subflow:
-    token: int
-    fin_sent: bool = False
-    fin_received: bool = False
-
-
 class Handshakes:
     """Knows the sessions whose first handshake it saw; ``counts`` says what came about and what was ignored."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
-        self._openings: Bounded[FourTuple, _Opening] = Bounded(self._limits.half_open)
-        self._joinings: Bounded[FourTuple, _Joining] = Bounded(self._limits.half_open)
-        self._sessions: Bounded[int, _Session] = Bounded(self._limits.sessions)
-        self._idle: Bounded[int, None] = Bounded(self._limits.sessions)
-        self._subflows: dict[FourTuple, _Subflow] = {}
         self.counts: Counter[Count] = Counter()
+        half_open = self._limits.half_open, self._limits.half_open_of_client
+        self._openings: Bounded[FourTuple, _Opening] = Bounded(*half_open)
+        self._joinings: Bounded[FourTuple, _Joining] = Bounded(*half_open)
+        self._established = Established(self._limits, self.counts)
 
     def see(self, segment: Segment) -> Iterator[Event]:
         """What ``segment`` brought about; it must be iterated to the end. Segments come in the order of their time."""
-        self._expire(segment.time)
+        yield from self.expire(segment.time)
         options = self._options(segment)
+        name = segment.subflow
         if Flags.SYN not in segment.flags:
-            yield from self._third_ack(segment, options)
-            yield from self._signals(segment, options)
-            yield from self._end(segment)
+            yield from self._third_ack(segment, name, options)
+            yield from self._signals(segment, name, options)
+            yield from self._end(segment, name)
         elif segment.outgoing != (Flags.ACK in segment.flags):
             self.counts[Count.WRONG_DIRECTION] += 1
         elif segment.outgoing:
-            self._syn_ack(segment, options)
+            self._syn_ack(segment, name, options)
         else:
-            self._syn(segment, options)
+            self._syn(segment, name, options)
+
+    def adopt(self, event: SubflowEstablished) -> list[Event]:
+        """Follow from now on a subflow that was established before; returns what had to make room for it.
+
+        Its session's keys are not known: no join to it can be proven, and all that the listener answers are taken.
+        """
+        table = self._established
+        found = table.open(event, None) if table.session(event.token) is None else table.join(event)
+        return [each for each in found if each is not event]
+
+    def expire(self, now: int) -> Iterator[Event]:
+        """What is too old at ``now`` goes; each segment brings it about, and so may a clock when none come."""
+        for table in (self._openings, self._joinings):
+            self.counts[Count.HALF_OPEN_EXPIRED] += len(table.expire(now - self._limits.half_open_time))
+        yield from self._established.expire(now)
 
     def _options(self, segment: Segment) -> tuple[mptcp.Option, ...]:
         try:
@@ -122,70 +101,63 @@ class Handshakes:
             self.counts[Count.MALFORMED] += 1
             return ()
 
-    def _expire(self, now: int) -> None:
-        for table in (self._openings, self._joinings):
-            self.counts[Count.HALF_OPEN_EXPIRED] += len(table.expire(now - self._limits.half_open_time))
-        for name in self._idle.expire(now - self._limits.idle_time):
-            self._sessions.pop(name)
-
     # SYN
 
-    def _syn(self, segment: Segment, options: tuple[mptcp.Option, ...]) -> None:
+    def _syn(self, segment: Segment, name: FourTuple, options: tuple[mptcp.Option, ...]) -> None:
         for option in options:
             if isinstance(option, mptcp.MpCapable):
-                self._syn_capable(segment)
+                self._syn_capable(segment, name)
             elif isinstance(option, mptcp.MpJoinSyn):
-                self._syn_join(segment, option)
+                self._syn_join(segment, name, option)
 
-    def _syn_capable(self, segment: Segment) -> None:
-        known = self._openings.get(segment.subflow)
+    def _syn_capable(self, segment: Segment, name: FourTuple) -> None:
+        known = self._openings.get(name)
         if known is None or known.listener_key is None:
-            evicted = self._openings.put(segment.subflow, _Opening(), segment.time)
+            evicted = self._openings.put(name, _Opening(), segment.time, client_of(name.remote))
             self.counts[Count.HALF_OPEN_EVICTED] += evicted is not None
 
-    def _syn_join(self, segment: Segment, join: mptcp.MpJoinSyn) -> None:
-        if join.receiver_token not in self._sessions:
+    def _syn_join(self, segment: Segment, name: FourTuple, join: mptcp.MpJoinSyn) -> None:
+        session = self._established.session(join.receiver_token)
+        if session is None:
             self.counts[Count.UNKNOWN_TOKEN] += 1
             return
-        known = self._joinings.get(segment.subflow)
+        known = self._joinings.get(name)
         if known is None or known.listener_nonce is None:
             opened = _Joining(join.receiver_token, join.address_id, join.backup, join.sender_nonce)
-            evicted = self._joinings.put(segment.subflow, opened, segment.time)
+            # It counts for the session's client: who knows the token may send SYNs from any address.
+            evicted = self._joinings.put(name, opened, segment.time, session.client)
             self.counts[Count.HALF_OPEN_EVICTED] += evicted is not None
 
     # SYN/ACK
 
-    def _syn_ack(self, segment: Segment, options: tuple[mptcp.Option, ...]) -> None:
-        if segment.subflow in self._openings:
-            self._syn_ack_capable(segment, options)
-        if segment.subflow in self._joinings:
+    def _syn_ack(self, segment: Segment, name: FourTuple, options: tuple[mptcp.Option, ...]) -> None:
+        opening, joining = self._openings.get(name), self._joinings.get(name)
+        if opening is not None:
+            self._syn_ack_capable(segment, name, opening, options)
+        if joining is not None:
             for option in options:
                 if isinstance(option, mptcp.MpJoinSynAck):
-                    self._syn_ack_join(segment, option)
+                    self._syn_ack_join(segment, joining, option)
 
-    def _syn_ack_capable(self, segment: Segment, options: tuple[mptcp.Option, ...]) -> None:
-        opening = self._openings.get(segment.subflow)
+    def _syn_ack_capable(
+        self, segment: Segment, name: FourTuple, opening: _Opening, options: tuple[mptcp.Option, ...]
+    ) -> None:
         answer = next((option for option in options if isinstance(option, mptcp.MpCapable)), None)
-        if opening is None:
-            return
         if answer is None or not _is_answer(answer):
-            self._fall_back(segment.subflow)
+            self._fall_back(name)
             return
         opening.listener_key = answer.sender_key
         opening.interface = segment.interface
 
-    def _fall_back(self, subflow: FourTuple) -> None:
-        self._openings.pop(subflow)
+    def _fall_back(self, name: FourTuple) -> None:
+        self._openings.pop(name)
         self.counts[Count.FALLBACK] += 1
 
-    def _syn_ack_join(self, segment: Segment, answer: mptcp.MpJoinSynAck) -> None:
-        joining = self._joinings.get(segment.subflow)
-        session = self._sessions.get(joining.token) if joining else None
-        if joining is None or session is None:
+    def _syn_ack_join(self, segment: Segment, joining: _Joining, answer: mptcp.MpJoinSynAck) -> None:
+        session = self._established.session(joining.token)
+        if session is None:
             return
-        # RFC 8684 section 3.2: HMAC-B, its leftmost 64 bits.
-        proof = join_hmac(session.listener_key, session.client_key, answer.sender_nonce, joining.client_nonce)
-        if not hmac.compare_digest(proof[: mptcp.HMAC_IN_SYN_ACK], answer.hmac):
+        if session.keys is not None and not _is_proven_by_listener(session.keys, joining, answer):
             self.counts[Count.WRONG_HMAC] += 1
             return
         joining.listener_nonce = answer.sender_nonce
@@ -193,138 +165,136 @@ class Handshakes:
 
     # Third ACK
 
-    def _third_ack(self, segment: Segment, options: tuple[mptcp.Option, ...]) -> Iterator[Event]:
+    def _third_ack(self, segment: Segment, name: FourTuple, options: tuple[mptcp.Option, ...]) -> Iterator[Event]:
         if segment.outgoing or Flags.RST in segment.flags:
             return
-        opening = self._openings.get(segment.subflow)
+        opening = self._openings.get(name)
         if opening is not None:
-            yield from self._opened(segment, opening, options)
-        joining = self._joinings.get(segment.subflow)
+            yield from self._opened(segment, name, opening, options)
+        joining = self._joinings.get(name)
         for option in options:
             if joining is not None and isinstance(option, mptcp.MpJoinAck):
-                yield from self._joined(segment, joining, option)
+                yield from self._joined(segment, name, joining, option)
 
-    def _opened(self, segment: Segment, opening: _Opening, options: tuple[mptcp.Option, ...]) -> Iterator[Event]:
+    def _opened(
+        self, segment: Segment, name: FourTuple, opening: _Opening, options: tuple[mptcp.Option, ...]
+    ) -> Iterator[Event]:
         capable = next((option for option in options if isinstance(option, mptcp.MpCapable)), None)
         if opening.listener_key is None:
-            self._openings.pop(segment.subflow)
+            self._openings.pop(name)
             self.counts[Count.UNANSWERED] += 1
         elif capable is None:
             # RFC 8684 section 3.1: without the option in the third packet the session is plain TCP.
-            self._fall_back(segment.subflow)
+            self._fall_back(name)
         elif capable.receiver_key != opening.listener_key or capable.sender_key is None:
             self.counts[Count.WRONG_KEY] += 1
         else:
-            self._openings.pop(segment.subflow)
-            session = _Session(opening.listener_key, capable.sender_key)
-            name = token(opening.listener_key)
-            yield from self._new_session(name, session, segment.time)
+            self._openings.pop(name)
             self.counts[Count.SESSIONS] += 1
-            event = SubflowEstablished(segment.time, name, segment.subflow, opening.interface, initial=True)
-            yield from self._new_subflow(session, event)
+            session = token(opening.listener_key)
+            event = SubflowEstablished(segment.time, session, name, opening.interface, initial=True)
+            yield from self._established.open(event, Keys(opening.listener_key, capable.sender_key))
 
-    def _new_session(self, name: int, session: _Session, now: int) -> Iterator[Event]:
-        yield from self._close_session(name, now, Ended.REPLACED)
-        evicted = self._sessions.put(name, session, now)
-        if evicted is not None:
-            self.counts[Count.SESSIONS_EVICTED] += 1
-            self._forget(*evicted)
-            yield SessionClosed(now, evicted[0], Ended.EVICTED)
-        self._idle.put(name, None, now)
-
-    def _joined(self, segment: Segment, joining: _Joining, ack: mptcp.MpJoinAck) -> Iterator[Event]:
-        session = self._sessions.get(joining.token)
+    def _joined(self, segment: Segment, name: FourTuple, joining: _Joining, ack: mptcp.MpJoinAck) -> Iterator[Event]:
+        session = self._established.session(joining.token)
         if session is None or joining.listener_nonce is None:
-            self._joinings.pop(segment.subflow)
+            self._joinings.pop(name)
             self.counts[Count.UNANSWERED] += 1
             return
-        # RFC 8684 section 3.2: HMAC-A, its leftmost 160 bits.
-        proof = join_hmac(session.client_key, session.listener_key, joining.client_nonce, joining.listener_nonce)
-        if not hmac.compare_digest(proof, ack.hmac):
+        if session.keys is not None and not _is_proven_by_client(session.keys, joining, ack):
             self.counts[Count.WRONG_HMAC] += 1
             return
-        self._joinings.pop(segment.subflow)
-        self.counts[Count.JOINS] += 1
-        yield from self._new_subflow(
-            session,
+        self._joinings.pop(name)
+        self.counts[Count.UNPROVEN if session.keys is None else Count.JOINS] += 1
+        yield from self._established.join(
             SubflowEstablished(
                 time=segment.time,
                 token=joining.token,
-                subflow=segment.subflow,
+                subflow=name,
                 interface=joining.interface,
                 address_id=joining.address_id,
                 backup=joining.backup,
-            ),
+            )
         )
-
-    def _new_subflow(self, session: _Session, event: SubflowEstablished) -> Iterator[Event]:
-        # A port used again: the end of the old subflow was missed.
-        yield from self._close_subflow(event.subflow, event.time, Ended.REPLACED)
-        if len(self._subflows) >= self._limits.subflows:
-            self.counts[Count.SUBFLOWS_REFUSED] += 1
-            return
-        session.subflows.add(event.subflow)
-        self._subflows[event.subflow] = _Subflow(event.token)
-        self._idle.pop(event.token)
-        yield event
 
     # What an established subflow says, and its end
 
-    def _signals(self, segment: Segment, options: tuple[mptcp.Option, ...]) -> Iterator[Event]:
-        subflow = self._subflows.get(segment.subflow)
-        if subflow is None:
-            return
+    def _signals(self, segment: Segment, name: FourTuple, options: tuple[mptcp.Option, ...]) -> Iterator[Event]:
         for option in options:
-            if isinstance(option, mptcp.MpPrio) and not segment.outgoing:
-                yield SubflowPriority(segment.time, subflow.token, segment.subflow, option.backup)
-            elif isinstance(option, mptcp.MpFastclose):
-                yield from self._fastclose(segment, subflow.token, option)
+            subflow = self._established.subflow(name)
+            if subflow is None:
+                return
+            if isinstance(option, mptcp.MpFastclose):
+                yield from self._established.fastclose(
+                    subflow.token, segment.time, segment.outgoing, option.receiver_key
+                )
+            elif not segment.outgoing:
+                yield from self._signal(segment, name, subflow.token, option)
 
-    def _fastclose(self, segment: Segment, name: int, option: mptcp.MpFastclose) -> Iterator[Event]:
-        session = self._sessions.get(name)
+    def _signal(self, segment: Segment, name: FourTuple, of: int, option: mptcp.Option) -> Iterator[Event]:
+        """What only the client may say."""
+        session = self._established.session(of)
         if session is None:
             return
-        # RFC 8684 section 3.5: only with the key of the side that it is sent to.
-        key = session.client_key if segment.outgoing else session.listener_key
-        if hmac.compare_digest(key, option.receiver_key):
-            yield from self._close_session(name, segment.time, Ended.FASTCLOSE)
-        else:
-            self.counts[Count.WRONG_KEY] += 1
+        if isinstance(option, mptcp.MpPrio):
+            yield SubflowPriority(segment.time, of, name, option.backup)
+        elif isinstance(option, mptcp.AddAddr) and not option.echo:
+            yield from self._announced(segment.time, of, session, option)
+        elif isinstance(option, mptcp.RemoveAddr):
+            yield from self._removed(segment.time, of, session, option)
 
-    def _end(self, segment: Segment) -> Iterator[Event]:
+    def _announced(self, now: int, name: int, session: Session, option: mptcp.AddAddr) -> Iterator[Event]:
+        if session.keys is not None and not _is_own_address(session.keys, option):
+            self.counts[Count.WRONG_HMAC] += 1
+            return
+        known = session.addresses.get(option.address_id)
+        if known == (option.address, option.port):
+            # Sent again, since no echo came.
+            return
+        if option.address_id not in session.addresses and (len(session.addresses) >= self._limits.addresses_of_session):
+            self.counts[Count.ADDRESSES_REFUSED] += 1
+            return
+        session.addresses[option.address_id] = option.address, option.port
+        self.counts[Count.ANNOUNCED] += 1
+        yield AddressAnnounced(now, name, option.address_id, option.address, option.port)
+
+    def _removed(self, now: int, name: int, session: Session, option: mptcp.RemoveAddr) -> Iterator[Event]:
+        for address_id in option.address_ids:
+            if address_id in session.addresses:
+                del session.addresses[address_id]
+                self.counts[Count.REMOVED] += 1
+                yield AddressRemoved(now, name, address_id)
+            else:
+                # RFC 8684 section 3.4.2: silently ignored.
+                self.counts[Count.UNKNOWN_ADDRESS] += 1
+
+    def _end(self, segment: Segment, name: FourTuple) -> Iterator[Event]:
         if Flags.RST in segment.flags:
-            self._openings.pop(segment.subflow)
-            self._joinings.pop(segment.subflow)
-            yield from self._close_subflow(segment.subflow, segment.time, Ended.RESET)
-        subflow = self._subflows.get(segment.subflow)
-        if subflow is None or Flags.FIN not in segment.flags:
-            return
-        subflow.fin_sent |= segment.outgoing
-        subflow.fin_received |= not segment.outgoing
-        if subflow.fin_sent and subflow.fin_received:
-            yield from self._close_subflow(segment.subflow, segment.time, Ended.FIN)
+            self._openings.pop(name)
+            self._joinings.pop(name)
+            yield from self._established.close_subflow(name, segment.time, Ended.RESET)
+        elif Flags.FIN in segment.flags:
+            yield from self._established.fin(name, segment.time, segment.outgoing)
 
-    def _close_subflow(self, name: FourTuple, now: int, reason: Ended) -> Iterator[Event]:
-        subflow = self._subflows.pop(name, None)
-        if subflow is None:
-            return
-        session = self._sessions.get(subflow.token)
-        if session is not None:
-            session.subflows.discard(name)
-            if not session.subflows:
-                self._idle.put(subflow.token, None, now)
-        yield SubflowClosed(now, subflow.token, name, reason)
 
-    def _close_session(self, name: int, now: int, reason: Ended) -> Iterator[Event]:
-        session = self._sessions.pop(name)
-        if session is not None:
-            self._forget(name, session)
-            yield SessionClosed(now, name, reason)
+def _is_proven_by_listener(keys: Keys, joining: _Joining, answer: mptcp.MpJoinSynAck) -> bool:
+    """RFC 8684 section 3.2: HMAC-B, its leftmost 64 bits."""
+    proof = join_hmac(keys.listener, keys.client, answer.sender_nonce, joining.client_nonce)
+    return hmac.compare_digest(proof[: mptcp.HMAC_IN_SYN_ACK], answer.hmac)
 
-    def _forget(self, name: int, session: _Session) -> None:
-        self._idle.pop(name)
-        for subflow in session.subflows:
-            self._subflows.pop(subflow, None)
+
+def _is_proven_by_client(keys: Keys, joining: _Joining, ack: mptcp.MpJoinAck) -> bool:
+    """RFC 8684 section 3.2: HMAC-A, its leftmost 160 bits."""
+    proof = join_hmac(keys.client, keys.listener, joining.client_nonce, joining.listener_nonce or b"")
+    return hmac.compare_digest(proof, ack.hmac)
+
+
+def _is_own_address(keys: Keys, option: mptcp.AddAddr) -> bool:
+    """RFC 8684 section 3.4.1: the client's HMAC, its rightmost 64 bits."""
+    family = socket.AF_INET6 if ":" in option.address else socket.AF_INET
+    address = socket.inet_pton(family, option.address)
+    proof = address_hmac(keys.client, keys.listener, option.address_id, address, option.port)
+    return hmac.compare_digest(proof, option.hmac or b"")
 
 
 def _is_answer(option: mptcp.MpCapable) -> bool:

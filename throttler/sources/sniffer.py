@@ -69,18 +69,12 @@ class Sniffer:
             except OSError as error:
                 self._check(error)
                 return
-            found = self._read(data, round(time * 10**9), address[2] == socket.PACKET_OUTGOING)
+            outgoing = address[2] == socket.PACKET_OUTGOING
+            found = segment(data, self._scapy.LL, round(time * 10**9), self.interface, outgoing)
             if found is None:
                 self.unreadable += 1
             else:
                 yield found
-
-    def _read(self, data: bytes, time: int, outgoing: bool) -> Segment | None:
-        try:
-            return segment(self._scapy.LL(data), time, self.interface, outgoing)
-        except Exception:
-            # Anybody can send any bytes: whatever Scapy makes of them must not end the throttler.
-            return None
 
     def _check(self, error: OSError) -> None:
         # A link that goes down says so once, and goes on when it is up again; a removed interface does not come back.

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 
-from throttler.wire.options import HMAC_IN_ACK
+from throttler.wire.options import HMAC_IN_ACK, HMAC_IN_ADD_ADDR
 
 
 def token(key: bytes) -> int:
@@ -17,3 +17,9 @@ def join_hmac(own_key: bytes, peer_key: bytes, own_nonce: bytes, peer_nonce: byt
     A SYN/ACK carries the first 8 of them.
     """
     return hmac.digest(own_key + peer_key, own_nonce + peer_nonce, "sha256")[:HMAC_IN_ACK]
+
+
+def address_hmac(own_key: bytes, peer_key: bytes, address_id: int, address: bytes, port: int | None) -> bytes:
+    """The 8 bytes by which a side proves that an announced address is its own (RFC 8684 section 3.4.1)."""
+    message = bytes([address_id]) + address + (port or 0).to_bytes(2)
+    return hmac.digest(own_key + peer_key, message, "sha256")[-HMAC_IN_ADD_ADDR:]

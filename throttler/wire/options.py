@@ -1,5 +1,6 @@
 """The MPTCP options in a TCP header: bytes in, values out, and back (RFC 8684 section 3)."""
 
+import socket
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,8 +8,8 @@ from enum import IntEnum
 
 END_OF_LIST, NO_OPERATION = 0, 1
 MPTCP = 30
-KEY, TOKEN, NONCE, HMAC_IN_SYN_ACK, HMAC_IN_ACK = 8, 4, 4, 8, 20
-"""Lengths in bytes (RFC 8684 sections 3.1 and 3.2)."""
+KEY, TOKEN, NONCE, HMAC_IN_SYN_ACK, HMAC_IN_ACK, HMAC_IN_ADD_ADDR = 8, 4, 4, 8, 20, 8
+"""Lengths in bytes (RFC 8684 sections 3.1, 3.2 and 3.4.1)."""
 
 
 class Subtype(IntEnum):
@@ -90,6 +91,27 @@ class MpFastclose:
 
 
 @dataclass(frozen=True)
+class AddAddr:
+    """RFC 8684 section 3.4.1: the sender has another address; with ``echo`` the receiver has heard of it.
+
+    ``address`` is text; ``hmac``, the rightmost 64 bits, is there unless it is an echo.
+    """
+
+    echo: bool
+    address_id: int
+    address: str
+    port: int | None = None
+    hmac: bytes | None = None
+
+
+@dataclass(frozen=True)
+class RemoveAddr:
+    """RFC 8684 section 3.4.2: these addresses of the sender are gone."""
+
+    address_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Signal:
     """A subtype that is told apart and not read: four bits beside the subtype, and the bytes after them."""
 
@@ -99,14 +121,6 @@ class Signal:
 
 class Dss(Signal):
     """RFC 8684 section 3.3: data sequence signal."""
-
-
-class AddAddr(Signal):
-    """RFC 8684 section 3.4.1."""
-
-
-class RemoveAddr(Signal):
-    """RFC 8684 section 3.4.2."""
 
 
 class MpFail(Signal):
@@ -126,17 +140,17 @@ class Unknown:
     data: bytes
 
 
-Option = MpCapable | MpJoinSyn | MpJoinSynAck | MpJoinAck | MpPrio | MpFastclose | Signal | Unknown
+Join = MpJoinSyn | MpJoinSynAck | MpJoinAck
+Option = MpCapable | Join | MpPrio | MpFastclose | AddAddr | RemoveAddr | Signal | Unknown
 
 _SIGNALS: dict[int, type[Signal]] = {
     Subtype.DSS: Dss,
-    Subtype.ADD_ADDR: AddAddr,
-    Subtype.REMOVE_ADDR: RemoveAddr,
     Subtype.MP_FAIL: MpFail,
     Subtype.MP_TCPRST: MpTcpRst,
 }
 _SUBTYPES = {kind: subtype for subtype, kind in _SIGNALS.items()}
 _BACKUP = 0x1
+_ECHO = 0x1
 
 
 def parse(block: bytes) -> tuple[Option, ...]:
@@ -209,7 +223,26 @@ def _fastclose(_low: int, data: bytes) -> MpFastclose:
     return MpFastclose(data[1:])
 
 
+def _add_addr(low: int, data: bytes) -> AddAddr:
+    echo = bool(low & _ECHO)
+    for size, family in ((4, socket.AF_INET), (16, socket.AF_INET6)):
+        rest = len(data) - 1 - size - (0 if echo else HMAC_IN_ADD_ADDR)
+        if rest in (0, 2):
+            port = int.from_bytes(data[1 + size : 3 + size]) if rest else None
+            proof = None if echo else data[-HMAC_IN_ADD_ADDR:]
+            return AddAddr(echo, data[0], socket.inet_ntop(family, data[1 : 1 + size]), port, proof)
+    raise ParseError(f"ADD_ADDR of {len(data) + 3} bytes")
+
+
+def _remove_addr(_low: int, data: bytes) -> RemoveAddr:
+    if not data:
+        raise ParseError("REMOVE_ADDR of 3 bytes")
+    return RemoveAddr(tuple(data))
+
+
 _READERS: dict[int, Callable[[int, bytes], Option]] = {
+    Subtype.ADD_ADDR: _add_addr,
+    Subtype.REMOVE_ADDR: _remove_addr,
     Subtype.MP_CAPABLE: _capable,
     Subtype.MP_JOIN: _join,
     Subtype.MP_PRIO: _prio,
@@ -227,21 +260,31 @@ def _parts(option: Option) -> tuple[int, int, bytes]:
     match option:
         case MpCapable():
             return Subtype.MP_CAPABLE, option.version, _capable_data(option)
-        case MpJoinSyn():
-            data = struct.pack("!BI", option.address_id, option.receiver_token) + option.sender_nonce
-            return Subtype.MP_JOIN, int(option.backup), data
-        case MpJoinSynAck():
-            return Subtype.MP_JOIN, int(option.backup), bytes([option.address_id]) + option.hmac + option.sender_nonce
-        case MpJoinAck():
-            return Subtype.MP_JOIN, 0, b"\0" + option.hmac
+        case MpJoinSyn() | MpJoinSynAck() | MpJoinAck():
+            return Subtype.MP_JOIN, *_join_parts(option)
         case MpPrio():
             return Subtype.MP_PRIO, int(option.backup), b""
         case MpFastclose():
             return Subtype.MP_FASTCLOSE, 0, b"\0" + option.receiver_key
+        case AddAddr():
+            return Subtype.ADD_ADDR, int(option.echo), _add_addr_data(option)
+        case RemoveAddr():
+            return Subtype.REMOVE_ADDR, 0, bytes(option.address_ids)
         case Signal():
             return _SUBTYPES[type(option)], option.low, option.data
         case Unknown():
             return option.subtype, option.low, option.data
+
+
+def _join_parts(option: Join) -> tuple[int, bytes]:
+    match option:
+        case MpJoinSyn():
+            data = struct.pack("!BI", option.address_id, option.receiver_token) + option.sender_nonce
+            return int(option.backup), data
+        case MpJoinSynAck():
+            return int(option.backup), bytes([option.address_id]) + option.hmac + option.sender_nonce
+        case MpJoinAck():
+            return 0, b"\0" + option.hmac
 
 
 def _capable_data(option: MpCapable) -> bytes:
@@ -249,3 +292,9 @@ def _capable_data(option: MpCapable) -> bytes:
     for number in (option.data_length, option.checksum):
         data += b"" if number is None else number.to_bytes(2)
     return data
+
+
+def _add_addr_data(option: AddAddr) -> bytes:
+    family = socket.AF_INET6 if ":" in option.address else socket.AF_INET
+    port = b"" if option.port is None else option.port.to_bytes(2)
+    return bytes([option.address_id]) + socket.inet_pton(family, option.address) + port + (option.hmac or b"")

@@ -1,5 +1,6 @@
 """One TCP segment as a source gives it, and the 4-tuple that names a subflow."""
 
+import socket
 from dataclasses import dataclass
 from enum import IntFlag
 
@@ -13,7 +14,7 @@ class Flags(IntFlag):
     ACK = 0x10
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class FourTuple:
     """A subflow seen from the gateway; addresses are text as inet_ntop(3) writes it."""
 
@@ -27,15 +28,33 @@ class FourTuple:
         """Whether the addresses are IPv6."""
         return ":" in self.local
 
+    @property
+    def local_end(self) -> str:
+        """Address and port of this side, as in a URL."""
+        return f"{_host(self.local)}:{self.local_port}"
+
+    @property
+    def remote_end(self) -> str:
+        """Address and port of the client."""
+        return f"{_host(self.remote)}:{self.remote_port}"
+
     def __str__(self) -> str:
-        return f"{_host(self.local)}:{self.local_port} > {_host(self.remote)}:{self.remote_port}"
+        return f"{self.local_end} > {self.remote_end}"
 
 
 def _host(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-@dataclass(frozen=True)
+def client_of(address: str) -> str:
+    """Who has ``address``: itself, or its /64 of IPv6, which a client has for its own (RFC 7934)."""
+    if ":" not in address:
+        return address
+    prefix = socket.inet_pton(socket.AF_INET6, address)[:8]
+    return f"{socket.inet_ntop(socket.AF_INET6, prefix + bytes(8))}/64"
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """What a handshake needs of one segment.
 

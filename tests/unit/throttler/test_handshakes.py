@@ -13,6 +13,7 @@ from throttler.sources.bounded import Bounded
 from throttler.sources.handshakes import SECOND, Count, Handshakes, Limits
 from throttler.wire.keys import join_hmac, token
 from throttler.wire.options import (
+    AddAddr,
     MpCapable,
     MpFastclose,
     MpJoinAck,
@@ -20,6 +21,7 @@ from throttler.wire.options import (
     MpJoinSynAck,
     MpPrio,
     Option,
+    RemoveAddr,
     emit,
 )
 from throttler.wire.segments import Flags, FourTuple, Segment
@@ -316,11 +318,20 @@ def test_the_oldest_session_makes_room() -> None:
     assert isinstance(events[1], SubflowEstablished)
 
 
-def test_subflows_beyond_the_table_are_refused() -> None:
+def test_the_oldest_subflow_makes_room() -> None:
     script = Script(Limits(subflows=1))
     script.open()
-    assert script.join() == []
-    assert script.count(Count.SUBFLOWS_REFUSED) == 1
+    assert script.join() == [
+        SubflowClosed(script.now, TOKEN, FIRST, Ended.EVICTED),
+        SubflowEstablished(script.now, TOKEN, SECOND_SUBFLOW, "wireless", address_id=3),
+    ]
+    assert script.count(Count.SUBFLOWS_EVICTED) == 1
+
+
+def sizes(handshakes: Handshakes) -> list[int]:
+    """How many entries each table has."""
+    parts = [*vars(handshakes).values(), *vars(handshakes._established).values()]
+    return [len(part) for part in parts if isinstance(part, Bounded)]
 
 
 def test_a_thousand_subflows_opened_and_closed_leave_nothing() -> None:
@@ -333,8 +344,26 @@ def test_a_thousand_subflows_opened_and_closed_leave_nothing() -> None:
     script.client(RST)
     script.now += 61 * SECOND
     script.client(ACK)
-    tables = [value for value in vars(script.handshakes).values() if isinstance(value, Bounded | dict)]
-    assert sum(len(table) for table in tables if table is not script.handshakes.counts) == 0
+    assert sizes(script.handshakes) == [0] * 6
+
+
+def test_a_subflow_that_only_one_side_closes_is_over_after_five_minutes(script: Script) -> None:
+    script.open()
+    script.client(FIN | ACK)
+    script.now += 200 * SECOND
+    assert script.client(FIN | ACK) == []
+    script.now += 99 * SECOND
+    assert script.client(ACK) == []
+    script.now += 2 * SECOND
+    assert script.client(ACK) == [SubflowClosed(script.now, TOKEN, FIRST, Ended.TIMEOUT)]
+    assert script.count(Count.TIMED_OUT) == 1
+
+
+def test_time_alone_ends_it_when_no_segment_comes(script: Script) -> None:
+    script.open()
+    script.listener(FIN | ACK)
+    later = script.now + 301 * SECOND
+    assert list(script.handshakes.expire(later)) == [SubflowClosed(later, TOKEN, FIRST, Ended.TIMEOUT)]
 
 
 FLAGS = st.integers(0, 31).map(Flags)
@@ -349,17 +378,20 @@ RIGHT_OPTIONS = st.sampled_from(
         MpJoinAck(HMAC_A),
         MpFastclose(LISTENER_KEY),
         MpPrio(True),
+        AddAddr(False, 7, "10.0.3.2", None, bytes(8)),
+        RemoveAddr((0, 3, 7)),
     ]
 ).map(emit)
 
 
 @given(
-    st.lists(st.tuples(FLAGS, st.booleans(), SUBFLOWS, st.one_of(RIGHT_OPTIONS, st.binary(max_size=40))), max_size=30)
+    st.lists(st.tuples(FLAGS, st.booleans(), SUBFLOWS, st.one_of(RIGHT_OPTIONS, st.binary(max_size=40))), max_size=30),
+    st.sampled_from([Limits(), Limits(half_open=1, subflows=1)]),
 )
 def test_no_sequence_of_segments_raises_and_each_end_follows_a_beginning(
-    segments: list[tuple[Flags, bool, FourTuple, bytes]],
+    segments: list[tuple[Flags, bool, FourTuple, bytes]], limits: Limits
 ) -> None:
-    script = Script()
+    script = Script(limits)
     alive: set[tuple[int, FourTuple]] = set()
     for segment in segments:
         for event in script.see(*segment):

@@ -50,9 +50,9 @@ CAPTURED: list[tuple[str, str, tuple[Option, ...]]] = [
     (
         "address",
         "0101080a62d43e89323b3e6c 1e1030010a000201459f61c9f2757d92",
-        (AddAddr(0, bytes.fromhex("010a000201459f61c9f2757d92")),),
+        (AddAddr(False, 1, "10.0.2.1", None, bytes.fromhex("459f61c9f2757d92")),),
     ),
-    ("address echo", "0101080a323b3e6c62d43e89 1e0831010a000201", (AddAddr(1, bytes.fromhex("010a000201")),)),
+    ("address echo", "0101080a323b3e6c62d43e89 1e0831010a000201", (AddAddr(True, 1, "10.0.2.1"),)),
     (
         "join SYN",
         "020405b40402080a811cbbbd000000000103030a 1e0c10038f3778f8149589a0",
@@ -76,7 +76,7 @@ CAPTURED: list[tuple[str, str, tuple[Option, ...]]] = [
     (
         "remove address",
         "0101080a323b3e6d62d43e8a 1e0c20035f9e785eb3c448b3 1e044003",
-        (Dss(0, bytes.fromhex("035f9e785eb3c448b3")), RemoveAddr(0, b"\x03")),
+        (Dss(0, bytes.fromhex("035f9e785eb3c448b3")), RemoveAddr((3,))),
     ),
     ("plain", "0101080a811cbee5891638ae", ()),
     (
@@ -85,6 +85,8 @@ CAPTURED: list[tuple[str, str, tuple[Option, ...]]] = [
         (MpFastclose(LISTENER_KEY), MpTcpRst(0, b"\x00")),
     ),
 ]
+
+_UNIQUE_LOCAL = ":".join(["fdfd"] * 8)
 
 # One of each form, by the figures of RFC 8684 section 3.
 TABLE: list[tuple[str, Option]] = [
@@ -104,8 +106,16 @@ TABLE: list[tuple[str, Option]] = [
     ("1e 10 10 00 0102030405060708 aabbccdd", MpJoinSynAck(False, 0, bytes(range(1, 9)), bytes.fromhex("aabbccdd"))),
     ("1e 18 10 00" + "5a" * 20, MpJoinAck(b"\x5a" * 20)),
     ("1e 08 20 01 00000001", Dss(0, bytes.fromhex("0100000001"))),
-    ("1e 1c 30 02" + "fd" * 16 + "00" * 8, AddAddr(0, bytes.fromhex("02" + "fd" * 16 + "00" * 8))),
-    ("1e 05 40 02 03", RemoveAddr(0, b"\x02\x03")),
+    ("1e 1c 30 02" + "fd" * 16 + "00" * 8, AddAddr(False, 2, _UNIQUE_LOCAL, None, bytes(8))),
+    ("1e 1e 30 02" + "fd" * 16 + "0c38" + "00" * 8, AddAddr(False, 2, _UNIQUE_LOCAL, 3128, bytes(8))),
+    ("1e 10 30 ff 0a000201 0102030405060708", AddAddr(False, 255, "10.0.2.1", None, bytes(range(1, 9)))),
+    ("1e 12 30 02 0a000201 0000 0102030405060708", AddAddr(False, 2, "10.0.2.1", 0, bytes(range(1, 9)))),
+    ("1e 08 31 02 0a000201", AddAddr(True, 2, "10.0.2.1")),
+    ("1e 0a 31 02 0a000201 0c38", AddAddr(True, 2, "10.0.2.1", 3128)),
+    ("1e 14 31 02" + "fd" * 16, AddAddr(True, 2, _UNIQUE_LOCAL)),
+    ("1e 16 31 02" + "00" * 10 + "ffff 0a000201 0c38", AddAddr(True, 2, "::ffff:10.0.2.1", 3128)),
+    ("1e 04 40 00", RemoveAddr((0,))),
+    ("1e 05 40 02 03", RemoveAddr((2, 3))),
     ("1e 03 50", MpPrio(False)),
     ("1e 03 51", MpPrio(True)),
     ("1e 0c 60 00 0000000000000009", MpFail(0, bytes.fromhex("000000000000000009"))),
@@ -171,11 +181,32 @@ def test_an_option_with_any_other_length_is_a_value_or_malformed(wire: str) -> N
         "1e0d1000" + "00" * 9,
         "1e0450ff",
         "1e087000" + "00" * 4,
+        "1e0340",
+        "1e0330",
+        "1e083001" + "00" * 4,
+        "1e103101" + "00" * 12,
+        "1e143001" + "00" * 16,
+        "1e1e3101" + "00" * 26,
     ],
 )
 def test_a_wrong_length_is_malformed(wire: str) -> None:
     with pytest.raises(ParseError):
         parse(bytes.fromhex(wire))
+
+
+ADD_ADDR_LENGTHS = {0: {16, 18, 28, 30}, 1: {8, 10, 20, 22}}
+
+
+@pytest.mark.parametrize("echo", [0, 1])
+def test_an_announced_address_has_one_of_four_lengths(echo: int) -> None:
+    taken = set()
+    for length in range(3, 41):
+        try:
+            parse(bytes([30, length, 0x30 | echo]) + bytes(length - 3))
+            taken.add(length)
+        except ParseError:
+            continue
+    assert taken == ADD_ADDR_LENGTHS[echo]
 
 
 def test_nothing_after_the_end_of_the_list_is_read() -> None:

@@ -7,7 +7,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 
-from throttler.sources.dissect import segment
+from throttler.sources.dissect import by_scapy, segment
 from throttler.sources.order import InOrder
 from throttler.wire.segments import Flags, Segment
 
@@ -29,7 +29,7 @@ def test_a_packet_becomes_a_segment_with_its_options_as_they_were(lower: Ether, 
     header = bytes(TCP(sport=40001, dport=3128, flags="S"))
     header = header[:12] + bytes([(5 + len(OPTIONS) // 4) << 4]) + header[13:20] + OPTIONS
     packet = bytes(_as_tcp(lower) / (header + b"payload"))
-    found = segment(Ether(packet), 5, "wired", False)
+    found = segment(packet, Ether, 5, "wired", False)
     assert found == Segment(5, "wired", False, source, 40001, destination, 3128, Flags.SYN, OPTIONS)
 
 
@@ -46,14 +46,53 @@ def test_the_gateways_side_of_a_subflow_is_the_one_that_sends_out_of_the_interfa
 
 
 def test_what_is_not_tcp_is_no_segment() -> None:
-    assert segment(Ether(bytes(ETHER / ARP())), 5, "wired", False) is None
+    assert segment(bytes(ETHER / ARP()), Ether, 5, "wired", False) is None
 
 
-@given(st.binary(max_size=120))
-def test_tcp_headers_of_any_bytes_are_a_segment_or_none(header: bytes) -> None:
-    packet = Ether(bytes(ETHER / IP(src="10.0.1.2", dst="10.0.1.1", proto=6) / header))
-    found = segment(packet, 5, "wired", False)
-    assert found is None or len(found.options) <= 40
+PLAIN = [
+    bytes(
+        ETHER / IP(src="10.0.1.2", dst="10.0.1.1") / TCP(sport=40001, dport=3128, flags="S", options=[("MSS", 1460)])
+    ),
+    bytes(ETHER / IPv6(src="fd00::2", dst="::ffff:10.0.1.1") / TCP(flags="FA") / b"payload"),
+    bytes(ETHER / IP(src="10.0.1.2", dst="10.0.1.1", options=b"\x01" * 4) / TCP(flags="R")) + bytes(6),
+    bytes(ETHER / Dot1Q(vlan=5) / IP(src="10.0.1.2", dst="10.0.1.1") / TCP()),
+    bytes(ETHER / IPv6(src="fd00::2", dst="fd00::1", nh=4) / IP(src="10.0.1.2", dst="10.0.1.1") / TCP()),
+    bytes(ETHER / ARP(psrc="10.0.1.2", hwsrc="02:00:00:00:00:01")),
+]
+
+
+def both_ways_agree(data: bytes) -> bool:
+    return segment(data, Ether, 5, "wired", False) == by_scapy(data, Ether, 5, "wired", False)
+
+
+@pytest.mark.parametrize("packet", PLAIN, ids=range(6))
+def test_a_packet_cut_at_any_byte_is_the_same_both_ways(packet: bytes) -> None:
+    for length in range(len(packet) + 1):
+        assert both_ways_agree(packet[:length])
+
+
+@pytest.mark.parametrize("packet", PLAIN[:3], ids=range(3))
+def test_a_packet_with_any_byte_changed_is_the_same_both_ways(packet: bytes) -> None:
+    for at in range(12, len(packet)):
+        for value in (0, 1, 4, 6, 0x40, 0x45, 0x60, 0x81, 0xFF, packet[at] ^ 0x10):
+            changed = packet[:at] + bytes([value]) + packet[at + 1 :]
+            assert both_ways_agree(changed)
+
+
+CHANGES = st.lists(st.tuples(st.integers(12, 80), st.integers(0, 255)), max_size=4)
+
+
+@given(st.sampled_from(PLAIN), CHANGES, st.integers(0, 120))
+def test_several_bytes_changed_are_the_same_both_ways(packet: bytes, changes: list[tuple[int, int]], cut: int) -> None:
+    data = bytearray(packet)
+    for at, value in changes:
+        data[at % len(data)] = value
+    assert both_ways_agree(bytes(data[:cut]))
+
+
+@given(st.sampled_from([b"\x08\x00", b"\x86\xdd"]), st.binary(max_size=120))
+def test_any_bytes_are_the_same_both_ways(kind: bytes, rest: bytes) -> None:
+    assert both_ways_agree(bytes(12) + kind + rest)
 
 
 def at(time: int) -> Segment:

@@ -1,0 +1,223 @@
+"""Option blocks of any bytes through the parser, and segments that carry them through the handshakes.
+
+    python -m tests.fuzz.options --blocks 10000000 --seed 1
+
+A block is random, or a valid one with bits flipped, cut off, with a length edited, or spliced with another. Nothing but
+ParseError may be raised, what was read must be read again from what is written, and memory must not grow. Each share of
+the blocks has its own seed, so that a crash comes back however many cores there are. Exit 1 tells of a crash, or of
+memory that grew.
+"""
+
+import argparse
+import multiprocessing
+import os
+import random
+import resource
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from throttler.sources.handshakes import Handshakes, Limits
+from throttler.wire import options as mptcp
+from throttler.wire.keys import address_hmac, join_hmac, token
+from throttler.wire.segments import Flags, Segment
+
+SHARE = 50_000
+"""Blocks that one task makes, on one Handshakes."""
+_PROGRESS = 5
+"""Seconds between two lines."""
+_MOST_GROWTH = 64 * 2**20
+"""Bytes that a process may grow by: the greatest tables that the shares fill come to a third of it."""
+_LONGEST = 40
+"""Bytes of options that a TCP header can have."""
+_STEP = 10**8
+"""Nanoseconds between two segments at most."""
+CLIENT_KEY, LISTENER_KEY, CLIENT_NONCE, LISTENER_NONCE = b"client's", b"listener", b"nonc", b"ance"
+_SYN, _ACK, _FIN, _RST = Flags.SYN, Flags.ACK, Flags.FIN, Flags.RST
+_TOKEN = token(LISTENER_KEY)
+_HMAC_A = join_hmac(CLIENT_KEY, LISTENER_KEY, CLIENT_NONCE, LISTENER_NONCE)
+_HMAC_B = join_hmac(LISTENER_KEY, CLIENT_KEY, LISTENER_NONCE, CLIENT_NONCE)[: mptcp.HMAC_IN_SYN_ACK]
+_ADDRESS_HMAC = address_hmac(CLIENT_KEY, LISTENER_KEY, 4, bytes([10, 0, 3, 2]), 3128)
+_TIMESTAMPS = bytes.fromhex("0101080a323b3e6c62d43e89")
+_LIMITS = (
+    Limits(),
+    Limits(half_open=8, half_open_of_client=4, sessions=2, subflows=5, subflows_of_client=3, addresses_of_session=2),
+)
+
+# A session's life: flags, whether it goes out, the client's port, and an option. A port is the subflow's name.
+SCRIPT: tuple[tuple[Flags, bool, int, mptcp.Option], ...] = (
+    (_SYN, False, 1, mptcp.MpCapable(1, 1)),
+    (_SYN | _ACK, True, 1, mptcp.MpCapable(1, 1, LISTENER_KEY)),
+    (_ACK, False, 1, mptcp.MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)),
+    (_ACK, False, 1, mptcp.MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY, data_length=4, checksum=0)),
+    (_SYN, False, 2, mptcp.MpJoinSyn(False, 3, _TOKEN, CLIENT_NONCE)),
+    (_SYN | _ACK, True, 2, mptcp.MpJoinSynAck(False, 1, _HMAC_B, LISTENER_NONCE)),
+    (_ACK, False, 2, mptcp.MpJoinAck(_HMAC_A)),
+    (_ACK, False, 2, mptcp.MpPrio(True)),
+    (_ACK, True, 2, mptcp.Dss(0, bytes(9))),
+    (_ACK, False, 1, mptcp.AddAddr(False, 4, "10.0.3.2", 3128, _ADDRESS_HMAC)),
+    (_ACK, False, 1, mptcp.AddAddr(False, 5, "fd00::2", None, bytes(8))),
+    (_ACK, True, 1, mptcp.AddAddr(True, 5, "fd00::2")),
+    (_ACK, False, 1, mptcp.RemoveAddr((3, 4))),
+    (_ACK, False, 1, mptcp.MpFail(0, bytes(9))),
+    (_ACK | _FIN, False, 2, mptcp.Unknown(9, 1, b"abc")),
+    (_ACK | _FIN, True, 2, mptcp.MpTcpRst(1, b"\5")),
+    (_RST, False, 1, mptcp.MpFastclose(LISTENER_KEY)),
+)
+CORPUS = tuple(mptcp.emit(option) for *_, option in SCRIPT)
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What came of a share that broke something; ``blocks`` are its last ones in hexadecimal."""
+
+    share: int
+    blocks: tuple[str, ...]
+    error: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a share; memory in bytes, of the process that ran it, before and after."""
+
+    before: int
+    after: int
+    process: int
+    malformed: int
+    events: Counter[str]
+
+
+def mutated(chance: random.Random, block: bytes) -> bytes:
+    """``block`` with one thing wrong with it, or two."""
+    data = bytearray(block)
+    for _ in range(chance.randrange(1, 3)):
+        at = chance.randrange(len(data)) if data else 0
+        match chance.randrange(6) if data else 5:
+            case 0:
+                data[at] ^= 1 << chance.randrange(8)
+            case 1:
+                del data[at:]
+            case 2:
+                data[min(1, len(data) - 1)] = chance.randrange(_LONGEST + 2)
+            case 3:
+                data[at:at] = chance.choice(CORPUS)
+            case 4:
+                data[at:] = chance.choice(CORPUS)[at:]
+            case _:
+                data[at : at + 4] = chance.randbytes(chance.randrange(5))
+    return bytes(data[:_LONGEST])
+
+
+def blocks(chance: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Blocks without end, each with the step of SCRIPT that it is for; every other life is nearly all valid."""
+    while True:
+        wrong = chance.choice((0.05, 0.8))
+        for step, valid in enumerate(CORPUS):
+            has_room = len(valid) <= _LONGEST - len(_TIMESTAMPS)
+            whole = _TIMESTAMPS + valid if has_room and chance.random() < 0.5 else valid
+            if chance.random() >= wrong:
+                yield step, whole
+            elif chance.random() < 0.8:
+                yield step, mutated(chance, whole)
+            else:
+                yield step, chance.randbytes(chance.randrange(_LONGEST + 1))
+
+
+def segment(chance: random.Random, time: int, step: int, block: bytes) -> Segment:
+    """A segment with those options: the step's own, or one with its flags, direction or port wrong."""
+    flags, outgoing, port, _ = SCRIPT[step]
+    match chance.randrange(64):
+        case 0:
+            flags = Flags(chance.choice((0, 1, 2, 3, 4, 16, 17, 18, 20, 23)))
+        case 1:
+            outgoing = not outgoing
+        case 2:
+            port = chance.randrange(1, 2000)
+    client, listener = ("10.0.1.2", port), ("10.0.1.1", 3128)
+    source, destination = (listener, client) if outgoing else (client, listener)
+    return Segment(time, "wired", outgoing, *source, *destination, flags, block)
+
+
+def check(block: bytes) -> bool:
+    """Whether the parser takes the block; what it read must survive being written."""
+    try:
+        found = mptcp.parse(block)
+    except mptcp.ParseError:
+        return False
+    for option in found:
+        assert mptcp.parse(mptcp.emit(option)) == (option,), option
+    return True
+
+
+def run(task: tuple[int, int, int]) -> Done | Crash:
+    """One share: seed, number and size."""
+    seed, share, size = task
+    chance = random.Random(f"{seed} {share}")
+    handshakes = Handshakes(_LIMITS[share % len(_LIMITS)])
+    before, recent, malformed, events = _memory(), [""] * 8, 0, Counter[str]()
+    time, stream = 10**18, blocks(chance)
+    try:
+        for number in range(size):
+            step, block = next(stream)
+            recent[number % len(recent)] = block.hex()
+            malformed += not check(block)
+            time += chance.randrange(_STEP)
+            events.update(type(event).__name__ for event in handshakes.see(segment(chance, time, step, block)))
+    except Exception:
+        at = (number + 1) % len(recent)
+        return Crash(share, tuple(recent[at:] + recent[:at]), traceback.format_exc())
+    return Done(before, _memory(), os.getpid(), malformed, events)
+
+
+def _memory() -> int:
+    """Resident bytes of this process (proc_pid_statm(5))."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def fuzz(total: int, seed: int, processes: int) -> int:
+    """Run ``total`` blocks; returns the exit code."""
+    tasks = [(seed, share, min(SHARE, total - share * SHARE)) for share in range(-(-total // SHARE))]
+    first, last, malformed, events = dict[int, int](), dict[int, int](), 0, Counter[str]()
+    began = said = time.monotonic()
+    with multiprocessing.Pool(processes) as pool:
+        for number, result in enumerate(pool.imap_unordered(run, tasks), 1):
+            if isinstance(result, Crash):
+                _tell(result, seed)
+                return 1
+            first.setdefault(result.process, result.before)
+            last[result.process] = result.after
+            malformed += result.malformed
+            events += result.events
+            if time.monotonic() - said > _PROGRESS or number == len(tasks):
+                said = time.monotonic()
+                done = min(number * SHARE, total)
+                print(f"{done} blocks, {done / (said - began):.0f}/s, {_mebibytes(last)}", flush=True)
+    print(f"{malformed} malformed, {events.total()} events, {said - began:.0f} s; at first {_mebibytes(first)}")
+    return int(any(last[process] - first[process] > _MOST_GROWTH for process in first))
+
+
+def _mebibytes(by_process: dict[int, int]) -> str:
+    return "RSS " + " + ".join(f"{size / 2**20:.0f}" for size in by_process.values()) + " MiB"
+
+
+def _tell(crash: Crash, seed: int) -> None:
+    print(f"crash: seed {seed}, share {crash.share}; the last blocks, the newest at the end:", file=sys.stderr)
+    print(*crash.blocks, crash.error, sep="\n", file=sys.stderr)
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--blocks", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    given = parser.parse_args()
+    return fuzz(given.blocks, given.seed, given.processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

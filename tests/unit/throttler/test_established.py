@@ -1,0 +1,271 @@
+"""Addresses, sessions that were there before, and floods, as scripts like those of test_handshakes."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.throttler.test_handshakes import (
+    ACK,
+    CLIENT_KEY,
+    CLIENT_NONCE,
+    FIN,
+    FIRST,
+    HMAC_A,
+    HMAC_B,
+    LISTENER_KEY,
+    LISTENER_NONCE,
+    RST,
+    SECOND_SUBFLOW,
+    START,
+    SYN,
+    TOKEN,
+    Script,
+)
+from throttler.events import (
+    AddressAnnounced,
+    AddressRemoved,
+    Ended,
+    Event,
+    SessionClosed,
+    SubflowClosed,
+    SubflowEstablished,
+)
+from throttler.sources.bounded import Bounded
+from throttler.sources.handshakes import Count, Limits
+from throttler.wire.keys import address_hmac, join_hmac, token
+from throttler.wire.options import AddAddr, MpCapable, MpFastclose, MpJoinAck, MpJoinSyn, MpJoinSynAck, RemoveAddr
+from throttler.wire.segments import FourTuple
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+# Addresses: RFC 8684 sections 3.4.1 and 3.4.2
+
+ADDRESS = bytes([10, 0, 3, 2])
+
+
+def announced(address_id: int = 7, port: int | None = None, proof: bytes | None = None) -> AddAddr:
+    right = address_hmac(CLIENT_KEY, LISTENER_KEY, address_id, ADDRESS, port)
+    return AddAddr(False, address_id, "10.0.3.2", port, right if proof is None else proof)
+
+
+def test_address_hmac_is_that_of_a_captured_session() -> None:
+    proof = address_hmac(LISTENER_KEY, CLIENT_KEY, 1, bytes([10, 0, 2, 1]), None)
+    assert proof == bytes.fromhex("459f61c9f2757d92")
+
+
+@pytest.mark.parametrize("port", [None, 3129])
+def test_an_address_of_the_client_is_announced_once_and_removed_once(script: Script, port: int | None) -> None:
+    script.open()
+    assert script.client(ACK, announced(port=port)) == [AddressAnnounced(script.now, TOKEN, 7, "10.0.3.2", port)]
+    assert script.client(ACK, announced(port=port)) == []
+    assert script.client(ACK, RemoveAddr((7, 9))) == [AddressRemoved(script.now, TOKEN, 7)]
+    assert script.client(ACK, RemoveAddr((7,))) == []
+    assert script.count(Count.UNKNOWN_ADDRESS) == 2
+
+
+def test_the_address_that_a_subflow_came_from_can_be_removed(script: Script) -> None:
+    script.open()
+    script.join()
+    assert script.client(ACK, RemoveAddr((3, 0))) == [
+        AddressRemoved(script.now, TOKEN, 3),
+        AddressRemoved(script.now, TOKEN, 0),
+    ]
+
+
+def test_an_echo_and_the_listeners_own_address_are_not_announced(script: Script) -> None:
+    script.open()
+    assert script.client(ACK, AddAddr(True, 1, "10.0.2.1")) == []
+    assert script.listener(ACK, announced()) == []
+    assert script.listener(ACK, RemoveAddr((0,))) == []
+
+
+@pytest.mark.parametrize("proof", [bytes(8), b""])
+def test_an_address_with_a_wrong_hmac_is_ignored(script: Script, proof: bytes) -> None:
+    script.open()
+    option = announced(proof=proof) if proof else replace(announced(), address_id=8)
+    assert script.client(ACK, option) == []
+    assert script.count(Count.WRONG_HMAC) == 1
+
+
+def test_an_address_on_a_subflow_that_is_not_known_is_ignored(script: Script) -> None:
+    assert script.client(ACK, announced(), RemoveAddr((7,))) == []
+
+
+def test_a_session_has_so_many_addresses_and_no_more() -> None:
+    script = Script(Limits(addresses_of_session=3))
+    script.open()
+    assert [len(script.client(ACK, announced(address_id))) for address_id in range(1, 5)] == [1, 1, 0, 0]
+    assert script.count(Count.ADDRESSES_REFUSED) == 2
+    assert len(script.client(ACK, announced(1, port=5))) == 1
+
+
+# Sessions that are older than the throttler
+
+ADOPTED = SubflowEstablished(START, TOKEN, FIRST, "wired", initial=True)
+
+
+@pytest.fixture
+def adopted(script: Script) -> Script:
+    assert script.handshakes.adopt(ADOPTED) == []
+    return script
+
+
+def test_a_join_to_an_adopted_session_is_taken_when_the_listener_answered(adopted: Script) -> None:
+    assert adopted.join(proof=bytes(20)) == [SubflowEstablished(adopted.now, TOKEN, SECOND_SUBFLOW, "wireless", 3)]
+    assert (adopted.count(Count.UNPROVEN), adopted.count(Count.JOINS)) == (1, 0)
+
+
+def test_a_join_to_an_adopted_session_without_an_answer_is_ignored(adopted: Script) -> None:
+    adopted.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
+    assert adopted.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW) == []
+    assert adopted.count(Count.UNANSWERED) == 1
+
+
+def test_an_adopted_subflow_ends_as_any_other(adopted: Script) -> None:
+    assert adopted.handshakes.adopt(replace(ADOPTED, subflow=SECOND_SUBFLOW, initial=False, address_id=2)) == []
+    assert adopted.client(RST) == [SubflowClosed(adopted.now, TOKEN, FIRST, Ended.RESET)]
+    adopted.client(FIN | ACK, subflow=SECOND_SUBFLOW)
+    events = adopted.listener(FIN | ACK, subflow=SECOND_SUBFLOW)
+    assert events == [SubflowClosed(adopted.now, TOKEN, SECOND_SUBFLOW, Ended.FIN)]
+
+
+def test_the_token_tells_whether_a_fast_close_has_the_listeners_key(adopted: Script) -> None:
+    assert adopted.client(ACK, MpFastclose(CLIENT_KEY)) == []
+    assert adopted.client(ACK, MpFastclose(LISTENER_KEY)) == [SessionClosed(adopted.now, TOKEN, Ended.FASTCLOSE)]
+    assert adopted.count(Count.WRONG_KEY) == 1
+
+
+def test_a_fast_close_of_the_listener_ends_an_adopted_session(adopted: Script) -> None:
+    events = adopted.listener(RST, MpFastclose(CLIENT_KEY))
+    assert events == [SessionClosed(adopted.now, TOKEN, Ended.FASTCLOSE)]
+
+
+def test_an_address_of_an_adopted_session_is_announced_without_a_proof(adopted: Script) -> None:
+    assert len(adopted.client(ACK, announced(proof=bytes(8)))) == 1
+
+
+def test_a_handshake_seen_after_its_subflow_was_adopted_gives_the_keys_and_tells_nothing(adopted: Script) -> None:
+    adopted.now = START - 10
+    assert adopted.open() == []
+    assert adopted.join(proof=bytes(20)) == []
+    assert adopted.count(Count.WRONG_HMAC) == 1
+
+
+def test_adopting_what_is_known_changes_nothing(script: Script) -> None:
+    script.open()
+    assert script.handshakes.adopt(replace(ADOPTED, time=script.now)) == []
+    assert script.join(proof=bytes(20)) == []
+
+
+def test_adopting_says_what_had_to_make_room() -> None:
+    script = Script(Limits(subflows=1))
+    script.handshakes.adopt(ADOPTED)
+    evicted = script.handshakes.adopt(replace(ADOPTED, time=START + 1, subflow=SECOND_SUBFLOW))
+    assert evicted == [SubflowClosed(START + 1, TOKEN, FIRST, Ended.EVICTED)]
+
+
+# Floods
+
+SMALL = Limits(half_open=200, half_open_of_client=150, subflows=200, subflows_of_client=150, sessions=200)
+
+
+def syns(script: Script, addresses: list[str], count: int) -> None:
+    for number in range(count):
+        source = FourTuple("10.0.1.1", 3128, addresses[number % len(addresses)], 1024 + number)
+        script.client(SYN, MpCapable(1, 1), subflow=source)
+
+
+def finish(script: Script, subflow: FourTuple = FIRST) -> list[Event]:
+    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY), subflow=subflow)
+    return script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY), subflow=subflow)
+
+
+@pytest.mark.parametrize("addresses", [["10.9.9.9"], ["10.9.9.9", "10.9.9.8"], ["fd00::1", "fd00::2", "fd00::3:0"]])
+def test_a_flood_of_syns_spares_the_handshakes_of_others(addresses: list[str]) -> None:
+    script = Script(SMALL)
+    script.client(SYN, MpCapable(1, 1))
+    syns(script, addresses, 2000)
+    assert len(finish(script)) == 1
+
+
+def test_a_flood_from_very_many_addresses_does_not_single_out_who_opens_two() -> None:
+    script = Script(SMALL)
+    other = replace(FIRST, remote_port=40009)
+    script.client(SYN, MpCapable(1, 1))
+    script.client(SYN, MpCapable(1, 1), subflow=other)
+    syns(script, [f"10.9.{number}.9" for number in range(190)], 190)
+    assert len(finish(script)) == 1
+    assert script.count(Count.HALF_OPEN_EVICTED) == 0
+    syns(script, [f"10.8.{number}.9" for number in range(5)], 5)
+    assert len(finish(script, other)) == 2  # the token is the same, so that it replaces the first
+
+
+def test_joins_from_forged_addresses_count_for_the_session_that_they_name() -> None:
+    script = Script(SMALL)
+    script.open()
+    victim = FourTuple("10.0.1.1", 3128, "10.0.5.2", 5)
+    key = bytes(8)
+    script.open(subflow=victim, listener_key=key)
+    script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
+    for number in range(2000):
+        forged = FourTuple("10.0.1.1", 3128, f"10.{number % 250}.9.9", number)
+        script.client(SYN, MpJoinSyn(False, 3, token(key), bytes(4)), subflow=forged)
+    script.listener(SYN | ACK, MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE), subflow=SECOND_SUBFLOW)
+    assert len(script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW)) == 1
+    assert script.count(Count.HALF_OPEN_EVICTED) == 1850
+
+
+def test_one_clients_subflows_drive_out_its_own() -> None:
+    script = Script(SMALL)
+    script.open()
+    key = bytes(8)
+    script.open(subflow=FourTuple("10.0.1.1", 3128, "10.0.5.2", 5), listener_key=key)
+    other = token(key)
+    for port in range(500):
+        name = FourTuple("10.0.1.1", 3128, "10.0.5.2", 1000 + port)
+        script.client(SYN, MpJoinSyn(False, 3, other, CLIENT_NONCE), subflow=name)
+        proof = join_hmac(key, CLIENT_KEY, LISTENER_NONCE, CLIENT_NONCE)[:8]
+        script.listener(SYN | ACK, MpJoinSynAck(False, 1, proof, LISTENER_NONCE), subflow=name)
+        proof = join_hmac(CLIENT_KEY, key, CLIENT_NONCE, LISTENER_NONCE)
+        events = script.client(ACK, MpJoinAck(proof), subflow=name)
+        assert all(event.token == other for event in events)
+    assert script.count(Count.SUBFLOWS_EVICTED) == 501 - 150
+
+
+def test_one_clients_sessions_drive_out_its_own() -> None:
+    script = Script(Limits(sessions=200, sessions_of_client=150))
+    script.open()
+    for number in range(500):
+        subflow = FourTuple("10.0.1.1", 3128, "10.9.9.9", 1 + number)
+        script.open(subflow=subflow, listener_key=number.to_bytes(8))
+    assert script.count(Count.SESSIONS_EVICTED) == 350
+    assert len(script.join()) == 1
+
+
+OPERATIONS = st.tuples(st.sampled_from(["put", "pop", "expire"]), st.integers(0, 20), st.sampled_from("abc"))
+
+
+@given(st.lists(OPERATIONS, max_size=200), st.integers(1, 8), st.integers(1, 8))
+def test_a_table_stays_within_its_bounds_and_its_books_agree(
+    operations: list[tuple[str, int, str]], capacity: int, share: int
+) -> None:
+    table: Bounded[int, str] = Bounded(capacity, share)
+    for now, (what, key, owner) in enumerate(operations):
+        match what:
+            case "put":
+                table.put(key, owner, now, owner)
+            case "pop":
+                table.pop(key)
+            case _:
+                table.expire(now - key)
+        values = Counter(table.get(key) for key in table)
+        assert len(table) <= capacity
+        assert max(values.values(), default=0) == table._owners.most <= share
+        assert all(table._owners.count(owner) == values[owner] for owner in "abc")
