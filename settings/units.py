@@ -88,8 +88,8 @@ class Duration(Quantity):
 class Size(Quantity):
     """Bytes."""
 
-    UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-    ACCEPTED = "a size with its unit (B, kB, MB, GB, KiB, MiB, GiB), such as '50MB'"
+    UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    ACCEPTED = "a size with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB), such as '50MB'"
 
 
 class Share(Quantity):

@@ -1,45 +1,62 @@
-"""The command line: throttler run, throttler status."""
+"""The command line of the throttler."""
 
 import json
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from settings.entry import Arguments, need_root
-from throttler import dry_run, status
-from throttler.policy import model as policy
+from settings.failure import refused
+from throttler import dry_run, status_text
+from throttler.policy import model
 from throttler.service import control
+from throttler.service.logs import Format
+from throttler.service.state import DIRECTORY
 from throttler.shaping import apply
 
 _DESCRIPTION = """\
 Holds chosen subflows of Multipath TCP sessions to a rate, so that MPTCP moves their load to the other subflows.
+
+'run' is the daemon; all other commands but 'plan' ask the daemon of this network namespace.
 """
 
 _EXIT_CODES = """\
 exit codes:
-  0   done; for run: stopped by SIGTERM, SIGINT or SIGHUP, and everything it installed was removed
-  64  wrong arguments, or something in the policy file is not accepted; the message names the file, key and value
+  0   done; for run: stopped by SIGTERM or SIGINT, and everything it installed was removed
+  64  wrong arguments, or something in a policy is not accepted; the message names the file, key and value
   66  the policy file cannot be read
-  69  nft or tc is not installed; an interface went away; for status: no throttler runs here
+  69  nft, tc or ip is not installed; an interface went away; for the commands that ask: no throttler runs here
   71  the kernel refused an operation
-  75  a throttler already runs in this network namespace, or an interface has a root qdisc that is not the throttler's
-  77  run was not started as root
-
-Before 'ready' is printed every refusal leaves the system as it was.
+  75  a throttler already runs in this network namespace, an interface has a root qdisc that is not the throttler's, or
+      the port for metrics is taken
+  77  not root
 """
 
-_RUN = """\
-Watches the client-side interfaces for MPTCP handshakes, decides by the policy which subflows to hold, and holds each
-in an HTB class of its own. Needs root.
+_RUN = f"""\
+Watches for MPTCP subflows, decides by the policy which ones to hold, and puts those into HTB classes. Needs root.
 
-Prints the line 'ready' on standard output when it sees every new session, and logs each hold and release as one line
-on standard error. SIGTERM, SIGINT or SIGHUP ends it: it takes its nft table and its qdiscs away and exits with 0.
+Prints the line 'ready' on standard output when it sees every new session; logs on standard error, one line an event.
+SIGTERM or SIGINT ends it: it takes its nft tables, its qdiscs and its IFB device away and exits with 0. SIGHUP makes
+it read the policy file again, as 'throttler reload' does. Before 'ready' every refusal leaves the system as it was.
 
-It installs the nft table 'inet throttler' and, on the interfaces that rules name, the root qdisc 'htb 5452:'. What a
-killed throttler left of these it removes when it starts. It touches nothing else, and refuses to start on an interface
-that has somebody else's root qdisc.
+Sources:
+  kernel    the kernel's own MPTCP events: for a host on which the sessions end, such as the converter; the cheaper one
+  sniffer   the handshakes on the wire, for a box on the path
+  auto      kernel if MPTCP sockets are there when it starts, or IP forwarding is off, else sniffer (default)
+With either one, sessions that end on this host and are older than the throttler are held at once.
 
-example policy:
+It installs the nft tables 'inet throttler' and 'netdev throttler', the root qdisc 'htb 5452:' on the interfaces that
+rules or links name, and, for uploads, the IFB device 'tributary-up'. What a killed throttler left of these it removes
+when it starts. It touches nothing else, and refuses to start on an interface that has somebody else's root qdisc.
+
+How much of each quota was used outlives it, in quotas.json in the state directory ($STATE_DIRECTORY, or
+{DIRECTORY}).
+
+example policy (docs/throttler.md explains every key):
   [paths.wired]
   interface = "eth0"        # a client-side interface of this host; name them all, each as a path
 
@@ -53,53 +70,186 @@ example policy:
   rate = "5mbit"            # ... held to this rate each: bit, kbit, mbit, gbit per second
 """
 
+_SET = """\
+Adds a rule to the running throttler, or puts another one in the place of the rule of that name; nothing is written to
+the policy file, and 'throttler reload' goes back to it. A new rule comes before all others, or, with --last, after
+them. Keys are those of [[rules]] in a policy; values are written as there, text may go without its quotes. Needs root.
+
+  throttler set evening path=dsl rate=2mbit hours=18:00-23:00
+  throttler set proxy-only path=lte ports=[3128] scope=client rate=8mbit direction=both
+  throttler set wired-slow path=wired rate=5mbit dry=true
+"""
+
+_UNSET = """\
+Takes a rule out of the running throttler, one that was set or one of the policy file, until 'throttler reload'. Its
+subflows fall to the next rule that fits them, or are released. Needs root.
+"""
+
+_RELOAD = """\
+Makes the running throttler read its policy file again. Rules that were set are gone. If something in the file is not
+accepted, nothing changes and the message says what. No connection is broken, and no packet dropped unless an interface
+gets its first rule. Needs root.
+"""
+
 _STATUS = """\
-Asks the throttler of this network namespace what it sees and holds: its sessions by token (the listener's, the
-second one that 'ss -ti' shows), their subflows, what each class has sent and dropped, and counters. Any user may ask.
+Shows what the running throttler sees and holds: rules, paths, classes, its sessions by token (the listener's, the
+second one that 'ss -ti' shows) with their subflows, and counters. Any user may ask.
+"""
+
+_WATCH = """\
+Shows sessions, subflows, rates, classes and rules live, until Ctrl-C; one line an interval where the output is not a
+terminal. Any user may watch.
+"""
+
+_PLAN = """\
+Prints what a policy would do to the kernel: the text for tc and nft when the throttler starts, when each rule holds and
+releases a subflow, and when it stops. Nothing is asked of the kernel, nothing is changed; needs no root.
+"""
+
+_EXPLAIN = """\
+Says which rule of the running throttler applies to each subflow of a session, and why the rules before it do not. The
+session is named by its token (8 hexadecimal digits, see 'throttler status'), or one subflow by its 4-tuple:
+
+  throttler explain 1a2b3c4d
+  throttler explain 10.0.1.1:3128 10.0.1.2:40000
+
+Any user may ask.
 """
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command in ``arguments``; returns its exit code or raises Failure."""
     options = _parser().parse_args(arguments)
-    if options.command == "run":
-        return _run(options.policy, options.dry_run)
-    return _status(options.json)
+    act: Callable[[Any], None] = options.act
+    act(options)
+    return 0
 
 
 def _parser() -> Arguments:
     parser = Arguments(prog="throttler", description=_DESCRIPTION, epilog=_EXIT_CODES)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="throttle until stopped", description=_RUN, epilog=_EXIT_CODES)
+
+    def command(name: str, act: Callable[[Any], None], about: str, text: str) -> Arguments:
+        added: Arguments = commands.add_parser(name, help=about, description=text, epilog=_EXIT_CODES)
+        added.set_defaults(act=act)
+        return added
+
+    run = command("run", _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
+    run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")
+    run.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve Prometheus metrics there, at /metrics")
     run.add_argument(
-        "--dry-run", action="store_true", help="print what would be installed, and change nothing; needs no root"
+        "--log", choices=[form.value for form in Format], default=Format.TEXT.value, help="form of the log"
     )
-    ask = commands.add_parser("status", help="what it sees and holds", description=_STATUS, epilog=_EXIT_CODES)
-    ask.add_argument("--json", action="store_true", help="one JSON document instead of tables")
+    run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where used quotas are kept")
+    run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing; needs no root")
+    change = command("set", _set, "add or change a rule live", _SET)
+    change.add_argument("name", metavar="RULE")
+    change.add_argument("keys", nargs="*", metavar="KEY=VALUE")
+    change.add_argument("--last", action="store_true", help="put a new rule after all others")
+    remove = command("unset", _unset, "take a rule out live", _UNSET)
+    remove.add_argument("name", metavar="RULE")
+    reload = command("reload", _reload, "read the policy file again", _RELOAD)
+    for live in (change, remove, reload):
+        live.add_argument("--json", action="store_true", help="one JSON document: the rules, and what has changed")
+    status = command("status", _status, "what it sees and holds", _STATUS)
+    watch = command("watch", _watch, "the same, live", _WATCH)
+    watch.add_argument("--interval", default="1s", metavar="TIME", help="time between two looks (default 1s)")
+    plan = command("plan", _plan, "what a policy would install", _PLAN)
+    plan.add_argument("policy", type=Path, metavar="FILE", help="the policy, a TOML file")
+    explain = command("explain", _explain, "which rule applies to a subflow, and why", _EXPLAIN)
+    explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE", help="a session, or the ends of a subflow")
+    for question in (status, explain):
+        question.add_argument("--json", action="store_true", help="one JSON document instead of text")
     return parser
 
 
-def _run(file: Path, dry: bool) -> int:
-    rules = policy.read(file)
-    if dry:
-        print(dry_run.text(rules), end="")
-        for missing in sorted(set(rules.interfaces) - apply.interfaces()):
-            print(f"throttler: note: this host has no interface {missing}: run would refuse it", file=sys.stderr)
-        return 0
-    policy.check_interfaces(rules, file, apply.interfaces())
+def _run(options: Any) -> None:
+    policy = model.read(options.policy)
+    if options.dry_run:
+        _plan(options)
+        return
+    model.check_interfaces(policy, str(options.policy), apply.interfaces())
     need_root("throttler run")
     # Not at the top: Scapy takes a third of a second to load, and the other commands do not need it.
-    from throttler.service import daemon
+    from throttler.service import start
 
-    daemon.run(rules, file)
-    return 0
+    start.run(policy, options)
 
 
-def _status(as_json: bool) -> int:
-    answer = status.with_class_statistics(control.ask())
+def _plan(options: Any) -> None:
+    policy = model.read(options.policy)
+    print(dry_run.text(policy), end="")
+    for missing in sorted(set(policy.interfaces) - apply.interfaces()):
+        print(f"throttler: note: this host has no interface {missing}: run would refuse it", file=sys.stderr)
+
+
+def _set(options: Any) -> None:
+    rule = {"name": options.name, **dict(_key(text) for text in options.keys)}
+    _changed(control.ask("set", rule=rule, last=options.last), options.json)
+
+
+def _key(text: str) -> tuple[str, object]:
+    """A key and its value: what TOML reads, or else text."""
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise refused("set", "argument", text, "KEY=VALUE, such as rate=5mbit")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
+
+
+def _unset(options: Any) -> None:
+    _changed(control.ask("unset", rule=options.name), options.json)
+
+
+def _reload(options: Any) -> None:
+    _changed(control.ask("reload"), options.json)
+
+
+def _changed(answer: control.Answer, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer, indent=2))
+        return
+    for rule in answer["rules"]:
+        keys = (f"{key}={_plain(value)}" for key, value in rule.items() if key != "name")
+        print(f"{rule['name']}: {' '.join(keys)}")
+    print(f"{answer['elements_added']} subflows entered a class, {answer['elements_removed']} left one")
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _status(options: Any) -> None:
+    answer = control.ask("status")
+    if options.json:
+        print(json.dumps(answer, indent=2))
     else:
-        status.show(answer)
-    return 0
+        status_text.show(answer, Console())
+
+
+def _watch(options: Any) -> None:
+    from throttler.watch import Interval, watch
+
+    try:
+        interval = Interval.parse(options.interval)
+    except ValueError as error:
+        raise refused("watch", "--interval", options.interval, str(error)) from error
+    watch(lambda: control.ask("status"), interval, Console())
+
+
+def _explain(options: Any) -> None:
+    if len(options.which) > 2:
+        raise refused("explain", "argument", " ".join(options.which), "a token, or the two ends of a subflow")
+    answer = control.ask("explain", ends=options.which)
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return
+    for subflow in answer["subflows"]:
+        print(f"{subflow['subflow']} on path {subflow['path'] or '(none)'} (session {subflow['token']})")
+        for reason in subflow["rules"]:
+            print(f"  {reason['rule']}: " + ("applies" if reason["applies"] else f"does not apply: {reason['why']}"))
+        if not any(reason["applies"] for reason in subflow["rules"]):
+            print("  no rule applies: it passes unheld")

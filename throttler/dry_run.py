@@ -1,60 +1,72 @@
 """What a policy would install, as text for a reader; nothing is asked of the kernel, nothing is changed."""
 
-from throttler.policy.model import Hold, Policy
+from throttler.policy.decide import Hold, Matcher, Moment
+from throttler.policy.model import Policy, Rule
+from throttler.policy.values import Kind
+from throttler.sessions import Session, Subflow
 from throttler.shaping import render
-from throttler.shaping.plan import Ledger, Plan
-from throttler.shaping.render import Leaf, Link
+from throttler.shaping.layout import UPLOAD_DEVICE, Layout, layout
+from throttler.shaping.plan import GRACE, Ledger
+from throttler.shaping.render import Kernel, Leaf
 from throttler.wire.segments import FourTuple
 
 # Documentation addresses (RFC 5737, RFC 3849).
-_EXAMPLE4 = FourTuple("192.0.2.1", 3128, "198.51.100.2", 40000)
-_EXAMPLE6 = FourTuple("2001:db8::1", 3128, "2001:db8:1::2", 40000)
+_EXAMPLES = (
+    FourTuple("192.0.2.1", 3128, "198.51.100.2", 40000),
+    FourTuple("2001:db8::1", 3128, "2001:db8:1::2", 40000),
+)
 
 
 def text(policy: Policy) -> str:
     """The scripts of a whole life: start, one subflow per rule and address family held and released, stop."""
-    holds = [
-        Hold(token, example, policy.paths[rule.path].interface, rule.rate, rule.name)
-        for rule in policy.rules
-        for token, example in enumerate((_EXAMPLE4, _EXAMPLE6))
-    ]
+    stands, kernel = layout(policy), Kernel()
+    ups = (f"link add {UPLOAD_DEVICE} numtxqueues 1 numrxqueues 1 type ifb\n", f"link set {UPLOAD_DEVICE} up\n")
     parts = [
-        _comment("When it starts"),
-        _tc(render.roots(policy.shaped_interfaces)),
-        _nft(render.table()),
-        *(_held(hold) for hold in holds),
-        _comment("When it stops"),
-        _nft(render.no_table()),
-        _tc(render.no_roots(policy.shaped_interfaces)),
+        "## When it starts\n",
+        _script("ip -batch -", "".join(ups)) if UPLOAD_DEVICE in stands.devices else "",
+        _script("tc -batch -", render.roots(Layout(), stands) + render.trunks(Layout(), stands, kernel)),
+        _script("nft -f -", render.tables(Layout(), stands)),
+        *(_held(policy, rule, stands) for rule in policy.rules),
+        "## When it stops\n",
+        _script("nft -f -", render.no_tables()),
+        _script("tc -batch -", "".join(map(render.no_root, sorted(stands.devices - {UPLOAD_DEVICE})))),
+        _script("ip -batch -", f"link del {UPLOAD_DEVICE}\n") if UPLOAD_DEVICE in stands.devices else "",
     ]
+    return "\n".join(filter(None, parts))
+
+
+def _held(policy: Policy, rule: Rule, stands: Layout) -> str:
+    if not rule.acts:
+        return f"## Rule {rule.name} holds nothing\n"
+    interface = policy.interfaces_of(rule)[0]
+    parts = [_life(rule, interface, _holds(policy, rule, interface, example), stands) for example in _EXAMPLES]
     return "\n".join(parts)
 
 
-def _held(hold: Hold) -> str:
+def _holds(policy: Policy, rule: Rule, interface: str, example: FourTuple) -> tuple[Hold, ...]:
+    subflow = Subflow(example, interface, 0, rule.kind is not Kind.JOINED, bool(rule.backup), 0)
+    return Matcher(policy).holds(rule, Session(0x1A2B3C4D, 0, (subflow,)), subflow, Moment(frozenset((rule.name,))))
+
+
+def _life(rule: Rule, interface: str, holds: tuple[Hold, ...], stands: Layout) -> str:
     ledger = Ledger()
-    add = ledger.plan({hold.token}, {hold})
-    remove = Plan(add.tokens, remove=add.add)
-    alternative = render.classes(add, {hold.interface: Link(Leaf.TBF)}).splitlines()[-1]
+    hold = ledger.step({1: holds}, now=0)
+    release = ledger.step({1: ()}, now=0)
+    close = ledger.step({}, now=GRACE)
+    without = render.before_elements(hold, stands, Kernel(Leaf.TBF))
+    leaves = "".join(f"# without fq_codel in the kernel: {line}\n" for line in without.splitlines() if " tbf " in line)
     return "\n".join(
         (
-            _comment(f"When rule {hold.rule} holds the subflow {hold.subflow} (an example) on {hold.interface}"),
-            _tc(render.classes(add, {hold.interface: Link(Leaf.FQ_CODEL)}))
-            + f"# without fq_codel in the kernel: {alternative}\n",
-            _nft(render.elements(add)),
-            _comment("When it releases it"),
-            _nft(render.elements(remove)),
-            _tc(render.no_classes(remove)),
+            f"## When rule {rule.name} holds the subflow {holds[0].subflow} (an example) on {interface}\n",
+            _script("tc -batch -", render.before_elements(hold, stands, Kernel()) + leaves),
+            _script("nft -f -", render.elements(hold)),
+            "## When it releases it, and its class is empty\n",
+            _script("nft -f -", render.elements(release)),
+            _script("tc -batch -", render.after_elements(release, stands, Kernel())),
+            f"# {GRACE // 10**9} s later\n" + _script("tc -batch -", render.after_elements(close, stands, Kernel())),
         )
     )
 
 
-def _comment(text: str) -> str:
-    return f"## {text}\n"
-
-
-def _tc(lines: str) -> str:
-    return f"# tc -batch -\n{lines}"
-
-
-def _nft(script: str) -> str:
-    return f"# nft -f -\n{script}"
+def _script(tool: str, lines: str) -> str:
+    return f"# {tool}\n{lines}"

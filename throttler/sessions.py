@@ -4,11 +4,22 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from throttler.events import Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from throttler.events import (
+    AddressAnnounced,
+    AddressRemoved,
+    Event,
+    SessionClosed,
+    SubflowClosed,
+    SubflowEstablished,
+    SubflowPriority,
+)
 from throttler.wire.segments import FourTuple
 
+ANNOUNCED = 8
+"""Addresses that a client may announce in one session; the kernel's path manager keeps as many."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Subflow:
     """An established subflow; ``since`` is in nanoseconds since 1970."""
 
@@ -20,13 +31,14 @@ class Subflow:
     since: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Session:
-    """A session with at least one subflow, named by the listener's token."""
+    """A session with at least one subflow, named by the listener's token; ``announced`` is address id and address."""
 
     token: int
     since: int
     subflows: tuple[Subflow, ...]
+    announced: tuple[tuple[int, str], ...] = ()
 
     @property
     def active(self) -> int:
@@ -39,6 +51,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
+        self.subflows = 0
         self.unexpected: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -51,6 +64,10 @@ class Sessions:
         """The session that ``token`` names, if it is there."""
         return self._sessions.get(token)
 
+    def known(self) -> dict[FourTuple, int]:
+        """All subflows, each with its session's token."""
+        return {subflow.name: session.token for session in self for subflow in session.subflows}
+
     def apply(self, event: Event) -> None:
         """Bring the state up to date with ``event``; one about an unknown session or subflow changes nothing."""
         match event:
@@ -61,12 +78,18 @@ class Sessions:
             case SubflowClosed():
                 self._close(event)
             case SessionClosed():
-                self._count_unless(self._sessions.pop(event.token, None) is not None, event)
+                session = self._sessions.pop(event.token, None)
+                self.subflows -= len(session.subflows) if session else 0
+            case AddressAnnounced():
+                self._announce(event.token, (event.address_id, event.address))
+            case AddressRemoved():
+                self._announce(event.token, None, event.address_id)
 
     def _establish(self, event: SubflowEstablished) -> None:
         session = self._sessions.get(event.token) or Session(event.token, event.time, ())
         new = Subflow(event.subflow, event.interface, event.address_id, event.initial, event.backup, event.time)
         others = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
+        self.subflows += 1 + len(others) - len(session.subflows)
         self._sessions[event.token] = replace(session, subflows=(*others, new))
 
     def _set_backup(self, event: SubflowPriority) -> None:
@@ -82,18 +105,24 @@ class Sessions:
         session = self._with_subflow(event)
         if session is None:
             return
+        self.subflows -= 1
         rest = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
         if rest:
             self._sessions[event.token] = replace(session, subflows=rest)
         else:
             del self._sessions[event.token]
 
+    def _announce(self, token: int, new: tuple[int, str] | None, removed: int | None = None) -> None:
+        session = self._sessions.get(token)
+        if session is None:
+            return
+        gone = new[0] if new else removed
+        rest = tuple(known for known in session.announced if known[0] != gone)
+        self._sessions[token] = replace(session, announced=(*rest, *((new,) if new else ()))[-ANNOUNCED:])
+
     def _with_subflow(self, event: SubflowPriority | SubflowClosed) -> Session | None:
         session = self._sessions.get(event.token)
-        known = session is not None and any(subflow.name == event.subflow for subflow in session.subflows)
-        self._count_unless(known, event)
-        return session if known else None
-
-    def _count_unless(self, expected: bool, event: Event) -> None:
-        if not expected:
-            self.unexpected[type(event).__name__] += 1
+        if session is not None and any(subflow.name == event.subflow for subflow in session.subflows):
+            return session
+        self.unexpected[f"unexpected {type(event).__name__}"] += 1
+        return None

@@ -111,7 +111,9 @@ def _measure(arguments: argparse.Namespace, profile: Profile, folder: Path) -> R
     console = Console(stderr=True)
     console.print("making the file and the testbed")
     file = random_file(arguments.size.amount, _SEED)
-    held = load(WIRED_SLOW, Policy).rules[0].rate.amount / 1e6
+    rate = load(WIRED_SLOW, Policy).rules[0].rate
+    assert rate is not None
+    held = rate.amount / 1e6
     with standing(arguments.name, profile, keep=arguments.keep) as testbed:
         console.print(f"checking the links ({testbed.emulation})")
         readings = check_links(testbed)

@@ -9,6 +9,9 @@ from experiments.testbed.build import Testbed, standing
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile
 from settings.files import load
+from tests.netns.throttler_world import source, world
+
+__all__ = ["name", "source", "testbed", "world"]
 
 _numbers = count(1)
 

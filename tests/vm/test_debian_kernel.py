@@ -27,7 +27,15 @@ echo "demo ended with $?"
 echo BEGIN summary; cat /tmp/summary.json; echo; echo END summary
 echo BEGIN link; tc -n trib-demo-link-wired qdisc show; echo END link
 echo BEGIN leaf; head -n 1 /tmp/leaf; echo END leaf
+gateway="ip netns exec trib-demo-gateway"
+$gateway $python -m throttler set both-ways path=wired direction=both rate=1mbit dscp=cs1
+echo BEGIN upload
+$gateway tc qdisc show dev tributary-up
+$gateway nft list table netdev throttler
+echo END upload
 $python -m experiments.testbed down --name demo
+$python -m experiments.bench run queueing-delay --quick --json >/tmp/delay.json
+echo BEGIN delay; cat /tmp/delay.json; echo; echo END delay
 echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo END left
 """
 
@@ -62,6 +70,16 @@ def test_links_are_made_by_netem(console: str) -> None:
 
 def test_the_held_subflow_has_an_fq_codel_leaf(console: str) -> None:
     assert "fq_codel" in section(console, "leaf")
+
+
+def test_uploads_take_the_way_round_through_an_ifb_device(console: str) -> None:
+    text = section(console, "upload")
+    assert "qdisc htb 5452: root" in text
+    assert 'fwd to "tributary-up"' in text
+
+
+def test_a_held_class_with_fq_codel_delays_its_packets_less_than_a_long_queue(console: str) -> None:
+    assert json.loads(section(console, "delay"))["ratios"]["delay_pfifo_vs_throttler"] > 1.5
 
 
 def test_nothing_is_left_after_down(console: str) -> None:

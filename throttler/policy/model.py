@@ -1,56 +1,106 @@
-"""The policy: which subflows to hold, and to what rate. A settings file in, holds out."""
+"""What an operator writes: links, paths and rules. A settings file in, a checked policy out."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from settings.failure import refused
 from settings.files import Settings, load
 from settings.units import PositiveRate
-from throttler.sessions import Session, Subflow
-from throttler.wire.segments import FourTuple
+from throttler.policy import values
+from throttler.policy.values import (
+    Days,
+    Direction,
+    Directions,
+    Dscp,
+    HoldRate,
+    Hours,
+    Interface,
+    Kind,
+    Name,
+    Networks,
+    Quota,
+    Scope,
+)
 
-_NAME = "1 to 40 of the characters a-z, A-Z, 0-9, '_' and '-'"
-_INTERFACE = "the name of a network interface, such as 'eth0'"
-_LOWEST, _HIGHEST = PositiveRate.parse("64kbit"), PositiveRate.parse("400gbit")
+_RATE = PositiveRate.ACCEPTED
 
 
-def _rate_in_range(rate: PositiveRate) -> PositiveRate:
-    # Below 64 kbit/s a full frame takes longer than the least retransmission time-out of Linux, 200 ms.
-    if not _LOWEST <= rate <= _HIGHEST:
-        raise ValueError(f"{PositiveRate.ACCEPTED}, from {_LOWEST} to {_HIGHEST}")
-    return rate
+class LinkSettings(Settings):
+    """What an interface can carry each way; without a rate nothing but held subflows is shaped."""
 
-
-Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z", description=_NAME)]
-HoldRate = Annotated[PositiveRate, AfterValidator(_rate_in_range)]
+    download: HoldRate | None = Field(None, title="rate towards the clients", description=_RATE)
+    upload: HoldRate | None = Field(None, title="rate from the clients", description=_RATE)
 
 
 class PathSettings(Settings):
-    """A way to the clients."""
+    """A way to the clients: an interface, or the part of its clients whose addresses are in some networks."""
 
-    # IFNAMSIZ in linux/if.h allows 15 bytes; the characters are those that tc needs no quotes for.
-    interface: str = Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._@-]{0,14}\z", description=_INTERFACE)
+    interface: Interface = Field(title="client-side interface of this host", description=values.INTERFACE)
+    clients: Networks = Field((), strict=False, title="only these clients", description=values.NETWORKS)
 
 
 class Rule(Settings):
-    """Sessions with at least ``min_subflows`` active subflows: hold those on ``path`` to ``rate``."""
+    """Which subflows it is about (every key that is given must fit), and what becomes of them.
 
-    name: Name = Field(description=_NAME)
-    min_subflows: int = Field(2, ge=1, le=64, description="a whole number of active subflows from 1 to 64")
-    path: str = Field(description="the name of one of the file's [paths] in quotes")
-    rate: HoldRate = Field(description=PositiveRate.ACCEPTED)
+    A rule without any action lets its subflows pass: an exception from those that follow.
+    """
+
+    name: Name = Field(title="stands in the log, in status and in metrics", description=values.NAME)
+
+    path: str | None = Field(None, title="the subflow's path", description="the name of one of the [paths] in quotes")
+    clients: Networks = Field((), strict=False, title="the client's address on that path", description=values.NETWORKS)
+    ports: tuple[int, ...] = Field(
+        (), strict=False, title="this host's port", description="a list of ports from 1 to 65535, such as [3128]"
+    )
+    kind: Kind | None = Field(None, strict=False, title="first subflow or not", description="'initial' or 'joined'")
+    backup: bool | None = Field(None, title="what the client says of it (MP_PRIO)", description="true or false")
+    min_subflows: int = Field(
+        2,
+        ge=1,
+        le=64,
+        title="active subflows in its session, at least",
+        description="a whole number of active subflows from 1 to 64",
+    )
+    max_subflows: int | None = Field(
+        None, ge=1, le=64, title="... at most", description="a whole number of active subflows from 1 to 64"
+    )
+    hours: Hours | None = Field(None, title="time of day", description=values.HOURS)
+    days: Days = Field((), strict=False, title="days on which the hours begin", description=values.DAYS)
+
+    direction: Directions = Field(
+        Directions.DOWNLOAD, strict=False, title="which way", description="'download', 'upload' or 'both'"
+    )
+    rate: HoldRate | None = Field(None, title="held to this rate; with borrow: guaranteed", description=_RATE)
+    borrow: bool = Field(False, title="may use what the link has to spare", description="true or false")
+    ceiling: HoldRate | None = Field(None, title="up to this rate when it borrows", description=_RATE)
+    priority: int = Field(
+        3, ge=0, le=7, title="who may borrow first: 0", description="a whole number from 0 (first) to 7 (last)"
+    )
+    dscp: Dscp | None = Field(None, title="code point to write into its packets", description=values.DSCP)
+    quota: Quota | None = Field(None, title="so many bytes, then slower", description=values.QUOTA)
+    then: HoldRate | None = Field(None, title="rate when the quota is spent", description=_RATE)
+    scope: Scope = Field(
+        Scope.SUBFLOW, strict=False, title="who shares the rate", description="'subflow', 'session', 'client' or 'rule'"
+    )
+    dry: bool = Field(False, title="count only, hold nothing", description="true or false")
+
+    @property
+    def acts(self) -> bool:
+        """Whether its subflows get a class."""
+        return not self.dry and (self.rate is not None or self.dscp is not None or self.quota is not None)
 
 
 class Policy(Settings):
-    """Paths by name, and rules in the order in which they are tried."""
+    """Paths by name, links by interface, and rules in the order in which they are tried."""
 
     paths: dict[Name, PathSettings] = Field(
-        min_length=1, max_length=250, description="one table [paths.NAME] for each of 1 to 250 client-side interfaces"
+        min_length=1, max_length=250, description="one table [paths.NAME] for each of 1 to 250 ways to the clients"
+    )
+    links: dict[Interface, LinkSettings] = Field(
+        {}, description="tables [links.INTERFACE] with the rates of the paths' interfaces"
     )
     rules: tuple[Rule, ...] = Field(
         strict=False, min_length=1, max_length=1000, description="1 to 1000 tables [[rules]]"
@@ -58,32 +108,77 @@ class Policy(Settings):
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """The interfaces to watch: those of all paths."""
-        return tuple(path.interface for path in self.paths.values())
+        """The interfaces to watch: those of all paths, each once, in the file's order."""
+        return tuple(dict.fromkeys(path.interface for path in self.paths.values()))
 
-    @property
-    def shaped_interfaces(self) -> tuple[str, ...]:
-        """The interfaces that need classes: those of the rules' paths, each once, sorted."""
-        return tuple(sorted({self.paths[rule.path].interface for rule in self.rules}))
+    def link_rate(self, interface: str, direction: Direction) -> PositiveRate | None:
+        """What ``interface`` can carry in that direction, if the policy says so."""
+        link = self.links.get(interface)
+        if link is None:
+            return None
+        return link.download if direction is Direction.DOWNLOAD else link.upload
 
-    def path_on(self, interface: str) -> str | None:
-        """The name of the path over ``interface``."""
-        return next((name for name, path in self.paths.items() if path.interface == interface), None)
+    def interfaces_of(self, rule: Rule) -> tuple[str, ...]:
+        """Where subflows that ``rule`` is about can be."""
+        return self.interfaces if rule.path is None else (self.paths[rule.path].interface,)
 
 
 def read(file: Path) -> Policy:
     """The policy in ``file``, complete in itself; raises Failure with exit 66 or 64."""
     policy = load(file, Policy)
-    for number, rule in enumerate(policy.rules):
-        if rule.path not in policy.paths:
-            known = ", ".join(sorted(policy.paths))
-            raise refused(str(file), f"rules[{number}].path", rule.path, f"one of the file's paths: {known}")
-    for number in _repeated(rule.name for rule in policy.rules):
-        raise refused(str(file), f"rules[{number}].name", policy.rules[number].name, "a name that no other rule has")
-    for number in _repeated(policy.interfaces):
-        key = f"paths.{list(policy.paths)[number]}.interface"
-        raise refused(str(file), key, policy.interfaces[number], "an interface that no other path has")
+    check(policy, str(file))
     return policy
+
+
+def check(policy: Policy, where: str) -> None:
+    """Raise Failure, exit 64, if parts of ``policy`` contradict one another."""
+    for key, value, accepted in _contradictions(policy):
+        raise refused(where, key, value, accepted)
+
+
+_Contradiction = tuple[str, object, str]
+
+
+def _contradictions(policy: Policy) -> Iterator[_Contradiction]:
+    for number in _repeated(rule.name for rule in policy.rules):
+        yield f"rules[{number}].name", policy.rules[number].name, "a name that no other rule has"
+    whole = [name for name, path in policy.paths.items() if not path.clients]
+    for number in _repeated(policy.paths[name].interface for name in whole):
+        key = f"paths.{whole[number]}.interface"
+        yield key, policy.paths[whole[number]].interface, "an interface that no other path has, or 'clients' beside it"
+    for interface in policy.links:
+        if interface not in policy.interfaces:
+            yield f"links.{interface}", interface, f"one of the paths' interfaces: {', '.join(policy.interfaces)}"
+    for number, rule in enumerate(policy.rules):
+        for key, value, accepted in _contradictions_in(rule, policy):
+            yield f"rules[{number}].{key}", value, accepted
+
+
+def _contradictions_in(rule: Rule, policy: Policy) -> Iterator[_Contradiction]:
+    if rule.path is not None and rule.path not in policy.paths:
+        yield "path", rule.path, f"one of the file's paths: {', '.join(sorted(policy.paths))}"
+        return
+    if not all(1 <= port <= 65535 for port in rule.ports):
+        yield "ports", list(rule.ports), "a list of ports from 1 to 65535, such as [3128]"
+    if rule.max_subflows is not None and rule.max_subflows < rule.min_subflows:
+        yield "max_subflows", rule.max_subflows, f"at least min_subflows, which is {rule.min_subflows}"
+    yield from _contradictions_of_rates(rule, policy)
+    if (rule.quota is None) != (rule.then is None):
+        yield "then", str(rule.then), "a rate beside 'quota', and only there"
+    if rule.quota is not None and rule.scope not in (Scope.CLIENT, Scope.RULE):
+        yield "scope", str(rule.scope), "'client' or 'rule', since 'quota' outlives subflows and sessions"
+
+
+def _contradictions_of_rates(rule: Rule, policy: Policy) -> Iterator[_Contradiction]:
+    if rule.borrow and rule.rate is None:
+        yield "borrow", rule.borrow, "false, or a 'rate' beside it that is guaranteed"
+    if rule.ceiling is not None and (not rule.borrow or rule.rate is None or rule.ceiling < rule.rate):
+        yield "ceiling", str(rule.ceiling), "a rate not below 'rate', beside 'borrow = true'"
+    for interface in policy.interfaces_of(rule) if rule.borrow else ():
+        for direction in rule.direction.each:
+            if policy.link_rate(interface, direction) is None:
+                accepted = f"false, or a rate links.{interface}.{direction} to borrow from"
+                yield "borrow", rule.borrow, accepted
 
 
 def _repeated(names: Iterable[str]) -> Iterator[int]:
@@ -95,37 +190,29 @@ def _repeated(names: Iterable[str]) -> Iterator[int]:
         seen[name] += 1
 
 
-def check_interfaces(policy: Policy, file: Path, existing: Collection[str]) -> None:
+def check_interfaces(policy: Policy, where: str, existing: Collection[str]) -> None:
     """Raise Failure, exit 64, for a path over an interface that this host does not have."""
     for name, path in policy.paths.items():
         if path.interface not in existing:
             accepted = "one of this host's interfaces: " + ", ".join(sorted(existing))
-            raise refused(str(file), f"paths.{name}.interface", path.interface, accepted)
+            raise refused(where, f"paths.{name}.interface", path.interface, accepted)
 
 
-@dataclass(frozen=True)
-class Hold:
-    """One subflow of the session ``token`` to be held to ``rate`` on ``interface``, by the rule of that name."""
-
-    token: int
-    subflow: FourTuple
-    interface: str
-    rate: PositiveRate
-    rule: str
-
-
-def decide(sessions: Iterable[Session], policy: Policy) -> frozenset[Hold]:
-    """All holds that ``policy`` wants of ``sessions``; for each subflow the first rule that matches decides."""
-    return frozenset(
-        Hold(session.token, subflow.name, subflow.interface, rule.rate, rule.name)
-        for session in sessions
-        for subflow in session.subflows
-        if (rule := _rule_for(session, subflow, policy)) is not None
-    )
+def with_rule(policy: Policy, rule: Rule, last: bool) -> Policy:
+    """``policy`` with ``rule`` in the place of the one of its name, or else before (or after) all others."""
+    names = [other.name for other in policy.rules]
+    rules = list(policy.rules)
+    if rule.name in names:
+        rules[names.index(rule.name)] = rule
+    else:
+        rules.insert(len(rules) if last else 0, rule)
+    return policy.model_copy(update={"rules": tuple(rules)})
 
 
-def _rule_for(session: Session, subflow: Subflow, policy: Policy) -> Rule | None:
-    for rule in policy.rules:
-        if session.active >= rule.min_subflows and policy.paths[rule.path].interface == subflow.interface:
-            return rule
-    return None
+def without_rule(policy: Policy, name: str) -> Policy:
+    """``policy`` without the rule ``name``; raises Failure, exit 64, if it has none of that name."""
+    rest = tuple(rule for rule in policy.rules if rule.name != name)
+    if len(rest) == len(policy.rules):
+        known = ", ".join(rule.name for rule in policy.rules) or "none is in force"
+        raise refused("unset", "rule", name, f"the name of a rule: {known}")
+    return policy.model_copy(update={"rules": rest})

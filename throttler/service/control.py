@@ -1,112 +1,80 @@
-"""The control socket: ``throttler status`` asks the daemon, and no second daemon starts in a network namespace.
+"""The control socket: other commands ask the daemon, and no second daemon starts in a network namespace.
 
 An abstract Unix socket belongs to its network namespace and goes with its process (unix(7)), so nothing is left to
-clean up. Who connects gets the status as one JSON document and the end of the stream.
+clean up. A request is one line of JSON, {"command": NAME, ...}; the response is a JSON document and the end of the
+stream: what was asked for, or {"failure": MESSAGE, "code": EXIT CODE}. Who is not root may ask, and change nothing.
 """
 
 import errno
 import json
 import socket
 import struct
-import time
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Collection
+from typing import Any
 
 from settings.failure import Exit, Failure
+from throttler.service import exchange
 
 _NAME = "\0tributary/throttler"
-_CONNECTIONS = 16
-_PATIENCE = 5.0
-"""Seconds that a reader may take."""
+_REQUEST = 65_536
+"""Bytes of a request."""
+_PATIENCE = 60.0
+"""Seconds that a command waits: a reload with 100,000 subflows takes some."""
+
+Answer = dict[str, Any]
+Handler = Callable[[Answer], Answer]
 
 
-class Server:
-    """The daemon's end; a context manager. Its sockets do not block: a reader that stalls is dropped."""
-
-    def __init__(self) -> None:
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            self._listener.bind(_NAME)
-        except OSError as error:
-            self._listener.close()
-            if error.errno == errno.EADDRINUSE:
-                raise Failure(Exit.IN_USE, "a throttler already runs in this network namespace") from error
-            raise Failure(Exit.SYSTEM, f"cannot bind the control socket: {error}") from error
-        self._listener.listen(_CONNECTIONS)
-        self._replies: list[Reply] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for reply in self._replies:
-            reply.connection.close()
-        self._listener.close()
-
-    def fileno(self) -> int:
-        """For selectors."""
-        return self._listener.fileno()
-
-    def accept(self, status: Callable[[], dict[str, Any]]) -> None:
-        """Take one connection, if there is one, and start to answer it."""
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            return
-        connection.setblocking(False)
-        if len(self._replies) < _CONNECTIONS:
-            self._replies.append(Reply(connection, json.dumps(status()).encode()))
-        else:
-            connection.close()
-
-    def send(self) -> bool:
-        """Go on with all answers; returns whether some are not complete yet."""
-        self._replies = [reply for reply in self._replies if reply.send()]
-        return bool(self._replies)
+def _failed(code: Exit, message: str) -> bytes:
+    return json.dumps({"failure": message, "code": code}).encode()
 
 
-class Reply:
-    """One answer on its way."""
-
-    def __init__(self, connection: socket.socket, data: bytes) -> None:
-        self.connection = connection
-        self._rest = memoryview(data)
-        self._deadline = time.monotonic() + _PATIENCE
-
-    def send(self) -> bool:
-        """Send what fits; returns False when the answer is complete, or in vain, and its connection closed."""
-        try:
-            self._rest = self._rest[self.connection.send(self._rest) :]
-        except BlockingIOError:
-            if time.monotonic() < self._deadline:
-                return True
-            self._rest = self._rest[:0]
-        except OSError:
-            self._rest = self._rest[:0]
-        if not self._rest:
-            self.connection.close()
-        return bool(self._rest)
+def server() -> exchange.Server:
+    """The daemon's end; raises Failure, exit 75, if another daemon has it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(_NAME)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise Failure(Exit.IN_USE, "a throttler already runs in this network namespace") from error
+        raise Failure(Exit.SYSTEM, f"cannot bind the control socket: {error}") from error
+    listener.listen(exchange.CONNECTIONS)
+    return exchange.Server(listener, b"\n", _REQUEST, _failed(Exit.USAGE, "the request is too long"))
 
 
-def ask() -> dict[str, Any]:
-    """The status of this network namespace's daemon; raises Failure, exit 69, if there is none."""
+def respond(request: bytes, asker: socket.socket, handle: Handler, for_anybody: Collection[str]) -> bytes:
+    """The response to ``request``, for which ``handle`` does what is asked; its Failure becomes the response."""
+    try:
+        asked = json.loads(request)
+        if asked["command"] not in for_anybody and _user(asker) != 0:
+            raise Failure(Exit.NO_PERMISSION, f"throttler {asked['command']} needs root: use sudo")
+        return json.dumps(handle(asked)).encode()
+    except Failure as failure:
+        return _failed(failure.code, str(failure))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return _failed(Exit.USAGE, f"not a request: {error!r}")
+
+
+def ask(command: str, **arguments: object) -> Answer:
+    """What this network namespace's daemon answers; raises the Failure it had, or exit 69 if there is no daemon."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_PATIENCE)
         try:
             connection.connect(_NAME)
-            _need_root_behind(connection)
-            answer = b"".join(iter(lambda: connection.recv(65536), b""))
-            status: dict[str, Any] = json.loads(answer)
+            if (user := _user(connection)) != 0:
+                # Anybody can bind an abstract name that is free.
+                raise Failure(Exit.UNAVAILABLE, f"the throttler's socket belongs to user {user}, not to root")
+            connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
+            answer: Answer = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
         except ConnectionRefusedError as error:
             raise Failure(Exit.UNAVAILABLE, "no throttler runs in this network namespace") from error
         except (OSError, ValueError) as error:
             raise Failure(Exit.UNAVAILABLE, f"the throttler does not answer: {error}") from error
-    return status
+    if "failure" in answer:
+        raise Failure(Exit(answer["code"]), answer["failure"])
+    return answer
 
 
-def _need_root_behind(connection: socket.socket) -> None:
-    # Anybody can bind an abstract name that is free.
-    _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    if user != 0:
-        raise Failure(Exit.UNAVAILABLE, f"the throttler's socket belongs to user {user}, not to root: not asking it")
+def _user(connection: socket.socket) -> int:
+    return int(struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])

@@ -1,52 +1,80 @@
-"""The daemon: reads the sockets, carries out the plans, and leaves nothing behind."""
+"""The daemon: reads its source, carries out the plans, answers other commands, and leaves nothing behind."""
 
+import gc
 import selectors
 import signal
 import socket
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from settings.failure import Failure
+from settings.failure import Exit, Failure
 from throttler.policy.model import Policy
-from throttler.service.control import Server
-from throttler.service.engine import Engine, log_lines
+from throttler.policy.quotas import LONGEST, SECOND, Quotas
+from throttler.service import control, metrics_server, notify
+from throttler.service.commands import FOR_ANYBODY, Commands
+from throttler.service.control import Answer
+from throttler.service.engine import Engine
+from throttler.service.exchange import Server
+from throttler.service.installation import Installation, StepFailed
+from throttler.service.logs import Level, Log
+from throttler.service.state import Store
 from throttler.shaping import apply
-from throttler.shaping.plan import Plan
-from throttler.shaping.render import Link
-from throttler.sources.order import InOrder
-from throttler.sources.sniffer import Sniffer
-from throttler.wire.segments import Segment
+from throttler.sources.source import Source
 
-_BATCH = 512
-"""Packets of one interface in one round."""
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+if TYPE_CHECKING:
+    from throttler.service.metrics import Exporter
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _BETWEEN_FRESH_STARTS = 10.0
 """Seconds: two failures of nft or tc in a shorter time, and the daemon gives up."""
+_LONGEST_WAIT = 1.0
+"""Seconds: the log's summaries, time-outs of connections."""
 
 
-def run(policy: Policy, file: Path) -> None:
+@dataclass(frozen=True)
+class Setup:
+    """What the command line says."""
+
+    policy: Policy
+    file: Path
+    state: Path
+    metrics: tuple[str, int] | None
+    log: Log
+
+
+def run(setup: Setup, open_source: Callable[[], Source]) -> None:
     """Throttle until a signal says stop; raises Failure before anything is changed if it cannot start."""
     apply.need_tools()
     with ExitStack() as stack:
-        stop = stack.enter_context(_stop_signals())
-        server = stack.enter_context(Server())
-        apply.refuse_foreign(policy.shaped_interfaces)
-        sniffers = [stack.enter_context(Sniffer(interface)) for interface in policy.interfaces]
-        Daemon(policy, file, stop, server, sniffers).run()
+        signals = stack.enter_context(_signals())
+        server = stack.enter_context(control.server())
+        page = stack.enter_context(metrics_server.server(*setup.metrics)) if setup.metrics else None
+        store, quotas = Store(setup.state), Quotas()
+        store.load_into(quotas, setup.policy.rules, _local_time())
+        engine = Engine(setup.policy, quotas, _local_time)
+        apply.refuse_foreign(engine.layout.devices)
+        source = stack.enter_context(open_source())
+        Daemon(setup, engine, source, store, signals, server, page).run()
+
+
+def _local_time() -> datetime:
+    return datetime.now().astimezone()
 
 
 @contextmanager
-def _stop_signals() -> Iterator[socket.socket]:
-    """A socket that becomes readable when a signal says stop; until then nothing is interrupted half-way."""
+def _signals() -> Iterator[socket.socket]:
+    """A socket that gets the number of each signal, one byte each; nothing is interrupted half-way."""
     reader, writer = socket.socketpair()
     with reader, writer:
         reader.setblocking(False)
         writer.setblocking(False)
-        before = {number: signal.signal(number, lambda *_: None) for number in _STOP_SIGNALS}
+        before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
         wakeup = signal.set_wakeup_fd(writer.fileno())
         try:
             yield reader
@@ -57,105 +85,149 @@ def _stop_signals() -> Iterator[socket.socket]:
 
 
 class Daemon:
-    """The loop over signals, packets and status requests."""
+    """The loop over signals, events, requests and time."""
 
     def __init__(
-        self, policy: Policy, file: Path, stop: socket.socket, server: Server, sniffers: Sequence[Sniffer]
+        self,
+        setup: Setup,
+        engine: Engine,
+        source: Source,
+        store: Store,
+        signals: socket.socket,
+        server: Server,
+        page: Server | None,
     ) -> None:
-        self._interfaces = policy.shaped_interfaces
-        self._file = file
-        self._stop = stop
+        self._log = setup.log
+        self._engine = engine
+        self._source = source
+        self._signals = signals
         self._server = server
-        self._sniffers = sniffers
-        self._engine = Engine(policy)
-        self._order = InOrder()
-        self._started = time.monotonic()
+        self._page = page
+        self._installation = Installation(engine, setup.log)
+        self._commands = Commands(setup.file, engine, self._installation, source)
+        self._store = store
+        self._failed: StepFailed | None = None
+        self._next_save = 0
+        self._watchdog = notify.watchdog_interval()
+        self._next_watchdog = 0.0
         self._selector = selectors.DefaultSelector()
-        self._selector.register(stop, selectors.EVENT_READ)
-        self._selector.register(server, selectors.EVENT_READ)
-        for sniffer in sniffers:
-            self._selector.register(sniffer, selectors.EVENT_READ)
+        for descriptor in (signals, server, *((page,) if page else ()), *source.descriptors):
+            self._selector.register(descriptor, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Until the stop signal. When nft or tc fails everything is taken down and put up again, once in a while."""
-        plan, last_failure = None, float("-inf")
+        """Until a stop signal. When nft or tc fails everything is taken down and put up again, once in a while."""
+        last_failure, is_ready = float("-inf"), False
+        plan = self._engine.see(self._source.start(), time.monotonic_ns())
         while True:
-            apply.remove_leftovers()
-            with apply.installed(self._interfaces) as links:
-                if plan is None:
-                    print("ready", flush=True)
-                failure = self._loop(links, plan)
-            if failure is None:
-                return
+            with self._installation.standing():
+                try:
+                    self._installation.take(plan)
+                    if not is_ready:
+                        self._get_ready()
+                        is_ready = True
+                    self._loop()
+                    return
+                except StepFailed as failed:
+                    failure = failed.failure
             if time.monotonic() - last_failure < _BETWEEN_FRESH_STARTS:
                 raise failure
             last_failure = time.monotonic()
-            _log(f"{failure}: starting afresh")
-            apply.refuse_foreign(self._interfaces)
-            plan = self._engine.start_afresh()
+            self._log.event("starting afresh", Level.WARNING, reason=str(failure))
+            apply.refuse_foreign(self._engine.layout.devices)
+            plan = self._engine.start_afresh(time.monotonic_ns())
 
-    def _loop(self, links: Mapping[str, Link], plan: Plan | None) -> Failure | None:
-        """Returns None on the stop signal, or the failure of a step that may be in the kernel in part."""
-        try:
-            self._take(plan, links)
-            while self._serve():
-                self._take(self._engine.see(self._segments()), links)
-        except StepFailed as failed:
-            return failed.failure
-        return None
+    def _get_ready(self) -> None:
+        # What is here now stays. Sessions hold no cycles, so the collector has little to find and much to look through.
+        gc.freeze()
+        gc.set_threshold(100_000, 20, 50)
+        print("ready", flush=True)
+        notify.send(notify.READY, notify.status(f"by {self._source.which}"))
 
-    def _take(self, plan: Plan | None, links: Mapping[str, Link]) -> None:
-        if plan is None:
-            return
-        if not plan.is_empty:
-            try:
-                apply.carry_out(plan, links)
-            except Failure as failure:
-                raise StepFailed(failure) from failure
-        self._engine.commit(plan)
-        for line in log_lines(plan):
-            _log(line)
+    def _loop(self) -> None:
+        """Returns on a stop signal; raises StepFailed."""
+        while self._serve():
+            events = self._source.events(self._engine.sessions.known)
+            self._installation.take(self._engine.see(events, time.monotonic_ns()))
+            self._keep_time()
+        notify.send(notify.STOPPING)
+        self._installation.read_quotas(everything=True)
+        self._save()
+        self._log.close()
 
     def _serve(self) -> bool:
-        """Wait for something to do; answers status requests; returns False on the stop signal."""
-        unfinished = self._server.send()
-        ready = {key.fileobj for key, _ in self._selector.select(self._patience(unfinished))}
-        if self._server in ready:
-            self._server.accept(self._status)
-        return self._stop not in ready
+        """Wait for something to do; answers requests; returns False on a stop signal."""
+        ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
+        self._server.serve(self._respond)
+        if self._page is not None:
+            self._page.serve(self._scrape)
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+        return self._signals not in ready or self._heed()
 
-    def _patience(self, replies_unfinished: bool) -> float | None:
-        """Seconds to wait, or None for ever."""
-        if self._order.is_holding:
+    def _patience(self) -> float:
+        """Seconds to wait for a descriptor."""
+        if self._source.is_holding:
             return 0
-        return 0.05 if replies_unfinished else None
+        quota = self._engine.quotas.next_reading
+        due = min(self._engine.next_tick(), self._next_save, *((quota,) if quota else ()))
+        return max(0.0, min((due - time.monotonic_ns()) / SECOND, (self._watchdog or 2) / 2, _LONGEST_WAIT))
 
-    def _segments(self) -> list[Segment]:
-        complete_until = time.time_ns()
-        everything: list[Segment] = []
-        for sniffer in self._sniffers:
-            found = list(sniffer.segments(_BATCH))
-            if len(found) == _BATCH:
-                complete_until = min(complete_until, found[-1].time)
-            everything += found
-        return self._order.sort(everything, complete_until)
+    def _keep_time(self) -> None:
+        """What is due by the clock: rules that come into force, drained classes, quotas, the watchdog, the log."""
+        now = time.monotonic_ns()
+        if now >= self._engine.next_tick():
+            self._installation.take(self._engine.tick(now))
+        self._installation.read_quotas()
+        if now >= self._next_save:
+            self._next_save = now + LONGEST
+            self._save()
+        if self._watchdog is not None and time.monotonic() >= self._next_watchdog:
+            self._next_watchdog = time.monotonic() + self._watchdog / 2
+            notify.send(notify.WATCHDOG)
+        self._log.flush()
 
-    def _status(self) -> dict[str, Any]:
-        return {
-            "policy": str(self._file),
-            "uptime_s": round(time.monotonic() - self._started, 3),
-            "capture": {sniffer.interface: sniffer.counts() for sniffer in self._sniffers},
-            **self._engine.status(time.time_ns()),
-        }
+    def _save(self) -> None:
+        try:
+            self._store.save(self._engine.quotas.dump())
+        except Failure as failure:
+            self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
 
+    def _heed(self) -> bool:
+        """Do what the signals say; returns False if one says stop."""
+        numbers = self._signals.recv(64)
+        if any(number in (signal.SIGTERM, signal.SIGINT) for number in numbers):
+            return False
+        notify.send(notify.reloading(time.monotonic_ns()))
+        try:
+            self._commands.reload()
+            self._log.event("reloaded")
+        except Failure as failure:
+            self._log.event("not reloaded", Level.ERROR, reason=str(failure))
+        notify.send(notify.READY)
+        return True
 
-class StepFailed(Exception):
-    """A plan could not be carried out, or only in part."""
+    def _respond(self, request: bytes, asker: socket.socket) -> bytes:
+        return control.respond(request, asker, self._answer, FOR_ANYBODY)
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
+    def _answer(self, asked: Answer) -> Answer:
+        try:
+            return self._commands.answer(asked)
+        except StepFailed as failed:
+            self._failed = failed
+            raise Failure(Exit.SYSTEM, f"{failed.failure}: starting afresh") from failed
 
+    @cached_property
+    def _exporter(self) -> "Exporter":
+        # Not at the top: nobody else needs the library.
+        from throttler.service.metrics import Exporter
 
-def _log(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+        return Exporter()
+
+    def _scrape(self, request: bytes, _asker: socket.socket) -> bytes:
+        try:
+            return metrics_server.respond(request, lambda: self._exporter.page(self._commands.status()))
+        except Exception as error:
+            # Whoever reads metrics must not end what they are about.
+            self._log.event("metrics failed", Level.ERROR, reason=repr(error))
+            return metrics_server.failed()

@@ -1,4 +1,4 @@
-"""The one door to the kernel: nftables and tc, and changes nothing that the throttler did not make."""
+"""The one door to the kernel: nftables, tc and the IFB device, and changes nothing that the throttler did not make."""
 
 import fcntl
 import json
@@ -6,14 +6,15 @@ import shutil
 import socket
 import struct
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from settings.failure import Exit, Failure
-from throttler.shaping import nftables, render
+from throttler.shaping import nftables, render, tc
+from throttler.shaping.layout import UPLOAD_DEVICE, Layout
 from throttler.shaping.plan import Plan
-from throttler.shaping.render import Leaf, Link
+from throttler.shaping.render import Kernel, Leaf
 
 _NO_HANDLE = "0:"
 """Of a qdisc that the kernel attached by itself (tc(8), QDISCS)."""
@@ -22,12 +23,12 @@ _PROBES = {Leaf.FQ_CODEL: "fq_codel", Leaf.TBF: "tbf rate 1mbit burst 3028b limi
 _ETHERNET_HEADER = 14
 _SIOCGIFMTU = 0x8921  # linux/sockios.h
 _PATIENCE = 60
-"""Seconds for one run of tc."""
+"""Seconds for one run of a tool."""
 
 
 def need_tools() -> None:
-    """Raise Failure, exit 69, if nft (which brings libnftables) or tc is not there."""
-    for tool, package in (("nft", "nftables"), ("tc", "iproute2")):
+    """Raise Failure, exit 69, if nft (which brings libnftables), tc or ip is not there."""
+    for tool, package in (("nft", "nftables"), ("tc", "iproute2"), ("ip", "iproute2")):
         if shutil.which(tool) is None:
             raise Failure(Exit.UNAVAILABLE, f"{tool} is not in PATH: install the package {package}")
 
@@ -37,23 +38,11 @@ def interfaces() -> frozenset[str]:
     return frozenset(name for _, name in socket.if_nameindex())
 
 
-def nft(script: str) -> None:
-    """Carry out a script for ``nft -f -``, all of it or nothing; raises Failure, exit 71."""
-    if script:
-        nftables.carry_out(script)
-
-
-def tc(lines: str) -> None:
-    """Carry out ``lines`` up to the first that fails; raises Failure, exit 71."""
-    if lines:
-        _run(("tc", "-batch", "-"), lines)
-
-
-def _run(command: Sequence[str], text: str = "") -> str:
+def _run(*command: str) -> str:
     try:
         # In a process group of its own, so that Ctrl-C in a terminal does not end it half-way.
         result = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_PATIENCE, process_group=0, check=False
+            command, capture_output=True, text=True, timeout=_PATIENCE, process_group=0, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {error}") from error
@@ -79,11 +68,11 @@ class Root:
 
 def roots() -> tuple[Root, ...]:
     """The root qdiscs of all interfaces."""
-    found = json.loads(_run(("tc", "-json", "qdisc", "show")) or "[]")
+    found = json.loads(_run("tc", "-json", "qdisc", "show") or "[]")
     return tuple(Root(entry["dev"], entry["kind"], entry["handle"]) for entry in found if entry.get("root"))
 
 
-def refuse_foreign(wanted: Sequence[str]) -> None:
+def refuse_foreign(wanted: Collection[str]) -> None:
     """Raise Failure, exit 75, if someone else has put a qdisc at the root of an interface that we need."""
     for root in roots():
         if root.interface in wanted and root.handle != _NO_HANDLE and not root.is_ours:
@@ -96,61 +85,80 @@ def refuse_foreign(wanted: Sequence[str]) -> None:
 
 def remove_leftovers() -> None:
     """Remove what a killed throttler left in this network namespace, whatever its policy was."""
-    nft(render.no_table())
-    tc(render.no_roots(root.interface for root in roots() if root.is_ours))
+    nftables.carry_out(render.no_tables())
+    for name in (*(root.interface for root in roots() if root.is_ours), UPLOAD_DEVICE):
+        _remove_device(name)
+
+
+def _remove_device(name: str) -> None:
+    """Give an interface its default qdisc back, or remove the IFB device; one that is gone is no error."""
+    if name not in interfaces():
+        return
+    if name == UPLOAD_DEVICE:
+        _run("ip", "link", "del", name)
+    else:
+        tc.carry_out(render.no_root(name))
 
 
 @contextmanager
-def installed(wanted: Sequence[str]) -> Iterator[Mapping[str, Link]]:
-    """An HTB at the root of each interface and the nft table without elements; all is gone afterwards.
+def installed(wanted: Layout) -> Iterator[Kernel]:
+    """``wanted`` stands in the kernel, without elements; all is gone afterwards.
 
-    Gives what classes on each interface depend on. Errors while it is taken down are gathered and raised as one
-    Failure, exit 71, when everything was tried.
+    Errors while it is taken down are gathered and raised as one Failure, exit 71, when everything was tried.
     """
     errors: list[str] = []
     with ExitStack() as stack:
         stack.callback(_raise_gathered, errors)
-        for interface in wanted:
-            tc(render.roots([interface]))
-            stack.callback(_gather, errors, _remove_root, interface)
-        stack.callback(_gather, errors, nft, render.no_table())
-        nft(render.table())
-        leaf = _best_leaf(wanted[0])
-        yield {interface: Link(leaf, _frame(interface)) for interface in wanted}
+        stack.callback(_gather, errors, remove_leftovers)
+        yield extend(Layout(), wanted, Kernel())
 
 
-def _remove_root(interface: str) -> None:
-    if interface in interfaces():
-        tc(render.no_roots([interface]))
+def extend(before: Layout, after: Layout, kernel: Kernel) -> Kernel:
+    """Bring the kernel from one layout to one with more links; raises Failure, exit 71, when it may be there in part.
+
+    Returns what is known of the kernel afterwards.
+    """
+    new = {link.interface for link in after.links} - kernel.frames.keys()
+    frames = {**kernel.frames, **{interface: _frame(interface) for interface in new}}
+    if UPLOAD_DEVICE in after.devices - before.devices:
+        # One transmit queue: packets of one class stay in order.
+        _run("ip", "link", "add", UPLOAD_DEVICE, "numtxqueues", "1", "numrxqueues", "1", "type", "ifb")
+        _run("ip", "link", "set", UPLOAD_DEVICE, "up")
+    tc.carry_out(render.roots(before, after))
+    leaf = kernel.leaf if before.links or not after.links else _best_leaf(after.links[0].device)
+    kernel = Kernel(leaf, frames)
+    tc.carry_out(render.trunks(before, after, kernel))
+    nftables.carry_out(render.tables(before, after))
+    return kernel
 
 
-def _gather(errors: list[str], act: Callable[[str], None], text: str) -> None:
+def _gather(errors: list[str], act: Callable[[], None]) -> None:
     try:
-        act(text)
+        act()
     except Failure as failure:
         errors.append(str(failure))
 
 
-def _raise_gathered(errors: list[str]) -> None:
+def _raise_gathered(errors: Sequence[str]) -> None:
     if errors:
         raise Failure(Exit.SYSTEM, "left behind: " + "; ".join(errors))
 
 
-def _best_leaf(interface: str) -> Leaf:
+def _best_leaf(device: str) -> Leaf:
     """The first leaf that the kernel has, found by trying; raises Failure, exit 69, if it has none."""
     parent = render.class_id(_PROBE_MINOR)
-    tc(f"class add dev {interface} parent {render.HANDLE} classid {parent} htb rate 1mbit quantum 1514\n")
+    tc.carry_out(f"class add dev {device} parent {render.HANDLE} classid {parent} htb rate 1mbit quantum 1514\n")
     try:
-        return next(leaf for leaf in Leaf if _has_leaf(leaf, interface, parent))
+        return next(leaf for leaf in Leaf if _has_leaf(leaf, device, parent))
     except StopIteration:
         raise Failure(Exit.UNAVAILABLE, "the kernel has neither sch_fq_codel nor sch_tbf") from None
     finally:
-        tc(f"class del dev {interface} classid {parent}\n")
+        tc.carry_out(f"class del dev {device} classid {parent}\n")
 
 
-def _has_leaf(leaf: Leaf, interface: str, parent: str) -> bool:
+def _has_leaf(leaf: Leaf, device: str, parent: str) -> bool:
     try:
-        tc(f"qdisc add dev {interface} parent {parent} {_PROBES[leaf]}\n")
+        tc.carry_out(f"qdisc add dev {device} parent {parent} {_PROBES[leaf]}\n")
     except Failure:
         return False
     return True
@@ -159,13 +167,16 @@ def _has_leaf(leaf: Leaf, interface: str, parent: str) -> bool:
 def _frame(interface: str) -> int:
     """Bytes of a full frame as a qdisc counts it: the MTU and an Ethernet header."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        # struct ifreq of netdevice(7): the name, then a union of 24 bytes. /sys may show another network namespace.
-        answer = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16s24x", interface.encode()))
+        try:
+            # struct ifreq of netdevice(7): the name, then a union of 24 bytes. /sys may show another network namespace.
+            answer = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16s24x", interface.encode()))
+        except OSError as error:
+            raise Failure(Exit.UNAVAILABLE, f"the interface {interface} is gone") from error
     return int(struct.unpack("16xi20x", answer)[0]) + _ETHERNET_HEADER
 
 
-def carry_out(plan: Plan, links: Mapping[str, Link]) -> None:
-    """Bring ``plan`` into the kernel; raises Failure, exit 71, when it may be there in part."""
-    tc(render.classes(plan, links))
-    nft(render.elements(plan))
-    tc(render.no_classes(plan))
+def carry_out(plan: Plan, layout: Layout, kernel: Kernel) -> None:
+    """Bring ``plan`` into the kernel; raises Failure, exit 71, when it, or the one before, may be there in part."""
+    tc.carry_out(render.before_elements(plan, layout, kernel))
+    nftables.carry_out(render.elements(plan))
+    tc.hand_over(render.after_elements(plan, layout, kernel))

@@ -15,6 +15,8 @@ _Context = ctypes.c_void_p
 
 def carry_out(script: str) -> None:
     """Carry out ``script``, all of it or nothing; raises Failure, exit 71 (69 if the library is not there)."""
+    if not script:
+        return
     library, context = _opened()
     if library.nft_run_cmd_from_buffer(context, script.encode()) != 0:
         lines = library.nft_ctx_get_error_buffer(context).decode(errors="replace").splitlines()

@@ -1,87 +1,245 @@
-"""Wanted holds against installed holds: what to add and what to remove."""
+"""Wanted holds against installed classes and elements: the step from the one to the other.
 
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+Classes are bounded: a subflow that finds no room for one of its own shares that of its client, or else that of its
+rule.
+"""
 
-from throttler.policy.model import Hold
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-CAPACITY = 16_384
-"""Holds at one time: classes in HTB and elements in the nft maps."""
+from throttler.policy.decide import Hold, Owner, Shape
+from throttler.policy.values import Direction, Scope
+from throttler.wire.segments import FourTuple, client_of
+
+CLASSES = 16_384
+"""Classes at one time, in all devices together; their minor numbers are 1 to this."""
+PER_CLIENT = 64
+"""Classes of single subflows and sessions that one client address may have."""
+RESERVED = 1024
+"""Classes kept free for rules to share."""
+GRACE = 2 * 10**9
+"""Nanoseconds from the last element of a class to its removal: by then its queue is empty."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What makes a class one and not another."""
+
+    interface: str
+    direction: Direction
+    owner: Owner
+    dscp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Placed:
-    """A hold and the minor number of its HTB class, which is also the low half of its mark."""
+    """A class: where, its minor number, which is also the low half of its mark, and how it behaves."""
 
-    hold: Hold
+    place: Place
     minor: int
+    shape: Shape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One direction of a subflow in its class."""
+
+    subflow: FourTuple
+    placed: Placed
+
+    @property
+    def direction(self) -> Direction:
+        """That of the class."""
+        return self.placed.place.direction
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """One step from what is installed for ``tokens`` to what is wanted; ``refused`` holds found no free class."""
+    """One step. Classes are opened or changed, elements leave and enter, classes drain, and drained ones are closed."""
 
-    tokens: frozenset[int]
-    add: tuple[Placed, ...] = ()
-    remove: tuple[Placed, ...] = ()
-    refused: tuple[Hold, ...] = ()
+    open: tuple[Placed, ...] = ()
+    change: tuple[Placed, ...] = ()
+    leave: tuple[Element, ...] = ()
+    enter: tuple[Element, ...] = ()
+    drain: tuple[Placed, ...] = ()
+    close: tuple[Placed, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is to be done in the kernel."""
-        return not (self.add or self.remove)
+        return not (self.open or self.change or self.leave or self.enter or self.drain or self.close)
+
+
+@dataclass
+class _Class:
+    placed: Placed
+    client: str
+    members: int = 0
+
+
+_Held = dict[tuple[Direction, FourTuple], Place]
+
+
+@dataclass
+class _Step:
+    """A plan in the making."""
+
+    open: dict[Place, Placed] = field(default_factory=dict)
+    change: dict[Place, Placed] = field(default_factory=dict)
+    leave: list[Element] = field(default_factory=list)
+    enter: list[Element] = field(default_factory=list)
+    emptied: dict[Place, None] = field(default_factory=dict)
 
 
 class Ledger:
-    """What is installed, by session, and which minor numbers are free."""
+    """What is installed, by session.
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
-        self._placed: dict[int, tuple[Placed, ...]] = {}
+    ``shared`` counts holds that found no class of their own, ``refused`` those for which not even their rule had one.
+    """
+
+    def __init__(self, capacity: int = CLASSES, reserved: int = RESERVED) -> None:
+        self._classes: dict[Place, _Class] = {}
+        self._held: dict[int, _Held] = {}
         # The number that has been free for the longest comes first, so that a late packet meets no new class.
         self._free = deque(range(1, capacity + 1))
-        self._waiting: set[int] = set()
+        self._reserved = reserved
+        self._of_client: Counter[str] = Counter()
+        self._draining: deque[tuple[int, Placed]] = deque()
+        self.elements = 0
+        self.shared = 0
+        self.refused = 0
 
-    def __iter__(self) -> Iterator[Placed]:
-        return (placed for session in self._placed.values() for placed in session)
+    def classes(self) -> Iterator[tuple[Placed, int]]:
+        """The classes that are in use, each with the number of its elements."""
+        return ((each.placed, each.members) for each in self._classes.values())
 
-    def of(self, token: int) -> tuple[Placed, ...]:
-        """What is installed for the session."""
-        return self._placed.get(token, ())
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def of(self, token: int) -> Iterator[tuple[FourTuple, Placed]]:
+        """What is installed for the session: a subflow and the class of one of its directions."""
+        for (_, subflow), place in self._held.get(token, {}).items():
+            yield subflow, self._classes[place].placed
 
     @property
-    def waiting(self) -> frozenset[int]:
-        """The sessions with refused holds, if there is room for some of them now."""
-        return frozenset(self._waiting) if self._free else frozenset()
+    def tokens(self) -> Collection[int]:
+        """The sessions with at least one element."""
+        return self._held.keys()
 
-    def plan(self, tokens: Collection[int], wanted: Iterable[Hold]) -> Plan:
-        """The step to ``wanted``, which is everything that is wanted for the sessions ``tokens``."""
-        wanted = frozenset(wanted)
-        installed = [placed for token in sorted(tokens) for placed in self.of(token)]
-        new = sorted(wanted - {placed.hold for placed in installed}, key=lambda hold: (hold.interface, hold.subflow))
-        minors = tuple(islice(self._free, len(new)))
+    @property
+    def next_close(self) -> int | None:
+        """When a drained class can be closed, in nanoseconds of the clock that the steps had."""
+        return self._draining[0][0] + GRACE if self._draining else None
+
+    def step(self, wanted: Mapping[int, Iterable[Hold]], now: int) -> Plan:
+        """The step to ``wanted``, which is everything that is wanted for the sessions that it names.
+
+        The ledger takes it as done: whoever fails to do it begins with a new ledger.
+        """
+        step = _Step()
+        for token, holds in wanted.items():
+            self._settle(token, holds, step)
+        drain = tuple(self._retire(place, now) for place in step.emptied if not self._classes[place].members)
         return Plan(
-            tokens=frozenset(tokens),
-            add=tuple(map(Placed, new, minors)),
-            remove=tuple(placed for placed in installed if placed.hold not in wanted),
-            refused=tuple(new[len(minors) :]),
+            open=tuple(step.open.values()),
+            change=tuple(step.change.values()),
+            leave=tuple(step.leave),
+            enter=tuple(step.enter),
+            drain=drain,
+            close=tuple(self._close(now)),
         )
 
-    def commit(self, plan: Plan) -> None:
-        """Take note that ``plan``, the last one made, was carried out."""
-        self._waiting -= plan.tokens
-        self._waiting |= {hold.token for hold in plan.refused}
-        for placed in plan.remove:
-            self._forget(placed)
-            self._free.append(placed.minor)
-        for placed in plan.add:
-            self._free.popleft()
-            self._placed[placed.hold.token] = (*self.of(placed.hold.token), placed)
-
-    def _forget(self, placed: Placed) -> None:
-        rest = tuple(other for other in self.of(placed.hold.token) if other != placed)
-        if rest:
-            self._placed[placed.hold.token] = rest
+    def _settle(self, token: int, holds: Iterable[Hold], step: _Step) -> None:
+        before = self._held.get(token, {})
+        after: _Held = {}
+        for hold in holds:
+            name = (hold.direction, hold.subflow)
+            old = before.get(name)
+            place = old if old in _candidates(hold) else self._find(hold, step)
+            if place is None:
+                self.refused += 1
+                continue
+            after[name] = place
+            self._shape(place, hold.shape, step)
+            if place != old:
+                self._enter(name, place, step)
+        for name, place in before.items():
+            if after.get(name) != place:
+                self._leave(name, place, step)
+        if after:
+            self._held[token] = after
         else:
-            del self._placed[placed.hold.token]
+            self._held.pop(token, None)
+
+    def _find(self, hold: Hold, step: _Step) -> Place | None:
+        """The narrowest place that is there already, or that there is room to open."""
+        for place in (candidates := _candidates(hold)):
+            if place not in self._classes and self._has_room(place, hold):
+                self._open(place, hold, step)
+            if place in self._classes:
+                self.shared += place != candidates[0]
+                return place
+        return None
+
+    def _has_room(self, place: Place, hold: Hold) -> bool:
+        if place.owner.scope is Scope.RULE:
+            return bool(self._free)
+        within = not _is_single(place) or self._of_client[client_of(hold.subflow.remote)] < PER_CLIENT
+        return within and len(self._free) > self._reserved
+
+    def _open(self, place: Place, hold: Hold, step: _Step) -> None:
+        opened = _Class(Placed(place, self._free.popleft(), hold.shape), client_of(hold.subflow.remote))
+        self._classes[place] = opened
+        self._of_client[opened.client] += _is_single(place)
+        step.open[place] = opened.placed
+
+    def _shape(self, place: Place, shape: Shape, step: _Step) -> None:
+        known = self._classes[place]
+        if known.placed.shape != shape:
+            known.placed = replace(known.placed, shape=shape)
+            (step.open if place in step.open else step.change)[place] = known.placed
+
+    def _enter(self, name: tuple[Direction, FourTuple], place: Place, step: _Step) -> None:
+        known = self._classes[place]
+        known.members += 1
+        self.elements += 1
+        step.enter.append(Element(name[1], known.placed))
+
+    def _leave(self, name: tuple[Direction, FourTuple], place: Place, step: _Step) -> None:
+        known = self._classes[place]
+        known.members -= 1
+        self.elements -= 1
+        step.leave.append(Element(name[1], known.placed))
+        if not known.members:
+            step.emptied[place] = None
+
+    def _retire(self, place: Place, now: int) -> Placed:
+        retired = self._classes.pop(place)
+        if _is_single(place):
+            self._of_client[retired.client] -= 1
+            if not self._of_client[retired.client]:
+                del self._of_client[retired.client]
+        self._draining.append((now, retired.placed))
+        return retired.placed
+
+    def _close(self, now: int) -> Iterator[Placed]:
+        while self._draining and self._draining[0][0] + GRACE <= now:
+            _, placed = self._draining.popleft()
+            self._free.append(placed.minor)
+            yield placed
+
+
+def _candidates(hold: Hold) -> tuple[Place, ...]:
+    """Where ``hold`` may be, the narrowest place first."""
+    rule, scope = hold.owner.rule, hold.owner.scope
+    owners = [hold.owner]
+    if scope in (Scope.SUBFLOW, Scope.SESSION):
+        owners.append(Owner(rule, Scope.CLIENT, client_of(hold.subflow.remote)))
+    if scope is not Scope.RULE:
+        owners.append(Owner(rule, Scope.RULE, rule))
+    return tuple(Place(hold.interface, hold.direction, owner, hold.dscp) for owner in owners)
+
+
+def _is_single(place: Place) -> bool:
+    return place.owner.scope in (Scope.SUBFLOW, Scope.SESSION)

@@ -1,20 +1,27 @@
-"""Plans as text: lines for ``tc -batch -`` and scripts for ``nft -f -``.
+"""Layouts and plans as text: lines for ``tc -batch -`` and scripts for ``nft -f -``.
 
 A packet of a held subflow is found in an nft map by its 4-tuple, gets a mark, and by the mark a priority, which names
-an HTB class (tc-htb(8), CLASSIFICATION); no tc filter is needed. All other packets pass HTB unshaped (default 0).
+an HTB class (tc-htb(8), CLASSIFICATION); no tc filter is needed. Downloads are met where they leave (postrouting);
+uploads where they come in, from where they take the way round through an IFB device. All other packets pass unshaped,
+unless their link has a rate.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from settings.units import PositiveRate
-from throttler.shaping.plan import CAPACITY, Placed, Plan
+from throttler.policy.values import Direction, Scope
+from throttler.shaping.layout import UPLOAD_DEVICE, Layout, Link, device
+from throttler.shaping.plan import CLASSES, Element, Placed, Plan
 
 HANDLE = "5452:"
 """Of the root qdisc: 'TR' in ASCII, read as hexadecimal by tc."""
 MARK = 0x5452_0000
-TABLE = "inet throttler"
+ELEMENTS = 131_072
+"""Entries of each map."""
+TABLES = {Direction.DOWNLOAD: "inet throttler", Direction.UPLOAD: "netdev throttler"}
+_DRAIN_RATE = 10**11
+"""Bits per second of a class that has no elements any more, so that what it has queued leaves at once."""
 
 
 class Leaf(Enum):
@@ -25,115 +32,282 @@ class Leaf(Enum):
 
 
 @dataclass(frozen=True)
-class Link:
-    """What a class depends on: the leaves that the kernel has, and a full frame on this interface in bytes."""
+class Kernel:
+    """What the text depends on: the leaves that the kernel has, and a full frame on each interface in bytes."""
 
     leaf: Leaf = Leaf.FQ_CODEL
-    frame: int = 1514
+    frames: Mapping[str, int] = field(default_factory=dict)
+
+    def frame(self, interface: str) -> int:
+        """Bytes of a full frame on ``interface``."""
+        return self.frames.get(interface, 1514)
 
 
-def _bytes_in(rate: PositiveRate, milliseconds: int) -> int:
-    return rate.amount * milliseconds // 8000
+def map_name(subflow_is_ipv6: bool, direction: Direction) -> str:
+    """The nft map that such subflows are found in."""
+    return f"{direction}{6 if subflow_is_ipv6 else 4}"
 
 
-def _leaf(link: Link, rate: PositiveRate) -> str:
+def class_id(minor: int) -> str:
+    """A class as tc writes it: both halves hexadecimal."""
+    return f"{HANDLE}{minor:x}"
+
+
+# What stands while the throttler runs
+
+
+def roots(before: Layout, after: Layout) -> str:
+    """tc lines that put an HTB that lets everything pass at the root of each new device."""
+    known = {link.device for link in before.links}
+    new = {link.device: link for link in after.links if link.device not in known}
+    return "".join(
+        f"qdisc add dev {name} root handle {HANDLE} htb default {0 if name == UPLOAD_DEVICE else f'{link.rest:x}'}\n"
+        for name, link in new.items()
+    )
+
+
+def no_root(name: str) -> str:
+    """The tc line that gives a device its default qdisc back."""
+    return f"qdisc del dev {name} root handle {HANDLE}\n"
+
+
+def trunks(before: Layout, after: Layout, kernel: Kernel) -> str:
+    """tc lines for the classes that all others are under, and for those of all other packets."""
+    old = {(link.interface, link.direction): link for link in before.links}
+    return "".join(_trunk(old.get((link.interface, link.direction)), link, kernel) for link in after.links)
+
+
+def _trunk(old: Link | None, new: Link, kernel: Kernel) -> str:
+    if old == new:
+        return ""
+    frame = kernel.frame(new.interface)
+    where = f"dev {new.device} parent {HANDLE} classid {class_id(new.trunk)}"
+    lines = f"class {'change' if old else 'add'} {where} htb {_htb(new.trunk_rate, new.trunk_rate, frame)}\n"
+    had_rest, has_rest = bool(old and old.rate), bool(new.rate)
+    where = f"dev {new.device} parent {class_id(new.trunk)} classid {class_id(new.rest)}"
+    if has_rest:
+        verb = "change" if had_rest else "add"
+        lines += f"class {verb} {where} htb {_htb(new.rest_rate, new.trunk_rate, frame)} prio 3\n"
+    if has_rest and not had_rest and kernel.leaf is Leaf.FQ_CODEL:
+        lines += f"qdisc add dev {new.device} parent {class_id(new.rest)} fq_codel\n"
+    if had_rest and not has_rest:
+        lines += f"class del {where}\n"
+    return lines
+
+
+def tables(before: Layout, after: Layout) -> str:
+    """The nft script, one transaction, that makes the tables with empty maps, or brings them up to date."""
+    directions = {Direction.DOWNLOAD, *(link.direction for link in after.links)}
+    known = {Direction.DOWNLOAD, *(link.direction for link in before.links)} if before.links else set()
+    return "".join(
+        _table(direction, direction in known, before, after) for direction in Direction if direction in directions
+    )
+
+
+def _table(direction: Direction, is_there: bool, before: Layout, after: Layout) -> str:
+    text = "" if is_there else f"table {TABLES[direction]} {{\n{_maps(direction)}{_postrouting(direction)}}}\n"
+    new_codes = after.codes - before.codes if is_there else after.codes
+    text += "".join(_code_chain(TABLES[direction], code) for code in sorted(new_codes))
+    if direction is Direction.UPLOAD:
+        text += "".join(_ingress(link) for link in after.links if _is_new_upload(link, before))
+    return text
+
+
+def _is_new_upload(link: Link, before: Layout) -> bool:
+    return link.direction is Direction.UPLOAD and link not in before.links
+
+
+def _maps(direction: Direction) -> str:
+    keys = [
+        (map_name(ipv6, direction), f"{ip} saddr . tcp sport . {ip} daddr . tcp dport : meta mark", ELEMENTS)
+        for ipv6, ip in ((False, "ip"), (True, "ip6"))
+    ]
+    keys.append(("classes", "meta mark : meta priority", CLASSES + 256))
+    text = "".join(
+        f"    map {name} {{\n        typeof {key}\n        size {size}\n    }}\n" for name, key, size in keys
+    )
+    return text + f"    map codes {{\n        type mark : verdict\n        size {CLASSES}\n    }}\n"
+
+
+def _lookup(direction: Direction) -> str:
+    return "".join(
+        f"        meta mark set {ip} saddr . tcp sport . {ip} daddr . tcp dport map @{direction}{version}\n"
+        for ip, version in (("ip", 4), ("ip6", 6))
+    )
+
+
+def _postrouting(direction: Direction) -> str:
+    if direction is Direction.UPLOAD:
+        return ""
+    # After srcnat, so that the maps meet the addresses that are on the wire, as the sniffer does: the source of a
+    # redirected connection's answers is put back there. A mark that an upload brought along has done its work.
+    return (
+        "    chain uploaded {\n"
+        "        type filter hook prerouting priority raw - 10; policy accept;\n"
+        f"        meta mark & 0xffff0000 == {MARK:#x} meta mark set 0\n"
+        "    }\n"
+        "    chain hold {\n"
+        "        type filter hook postrouting priority srcnat + 10; policy accept;\n"
+        f"{_lookup(direction)}"
+        "        meta priority set meta mark map @classes\n"
+        "        meta mark vmap @codes\n"
+        "    }\n"
+    )
+
+
+def _code_chain(table: str, code: int) -> str:
+    chain = f"{table} dscp-{code}"
+    return f"add chain {chain}\nadd rule {chain} ip dscp set {code}\nadd rule {chain} ip6 dscp set {code}\n"
+
+
+def _ingress(link: Link) -> str:
+    table = TABLES[Direction.UPLOAD]
+    chain = f"in-{link.number}"
+    rest = f"        meta protocol {{ ip, ip6 }} meta priority set {class_id(link.rest)} fwd to {UPLOAD_DEVICE}\n"
+    return (
+        f"table {table} {{\n    chain {chain} {{\n"
+        f'        type filter hook ingress device "{link.interface}" priority filter; policy accept;\n'
+        f"    }}\n}}\nflush chain {table} {chain}\ntable {table} {{\n    chain {chain} {{\n"
+        f"{_lookup(Direction.UPLOAD)}"
+        "        meta mark vmap @codes\n"
+        f'        meta priority set meta mark map @classes fwd to "{UPLOAD_DEVICE}"\n'
+        f"{rest if link.rate else ''}"
+        "    }\n}\n"
+    )
+
+
+def no_tables() -> str:
+    """The nft script that removes both tables; that they are not there is no error."""
+    return "".join(f"table {table}\ndelete table {table}\n" for table in TABLES.values())
+
+
+# One step
+
+
+def before_elements(plan: Plan, layout: Layout, kernel: Kernel) -> str:
+    """tc lines for the classes that ``plan`` opens and changes: they come before the elements."""
+    return "".join(
+        (
+            *(_open(placed, layout, kernel) for placed in plan.open),
+            *(_change(placed, layout, kernel) for placed in plan.change),
+        )
+    )
+
+
+def after_elements(plan: Plan, layout: Layout, kernel: Kernel) -> str:
+    """tc lines for the classes that ``plan`` drains and closes."""
+    return "".join(
+        (
+            *(_drain(placed, layout, kernel) for placed in plan.drain),
+            *(f"class del dev {_device(placed)} classid {class_id(placed.minor)}\n" for placed in plan.close),
+        )
+    )
+
+
+def elements(plan: Plan) -> str:
+    """The nft script, one transaction, that takes out and puts in the map elements of ``plan``."""
+    lines: list[str] = []
+    for direction in Direction:
+        drained = [placed for placed in plan.drain if placed.place.direction is direction]
+        opened = [placed for placed in plan.open if placed.place.direction is direction]
+        # Out first: a subflow that changes its class is in both lists.
+        lines += _subflows("delete", direction, plan.leave)
+        lines += _batch("delete", direction, "classes", (_mark(one.minor) for one in drained))
+        lines += _batch("delete", direction, "codes", (_mark(one.minor) for one in drained if _writes_code(one)))
+        lines += _batch("add", direction, "classes", (f"{_mark(one.minor)} : {class_id(one.minor)}" for one in opened))
+        lines += _batch("add", direction, "codes", (_code(one) for one in opened if _writes_code(one)))
+        lines += _subflows("add", direction, plan.enter)
+    return "".join(lines)
+
+
+def _subflows(verb: str, direction: Direction, elements: Iterable[Element]) -> Iterable[str]:
+    for ipv6 in (False, True):
+        ours = (one for one in elements if one.direction is direction and one.subflow.is_ipv6 is ipv6)
+        texts = (f"{_key(one)} : {_mark(one.placed.minor)}" if verb == "add" else _key(one) for one in ours)
+        yield from _batch(verb, direction, map_name(ipv6, direction), texts)
+
+
+def _batch(verb: str, direction: Direction, name: str, texts: Iterable[str]) -> Iterable[str]:
+    inside = ", ".join(texts)
+    return (f"{verb} element {TABLES[direction]} {name} {{ {inside} }}\n",) if inside else ()
+
+
+def _key(element: Element) -> str:
+    name = element.subflow
+    local, remote = f"{name.local} . {name.local_port}", f"{name.remote} . {name.remote_port}"
+    return f"{local} . {remote}" if element.direction is Direction.DOWNLOAD else f"{remote} . {local}"
+
+
+def _mark(minor: int) -> str:
+    return f"{MARK | minor:#x}"
+
+
+def _code(placed: Placed) -> str:
+    return f"{_mark(placed.minor)} : jump dscp-{placed.place.dscp}"
+
+
+def _writes_code(placed: Placed) -> bool:
+    return placed.place.dscp is not None
+
+
+def _device(placed: Placed) -> str:
+    return device(placed.place.interface, placed.place.direction)
+
+
+def _class(verb: str, placed: Placed, layout: Layout, rest: str) -> str:
+    link = layout.link(placed.place.interface, placed.place.direction)
+    return f"class {verb} dev {link.device} parent {class_id(link.trunk)} classid {class_id(placed.minor)} htb {rest}\n"
+
+
+def _open(placed: Placed, layout: Layout, kernel: Kernel) -> str:
+    return _class("add", placed, layout, _shape(placed, kernel)) + _leaf("add", placed, kernel)
+
+
+def _change(placed: Placed, layout: Layout, kernel: Kernel) -> str:
+    return _class("change", placed, layout, _shape(placed, kernel)) + _leaf("change", placed, kernel)
+
+
+def _drain(placed: Placed, layout: Layout, kernel: Kernel) -> str:
+    frame = kernel.frame(placed.place.interface)
+    return _class("change", placed, layout, _htb(_DRAIN_RATE, _DRAIN_RATE, frame))
+
+
+def _shape(placed: Placed, kernel: Kernel) -> str:
+    shape = placed.shape
+    return f"{_htb(shape.rate, shape.ceiling, kernel.frame(placed.place.interface))} prio {shape.priority}"
+
+
+def _htb(rate: int, ceiling: int, frame: int) -> str:
+    # iproute2 before 6.14 rounds its own burst badly. The quantum shares out what classes borrow.
+    bursts = [max(10 * frame, _bytes_in(speed, 1)) for speed in (rate, ceiling)]
+    quantum = min(max(rate // 8 // 100, frame), 60_000)
+    return f"rate {rate}bit ceil {ceiling}bit burst {bursts[0]}b cburst {bursts[1]}b quantum {quantum}"
+
+
+def _leaf(verb: str, placed: Placed, kernel: Kernel) -> str:
     """A queue so short that the subflow loses packets before it has more than about 12 ms of them queued.
 
     A long one is worse than no throttle: TCP small queues hold back a local sender before it fills the queue, so it
     loses nothing, keeps the congestion window of the unthrottled path, and MPTCP's scheduler, which goes by window and
     round-trip time, goes on choosing the slow subflow.
     """
-    if link.leaf is Leaf.TBF:
+    where = f"qdisc {verb} dev {_device(placed)} parent {class_id(placed.minor)}"
+    frame, rate = kernel.frame(placed.place.interface), placed.shape.ceiling
+    if kernel.leaf is Leaf.TBF:
         # A short limit would drop what segmentation offload has put together as one; tbf cuts into frames first. Its
         # own rate never holds a frame back (HTB complains in the kernel log if it does): the class sets the pace.
-        limit = max(5 * link.frame, _bytes_in(rate, 10))
-        return f"tbf rate {max(10**11, 10 * rate.amount)}bit burst {2 * link.frame}b limit {limit}b"
+        limit = max(5 * frame, _bytes_in(rate, 10))
+        return f"{where} tbf rate {max(10**11, 10 * rate)}bit burst {2 * frame}b limit {limit}b\n"
     # RFC 8290 wants TARGET not below the time that one frame takes; its default is 5 ms.
-    return f"fq_codel target {max(5000, 2 * link.frame * 8 * 10**6 // rate.amount)}us"
+    target = max(5000, 2 * frame * 8 * 10**6 // rate)
+    # Memory: 64 bytes for each flow that it tells apart (net/sched/sch_fq_codel.c), and a subflow is only one. The
+    # number cannot be changed later.
+    flows = f"flows {_FLOWS[placed.place.owner.scope]} " if verb == "add" else ""
+    return f"{where} fq_codel {flows}target {target}us\n"
 
 
-def roots(interfaces: Iterable[str]) -> str:
-    """tc lines that put an HTB that lets everything pass at each interface's root."""
-    return "".join(f"qdisc add dev {interface} root handle {HANDLE} htb default 0\n" for interface in interfaces)
+_FLOWS = {Scope.SUBFLOW: 1, Scope.SESSION: 8, Scope.CLIENT: 64, Scope.RULE: 1024}
 
 
-def no_roots(interfaces: Iterable[str]) -> str:
-    """tc lines that give each interface its default qdisc back."""
-    return "".join(f"qdisc del dev {interface} root handle {HANDLE}\n" for interface in interfaces)
-
-
-def table() -> str:
-    """The nft script that makes the table with empty maps."""
-    maps = "".join(
-        f"    map {name} {{\n        typeof {key}\n        size {CAPACITY}\n    }}\n"
-        for name, key in (
-            ("subflows4", "ip saddr . tcp sport . ip daddr . tcp dport : meta mark"),
-            ("subflows6", "ip6 saddr . tcp sport . ip6 daddr . tcp dport : meta mark"),
-            ("classes", "meta mark : meta priority"),
-        )
-    )
-    # After srcnat, so that the maps meet the addresses that are on the wire, as the sniffer does: the source of a
-    # redirected connection's answers is put back there.
-    return (
-        f"table {TABLE} {{\n{maps}"
-        "    chain hold {\n"
-        "        type filter hook postrouting priority srcnat + 10; policy accept;\n"
-        "        meta mark set ip saddr . tcp sport . ip daddr . tcp dport map @subflows4\n"
-        "        meta mark set ip6 saddr . tcp sport . ip6 daddr . tcp dport map @subflows6\n"
-        "        meta priority set meta mark map @classes\n"
-        "    }\n}\n"
-    )
-
-
-def no_table() -> str:
-    """The nft script that removes the table; that it is not there is no error."""
-    return f"table {TABLE}\ndelete table {TABLE}\n"
-
-
-def classes(plan: Plan, links: Mapping[str, Link]) -> str:
-    """tc lines for the classes that ``plan`` adds, with the link of each interface: they come before the elements."""
-    return "".join(_class(placed, links[placed.hold.interface]) for placed in plan.add)
-
-
-def _class(placed: Placed, link: Link) -> str:
-    rate, where = placed.hold.rate, f"dev {placed.hold.interface} parent"
-    # iproute2 before 6.14 rounds its own burst badly. The quantum matters only between classes that borrow: none do.
-    burst = max(10 * link.frame, _bytes_in(rate, 1))
-    return (
-        f"class add {where} {HANDLE} classid {class_id(placed.minor)} htb rate {rate.amount}bit ceil {rate.amount}bit"
-        f" burst {burst}b cburst {burst}b quantum {link.frame}\n"
-        f"qdisc add {where} {class_id(placed.minor)} {_leaf(link, rate)}\n"
-    )
-
-
-def no_classes(plan: Plan) -> str:
-    """tc lines that remove the classes that ``plan`` removes: they come after the elements."""
-    return "".join(
-        f"class del dev {placed.hold.interface} classid {class_id(placed.minor)}\n" for placed in plan.remove
-    )
-
-
-def elements(plan: Plan) -> str:
-    """The nft script, one transaction, that takes out and puts in the map elements of ``plan``."""
-    # Out first: a subflow that changes its class is in both lists.
-    gone = (line for placed in plan.remove for line in _element("delete", placed))
-    new = (line for placed in plan.add for line in _element("add", placed))
-    return "".join((*gone, *new))
-
-
-def _element(verb: str, placed: Placed) -> tuple[str, str]:
-    name = placed.hold.subflow
-    key = f"{name.local} . {name.local_port} . {name.remote} . {name.remote_port}"
-    subflows = "subflows6" if name.is_ipv6 else "subflows4"
-    mark = f"{MARK | placed.minor:#x}"
-    value, target = (f" : {mark}", f" : {class_id(placed.minor)}") if verb == "add" else ("", "")
-    lines = (
-        f"{verb} element {TABLE} classes {{ {mark}{target} }}\n",
-        f"{verb} element {TABLE} {subflows} {{ {key}{value} }}\n",
-    )
-    return lines if verb == "add" else (lines[1], lines[0])
-
-
-def class_id(minor: int) -> str:
-    """A class as tc writes it: both halves hexadecimal."""
-    return f"{HANDLE}{minor:x}"
+def _bytes_in(rate: int, milliseconds: int) -> int:
+    return rate * milliseconds // 8000

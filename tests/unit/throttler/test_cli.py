@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from settings.failure import Exit
-from throttler.status import class_statistics
 
 ROOT = Path(__file__).parents[3]
 GOOD = '[paths.loop]\ninterface = "lo"\n\n[[rules]]\nname = "slow"\npath = "loop"\nrate = "5mbit"\n'
@@ -84,23 +83,24 @@ def test_a_missing_tool_is_named(policy: Path, tmp_path: Path) -> None:
     assert "install the package nftables" in refusal(result, Exit.UNAVAILABLE)
 
 
-def test_class_statistics_are_read_from_what_tc_prints() -> None:
-    # iproute2 6.1
-    text = """\
-class htb 5452:2 root leaf 8113: prio 0 rate 5Mbit ceil 5Mbit burst 15140b cburst 15140b
- Sent 4106400 bytes 2720 pkt (dropped 135, overlimits 1421 requeues 0)
- backlog 0b 0p requeues 0
- lended: 1513 borrowed: 0 giants: 0
- tokens: 5213 ctokens: 5213
+@pytest.mark.parametrize("command", ["status", "watch", "set x rate=1mbit", "unset x", "reload", "explain 1a2b3c4d"])
+def test_every_command_that_asks_has_its_own_help(command: str) -> None:
+    result = throttler(command.split()[0], "--help")
+    assert result.returncode == 0 and "exit codes:" in result.stdout
 
-class htb 5452:1f root leaf 8114: prio 0 rate 5Mbit ceil 5Mbit burst 15140b cburst 15140b
- Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0)
- backlog 0b 0p requeues 0
 
-class tbf 8113:1 parent 8113:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("set", "x", "rate"), "throttler: set: argument = 'rate': accepted: KEY=VALUE, such as rate=5mbit"),
+        (("explain", "a", "b", "c"), "throttler: explain: argument = 'a b c': accepted: a token, or the two ends of a"),
+        (("watch", "--interval", "5"), "throttler: watch: --interval = '5': accepted: a time"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: tuple[str, ...], message: str) -> None:
+    assert refusal(throttler(*arguments), Exit.USAGE).startswith(message)
 
-"""
-    assert class_statistics(text) == {
-        "5452:2": {"sent_bytes": 4106400, "dropped_packets": 135},
-        "5452:1f": {"sent_bytes": 0, "dropped_packets": 0},
-    }
+
+def test_plan_prints_what_run_would_do_dry() -> None:
+    file = str(ROOT / "tc-policies" / "wired-slow.toml")
+    assert throttler("plan", file).stdout == throttler("run", "--dry-run", "--policy", file).stdout

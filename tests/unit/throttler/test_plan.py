@@ -1,98 +1,105 @@
-from pathlib import Path
+"""The ledger: what is wanted against what is there."""
 
-import pytest
+from dataclasses import replace
 
-from settings.units import PositiveRate
-from throttler import dry_run
-from throttler.policy import model as policy
-from throttler.policy.model import Hold
-from throttler.shaping import render
-from throttler.shaping.plan import Ledger
-from throttler.shaping.render import Leaf, Link
+from throttler.policy.decide import Hold, Owner, Shape
+from throttler.policy.values import Direction, Scope
+from throttler.shaping.plan import GRACE, PER_CLIENT, Element, Ledger, Plan
 from throttler.wire.segments import FourTuple
 
-POLICIES = Path(__file__).parents[3] / "tc-policies"
+SLOW = Shape(5_000_000, 5_000_000, 3)
 
 
-def hold(number: int, rate: str = "5mbit", token: int = 7) -> Hold:
-    subflow = FourTuple("192.0.2.1", 3128, "198.51.100.2", number)
-    return Hold(token, subflow, "wired", PositiveRate.parse(rate), "slow")
+def hold(number: int, client: str = "198.51.100.2", scope: Scope = Scope.SUBFLOW, shape: Shape = SLOW) -> Hold:
+    subflow = FourTuple("192.0.2.1", 3128, client, number)
+    key = {Scope.SUBFLOW: str(subflow), Scope.CLIENT: client, Scope.RULE: "slow"}[scope]
+    return Hold(subflow, "wired", Direction.DOWNLOAD, Owner("slow", scope, key), shape)
 
 
-@pytest.mark.parametrize("file", sorted(POLICIES.glob("*.toml")), ids=lambda file: file.stem)
-def test_the_dry_run_of_each_policy_is_its_golden_file(file: Path) -> None:
-    # After a wanted change: throttler run --dry-run --policy tc-policies/X.toml > tc-policies/golden/X.txt
-    golden = POLICIES / "golden" / f"{file.stem}.txt"
-    assert dry_run.text(policy.read(file)) == golden.read_text()
+def minors(elements: tuple[Element, ...]) -> list[int]:
+    return [element.placed.minor for element in elements]
 
 
 def test_what_is_installed_and_wanted_needs_no_step() -> None:
     ledger = Ledger()
-    ledger.commit(ledger.plan({7}, [hold(1)]))
-    assert ledger.plan({7}, [hold(1)]).is_empty
+    ledger.step({7: [hold(1)]}, 0)
+    assert ledger.step({7: [hold(1)]}, 0).is_empty
 
 
 def test_other_sessions_are_left_alone() -> None:
     ledger = Ledger()
-    ledger.commit(ledger.plan({7, 8}, [hold(1), hold(2, token=8)]))
-    plan = ledger.plan({7}, [])
-    assert [placed.hold for placed in plan.remove] == [hold(1)]
+    ledger.step({7: [hold(1)], 8: [hold(2)]}, 0)
+    plan = ledger.step({7: []}, 0)
+    assert [element.subflow for element in plan.leave] == [hold(1).subflow]
+    assert [element[0] for element in ledger.of(8)] == [hold(2).subflow]
 
 
-def test_a_hold_with_another_rate_gets_another_class_in_one_transaction() -> None:
+def test_another_rate_changes_the_class_and_moves_no_element() -> None:
     ledger = Ledger()
-    ledger.commit(ledger.plan({7}, [hold(1)]))
-    plan = ledger.plan({7}, [hold(1, "1mbit")])
-    assert [line.split(maxsplit=5)[:5] for line in render.elements(plan).splitlines()] == [
-        ["delete", "element", "inet", "throttler", "subflows4"],
-        ["delete", "element", "inet", "throttler", "classes"],
-        ["add", "element", "inet", "throttler", "classes"],
-        ["add", "element", "inet", "throttler", "subflows4"],
-    ]
-    assert plan.add[0].minor != plan.remove[0].minor
+    opened = ledger.step({7: [hold(1)]}, 0).open
+    slower = Shape(1_000_000, 1_000_000, 3)
+    plan = ledger.step({7: [hold(1, shape=slower)]}, 0)
+    assert plan == Plan(change=(replace(opened[0], shape=slower),))
 
 
-def test_when_no_class_is_free_holds_are_refused_until_one_is() -> None:
-    ledger = Ledger(capacity=1)
-    ledger.commit(ledger.plan({7}, [hold(1)]))
-    plan = ledger.plan({8}, [hold(2, token=8)])
-    assert plan.is_empty and plan.refused == (hold(2, token=8),)
-    ledger.commit(plan)
-    assert ledger.waiting == frozenset()
-    ledger.commit(ledger.plan({7}, []))
-    assert ledger.waiting == {8}
-    ledger.commit(ledger.plan({8}, [hold(2, token=8)]))
-    assert ledger.waiting == frozenset()
+def test_another_rule_moves_the_element_to_another_class_in_one_step() -> None:
+    ledger = Ledger()
+    ledger.step({7: [hold(1)]}, 0)
+    plan = ledger.step({7: [replace(hold(1), owner=Owner("other", Scope.SUBFLOW, "x"))]}, 0)
+    assert (minors(plan.leave), minors(plan.enter)) == ([1], [2])
+    assert [placed.minor for placed in plan.drain] == [1]
 
 
-def test_a_session_that_ends_while_it_waits_is_forgotten() -> None:
-    ledger = Ledger(capacity=1)
-    ledger.commit(ledger.plan({7, 8}, [hold(1), hold(2, token=8)]))
-    ledger.commit(ledger.plan({8}, []))
-    ledger.commit(ledger.plan({7}, []))
-    assert ledger.waiting == frozenset()
+def test_a_client_shares_one_class_that_goes_with_its_last_subflow() -> None:
+    ledger = Ledger()
+    plan = ledger.step({7: [hold(1, scope=Scope.CLIENT)], 8: [hold(2, scope=Scope.CLIENT)]}, 0)
+    assert len(plan.open) == 1 and minors(plan.enter) == [1, 1]
+    assert ledger.step({7: []}, 0).drain == ()
+    assert [placed.minor for placed in ledger.step({8: []}, 0).drain] == [1]
+
+
+def test_a_class_is_closed_a_grace_after_its_last_element_left() -> None:
+    ledger = Ledger()
+    ledger.step({7: [hold(1)]}, 0)
+    (drained,) = ledger.step({7: []}, 5).drain
+    assert ledger.next_close == 5 + GRACE
+    assert ledger.step({}, 4 + GRACE).is_empty
+    assert ledger.step({}, 5 + GRACE) == Plan(close=(drained,))
+    assert ledger.next_close is None
+
+
+def test_a_client_with_many_subflows_has_the_rest_of_them_in_one_class() -> None:
+    ledger = Ledger()
+    plan = ledger.step({7: [hold(number) for number in range(PER_CLIENT + 10)]}, 0)
+    assert len(plan.open) == PER_CLIENT + 1
+    assert len(set(minors(plan.enter)[PER_CLIENT:])) == 1
+    assert ledger.shared == 10
+    other = ledger.step({8: [hold(1, client="198.51.100.3")]}, 0)
+    assert len(other.open) == 1 and ledger.shared == 10
+
+
+def test_when_classes_run_out_subflows_share_that_of_their_rule() -> None:
+    ledger = Ledger(capacity=5, reserved=2)
+    plan = ledger.step({number: [hold(1, client=f"198.51.100.{number}")] for number in range(10)}, 0)
+    assert len(plan.open) == 4
+    assert plan.open[-1].place.owner == Owner("slow", Scope.RULE, "slow")
+    assert minors(plan.enter)[3:] == [4] * 7
+    assert ledger.refused == 0
+
+
+def test_when_not_even_the_rule_finds_a_class_the_hold_is_refused_and_counted() -> None:
+    ledger = Ledger(capacity=1, reserved=0)
+    ledger.step({7: [hold(1)]}, 0)
+    assert ledger.step({8: [hold(2, client="198.51.100.3")]}, 0).is_empty
+    assert ledger.refused == 1
 
 
 def test_a_thousand_holds_come_and_go_and_every_class_is_free_again() -> None:
-    ledger = Ledger(capacity=10)
+    ledger = Ledger(capacity=10, reserved=0)
     for number in range(1000):
-        ledger.commit(ledger.plan({7}, [hold(number)]))
-    ledger.commit(ledger.plan({7}, []))
-    assert list(ledger) == []
-    plan = ledger.plan({7}, [hold(number) for number in range(10)])
-    assert sorted(placed.minor for placed in plan.add) == list(range(1, 11))
-
-
-@pytest.mark.parametrize(
-    ("rate", "frame", "leaf", "text"),
-    [
-        ("5mbit", 1514, Leaf.FQ_CODEL, "fq_codel target 5000us"),
-        ("1mbit", 1514, Leaf.FQ_CODEL, "fq_codel target 24224us"),
-        ("5mbit", 1514, Leaf.TBF, "tbf rate 100000000000bit burst 3028b limit 7570b"),
-        ("100mbit", 1514, Leaf.TBF, "tbf rate 100000000000bit burst 3028b limit 125000b"),
-        ("5mbit", 9014, Leaf.TBF, "tbf rate 100000000000bit burst 18028b limit 45070b"),
-    ],
-)
-def test_the_queue_fits_the_rate_and_the_frame(rate: str, frame: int, leaf: Leaf, text: str) -> None:
-    lines = render.classes(Ledger().plan({7}, [hold(1, rate)]), {"wired": Link(leaf, frame)})
-    assert lines.splitlines()[1] == f"qdisc add dev wired parent 5452:1 {text}"
+        ledger.step({7: [hold(number)]}, number * GRACE)
+    ledger.step({7: []}, 1000 * GRACE)
+    ledger.step({}, 1002 * GRACE)
+    assert (len(ledger), ledger.elements, list(ledger.classes()), len(ledger.tokens)) == (0, 0, [], 0)
+    plan = ledger.step({7: [hold(1), hold(2)]}, 1003 * GRACE)
+    assert len(plan.open) == 2 and ledger.refused == 0

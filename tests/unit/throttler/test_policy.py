@@ -4,7 +4,9 @@ import pytest
 
 from settings.failure import Exit, Failure
 from settings.units import PositiveRate
-from throttler.policy.model import Policy, check_interfaces, decide, read
+from throttler.policy.decide import Matcher, Moment, Reason
+from throttler.policy.model import Policy, check_interfaces, read, with_rule, without_rule
+from throttler.policy.values import Direction, Scope
 from throttler.sessions import Session, Subflow
 from throttler.wire.segments import FourTuple
 
@@ -31,7 +33,11 @@ def policy_of(text: str, folder: Path) -> Policy:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[[rules]]", "[[rules]]\ncolour = 1", "rules[0].colour = 1: accepted: one of the keys min_subflows, name, "),
+        (
+            "[[rules]]",
+            "[[rules]]\ncolour = 1",
+            "rules[0].colour = 1: accepted: one of the keys backup, borrow, ",
+        ),
         ("[[rules]]", "[[rule]]", "rules = '(missing)': accepted: 1 to 1000 tables [[rules]]"),
         ("5mbit", "5", "rules[0].rate = '5': accepted: a rate above zero with its unit"),
         ('"5mbit"', "5", "rules[0].rate = 5: accepted: a rate above zero with its unit"),
@@ -44,19 +50,49 @@ def policy_of(text: str, folder: Path) -> Policy:
             'path = "wirde"',
             "rules[0].path = 'wirde': accepted: one of the file's paths: wired, wirel",
         ),
-        (
-            'path = "wired"',
-            "",
-            "rules[0].path = '(missing)': accepted: the name of one of the file's [paths] in quotes",
-        ),
         ("[[rules]]", "[[rules]]\nmin_subflows = 0", "rules[0].min_subflows = 0: accepted: a whole number"),
         ("[[rules]]", '[[rules]]\nmin_subflows = "2"', "rules[0].min_subflows = '2': accepted: a whole number"),
         ('"slow"', '"so slow"', "rules[0].name = 'so slow': accepted: 1 to 40 of the characters"),
-        ('"eth1"', '"eth0"', "paths.wireless.interface = 'eth0': accepted: an interface that no other path has"),
+        ('"eth1"', '"eth0"', "paths.wireless.interface = 'eth0': accepted: an interface that no other path has, or"),
         ('"eth1"', '"eth1 root"', "paths.wireless.interface = 'eth1 root': accepted: the name of a network interface"),
         ('"eth1"', '"eth1\\nqdisc"', "paths.wireless.interface = 'eth1\\nqdisc': accepted: the name of a network"),
         ('"eth1"', '"sixteencharacter"', "paths.wireless.interface = 'sixteencharacter': accepted: the name of a"),
         ('rate = "5mbit"', 'rate = "5mbit"\n[[rules]]\nname = "slow"\npath = "wired"\nrate = "1mbit"', "rules[1].name"),
+        (
+            "[[rules]]",
+            "[links.eth9]\n[[rules]]",
+            "links.eth9 = 'eth9': accepted: one of the paths' interfaces: ",
+        ),
+        (
+            "[[rules]]",
+            "[[rules]]\nports = [70000]",
+            "rules[0].ports = [70000]: accepted: a list of ports from 1",
+        ),
+        ("[[rules]]", "[[rules]]\nclients = ['10.0.0.1/8']", "accepted: a list of networks without host bits"),
+        (
+            "[[rules]]",
+            "[[rules]]\nmax_subflows = 1",
+            "rules[0].max_subflows = 1: accepted: at least min_subflows",
+        ),
+        ("[[rules]]", "[[rules]]\nhours = '25:00-26:00'", "accepted: a span of local time, such as '18:00-23:00'"),
+        ("[[rules]]", "[[rules]]\ndays = ['someday']", "accepted: a list of days out of mon, tue"),
+        ("[[rules]]", "[[rules]]\ndirection = 'down'", "accepted: 'download', 'upload' or 'both'"),
+        ("[[rules]]", "[[rules]]\nscope = 'house'", "accepted: 'subflow', 'session', 'client' or 'rule'"),
+        ("[[rules]]", "[[rules]]\ndscp = 'af99'", "accepted: a number from 0 to 63, or one of cs0 to cs7"),
+        ("[[rules]]", "[[rules]]\npriority = 8", "accepted: a whole number from 0 (first) to 7 (last)"),
+        ("[[rules]]", "[[rules]]\nborrow = true", "accepted: false, or a rate links.eth0.download to borrow from"),
+        ("[[rules]]", "[[rules]]\nceiling = '9mbit'", "accepted: a rate not below 'rate', beside 'borrow = true'"),
+        ("[[rules]]", "[[rules]]\nquota = '5GB'", "accepted: a size per hour, day, week or month, such as"),
+        (
+            "[[rules]]",
+            "[[rules]]\nthen = '1mbit'",
+            "rules[0].then = '1mbit': accepted: a rate beside 'quota', ",
+        ),
+        (
+            "[[rules]]",
+            "[[rules]]\nquota = '5GB per day'\nthen = '1mbit'",
+            "rules[0].scope = 'subflow': accepted: 'client' or 'rule', since 'quota' outlives",
+        ),
         (GOOD, "", "paths = '(missing)': accepted: one table [paths.NAME]"),
         ("[[rules]]", "[[rules", "not valid TOML"),
     ],
@@ -72,9 +108,9 @@ def test_a_wrong_policy_gets_one_line(old: str, new: str, message: str, tmp_path
 
 def test_an_interface_that_this_host_does_not_have_is_refused(tmp_path: Path) -> None:
     policy = policy_of(GOOD, tmp_path)
-    check_interfaces(policy, Path("p.toml"), {"eth0", "eth1", "lo"})
+    check_interfaces(policy, "p.toml", {"eth0", "eth1", "lo"})
     with pytest.raises(Failure) as caught:
-        check_interfaces(policy, Path("p.toml"), {"eth0", "lo"})
+        check_interfaces(policy, "p.toml", {"eth0", "lo"})
     assert caught.value.code == Exit.USAGE
     wanted = "p.toml: paths.wireless.interface = 'eth1': accepted: one of this host's interfaces: eth0, lo"
     assert str(caught.value) == wanted
@@ -85,9 +121,16 @@ def subflow(number: int, interface: str, backup: bool = False) -> Subflow:
     return Subflow(name, interface, number, initial=number == 1, backup=backup, since=0)
 
 
+def moment(policy: Policy) -> Moment:
+    """Every rule is in force."""
+    return Moment(frozenset(rule.name for rule in policy.rules))
+
+
 def held(policy: Policy, *subflows: Subflow) -> dict[str, str]:
     """Client address to rule."""
-    return {hold.subflow.remote: hold.rule for hold in decide([Session(7, 0, subflows)], policy)}
+    matcher, session = Matcher(policy), Session(7, 0, subflows)
+    found = {subflow.name.remote: matcher.rule(session, subflow, moment(policy)) for subflow in subflows}
+    return {remote: rule.name for remote, rule in found.items() if rule is not None}
 
 
 def test_below_the_least_number_of_subflows_nothing_is_held(tmp_path: Path) -> None:
@@ -98,8 +141,9 @@ def test_from_the_least_number_on_every_subflow_on_the_path_is_held(tmp_path: Pa
     policy = policy_of(GOOD, tmp_path)
     session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0"))
     assert held(policy, *session) == {"10.0.1.2": "slow", "10.0.3.2": "slow"}
-    (first, *_) = decide([Session(7, 0, session)], policy)
-    assert (first.token, first.interface, first.rate) == (7, "eth0", PositiveRate.parse("5mbit"))
+    (hold,) = Matcher(policy).holds(policy.rules[0], Session(7, 0, session), session[0], moment(policy))
+    assert (hold.subflow, hold.interface, hold.direction) == (session[0].name, "eth0", Direction.DOWNLOAD)
+    assert (hold.shape.rate, hold.shape.ceiling, hold.owner.scope) == (5_000_000, 5_000_000, Scope.SUBFLOW)
 
 
 def test_a_backup_does_not_count_but_is_held(tmp_path: Path) -> None:
@@ -114,3 +158,115 @@ def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
     two = (subflow(1, "eth0"), subflow(2, "eth1"))
     assert held(policy, *two) == {"10.0.1.2": "slow"}
     assert held(policy, *two, subflow(3, "eth1")) == {"10.0.1.2": "three"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("kind = 'initial'", {"10.0.1.2"}),
+        ("kind = 'joined'", {"10.0.2.2", "10.0.3.2"}),
+        ("backup = true", {"10.0.3.2"}),
+        ("backup = false", {"10.0.1.2", "10.0.2.2"}),
+        ("ports = [3128, 8080]", {"10.0.1.2", "10.0.2.2", "10.0.3.2"}),
+        ("ports = [8080]", set()),
+        ("clients = ['10.0.2.0/24', 'fd00::/8']", {"10.0.2.2"}),
+        ("max_subflows = 2", {"10.0.1.2", "10.0.2.2", "10.0.3.2"}),
+        ("min_subflows = 3", set()),
+    ],
+)
+def test_each_condition_chooses_subflows(condition: str, expected: set[str], tmp_path: Path) -> None:
+    policy = policy_of(GOOD.replace('path = "wired"', condition), tmp_path)
+    session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0", backup=True))
+    assert set(held(policy, *session)) == expected
+
+
+def test_a_rule_out_of_force_is_passed_over(tmp_path: Path) -> None:
+    policy = policy_of(GOOD, tmp_path)
+    session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
+    assert Matcher(policy).rule(session, session.subflows[0], Moment(frozenset())) is None
+
+
+def test_a_rule_without_an_action_is_an_exception(tmp_path: Path) -> None:
+    exempt = '[[rules]]\nname = "exempt"\nclients = ["10.0.1.0/24"]\n\n[[rules]]\nname = "slow"'
+    policy = policy_of(GOOD.replace('[[rules]]\nname = "slow"', exempt), tmp_path)
+    session = (subflow(1, "eth0"), subflow(2, "eth0"))
+    assert held(policy, *session) == {"10.0.1.2": "exempt", "10.0.2.2": "slow"}
+    assert Matcher(policy).holds(policy.rules[0], Session(7, 0, session), session[0], moment(policy)) == ()
+
+
+def test_the_path_that_names_clients_comes_before_the_one_that_takes_the_rest(tmp_path: Path) -> None:
+    text = GOOD.replace('interface = "eth1"', 'interface = "eth0"\nclients = ["10.0.2.0/24"]')
+    matcher = Matcher(policy_of(text, tmp_path))
+    assert [matcher.path(subflow(number, "eth0")) for number in (1, 2)] == ["wired", "wireless"]
+    assert matcher.path(subflow(1, "eth7")) is None
+
+
+def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_does(tmp_path: Path) -> None:
+    more = "".join(
+        f'[[rules]]\nname = "{name}"\n{condition}\n\n'
+        for name, condition in (
+            ("three", "min_subflows = 3"),
+            ("mail", "ports = [25]"),
+            ("late", "hours = '01:00-02:00'"),
+        )
+    )
+    policy = policy_of(GOOD.replace("[[rules]]", more + "[[rules]]", 1), tmp_path)
+    session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
+    reasons = Matcher(policy).explain(session, session.subflows[0], Moment(frozenset({"three", "mail", "slow"})))
+    assert reasons == [
+        Reason("three", "its session has 2 active subflows, not 3 or more"),
+        Reason("mail", "this host's port is 3128, not 25"),
+        Reason("late", "it is not in force now: 01:00-02:00"),
+        Reason("slow", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "keys"),
+    [
+        ("subflow", ["10.0.1.1:3128 > 10.0.1.2:40000", "[fd00::1]:3128 > [fd00:1:2:3:4:5:6:7]:40000"]),
+        ("session", ["00000007", "00000007"]),
+        ("client", ["10.0.1.2", "fd00:1:2:3::/64"]),
+        ("rule", ["slow", "slow"]),
+    ],
+)
+def test_the_scope_says_who_shares_a_class(scope: str, keys: list[str], tmp_path: Path) -> None:
+    policy = policy_of(GOOD.replace("[[rules]]", f'[[rules]]\nscope = "{scope}"'), tmp_path)
+    ipv6 = Subflow(FourTuple("fd00::1", 3128, "fd00:1:2:3:4:5:6:7", 40000), "eth0", 3, False, False, 0)
+    session = Session(7, 0, (subflow(1, "eth0"), ipv6))
+    found = [Matcher(policy).holds(policy.rules[0], session, each, moment(policy))[0] for each in session.subflows]
+    assert [hold.owner.key for hold in found] == keys
+
+
+def test_a_rule_for_both_directions_gives_two_holds_and_borrowing_takes_the_rate_of_the_link(tmp_path: Path) -> None:
+    more = '[links.eth0]\ndownload = "100mbit"\nupload = "20mbit"\n\n[[rules]]\ndirection = "both"\nborrow = true'
+    policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
+    session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
+    holds = Matcher(policy).holds(policy.rules[0], session, session.subflows[0], moment(policy))
+    assert [(str(hold.direction), hold.shape.rate, hold.shape.ceiling) for hold in holds] == [
+        ("download", 5_000_000, 100_000_000),
+        ("upload", 5_000_000, 20_000_000),
+    ]
+
+
+def test_who_has_spent_the_quota_gets_the_slower_rate(tmp_path: Path) -> None:
+    more = '[[rules]]\nscope = "client"\nquota = "5GB per day"\nthen = "1mbit"'
+    policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
+    matcher, session = Matcher(policy), Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth0")))
+    (hold,) = matcher.holds(policy.rules[0], session, session.subflows[0], moment(policy))
+    spent = Moment(frozenset({"slow"}), {hold.owner})
+    rates = [matcher.holds(policy.rules[0], session, each, spent)[0].shape.rate for each in session.subflows]
+    assert rates == [1_000_000, 5_000_000]
+
+
+def test_a_rule_set_live_replaces_its_namesake_or_comes_first(tmp_path: Path) -> None:
+    policy = policy_of(GOOD, tmp_path)
+    slower = policy.rules[0].model_copy(update={"rate": PositiveRate.parse("1mbit")})
+    assert with_rule(policy, slower, last=False).rules == (slower,)
+    other = slower.model_copy(update={"name": "other"})
+    assert [rule.name for rule in with_rule(policy, other, last=False).rules] == ["other", "slow"]
+    assert [rule.name for rule in with_rule(policy, other, last=True).rules] == ["slow", "other"]
+    assert without_rule(policy, "slow").rules == ()
+    with pytest.raises(Failure) as caught:
+        without_rule(policy, "fast")
+    assert str(caught.value) == "unset: rule = 'fast': accepted: the name of a rule: slow"

@@ -1,4 +1,13 @@
-from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from throttler.events import (
+    AddressAnnounced,
+    AddressRemoved,
+    Ended,
+    Event,
+    SessionClosed,
+    SubflowClosed,
+    SubflowEstablished,
+    SubflowPriority,
+)
 from throttler.sessions import Sessions
 from throttler.wire.segments import FourTuple
 
@@ -58,5 +67,20 @@ def test_events_about_what_is_not_known_are_counted_and_change_nothing() -> None
         SubflowPriority(3, 8, FIRST, True),
         SessionClosed(3, 8, Ended.FIN),
     )
-    assert sessions.unexpected == {"SubflowClosed": 2, "SubflowPriority": 1, "SessionClosed": 1}
+    assert sessions.unexpected == {"unexpected SubflowClosed": 2, "unexpected SubflowPriority": 1}
     assert sessions.get(7) is not None
+
+
+def test_the_number_of_subflows_is_kept() -> None:
+    sessions = after(OPENED, OPENED)
+    assert sessions.subflows == len(sessions.known())
+    sessions.apply(SessionClosed(3, 7, Ended.FASTCLOSE))
+    assert (sessions.subflows, sessions.known()) == (0, {})
+
+
+def test_announced_addresses_are_kept_for_the_record_and_bounded() -> None:
+    sessions = after(OPENED, *(AddressAnnounced(3, 7, number, f"10.0.{number}.2") for number in range(10)))
+    sessions.apply(AddressRemoved(4, 7, 9))
+    session = sessions.get(7)
+    assert session is not None
+    assert session.announced == tuple((number, f"10.0.{number}.2") for number in range(2, 9))

@@ -1,0 +1,268 @@
+"""A download runs while the throttler is steered, stopped, killed and started anew: nothing is lost, nothing left."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.netns.throttler_world import (
+    CLIENT,
+    ENVIRONMENT,
+    GATEWAY,
+    WIRED_SLOW,
+    ask,
+    classes,
+    connection,
+    elements,
+    eventually,
+    in_namespace,
+    installed,
+    on,
+    process,
+    run,
+    status,
+    throttler,
+    throttler_beside,
+)
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+STEPS = 20
+PORT = 3129
+SEED = 20
+
+# Sends a stream of bytes that both sides can work out until the client has had enough, which it says by a byte.
+SENDER = f"""
+import hashlib, itertools, socket
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("0.0.0.0", {PORT}))
+listener.listen(1)
+print("ready", flush=True)
+connection, _ = listener.accept()
+sent = hashlib.sha256()
+for number in itertools.count():
+    block = hashlib.sha256(number.to_bytes(8)).digest() * 512
+    connection.sendall(block)
+    sent.update(block)
+    try:
+        connection.recv(1, socket.MSG_DONTWAIT)
+        break
+    except BlockingIOError:
+        pass
+connection.shutdown(socket.SHUT_WR)
+print(sent.hexdigest(), flush=True)
+connection.recv(1)
+"""
+RECEIVER = f"""
+import hashlib, select, socket, sys
+connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
+connection.connect(("10.0.1.1", {PORT}))
+got, total, asked = hashlib.sha256(), 0, False
+while True:
+    ready, _, _ = select.select([connection] + ([] if asked else [sys.stdin]), [], [])
+    if sys.stdin in ready:
+        connection.sendall(b"x")
+        asked = True
+    if connection in ready:
+        block = connection.recv(65536)
+        if not block:
+            break
+        got.update(block)
+        total += len(block)
+print(got.hexdigest(), total, flush=True)
+"""
+
+
+class Throttler:
+    """The daemon, which is there or not, and what may be done to it."""
+
+    def __init__(self, source: str, policy: Path) -> None:
+        self._source = source
+        self._policy = policy
+        self._stack = ExitStack()
+        self.child: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._stack.close()
+
+    def start(self) -> None:
+        self.child = self._stack.enter_context(throttler_beside(self._source, self._policy))
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM, 0)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL, -signal.SIGKILL)
+
+    def _end(self, how: signal.Signals, code: int) -> None:
+        assert self.child is not None
+        self.child.send_signal(how)
+        assert self.child.wait(20) == code
+        self._stack.close()
+        self.child = None
+
+    def set_rate(self) -> None:
+        ask("set", "wired-slow", "path=wired", f"rate={random.randint(1, 20)}mbit")
+
+    def add_rule(self) -> None:
+        ask("set", "extra", "kind=joined", "rate=9mbit", "direction=both")
+
+    def remove_rule(self) -> None:
+        ask("set", "extra", "rate=9mbit")
+        ask("unset", "extra")
+
+    def reload(self) -> None:
+        ask("reload")
+
+    def hang_up(self) -> None:
+        assert self.child is not None
+        self.child.send_signal(signal.SIGHUP)
+
+    @property
+    def possible(self) -> list[Callable[[], None]]:
+        """What can be done now."""
+        if self.child is None:
+            return [self.start]
+        return [self.set_rate, self.add_rule, self.remove_rule, self.reload, self.hang_up, self.stop, self.kill]
+
+
+@contextmanager
+def download() -> Iterator[tuple[subprocess.Popen[str], subprocess.Popen[str]]]:
+    """The sender and the receiver, which comes when the sender listens: before, it would be refused."""
+    with process(GATEWAY, sys.executable, "-c", SENDER) as sender:
+        assert sender.stdout is not None and sender.stdout.readline() == "ready\n"
+        with process(CLIENT, sys.executable, "-c", RECEIVER) as receiver:
+            yield sender, receiver
+
+
+@pytest.fixture
+def daemon(source: str) -> Iterator[Throttler]:
+    """Not started yet, and gone after the test."""
+    with Throttler(source, WIRED_SLOW) as found:
+        yield found
+
+
+def resets_seen() -> str:
+    return on(GATEWAY, "nstat -asz TcpEstabResets MPTcpExtMPRstRx MPTcpExtMPRstTx MPTcpExtMPFastcloseRx")
+
+
+def counters(text: str) -> list[str]:
+    return [line.split()[1] for line in text.splitlines() if not line.startswith("#")]
+
+
+def test_a_download_outlives_twenty_changes_and_the_host_is_as_it_was(daemon: Throttler) -> None:
+    random.seed(SEED)
+    before, resets = (installed(), on(GATEWAY, "ip -br link")), counters(resets_seen())
+    with download() as (sender, receiver):
+        assert sender.stdout is not None and receiver.stdout is not None and receiver.stdin is not None
+        for _ in range(STEPS):
+            random.choice(daemon.possible)()
+        if daemon.child is None:
+            daemon.start()
+        daemon.stop()
+        assert (installed(), on(GATEWAY, "ip -br link")) == before
+        receiver.stdin.write("enough\n")
+        receiver.stdin.flush()
+        sum_sent = sender.stdout.readline().strip()
+        sum_got, total = receiver.stdout.readline().split()
+    assert sum_got == sum_sent and int(total) > 1_000_000
+    assert counters(resets_seen()) == resets
+
+
+def test_what_others_install_meanwhile_stays(daemon: Throttler) -> None:
+    before = installed()
+    daemon.start()
+    on(GATEWAY, "nft table inet somebody { chain c { type filter hook input priority 0; }; }")
+    run("ip", "-n", GATEWAY, "link", "add", "other0", "type", "veth", "peer", "name", "other1")
+    on(GATEWAY, "tc qdisc add dev other0 root handle 7: tbf rate 1mbit burst 5000 limit 10000")
+    try:
+        theirs = on(GATEWAY, "nft list table inet somebody"), on(GATEWAY, "tc qdisc show dev other0")
+        daemon.kill()
+        daemon.start()
+        ask("set", "both", "path=wired", "direction=both", "rate=3mbit")
+        daemon.stop()
+        assert (on(GATEWAY, "nft list ruleset"), on(GATEWAY, "tc qdisc show dev other0")) == theirs
+    finally:
+        on(GATEWAY, "nft delete table inet somebody")
+        run("ip", "-n", GATEWAY, "link", "del", "other0")
+    assert installed() == before
+
+
+def test_a_killed_daemon_leaves_traffic_flowing_and_no_helper_process(daemon: Throttler) -> None:
+    daemon.start()
+    daemon.kill()
+    eventually(lambda: not tc_processes())
+    command = in_namespace(GATEWAY, "ping", "-c", "1", "-W", "2", "10.0.1.2")
+    assert subprocess.run(command, capture_output=True, check=False, env=ENVIRONMENT).returncode == 0
+    daemon.start()
+    daemon.stop()
+
+
+def test_a_killed_tc_is_started_again_and_everything_put_up_anew(daemon: Throttler) -> None:
+    daemon.start()
+    (pid,) = tc_processes()
+    os.kill(pid, signal.SIGKILL)
+    with connection():
+        eventually(lambda: status()["classes"])
+        assert elements() and classes()
+        assert status()["counters"]["fresh starts"] == 1
+    daemon.stop()
+
+
+def tc_processes() -> list[int]:
+    """Processes of tc in the gateway's namespace."""
+    pids = run("ip", "netns", "pids", GATEWAY).split()
+    return [int(pid) for pid in pids if _name(pid) == "tc"]
+
+
+def _name(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def test_an_ifb_device_that_a_kill_left_without_its_qdisc_is_no_obstacle(tmp_path: Path) -> None:
+    """What a kill between the two first steps of a start with uploads leaves behind."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'path = "wired"\ndirection = "upload"'))
+    before = installed(), on(GATEWAY, "ip -br link")
+    on(GATEWAY, "ip link add tributary-up numtxqueues 1 numrxqueues 1 type ifb")
+    try:
+        daemon = Throttler("kernel", policy)
+        daemon.start()
+        daemon.stop()
+        assert (installed(), on(GATEWAY, "ip -br link")) == before
+    finally:
+        run(*in_namespace(GATEWAY, "ip", "link", "del", "tributary-up"), check=False)
+
+
+# Brackets without an end, from anybody who can reach the control socket.
+NESTED = """
+import socket
+connection = socket.socket(socket.AF_UNIX)
+connection.connect("\\0tributary/throttler")
+connection.sendall(b"[" * 60000 + b"\\n")
+print(connection.recv(1000).decode())
+"""
+
+
+def test_a_request_nested_too_deeply_is_refused() -> None:
+    with throttler("kernel") as child:
+        command = in_namespace(GATEWAY, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+        answer = run(*command, sys.executable, "-c", NESTED, check=False)
+        assert "not a request" in answer and child.poll() is None

@@ -1,0 +1,393 @@
+"""What anybody on the wire can send: forged handshakes, floods, broken options, and very many honest subflows.
+
+Forged segments come in at wired from 10.66.0.0/16, which the gateway reaches over the client, so that its answers go
+out and are seen. The client drops them.
+"""
+
+import json
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.netns.throttler_world import (
+    CLIENT,
+    ENVIRONMENT,
+    GATEWAY,
+    IPV4,
+    IPV6,
+    classes,
+    connection,
+    elements,
+    eventually,
+    in_namespace,
+    on,
+    process,
+    run,
+    status,
+    throttler,
+)
+from throttler.sources.handshakes import Limits
+from throttler.wire.options import (
+    MPTCP,
+    AddAddr,
+    Dss,
+    MpCapable,
+    MpFail,
+    MpFastclose,
+    MpJoinAck,
+    MpJoinSyn,
+    MpJoinSynAck,
+    MpPrio,
+    MpTcpRst,
+    RemoveAddr,
+    Unknown,
+    emit,
+)
+from throttler.wire.segments import Flags
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world", "spoofed"),
+]
+
+SYN, ACK, FIN, RST = Flags.SYN, Flags.ACK, Flags.FIN, Flags.RST
+MOST_GROWTH = 30 * 2**20
+"""Bytes by which a flood may let the daemon's resident memory grow."""
+
+# Sends the frames of its input, one a line in hexadecimal, argv[1] of them a second; prints the seconds it took.
+SENDER = """
+import socket, sys, time
+frames = [bytes.fromhex(line) for line in sys.stdin]
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind(("wired", 0))
+began = time.monotonic()
+for number, frame in enumerate(frames):
+    if number % 50 == 0:
+        time.sleep(max(0, began + number / int(sys.argv[1]) - time.monotonic()))
+    wire.send(frame)
+print(time.monotonic() - began)
+"""
+
+# For each line of its input opens argv[1] sessions, waits until each has argv[2] more subflows, says so, and closes
+# them at the next line.
+CHURN = """
+import socket, sys, time
+sessions, joins = map(int, sys.argv[1:])
+def subflows(connection):
+    # MPTCP_INFO at SOL_MPTCP (linux/mptcp.h): its first byte counts the subflows beside the first.
+    return connection.getsockopt(284, 1, 64)[0]
+def opened():
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
+    connection.connect(("10.0.1.1", 3128))
+    connection.sendall(b"100\\n")
+    left = 100
+    while left:
+        left -= len(connection.recv(left))
+    return connection
+for _ in sys.stdin:
+    alive = [opened() for _ in range(sessions)]
+    deadline = time.monotonic() + 10
+    while any(subflows(connection) < joins for connection in alive):
+        assert time.monotonic() < deadline, [subflows(connection) for connection in alive]
+        time.sleep(0.01)
+    print("joined", flush=True)
+    sys.stdin.readline()
+    for connection in alive:
+        connection.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def spoofed(world: None) -> None:  # noqa: ARG001
+    """The way back to the forged addresses."""
+    run("ip", "-n", GATEWAY, "route", "add", "10.66.0.0/16", "via", "10.0.1.2", "dev", "wired")
+
+
+@pytest.fixture(scope="module")
+def ethernet(world: None) -> bytes:  # noqa: ARG001
+    """The link layer of a frame from the client to the gateway."""
+    addresses = [
+        json.loads(run("ip", "-n", name, "-j", "link", "show", "dev", "wired"))[0]["address"]
+        for name in (GATEWAY, CLIENT)
+    ]
+    return bytes.fromhex("".join(addresses).replace(":", "")) + b"\x08\x00"
+
+
+def packet(source: str, port: int, flags: Flags, options: bytes, offset: int | None = None) -> bytes:
+    """A segment to the gateway's server over IPv4; ``offset`` is that of its header instead of the true one."""
+    options += bytes(-len(options) % 4)
+    ends = socket.inet_aton(source) + socket.inet_aton(IPV4)
+    words = 5 + len(options) // 4 if offset is None else offset
+    tcp = struct.pack("!HHIIBBHHH", port, 3128, 1000, 2000, words << 4, flags, 65535, 0, 0) + options
+    tcp = tcp[:16] + _checksum(ends + struct.pack("!HH", socket.IPPROTO_TCP, len(tcp)) + tcp) + tcp[18:]
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 0, 0, 64, socket.IPPROTO_TCP, 0)
+    return ip[:10] + _checksum(ip + ends) + ends + tcp
+
+
+def _checksum(data: bytes) -> bytes:
+    """RFC 1071."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total = (total & 0xFFFF) + (total >> 16)
+    return (~(total + (total >> 16)) & 0xFFFF).to_bytes(2)
+
+
+def send(ethernet: bytes, packets: Iterable[bytes], rate: int = 5000) -> float:
+    """Put packets on the wire at that many a second; returns the seconds it took."""
+    lines = "\n".join((ethernet + each).hex() for each in packets)
+    command = in_namespace(CLIENT, sys.executable, "-c", SENDER, str(rate))
+    result = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert result.returncode == 0, result.stderr
+    return float(result.stdout)
+
+
+def address(number: int) -> str:
+    return f"10.66.{number // 250 % 250}.{number % 250 + 1}"
+
+
+def resident(child: subprocess.Popen[str]) -> int:
+    """Bytes of memory that the daemon has."""
+    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{child.pid}/status").read_text())
+    assert match is not None
+    return int(match[1]) * 1024
+
+
+def counted() -> int:
+    """How often the daemon counted anything."""
+    return sum(status()["counters"].values())
+
+
+def passed() -> int:
+    """Packets that came through the capture filter on wired and were not dropped for want of room."""
+    counts = status()["capture"]["wired"]
+    return int(counts["passed"]) - int(counts["dropped"])
+
+
+def token_over(interface_address: str) -> str:
+    """The token of the session whose first subflow came from there."""
+    sessions = status()["sessions"]
+    (found,) = (
+        session["token"]
+        for session in sessions
+        if any(subflow["initial"] and subflow["remote"] == interface_address for subflow in session["subflows"])
+    )
+    return str(found)
+
+
+def settled(value: Callable[[], int]) -> int:
+    """What ``value`` is when it no longer changes from one look to the next."""
+    last = [value()]
+
+    def is_same() -> bool:
+        before, last[0] = last[0], value()
+        return before == last[0]
+
+    eventually(is_same, 20)
+    return last[0]
+
+
+def test_a_syn_alone_never_makes_an_element(source: str, ethernet: bytes) -> None:
+    with throttler(source), connection():
+        before = eventually(elements)
+        token = int(token_over("10.0.1.2"), 16)
+        opening, joining = emit(MpCapable(1, 1)), emit(MpJoinSyn(False, 9, token, b"nonc"))
+        send(ethernet, [packet(address(number), 1024, SYN, opening) for number in range(500)])
+        send(ethernet, [packet(address(number), 1025, SYN, joining) for number in range(500)])
+        eventually(lambda: source == "kernel" or passed() >= 1000)
+        settled(counted)
+        assert elements() == before
+        found = status()
+        assert (found["counters"]["elements added"], found["sessions_total"], found["subflows_total"]) == (1, 1, 2)
+
+
+def joins(token: int, count: int, chance: random.Random) -> Iterator[bytes]:
+    """Joins to a random session and to a real one by turns; an ACK with a random HMAC follows each of the latter."""
+    late: list[bytes] = []
+    for number in range(count):
+        source, port = address(chance.randrange(50_000)), chance.randrange(1024, 65_536)
+        name = token if number % 2 else chance.getrandbits(32)
+        yield packet(source, port, SYN, emit(MpJoinSyn(False, 9, name, chance.randbytes(4))))
+        if number % 2:
+            late.append(packet(source, port, ACK, emit(MpJoinAck(chance.randbytes(20)))))
+        if len(late) == 500:
+            yield from late
+            late.clear()
+
+
+def openings(_token: int, count: int, chance: random.Random) -> Iterator[bytes]:
+    """Sessions that are opened and never finished."""
+    for _ in range(count):
+        yield packet(address(chance.randrange(50_000)), chance.randrange(1024, 65_536), SYN, emit(MpCapable(1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("flood", "expected"),
+    [
+        (joins, {"joins with an unknown token": 10_000, "wrong HMACs": 10_000}),
+        (openings, {"half-open handshakes evicted": 20_000 - Limits().half_open}),
+    ],
+)
+def test_a_flood_of_forged_handshakes_disturbs_nobody(
+    ethernet: bytes, flood: Callable[[int, int, random.Random], Iterator[bytes]], expected: dict[str, int]
+) -> None:
+    with throttler("sniffer") as child, connection(IPV4) as target, connection(IPV6) as bystander:
+        held = eventually(lambda: elements(4) and elements(6) and (elements(4), elements(6), classes()))
+        frames = list(flood(int(token_over("10.0.1.2"), 16), 20_000, random.Random(1)))
+        before = resident(child)
+        # Two seconds if the sender keeps pace; much slower it would be no flood.
+        assert send(ethernet, frames, rate=len(frames) // 2) < 5
+        settled(counted)
+        found = status()
+        assert child.poll() is None
+        assert resident(child) - before < MOST_GROWTH
+        assert (elements(4), elements(6), classes()) == held
+        assert found["counters"]["elements added"] == 2
+        dropped = found["capture"]["wired"]["dropped"]
+        assert all(count - dropped <= found["counters"][name] <= count for name, count in expected.items())
+        for old in (target, bystander):
+            old.request(1000)
+            old.finish()
+        with connection(IPV4), connection(IPV6):
+            eventually(lambda: len(elements(4)) == len(elements(6)) == 2, 20)
+
+
+def test_a_join_to_a_closed_session_comes_to_nothing(source: str, ethernet: bytes) -> None:
+    with throttler(source), connection(IPV6):
+        eventually(lambda: elements(6))
+        with connection() as client:
+            eventually(elements)
+            token = int(token_over("10.0.1.2"), 16)
+            client.close()
+        eventually(lambda: not elements() and len(classes()) == 1)
+        join, proof = emit(MpJoinSyn(False, 9, token, b"nonc")), emit(MpJoinAck(bytes(20)))
+        kinds = ((SYN, join), (ACK, proof))
+        send(ethernet, [packet(address(number), 1024, *kind) for number in range(100) for kind in kinds])
+        settled(counted)
+        found = status()
+        assert (found["sessions_total"], found["subflows_total"], found["counters"]["elements added"]) == (1, 2, 2)
+        assert not elements()
+
+
+WHOLE = [
+    emit(option)
+    for option in (
+        MpCapable(1, 1),
+        MpCapable(1, 1, bytes(8)),
+        MpCapable(1, 1, bytes(8), bytes(8)),
+        MpCapable(1, 1, bytes(8), bytes(8), 4, 0),
+        MpJoinSyn(False, 9, 0x12345678, bytes(4)),
+        MpJoinSynAck(False, 9, bytes(8), bytes(4)),
+        MpJoinAck(bytes(20)),
+        Dss(0, bytes(17)),
+        AddAddr(False, 9, "10.66.0.1", 3128, bytes(8)),
+        AddAddr(False, 9, "fd00::1", None, bytes(8)),
+        AddAddr(True, 9, "fd00::1"),
+        RemoveAddr((7, 8, 9)),
+        MpPrio(True),
+        MpFail(0, bytes(9)),
+        MpFastclose(bytes(8)),
+        MpTcpRst(1, b"\5"),
+        Unknown(12, 3, bytes(30)),
+    )
+]
+
+
+def broken(whole: bytes) -> Iterator[bytes]:
+    """The option cut off everywhere, with its own length and with the length that is left, and with wrong lengths."""
+    for end in range(1, len(whole)):
+        yield whole[:end]
+        if end > 1:
+            yield bytes([MPTCP, end]) + whole[2:end]
+    for length in (0, 1, len(whole) - 1, len(whole) + 1, 40, 41, 255):
+        yield bytes([MPTCP, length]) + whole[2:]
+
+
+def malformed() -> list[bytes]:
+    """Segments with broken options of every kind, on every kind of segment, and with headers that are cut off."""
+    blocks = [block for whole in WHOLE for block in broken(whole)]
+    kinds = (SYN, SYN | ACK, ACK, FIN | ACK, RST, SYN | FIN | RST)
+    segments = [packet(address(number), 1024, kind, block) for number, block in enumerate(blocks) for kind in kinds]
+    offsets = [packet(address(0), 1025 + offset, SYN, WHOLE[0], offset) for offset in range(16)]
+    whole = packet(address(1), 1024, SYN, WHOLE[-1])
+    return segments + offsets + [whole[:end] for end in range(len(whole))]
+
+
+def test_broken_options_and_headers_are_passed_over(ethernet: bytes) -> None:
+    with throttler("sniffer") as child, connection() as client:
+        held = eventually(lambda: elements() and (elements(), classes()))
+        # The client's own held subflow says them too; its sequence number is none that the gateway takes.
+        port = int(re.sub(r".* ", "", held[0][0]))
+        own = [packet("10.0.1.2", port, ACK, block) for whole in WHOLE for block in broken(whole)]
+        frames = malformed() + own
+        before = resident(child)
+        send(ethernet, frames)
+        settled(counted)
+        found = status()
+        assert child.poll() is None
+        assert (elements(), classes()) == held
+        assert found["counters"]["malformed TCP options"] > len(frames) // 2
+        assert found["counters"]["elements added"] == found["sessions_total"] == 1
+        assert resident(child) - before < MOST_GROWTH
+        client.request(1000)
+        client.finish()
+        with connection():
+            eventually(lambda: len(elements()) == 2, 20)
+
+
+MORE_ADDRESSES = ("10.0.1.12", "10.0.1.13", "10.0.1.14")
+
+
+@contextmanager
+def more_addresses() -> Iterator[int]:
+    """The client has more addresses on wired; gives how many subflows join each session."""
+    try:
+        for each in MORE_ADDRESSES:
+            run("ip", "-n", CLIENT, "address", "add", f"{each}/24", "dev", "wired")
+            run("ip", "-n", CLIENT, "mptcp", "endpoint", "add", each, "dev", "wired", "subflow")
+        yield 1 + len(MORE_ADDRESSES)
+    finally:
+        endpoints = run("ip", "-n", CLIENT, "mptcp", "endpoint", "show")
+        for each in MORE_ADDRESSES:
+            match = re.search(rf"{re.escape(each)} id (\d+)", endpoints)
+            if match is not None:
+                run("ip", "-n", CLIENT, "mptcp", "endpoint", "del", "id", match[1])
+            run("ip", "-n", CLIENT, "address", "del", f"{each}/24", "dev", "wired", check=False)
+
+
+def kernel_state() -> str:
+    """All that the throttler has in the kernel, without counters."""
+    commands = ("nft -s list ruleset", "tc qdisc show dev wired", "tc class show dev wired", "tc filter show dev wired")
+    return re.sub(r"direct_packets_stat \d+", "", "".join(on(GATEWAY, command) for command in commands))
+
+
+def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
+    rounds, sessions = 10, 20
+    with throttler(source) as child, more_addresses() as joins:
+        # All but the one over wireless.
+        held = sessions * joins
+        idle, before = kernel_state(), resident(child)
+        with process(CLIENT, sys.executable, "-c", CHURN, str(sessions), str(joins)) as client:
+            assert client.stdin is not None and client.stdout is not None
+            for _ in range(rounds):
+                client.stdin.write("open\n")
+                client.stdin.flush()
+                assert client.stdout.readline() == "joined\n"
+                eventually(lambda: len(set(elements())) == held)
+                client.stdin.write("close\n")
+                client.stdin.flush()
+                eventually(lambda: not elements())
+        eventually(lambda: kernel_state() == idle)
+        found = status()
+        totals = ("sessions_total", "subflows_total", "holds_total", "classes_total")
+        assert [found[total] for total in totals] == [0, 0, 0, 0]
+        assert found["counters"]["elements added"] == found["counters"]["elements removed"] == rounds * held
+        assert found["counters"]["holds in a shared class: none of their own was free"] == 0
+        assert resident(child) - before < MOST_GROWTH

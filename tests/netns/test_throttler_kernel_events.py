@@ -1,0 +1,134 @@
+"""The kernel's own MPTCP events and sockets, as the throttler reads them, from real sessions."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.netns.throttler_world import CLIENT, ENVIRONMENT, GATEWAY, connection, eventually, in_namespace, run
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+# In the gateway's namespace: for each line of its input, what happened since the last one, or what the sockets say.
+LISTENER = """
+import json, sys, time
+from throttler.sources import routes, sockets
+from throttler.sources.path_manager import EventsLost, PathManager
+def told(events):
+    return [{"kind": type(event).__name__, "subflow": str(getattr(event, "subflow", "")), "token": event.token,
+             "interface": getattr(event, "interface", None), "initial": getattr(event, "initial", None),
+             "backup": getattr(event, "backup", None), "address": getattr(event, "address", None)} for event in events]
+with PathManager(routes.interface_of, int(sys.argv[1])) as manager:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        if line.strip() == "snapshot":
+            answer = told(sockets.differences({}, sockets.snapshot(time.time_ns()), routes.interface_of, 0))
+        elif line.strip() == "traffic":
+            answer = [[str(name), each.acked, each.received] for name, each in sockets.traffic().items()]
+        else:
+            try:
+                answer = told(manager.events(1000))
+            except EventsLost:
+                answer = "lost"
+        print(json.dumps(answer), flush=True)
+"""
+
+
+class Listener:
+    def __init__(self, child: subprocess.Popen[str]) -> None:
+        self.child = child
+        self.seen: list[dict[str, Any]] = []
+
+    def ask(self, what: str) -> Any:
+        assert self.child.stdin is not None and self.child.stdout is not None
+        self.child.stdin.write(f"{what}\n")
+        self.child.stdin.flush()
+        return json.loads(self.child.stdout.readline())
+
+    def kinds(self) -> list[str]:
+        """The kinds of all events so far."""
+        self.seen += self.ask("events")
+        return [event["kind"] for event in self.seen]
+
+
+@contextmanager
+def listener(buffer: int = 1 << 20) -> Iterator[Listener]:
+    command = in_namespace(GATEWAY, sys.executable, "-c", LISTENER, str(buffer))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT) as child:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        yield Listener(child)
+        assert child.stdin is not None
+        child.stdin.close()
+
+
+def test_a_session_its_join_and_its_end_are_told_in_order_and_agree_with_the_sockets() -> None:
+    with listener() as events:
+        with connection() as client:
+            eventually(lambda: events.kinds() == ["SubflowEstablished"] * 2)
+            first, joined = events.seen
+            assert (first["initial"], first["interface"]) == (True, "wired")
+            assert (joined["initial"], joined["interface"]) == (False, "wireless")
+            assert first["token"] == joined["token"]
+            found = {event["subflow"]: event for event in events.ask("snapshot")}
+            assert found == {event["subflow"]: event for event in events.seen}
+            client.request(100_000)
+            client.finish()
+            # Acknowledgements of the last bytes may be on their way.
+            eventually(lambda: sum(sent for _, sent, _ in events.ask("traffic")) >= 100_000)
+            assert {name for name, _, _ in events.ask("traffic")} == set(found)
+            client.close()
+        eventually(lambda: events.kinds()[-1] == "SessionClosed")
+        assert eventually(lambda: events.ask("snapshot") == [])
+
+
+def test_a_subflow_whose_endpoint_goes_is_closed_and_a_backup_is_told() -> None:
+    with listener() as events, connection():
+        eventually(lambda: events.kinds() == ["SubflowEstablished"] * 2)
+        shown = json.loads(run("ip", "-n", CLIENT, "-j", "mptcp", "endpoint", "show"))
+        number = next(str(each["id"]) for each in shown if each["address"] == "10.0.2.2")
+        run("ip", "-n", CLIENT, "mptcp", "endpoint", "change", "id", number, "backup")
+        try:
+            eventually(lambda: "SubflowPriority" in events.kinds())
+            assert events.seen[-1]["backup"] is True
+            run("ip", "-n", CLIENT, "mptcp", "endpoint", "del", "id", number)
+            eventually(lambda: "SubflowClosed" in events.kinds())
+        finally:
+            run("ip", "-n", CLIENT, "mptcp", "endpoint", "del", "id", number, check=False)
+            run("ip", "-n", CLIENT, "mptcp", "endpoint", "add", "10.0.2.2", "dev", "wireless", "subflow")
+
+
+def test_after_events_were_lost_none_that_are_older_come() -> None:
+    with listener(buffer=1) as events:
+        for _ in range(40):
+            with connection() as client:
+                client.close()
+        answers = [events.ask("events") for _ in range(3)]
+        assert "lost" in answers
+        assert answers[answers.index("lost") + 1] == []
+
+
+def chosen(name: str) -> str:
+    """The source that ``auto`` picks in a namespace."""
+    program = "from throttler.sources.source import choose; print(choose())"
+    return run(*in_namespace(name, sys.executable, "-c", program)).strip()
+
+
+def test_auto_takes_the_kernel_where_sessions_end_and_the_wire_on_a_router_without_them() -> None:
+    forwarding = "net.ipv4.ip_forward"
+    assert chosen(GATEWAY) == chosen(CLIENT) == "kernel"
+    for name in (GATEWAY, CLIENT):
+        run(*in_namespace(name, "sysctl", "-qw", f"{forwarding}=1"))
+    try:
+        assert (chosen(GATEWAY), chosen(CLIENT)) == ("kernel", "sniffer")
+    finally:
+        for name in (GATEWAY, CLIENT):
+            run(*in_namespace(name, "sysctl", "-qw", f"{forwarding}=0"))

@@ -1,0 +1,396 @@
+"""The throttler steered while it runs: rules set, changed and taken away, the policy file read again, and questions."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from settings.failure import Exit
+from tests.netns.throttler_world import (
+    CLIENT,
+    ENVIRONMENT,
+    GATEWAY,
+    IPV4,
+    WIRED_SLOW,
+    ask,
+    classes,
+    connection,
+    elements,
+    eventually,
+    holds,
+    in_namespace,
+    on,
+    run,
+    status,
+    throttler,
+    throttler_beside,
+)
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+
+def subflows() -> dict[str, dict[str, Any]]:
+    """The one session's subflows by path."""
+    (session,) = status()["sessions"]
+    return {subflow["path"]: subflow for subflow in session["subflows"]}
+
+
+def resets() -> int:
+    """Resets that the gateway's TCP has sent or got since it is there (RFC 2012)."""
+    printed = on(GATEWAY, "nstat -asz TcpOutRsts TcpEstabResets")
+    return sum(int(line.split()[1]) for line in printed.splitlines() if line.startswith("Tcp"))
+
+
+def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(source: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    # Without a limit the download would be over before the rule comes.
+    policy.write_text(WIRED_SLOW.read_text() + '[links.wired]\ndownload = "40mbit"\n')
+    with throttler(source, policy), connection() as client:
+        eventually(elements)
+        before = resets()
+        ask("unset", "wired-slow")
+        eventually(lambda: not elements())
+        client.request(30_000_000)
+        answer = json.loads(ask("set", "live", "path=wired", "rate=4mbit", "--json"))
+        assert answer["rules"] == [{"name": "live", "path": "wired", "rate": "4mbit"}]
+        assert answer["elements_added"] == 1
+        (held,) = holds()
+        assert (held["rule"], held["rate"]) == ("live", "4mbit")
+        sent, start = held["sent_bytes"], time.monotonic()
+        # How much of it MPTCP's scheduler still uses is its own affair, if no more than the rate.
+        eventually(lambda: holds()[0]["sent_bytes"] - sent > 100_000 or time.monotonic() - start > 3)
+        assert 8 * (holds()[0]["sent_bytes"] - sent) / (time.monotonic() - start) < 5e6
+        ask("unset", "live")
+        assert not elements()
+        client.finish()
+        assert resets() == before
+
+
+def test_another_rate_changes_the_class_in_place_and_drops_nothing(source: str) -> None:
+    with throttler(source), connection() as client:
+        eventually(elements)
+        client.request(12_000_000)
+        (before,) = eventually(lambda: [each for each in holds() if each["sent_bytes"] > 200_000])
+        answer = json.loads(ask("set", "wired-slow", "path=wired", "rate=50mbit", "--json"))
+        assert (answer["elements_added"], answer["elements_removed"]) == (0, 0)
+        (after,) = holds()
+        assert (after["class"], after["rate"]) == (before["class"], "50mbit")
+        assert status()["rules"][0]["set_live"]
+        client.finish()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("x", "path=wired", "rate=5"), "set: rate = 5: accepted: a rate above zero with its unit"),
+        (
+            ("x", "path=nowhere", "rate=5mbit"),
+            "set: rules[0].path = 'nowhere': accepted: one of the file's paths: ",
+        ),
+        (("x", "colour=red"), "set: colour = 'red': accepted: one of the keys backup, "),
+        (("so slow", "rate=5mbit"), "set: name = 'so slow': accepted: 1 to 40 of the characters"),
+    ],
+)
+def test_a_rule_that_is_not_accepted_changes_nothing(arguments: tuple[str, ...], message: str) -> None:
+    with throttler("kernel"), connection():
+        eventually(elements)
+        before = on(GATEWAY, "nft list ruleset"), classes()
+        assert ask("set", *arguments, code=Exit.USAGE).startswith(f"throttler: {message}")
+        assert (on(GATEWAY, "nft list ruleset"), classes()) == before
+
+
+def test_the_last_rule_gives_way_to_those_before_it() -> None:
+    with throttler("kernel"), connection():
+        eventually(elements)
+        ask("set", "rest", "rate=9mbit", "--last")
+        assert {path: subflow["rule"] for path, subflow in subflows().items()} == {
+            "wired": "wired-slow",
+            "wireless": "rest",
+        }
+        assert "no rule" not in ask("unset", "rest")
+        assert "accepted: the name of a rule: wired-slow" in ask("unset", "rest", code=Exit.USAGE)
+
+
+def test_a_reload_takes_the_file_as_it_is_now_and_forgets_what_was_set(source: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(WIRED_SLOW.read_text())
+    with throttler(source, policy) as child, connection():
+        eventually(elements)
+        ask("set", "live", "path=wireless", "rate=3mbit")
+        policy.write_text(WIRED_SLOW.read_text().replace('rate = "5mbit"', 'rate = "7mbit"'))
+        ask("reload")
+        assert [(held["rule"], held["rate"]) for held in holds()] == [("wired-slow", "7mbit")]
+        policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'path = "wireless"'))
+        child.send_signal(signal.SIGHUP)
+        eventually(lambda: [held["device"] for held in holds()] == ["wireless"])
+
+
+def test_a_broken_file_leaves_the_old_policy_in_force(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(WIRED_SLOW.read_text())
+    with throttler("kernel", policy) as child, connection():
+        eventually(elements)
+        policy.write_text(WIRED_SLOW.read_text().replace("5mbit", "5"))
+        assert "rules[0].rate = '5'" in ask("reload", code=Exit.USAGE)
+        child.send_signal(signal.SIGHUP)
+        policy.unlink()
+        assert "cannot be read" in ask("reload", code=Exit.NO_INPUT)
+        assert [held["rate"] for held in holds()] == ["5mbit"]
+
+
+def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) -> None:
+    with throttler(source), connection():
+        eventually(elements)
+        ask("set", "mail", "ports=[25]", "rate=1mbit")
+        wired = subflows()["wired"]
+        ends = f"{wired['local']}:{wired['local_port']}", f"{wired['remote']}:{wired['remote_port']}"
+        (session,) = status()["sessions"]
+        text = ask("explain", *ends)
+        assert text.splitlines() == [
+            f"{ends[0]} > {ends[1]} on path wired (session {session['token']})",
+            "  mail: does not apply: this host's port is 3128, not 25",
+            "  wired-slow: applies",
+        ]
+        both = json.loads(ask("explain", session["token"], "--json"))["subflows"]
+        assert {one["path"]: [rule["applies"] for rule in one["rules"]] for one in both} == {
+            "wired": [False, True],
+            "wireless": [False, False],
+        }
+        assert "no rule applies: it passes unheld" in ask("explain", session["token"])
+        assert "accepted: the token of a session" in ask("explain", "00000000", code=Exit.USAGE)
+
+
+def test_who_is_not_root_may_ask_and_change_nothing() -> None:
+    with throttler("kernel"), connection():
+        eventually(elements)
+        (session,) = status()["sessions"]
+        for arguments, code in (
+            (("status",), 0),
+            (("explain", session["token"]), 0),
+            (("set", "x", "rate=1mbit"), Exit.NO_PERMISSION),
+            (("unset", "wired-slow"), Exit.NO_PERMISSION),
+            (("reload",), Exit.NO_PERMISSION),
+        ):
+            command = in_namespace(GATEWAY, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+            result = subprocess.run(
+                (*command, sys.executable, "-m", "throttler", *arguments),
+                capture_output=True,
+                text=True,
+                check=False,
+                env=ENVIRONMENT,
+            )
+            assert result.returncode == code, result.stderr
+
+
+def test_watch_prints_a_line_each_interval_into_a_pipe() -> None:
+    with throttler("kernel"), connection():
+        eventually(elements)
+        command = in_namespace(GATEWAY, sys.executable, "-m", "throttler", "watch", "--interval", "100ms")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
+            assert child.stdout is not None
+            lines = [child.stdout.readline() for _ in range(3)]
+            child.send_signal(signal.SIGINT)
+            assert child.wait(10) in (0, Exit.INTERRUPTED)
+        assert all("sessions=1 " in line for line in lines)
+
+
+def test_sessions_older_than_the_throttler_are_held_at_once(source: str) -> None:
+    with connection() as client:
+        eventually(lambda: on(GATEWAY, "ss -Htn state established sport = 3128").count("3128") == 2)
+        with throttler_beside(source, WIRED_SLOW):
+            assert len(elements()) == 1
+            assert {path: subflow["initial"] for path, subflow in subflows().items()} == {
+                "wired": True,
+                "wireless": False,
+            }
+            client.close()
+            eventually(lambda: not elements() and status()["sessions"] == [])
+
+
+def test_a_policy_in_force_holds_a_session_from_its_second_subflow_on(source: str) -> None:
+    with throttler(source), connection() as client:
+        eventually(elements)
+        (held,) = holds()
+        client.request(6_000_000)
+        client.finish()
+        sent = subflows()["wired"]["sent_bytes"]
+        (held,) = holds()
+        # All that the path ever carried went through the class, but for the first kilobyte, which came before the join.
+        assert sent is not None and held["sent_bytes"] > sent - 5000
+
+
+def test_a_joined_subflow_is_held_before_it_carries_data(source: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'kind = "joined"'))
+    with throttler(source, policy), connection(IPV4) as client:
+        eventually(elements)
+        client.request(3_000_000)
+        client.finish()
+        (held,) = holds()
+        assert held["device"] == "wireless"
+        assert held["sent_bytes"] >= (subflows()["wireless"]["sent_bytes"] or 0)
+
+
+def test_metrics_are_served_while_it_runs(source: str) -> None:
+    with throttler(source, WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
+        eventually(elements)
+        page = on(GATEWAY, "curl -sf http://10.0.1.1:9464/metrics")
+        assert 'tributary_throttler_rule_subflows{rule="wired-slow"} 1.0' in page
+        assert "10.0.1.2" not in page
+
+
+def test_the_log_is_json_if_asked_for(source: str) -> None:
+    with throttler(source, WIRED_SLOW, "--log", "json") as child, connection():
+        eventually(elements)
+        child.terminate()
+        assert child.wait(10) == 0
+        assert child.stderr is not None
+        lines = [json.loads(line) for line in child.stderr]
+        assert [line["event"] for line in lines].count("hold") == 1
+        assert lines[0]["rule"] == "wired-slow"
+
+
+def test_the_service_manager_is_told(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, pytest.MonkeyPatch.context() as patch:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(10)
+        patch.setitem(ENVIRONMENT, "NOTIFY_SOCKET", str(tmp_path / "notify"))
+        patch.setitem(ENVIRONMENT, "WATCHDOG_USEC", "400000")
+        with throttler("kernel") as child:
+            told = [manager.recv(1000).decode() for _ in range(3)]
+            child.send_signal(signal.SIGHUP)
+            while "RELOADING" not in told[-1]:
+                told.append(manager.recv(1000).decode())
+            child.terminate()
+            assert child.wait(10) == 0
+        while "STOPPING" not in told[-1]:
+            told.append(manager.recv(1000).decode())
+    assert told[0].startswith("READY=1")
+    assert "WATCHDOG=1" in told
+
+
+def endpoint(address: str) -> str:
+    """The number of the client's endpoint of that address."""
+    found = re.search(rf"^{re.escape(address)} id (\d+)", on(CLIENT, "ip mptcp endpoint show"), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def test_a_change_of_the_rate_keeps_the_class_with_its_counters(source: str) -> None:
+    with throttler(source), connection() as client:
+        eventually(elements)
+        client.request(2_000_000)
+        client.finish()
+        # Nothing is under way any more, so what is dropped from here on the change has dropped.
+        (before,) = eventually(lambda: [held for held in holds() if held["backlog_bytes"] == 0])
+        ask("set", "wired-slow", "path=wired", "rate=1mbit")
+        (after,) = holds()
+        same = ("device", "class", "dropped_packets", "subflows")
+        assert {key: after[key] for key in same} == {key: before[key] for key in same}
+        assert after["sent_bytes"] >= before["sent_bytes"] > 100_000
+
+
+def test_a_join_to_a_session_older_than_the_throttler_is_seen(source: str) -> None:
+    on(CLIENT, f"ip mptcp endpoint del id {endpoint('10.0.2.2')}")
+    try:
+        with connection() as client, throttler_beside(source, WIRED_SLOW):
+            assert len(eventually(lambda: status()["sessions"])) == 1 and not elements()
+            on(CLIENT, "ip mptcp endpoint add 10.0.2.2 dev wireless subflow")
+            client.request(1000)
+            client.finish()
+            eventually(elements)
+            assert set(subflows()) == {"wired", "wireless"}
+    finally:
+        run(
+            *in_namespace(CLIENT, *["ip", "mptcp", "endpoint", "add", "10.0.2.2", "dev", "wireless", "subflow"]),
+            check=False,
+        )
+
+
+def test_a_subflow_that_becomes_a_backup_falls_under_the_rule_for_backups(source: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    backups = WIRED_SLOW.read_text().replace("min_subflows = 2", "min_subflows = 1")
+    policy.write_text(backups.replace('path = "wired"', "backup = true"))
+    number = endpoint("10.0.2.2")
+    with throttler(source, policy), connection():
+        eventually(lambda: status()["subflows_total"] == 2)
+        assert not elements()
+        try:
+            on(CLIENT, f"ip mptcp endpoint change id {number} backup")
+            eventually(elements)
+            assert subflows()["wireless"]["download"] and status()["sessions"][0]["active_subflows"] == 1
+        finally:
+            on(CLIENT, f"ip mptcp endpoint change id {number} nobackup")
+        eventually(lambda: not elements())
+
+
+ONE_PATH = '[paths.wired]\ninterface = "wired"\n[[rules]]\nname = "held"\npath = "wired"\nrate = "4mbit"\n'
+TWO_PATHS = '[paths.wireless]\ninterface = "wireless"\n' + ONE_PATH.replace('path = "wired"', 'path = "wireless"')
+
+
+def test_a_reload_takes_up_a_path_over_another_interface_if_the_source_can_see_it(source: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(ONE_PATH)
+    with throttler(source, policy), connection():
+        policy.write_text(TWO_PATHS)
+        if source == "kernel":
+            eventually(elements)
+            ask("reload")
+            eventually(lambda: [held["device"] for held in holds()] == ["wireless"])
+        else:
+            before = on(GATEWAY, "nft list ruleset"), classes()
+            message = ask("reload", code=Exit.USAGE)
+            assert "accepted: an interface that is watched already (wired)" in message
+            assert (on(GATEWAY, "nft list ruleset"), classes()) == before
+            assert [path["name"] for path in status()["paths"]] == ["wired"]
+
+
+def test_a_reload_tries_the_rules_in_their_new_order(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    first, second = (
+        f'[[rules]]\nname = "{name}"\nrate = "{rate}"\n' for name, rate in (("a", "3mbit"), ("b", "6mbit"))
+    )
+    paths = '[paths.wired]\ninterface = "wired"\n[paths.wireless]\ninterface = "wireless"\n'
+    policy.write_text(paths + first + second)
+    with throttler("kernel", policy), connection():
+        eventually(lambda: {held["rule"] for held in holds()} == {"a"})
+        policy.write_text(paths + second + first)
+        ask("reload")
+        assert {(held["rule"], held["rate"]) for held in holds()} == {("b", "6mbit")}
+
+
+def test_a_subflow_over_an_interface_of_no_path_is_left_alone(source: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(ONE_PATH.replace('path = "wired"', "min_subflows = 1"))
+    with throttler(source, policy) as child, connection() as client:
+        eventually(lambda: on(GATEWAY, "ss -Htn state established sport = 3128").count("3128") == 2)
+        client.request(1000)
+        client.finish()
+        eventually(elements)
+        assert child.poll() is None and [held["device"] for held in holds()] == ["wired"]
+
+
+def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_change(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    spare = '[paths.spare]\ninterface = "spare"\n'
+    policy.write_text(spare + ONE_PATH.replace('path = "wired"\n', ""))
+    on(GATEWAY, "ip link add spare type veth peer name spare-peer")
+    try:
+        with throttler("kernel", policy), connection():
+            on(GATEWAY, "ip link del spare")
+            policy.write_text(ONE_PATH.replace('rate = "4mbit"', 'rate = "4mbit"\ndirection = "both"'))
+            ask("reload")
+            eventually(lambda: len(holds()) == 2)
+    finally:
+        run(*in_namespace(GATEWAY, "ip", "link", "del", "spare"), check=False)

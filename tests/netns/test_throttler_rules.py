@@ -1,0 +1,271 @@
+"""What each kind of rule does to packets on the real kernel: directions, scopes, links, code points, quotas, hours."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from settings.failure import Exit
+from tests.netns.throttler_world import (
+    CLIENT,
+    GATEWAY,
+    IPV4,
+    IPV6,
+    ask,
+    classes,
+    connection,
+    elements,
+    eventually,
+    holds,
+    installed,
+    on,
+    status,
+    throttler,
+)
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+PATHS = '[paths.wired]\ninterface = "wired"\n[paths.wireless]\ninterface = "wireless"\n'
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a policy with one rule of these keys, and tables before it."""
+
+    def write(rule: str, tables: str = "") -> Path:
+        file = tmp_path / "policy.toml"
+        file.write_text(f'{PATHS}{tables}[[rules]]\nname = "rule"\n{rule}\n')
+        return file
+
+    return write
+
+
+def interface_bytes(name: str, interface: str, way: str) -> int:
+    (shown,) = json.loads(on(name, f"ip -s -j link show dev {interface}"))
+    return int(shown["stats64"][way]["bytes"])
+
+
+def rate_over(seconds: float, count: Callable[[], int]) -> float:
+    """Bits per second of what ``count`` counts in bytes, from now on."""
+    before, start = count(), time.monotonic()
+    time.sleep(seconds)
+    return 8 * (count() - before) / (time.monotonic() - start)
+
+
+@pytest.mark.parametrize(("address", "family"), [(IPV4, 4), (IPV6, 6)])
+def test_an_upload_is_held_on_its_way_in(address: str, family: int, source: str, policy: Callable[..., Path]) -> None:
+    before = installed(), on(GATEWAY, "ip -br link")
+    with throttler(source, policy('path = "wired"\ndirection = "upload"\nrate = "4mbit"')) as child:
+        with connection(address) as client:
+            (held,) = eventually(holds)
+            assert (held["device"], held["direction"]) == ("tributary-up", "upload")
+            assert not elements(family)
+            client.request(-20_000_000)
+            eventually(lambda: holds()[0]["sent_bytes"] > 300_000)
+            assert 2.8e6 < rate_over(3, lambda: int(holds()[0]["sent_bytes"])) < 4.2e6
+            client.finish()
+        child.terminate()
+        assert child.wait(10) == 0
+    assert (installed(), on(GATEWAY, "ip -br link")) == before
+
+
+def test_both_directions_have_a_class_each(source: str, policy: Callable[..., Path]) -> None:
+    with throttler(source, policy('path = "wired"\ndirection = "both"\nrate = "4mbit"')), connection() as client:
+        eventually(lambda: len(holds()) == 2)
+        client.request(-300_000)
+        client.finish()
+        client.request(300_000)
+        client.finish()
+        assert {held["device"] for held in holds() if held["sent_bytes"] > 10_000} == {"tributary-up", "wired"}
+        client.close()
+        eventually(lambda: status()["classes_total"] == 0)
+
+
+@pytest.mark.parametrize(("scope", "expected"), [("subflow", 4), ("session", 2), ("client", 1), ("rule", 1)])
+def test_the_scope_says_how_many_classes_there_are(scope: str, expected: int, policy: Callable[..., Path]) -> None:
+    with throttler("kernel", policy(f'path = "wired"\nrate = "4mbit"\nscope = "{scope}"')), ExitStack() as stack:
+        for _ in range(4 if scope == "subflow" else 2):
+            stack.enter_context(connection())
+        eventually(lambda: status()["classes_total"] == expected)
+        assert len(elements()) == (4 if scope == "subflow" else 2)
+
+
+def test_the_rate_of_a_link_holds_for_what_no_rule_is_about(policy: Callable[..., Path]) -> None:
+    links = '[links.wired]\ndownload = "8mbit"\nupload = "6mbit"\n'
+    with throttler("kernel", policy('path = "wired"\nports = [25]\nrate = "1mbit"', links)), connection() as client:
+        eventually(lambda: len(status()["sessions"]) == 1)
+        client.request(15_000_000)
+        assert rate_over(3, lambda: interface_bytes(CLIENT, "wired", "rx")) < 8.6e6
+        client.finish()
+        client.request(-9_000_000)
+        count = "tc -s class show dev tributary-up classid 5452:f001"
+        sent = re.compile(r"Sent (\d+) bytes")
+
+        def passed() -> int:
+            match = sent.search(on(GATEWAY, count))
+            return int(match[1]) if match else 0
+
+        assert 1e6 < rate_over(3, passed) < 6.5e6
+        client.finish()
+
+
+def test_who_may_borrow_gets_more_than_its_rate_while_the_link_is_idle(policy: Callable[..., Path]) -> None:
+    links = '[links.wired]\ndownload = "12mbit"\n'
+    rule = 'path = "wired"\nrate = "1mbit"\nborrow = true\nceiling = "9mbit"'
+    with throttler("kernel", policy(rule, links)), connection() as client:
+        (held,) = eventually(holds)
+        assert (held["rate"], held["ceiling"]) == ("1mbit", "9mbit")
+        client.request(15_000_000)
+        eventually(lambda: holds()[0]["sent_bytes"] > 300_000)
+        assert 4e6 < rate_over(3, lambda: int(holds()[0]["sent_bytes"])) < 9.4e6
+        client.finish()
+
+
+@pytest.mark.parametrize("direction", ["download", "upload"])
+def test_a_code_point_is_on_the_wire(direction: str, policy: Callable[..., Path]) -> None:
+    """The far end counts packets that carry it; an upload's end is behind the way round through the IFB device."""
+    where, side = (CLIENT, "sport") if direction == "download" else (GATEWAY, "dport")
+    rule = f"tcp {side} 3128 ip dscp cs1 counter"
+    chain = f"chain seen {{ type filter hook input priority 0; {rule}; }}"
+    with throttler("kernel", policy(f'path = "wired"\ndscp = "cs1"\ndirection = "{direction}"')):
+        on(where, f"nft table inet seen {{ {chain}; }}")
+        try:
+            with connection() as client:
+                eventually(lambda: status()["classes_total"] == 1)
+                client.request(200_000 if direction == "download" else -200_000)
+                client.finish()
+                found = re.search(r"counter packets (\d+)", on(where, "nft list table inet seen"))
+                assert found is not None and int(found[1]) > 10
+        finally:
+            on(where, "nft delete table inet seen")
+
+
+def test_a_dry_rule_counts_and_holds_nothing(source: str, policy: Callable[..., Path]) -> None:
+    with throttler(source, policy('path = "wired"\nrate = "4mbit"\ndry = true')), connection():
+        (rule,) = eventually(lambda: [rule for rule in status()["rules"] if rule["subflows"]])
+        assert (rule["dry"], rule["subflows"], rule["matches"], rule["classes"]) == (True, 1, 1, 0)
+        assert not elements() and not classes()
+        assert [subflow["dry"] for subflow in status()["sessions"][0]["subflows"]].count(True) == 1
+
+
+def test_plain_tcp_is_never_held(source: str, policy: Callable[..., Path]) -> None:
+    # As middleboxes do that know nothing of MPTCP.
+    chain = "type filter hook output priority mangle; tcp flags syn reset tcp option mptcp;"
+    on(CLIENT, f"nft table inet strip {{ chain out {{ {chain} }}; }}")
+    try:
+        with throttler(source, policy('rate = "4mbit"\nmin_subflows = 1')), connection() as client:
+            client.request(100_000)
+            client.finish()
+            assert status()["sessions"] == [] and not elements()
+    finally:
+        on(CLIENT, "nft delete table inet strip")
+
+
+def test_a_rule_out_of_its_hours_is_not_in_force(policy: Callable[..., Path]) -> None:
+    # Two hours that are twelve away from now, local time.
+    start = (time.localtime().tm_hour + 12) % 24
+    hours = f"{start:02}:00-{(start + 1) % 24:02}:00"
+    with throttler("kernel", policy(f'rate = "4mbit"\nmin_subflows = 1\nhours = "{hours}"')), connection():
+        eventually(lambda: len(status()["sessions"]) == 1)
+        assert not status()["rules"][0]["in_force"] and not elements()
+
+
+def quota(answer: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = answer["rules"][0]["quota"]
+    return found
+
+
+def test_a_quota_slows_its_client_down_and_outlives_the_throttler(
+    source: str, policy: Callable[..., Path], tmp_path: Path
+) -> None:
+    rule = 'path = "wired"\nscope = "client"\nrate = "20mbit"\nquota = "3MB per month"\nthen = "500kbit"'
+    state = ("--state-directory", str(tmp_path / "state"))
+    with throttler(source, policy(rule), *state) as child:
+        with connection() as client:
+            client.request(9_000_000)
+            eventually(lambda: quota(status())["spent"] == 1, seconds=20)
+            assert 2_900_000 <= quota(status())["used"] <= 3_100_000
+            assert holds()[0]["rate"] == "500kbit"
+            client.finish()
+        child.terminate()
+        assert child.wait(10) == 0
+    with throttler(source, policy(rule), *state), connection():
+        eventually(lambda: [held["rate"] for held in holds()] == ["500kbit"])
+        assert quota(status())["used"] >= 2_900_000
+
+
+def test_an_upload_does_not_cross_the_wire_much_faster_than_its_rate(source: str, policy: Callable[..., Path]) -> None:
+    with throttler(source, policy('path = "wired"\ndirection = "upload"\nrate = "4mbit"')), connection() as client:
+        eventually(holds)
+        client.request(-15_000_000)
+        eventually(lambda: holds()[0]["sent_bytes"] > 300_000)
+        # What is dropped on its way in has crossed the wire all the same; a sender that yields sends little of it.
+        assert rate_over(3, lambda: interface_bytes(CLIENT, "wired", "tx")) < 1.2 * 4e6
+        client.finish()
+
+
+def test_sessions_share_the_rate_of_a_rule(policy: Callable[..., Path]) -> None:
+    with throttler("kernel", policy('path = "wired"\nrate = "4mbit"\nscope = "rule"')), ExitStack() as stack:
+        clients = [stack.enter_context(connection()) for _ in range(3)]
+        eventually(lambda: len(elements()) == 3)
+        for client in clients:
+            client.request(6_000_000)
+        eventually(lambda: holds()[0]["sent_bytes"] > 300_000)
+        assert 3e6 < rate_over(3, lambda: interface_bytes(CLIENT, "wired", "rx")) < 4.3e6
+        for client in clients:
+            client.finish()
+
+
+METERED = 'path = "wired"\nscope = "client"\nrate = "4mbit"\nquota = "300MB per month"\nthen = "500kbit"'
+
+
+@pytest.mark.parametrize("change", [("unset", "rule"), ("set", "rule", "path=wired", "scope=client", "rate=4mbit")])
+def test_a_rule_can_lose_its_quota_while_it_holds(
+    change: tuple[str, ...], policy: Callable[..., Path], tmp_path: Path
+) -> None:
+    state = ("--state-directory", str(tmp_path / "state"))
+    with throttler("kernel", policy(METERED), *state) as child, connection():
+        eventually(elements)
+        ask(*change)
+        # An emptied class is closed, and its counter read for the last time, two seconds later.
+        eventually(lambda: change[0] == "set" or not classes())
+        assert status()["rules"] == [] or status()["rules"][0]["quota"] is None
+        child.terminate()
+        assert child.wait(10) == 0
+
+
+@pytest.mark.parametrize("meter", ["5", "{}", '{"rule": "rule", "scope": "x", "owner": "", "since": "", "used": 0}'])
+def test_a_state_file_that_makes_no_sense_is_refused_in_one_line(
+    meter: str, policy: Callable[..., Path], tmp_path: Path
+) -> None:
+    since = time.strftime("%Y-%m-01T00:00:00")
+    state = tmp_path / "quotas.json"
+    state.write_text(f'{{"meters": [{meter}]}}'.replace('"since": ""', f'"since": "{since}"'))
+    command = ("run", "--policy", str(policy(METERED)), "--state-directory", str(tmp_path))
+    message = ask(*command, code=Exit.SYSTEM)
+    assert message.startswith(f"throttler: {state}: cannot be read") and message.count("\n") == 1
+
+
+def test_kill_9_forgets_no_more_of_a_quota_than_ten_seconds(policy: Callable[..., Path], tmp_path: Path) -> None:
+    """The class has been full since a second after the start; the kill comes just before the third saving."""
+    file, rate = tmp_path / "quotas.json", 4e6
+    with throttler("kernel", policy(METERED), "--state-directory", str(tmp_path)) as child, connection() as client:
+        eventually(holds)
+        client.request(40_000_000)
+        eventually(lambda: status()["uptime_s"] > 19.2, seconds=30)
+        passed = holds()[0]["sent_bytes"]
+        child.kill()
+        child.wait(10)
+        saved = sum(meter["used"] for meter in json.loads(file.read_text())["meters"]) if file.exists() else 0
+        # One second over for what is on its way between reading, saving and the kill.
+        assert passed - saved < 11 * rate / 8
+        client.finish()

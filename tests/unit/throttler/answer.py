@@ -1,0 +1,99 @@
+"""A status document as the daemon gives it, for the tests of all that shows it."""
+
+from copy import deepcopy
+from typing import Any
+
+_RULE = {
+    "name": "wired-slow",
+    "set_live": False,
+    "dry": False,
+    "in_force": True,
+    "scope": "subflow",
+    "rate": "5mbit",
+    "subflows": 1,
+    "classes": 1,
+    "matches": 17,
+    "quota": None,
+}
+_QUOTA = {
+    **_RULE,
+    "name": "lte-quota",
+    "scope": "client",
+    "rate": None,
+    "in_force": False,
+    "quota": {
+        "bytes": 20_000_000_000,
+        "period": "month",
+        "used": 5_000_000_000,
+        "worst_used": 3_000_000_000,
+        "spent": 0,
+    },
+}
+_CLASS = {
+    "device": "wired",
+    "class": "5452:1",
+    "direction": "download",
+    "rule": "wired-slow",
+    "owner": "10.0.1.2:40000",
+    "rate": "5mbit",
+    "ceiling": "5mbit",
+    "subflows": 1,
+    "sent_bytes": 1234,
+    "sent_packets": 5,
+    "dropped_packets": 7,
+    "backlog_bytes": 0,
+}
+_HELD = {
+    "local": "10.0.1.1",
+    "local_port": 3128,
+    "remote": "10.0.1.2",
+    "remote_port": 40000,
+    "interface": "wired",
+    "path": "wired",
+    "address_id": 0,
+    "initial": True,
+    "backup": False,
+    "age_s": 1.5,
+    "rule": "wired-slow",
+    "dry": False,
+    "download": "5452:1",
+    "upload": None,
+    "sent_bytes": 1000,
+    "received_bytes": 45,
+    "rtt_us": 20000,
+}
+_FREE = {
+    **_HELD,
+    "local": "2001:db8:aaaa:bbbb:cccc:dddd:eeee:1",
+    "remote": "2001:db8:aaaa:bbbb:cccc:dddd:eeee:2",
+    "interface": "wlan0",
+    "path": None,
+    "address_id": 2,
+    "initial": False,
+    "backup": True,
+    "rule": None,
+    "download": None,
+    "sent_bytes": 2000,
+    "received_bytes": None,
+    "rtt_us": None,
+}
+_ANSWER = {
+    "policy": "/etc/x.toml",
+    "source": "kernel",
+    "uptime_s": 12.3,
+    "sessions_total": 1,
+    "subflows_total": 2,
+    "holds_total": 1,
+    "classes_total": 1,
+    "rules": [_RULE, _QUOTA],
+    "paths": [{"name": "wired", "interface": "wired", "subflows": 1, "held": 1}],
+    "classes": [_CLASS],
+    "sessions": [{"token": "1a2b3c4d", "age_s": 1.5, "active_subflows": 1, "subflows": [_HELD, _FREE]}],
+    "counters": {"joins established": 1, "holds": 3},
+    "capture": {"wired": {"passed": 10, "dropped": 2, "unreadable": 1}},
+}
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    """A fresh document with some of its members replaced."""
+    return deepcopy(_ANSWER) | changes

@@ -1,0 +1,119 @@
+"""From events to plans, with clocks that the test sets."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from throttler.events import Ended, SubflowClosed, SubflowEstablished
+from throttler.policy.model import Policy, read
+from throttler.policy.quotas import SECOND, Quotas
+from throttler.service.engine import Engine
+from throttler.shaping.plan import GRACE, Plan
+from throttler.wire.segments import FourTuple
+
+FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
+JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)
+SESSION = (
+    SubflowEstablished(1, 7, FIRST, "eth0", initial=True),
+    SubflowEstablished(2, 7, JOINED, "eth1", address_id=3),
+)
+PATHS = '[paths.wired]\ninterface = "eth0"\n[paths.wireless]\ninterface = "eth1"\n'
+
+
+class World:
+    """An engine, and the time that it is."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.time = datetime(2026, 11, 21, 12, 0)
+        self.engine = Engine(policy, Quotas(), lambda: self.time)
+        self.now = 0
+
+    def wait(self, seconds: int, local: datetime | None = None) -> Plan:
+        self.now += seconds * SECOND
+        self.time = local or self.time
+        return self.engine.tick(self.now)
+
+
+@pytest.fixture
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> World:
+    """With the one rule that the test's parameter says."""
+    return World(policy_of(request.param, tmp_path))
+
+
+def policy_of(rule: str, folder: Path) -> Policy:
+    file = folder / "p.toml"
+    file.write_text(f'{PATHS}[[rules]]\nname = "rule"\n{rule}\n')
+    return read(file)
+
+
+def entered(plan: Plan) -> list[FourTuple]:
+    return [element.subflow for element in plan.enter]
+
+
+@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
+def test_the_second_subflow_brings_the_hold_and_its_end_takes_it_away(world: World) -> None:
+    assert world.engine.see(SESSION[:1], 0).is_empty
+    assert entered(world.engine.see(SESSION[1:], 0)) == [FIRST]
+    plan = world.engine.see([SubflowClosed(3, 7, JOINED, Ended.FIN)], SECOND)
+    assert [element.subflow for element in plan.leave] == [FIRST]
+    assert world.engine.next_tick() <= SECOND + GRACE
+    assert world.engine.tick(SECOND + GRACE).close == plan.drain
+
+
+@pytest.mark.parametrize("world", ['hours = "18:00-23:00"\nrate = "5mbit"'], indirect=True)
+def test_a_rule_holds_from_the_minute_at_which_it_comes_into_force(world: World) -> None:
+    assert world.engine.see(SESSION, 0).is_empty
+    evening = world.time.replace(hour=18)
+    assert entered(world.wait(60, evening)) == [FIRST, JOINED]
+    assert world.engine.next_tick() == world.now + 60 * SECOND
+    assert len(world.wait(60, evening.replace(hour=23)).leave) == 2
+
+
+@pytest.mark.parametrize("world", ['hours = "18:00-23:00"\nrate = "5mbit"'], indirect=True)
+def test_a_calendar_that_is_set_back_is_noticed_within_a_minute(world: World) -> None:
+    world.engine.see(SESSION, 0)
+    world.wait(60, world.time.replace(hour=19))
+    assert len(world.wait(60, world.time.replace(hour=9)).leave) == 2
+
+
+QUOTA = 'path = "wired"\nscope = "client"\nrate = "20mbit"\nquota = "3MB per day"\nthen = "500kbit"'
+
+
+@pytest.mark.parametrize("world", [QUOTA], indirect=True)
+def test_a_spent_quota_changes_the_class_and_the_next_day_changes_it_back(world: World) -> None:
+    (opened,) = world.engine.see(SESSION, 0).open
+    assert world.engine.metered == {opened.minor: opened}
+    assert not world.engine.read(opened.minor, 2_000_000, SECOND)
+    assert world.engine.read(opened.minor, 3_000_000, 2 * SECOND)
+    (slower,) = world.engine.spend(2 * SECOND).change
+    assert (slower.minor, slower.shape.rate) == (opened.minor, 500_000)
+    (faster,) = world.wait(60, world.time.replace(day=22)).change
+    assert faster.shape.rate == 20_000_000
+
+
+@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
+def test_another_policy_decides_about_the_sessions_that_are_there(world: World, tmp_path: Path) -> None:
+    world.engine.see(SESSION, 0)
+    world.engine.adopt(policy_of('path = "wireless"\nrate = "1mbit"', tmp_path), frozenset(), 0)
+    plan = world.engine.decide_anew(0)
+    assert [element.subflow for element in plan.leave] == [FIRST]
+    assert entered(plan) == [JOINED]
+    assert {link.interface for link in world.engine.layout.links} == {"eth0", "eth1"}
+
+
+@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
+def test_after_a_failure_everything_is_wanted_again(world: World) -> None:
+    first = world.engine.see(SESSION, 0)
+    again = world.engine.start_afresh(SECOND)
+    assert (again.open, again.enter) == (first.open, first.enter)
+    assert world.engine.counts["fresh starts"] == 1
+
+
+@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"\ndry = true'], indirect=True)
+def test_a_dry_rule_is_counted_and_wants_nothing(world: World) -> None:
+    assert world.engine.see(SESSION, 0).is_empty
+    assert world.engine.subflows_by_rule["rule"] == world.engine.matches_by_rule["rule"] == 1
+    world.engine.see([SubflowClosed(3, 7, FIRST, Ended.FIN)], 0)
+    assert world.engine.subflows_by_rule["rule"] == 0
+    assert world.engine.subflows_by_path["wireless"] == 1

@@ -1,0 +1,159 @@
+"""Hours, days, periods and quotas: the policy and the clock."""
+
+from datetime import datetime
+
+import pytest
+
+from settings.units import PositiveRate, Size
+from throttler.policy.decide import Owner
+from throttler.policy.model import Rule
+from throttler.policy.quotas import SECOND, Quotas, period_start
+from throttler.policy.values import Day, Hours, Period, Quota, Scope
+from throttler.policy.windows import in_force
+
+SATURDAY = datetime(2026, 11, 21)
+NIGHT = Rule(name="night", hours=Hours.parse("22:00-06:00"), days=(Day.FRI,))
+EVENING = Rule(name="evening", hours=Hours.parse("18:00-23:00"))
+WEEKEND = Rule(name="weekend", days=(Day.SAT, Day.SUN))
+
+
+@pytest.mark.parametrize(
+    ("rule", "day", "hour", "minute", "expected"),
+    [
+        (EVENING, 21, 17, 59, False),
+        (EVENING, 21, 18, 0, True),
+        (EVENING, 21, 22, 59, True),
+        (EVENING, 21, 23, 0, False),
+        (WEEKEND, 20, 23, 59, False),
+        (WEEKEND, 21, 0, 0, True),
+        (WEEKEND, 23, 0, 0, False),
+        (NIGHT, 20, 21, 59, False),
+        (NIGHT, 20, 22, 0, True),
+        (NIGHT, 21, 5, 59, True),
+        (NIGHT, 21, 6, 0, False),
+        (NIGHT, 21, 22, 0, False),
+    ],
+)
+def test_a_rule_is_in_force_in_its_hours(rule: Rule, day: int, hour: int, minute: int, expected: bool) -> None:
+    now = SATURDAY.replace(day=day, hour=hour, minute=minute)
+    assert (rule.name in in_force([rule], now)) is expected
+
+
+@pytest.mark.parametrize(
+    ("period", "start"),
+    [
+        (Period.HOUR, "2026-11-21T13:00:00"),
+        (Period.DAY, "2026-11-21T00:00:00"),
+        (Period.WEEK, "2026-11-16T00:00:00"),
+        (Period.MONTH, "2026-11-01T00:00:00"),
+    ],
+)
+def test_a_period_begins_with_the_calendar(period: Period, start: str) -> None:
+    assert period_start(period, SATURDAY.replace(hour=13, minute=37)).isoformat() == start
+
+
+RULE = Rule(
+    name="lte",
+    rate=PositiveRate.parse("80mbit"),
+    quota=Quota.parse("100MB per day"),
+    then=PositiveRate.parse("1mbit"),
+    scope=Scope.CLIENT,
+)
+OWNER = Owner("lte", Scope.CLIENT, "198.51.100.2")
+
+
+def metered() -> Quotas:
+    quotas = Quotas()
+    quotas.open(1, OWNER, RULE, 0, SATURDAY)
+    return quotas
+
+
+def test_a_quota_is_spent_by_what_its_counter_shows() -> None:
+    quotas = metered()
+    assert not quotas.read(1, 99_000_000, SECOND, SATURDAY)
+    assert quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    assert quotas.spent == {OWNER}
+
+
+def test_counters_are_read_before_the_class_can_have_passed_half_of_what_is_left() -> None:
+    quotas = metered()
+    # 100 MB at 80 Mbit/s last 10 s.
+    assert quotas.next_reading == 5 * SECOND
+    assert quotas.due(4 * SECOND) == [] and quotas.due(5 * SECOND) == [1]
+    quotas.read(1, 50_000_000, 5 * SECOND, SATURDAY)
+    assert quotas.next_reading == 7.5 * SECOND
+
+
+def test_a_class_at_full_speed_is_cut_within_half_a_percent_by_few_readings() -> None:
+    quotas, now, readings = metered(), 0, 0
+    while not quotas.spent:
+        assert quotas.next_reading is not None
+        now = quotas.next_reading
+        assert quotas.due(now) == [1]
+        quotas.read(1, now * 10 // 1000, now, SATURDAY)
+        readings += 1
+    assert 99_500_000 <= now * 10 // 1000 <= 100_500_000
+    assert readings < 12
+
+
+def test_what_a_client_used_is_counted_over_all_of_its_classes() -> None:
+    quotas = metered()
+    quotas.read(1, 60_000_000, SECOND, SATURDAY)
+    quotas.close(1)
+    quotas.open(2, OWNER, RULE, SECOND, SATURDAY)
+    assert quotas.read(2, 40_000_000, SECOND, SATURDAY)
+    assert quotas.of_rule("lte") == [100_000_000]
+
+
+def test_a_new_day_gives_the_quota_anew() -> None:
+    quotas = metered()
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    assert not quotas.renew(SATURDAY.replace(hour=23, minute=59))
+    assert quotas.renew(SATURDAY.replace(day=22))
+    assert quotas.spent == frozenset()
+    assert not quotas.read(1, 110_000_000, SECOND, SATURDAY.replace(day=22))
+    assert quotas.of_rule("lte") == [10_000_000]
+
+
+def test_what_was_used_survives_a_restart_in_the_same_period_only() -> None:
+    quotas = metered()
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    again, tomorrow = Quotas(), Quotas()
+    again.load(quotas.dump(), [RULE], SATURDAY.replace(hour=20))
+    tomorrow.load(quotas.dump(), [RULE], SATURDAY.replace(day=22))
+    assert again.spent == {OWNER} and tomorrow.spent == frozenset()
+
+
+def test_a_larger_quota_after_a_reload_is_not_spent() -> None:
+    quotas = metered()
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    quotas.keep([RULE.model_copy(update={"quota": Quota(Size.parse("200MB"), Period.DAY)})])
+    assert quotas.spent == frozenset()
+    quotas.keep([EVENING])
+    assert quotas.dump() == []
+
+
+def test_a_rule_that_loses_its_quota_is_not_metered_any_more() -> None:
+    quotas = metered()
+    quotas.keep([EVENING])
+    assert quotas.due(10 * SECOND) == []
+    assert not quotas.read(1, 100_000_000, SECOND, SATURDAY)
+
+
+def test_a_class_that_was_there_before_its_quota_begins_at_what_it_shows_then() -> None:
+    quotas = Quotas()
+    quotas.open(1, OWNER, RULE, SECOND, SATURDAY, is_new=False)
+    assert quotas.due(SECOND) == [1]
+    assert not quotas.read(1, 500_000_000, SECOND, SATURDAY)
+    assert not quotas.read(1, 550_000_000, SECOND, SATURDAY)
+    assert quotas.of_rule("lte") == [50_000_000]
+
+
+def test_who_used_nothing_and_has_no_class_is_forgotten() -> None:
+    quotas = metered()
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    quotas.close(1)
+    quotas.renew(SATURDAY)
+    assert len(quotas.dump()) == 1
+    quotas.renew(SATURDAY.replace(day=22))
+    assert quotas.dump() == []

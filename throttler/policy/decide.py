@@ -1,0 +1,202 @@
+"""What the policy says of a subflow at a moment, and why: the first rule of which every condition holds decides."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
+
+from throttler.policy.model import Policy, Rule
+from throttler.policy.values import HIGHEST, Direction, Kind, Networks, Scope
+from throttler.sessions import Session, Subflow
+from throttler.wire.segments import FourTuple, client_of
+
+_ADDRESSES_KEPT = 65_536
+"""Look-ups of client addresses that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a class behaves: bits per second, and HTB's priority. Without a limit the rate is that of the link."""
+
+    rate: int
+    ceiling: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who shares a class: those with the same rule, scope and key (4-tuple, token, client address, or rule name)."""
+
+    rule: str
+    scope: Scope
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One direction of a subflow that is to be in the class of ``owner`` on ``interface``.
+
+    ``dscp`` is the code point that its packets are to carry, None to leave them as they are.
+    """
+
+    subflow: FourTuple
+    interface: str
+    direction: Direction
+    owner: Owner
+    shape: Shape
+    dscp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What changes the answer besides the session: the rules in force, and the owners whose quota is spent."""
+
+    rules: frozenset[str]
+    spent: Collection[Owner] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One key of a rule: whether it fits a subflow, and what to say when it does not."""
+
+    fits: Callable[[Session, Subflow], bool]
+    complaint: Callable[[Session, Subflow], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What one rule said of a subflow: ``against`` is why it does not apply, None if it does."""
+
+    rule: str
+    against: str | None
+
+
+class Matcher:
+    """A policy ready to be asked."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._rules = tuple((rule, tuple(self._conditions(rule))) for rule in policy.rules)
+        # The narrower path first: one that names clients before one that takes the whole interface.
+        self._paths = sorted(policy.paths.items(), key=lambda item: not item[1].clients)
+        self._path_of = lru_cache(_ADDRESSES_KEPT)(self._find_path)
+
+    def path(self, subflow: Subflow) -> str | None:
+        """The name of the path that ``subflow`` takes, if it takes one of the policy's."""
+        return self._path_of(subflow.interface, subflow.name.remote)
+
+    def rule(self, session: Session, subflow: Subflow, moment: Moment) -> Rule | None:
+        """The rule that decides about ``subflow``; none does if it takes no path of the policy."""
+        if self.path(subflow) is None:
+            return None
+        for rule, conditions in self._rules:
+            if rule.name in moment.rules and all(condition.fits(session, subflow) for condition in conditions):
+                return rule
+        return None
+
+    def holds(self, rule: Rule, session: Session, subflow: Subflow, moment: Moment) -> tuple[Hold, ...]:
+        """What ``rule``, which decided about ``subflow``, wants: a hold for each of its directions, if it acts."""
+        if not rule.acts:
+            return ()
+        who, code = owner(rule, session, subflow), rule.dscp.code if rule.dscp else None
+        where, spent = subflow.interface, who in moment.spent
+        return tuple(
+            Hold(subflow.name, where, way, who, self._shape(rule, where, way, spent), code)
+            for way in rule.direction.each
+        )
+
+    def explain(self, session: Session, subflow: Subflow, moment: Moment) -> list[Reason]:
+        """What each rule says of ``subflow``, up to the one that decides."""
+        reasons = []
+        for rule, conditions in self._rules:
+            unmet = (one.complaint(session, subflow) for one in conditions if not one.fits(session, subflow))
+            against = next(unmet, None)
+            if rule.name not in moment.rules:
+                against = "it is not in force now: " + " ".join(map(str, (*rule.days, rule.hours or "all day")))
+            if self.path(subflow) is None:
+                against = f"it takes no path: its interface is {subflow.interface or 'not known'}"
+            reasons.append(Reason(rule.name, against))
+            if against is None:
+                break
+        return reasons
+
+    def _shape(self, rule: Rule, interface: str, way: Direction, spent: bool) -> Shape:
+        if spent and rule.then is not None:
+            return Shape(rule.then.amount, rule.then.amount, rule.priority)
+        link = self.policy.link_rate(interface, way) or HIGHEST
+        rate = rule.rate or link
+        ceiling = (rule.ceiling or link) if rule.borrow else rate
+        return Shape(rate.amount, max(rate, ceiling).amount, rule.priority)
+
+    def _find_path(self, interface: str, remote: str) -> str | None:
+        for name, path in self._paths:
+            if path.interface == interface and (not path.clients or _inside(remote, path.clients)):
+                return name
+        return None
+
+    def _conditions(self, rule: Rule) -> Iterator[Condition]:
+        """The keys that ``rule`` has, those that are cheap to test first."""
+        least, most = rule.min_subflows, rule.max_subflows
+        yield Condition(
+            lambda session, _: session.active >= least,
+            lambda session, _: f"its session has {session.active} active subflows, not {least} or more",
+        )
+        if most is not None:
+            yield Condition(
+                lambda session, _: session.active <= most,
+                lambda session, _: f"its session has {session.active} active subflows, not {most} or fewer",
+            )
+        if rule.kind is not None:
+            initial = rule.kind is Kind.INITIAL
+            yield Condition(
+                lambda _, subflow: subflow.initial == initial,
+                lambda _, subflow: f"it is {_kind(subflow)}, not {rule.kind}",
+            )
+        if rule.backup is not None:
+            yield Condition(
+                lambda _, subflow: subflow.backup == rule.backup,
+                lambda _, subflow: f"it is {'a' if subflow.backup else 'not a'} backup",
+            )
+        if rule.ports:
+            yield Condition(
+                lambda _, subflow: subflow.name.local_port in rule.ports,
+                lambda _, subflow: f"this host's port is {subflow.name.local_port}, not {_either(rule.ports)}",
+            )
+        if rule.path is not None:
+            yield Condition(
+                lambda _, subflow: self.path(subflow) == rule.path,
+                lambda _, subflow: f"it is on path {self.path(subflow) or '(none)'}, not {rule.path}",
+            )
+        if rule.clients:
+            inside = lru_cache(_ADDRESSES_KEPT)(lambda remote: _inside(remote, rule.clients))
+            yield Condition(
+                lambda _, subflow: inside(subflow.name.remote),
+                lambda _, subflow: f"the client {subflow.name.remote} is not in {_either(rule.clients)}",
+            )
+
+
+def owner(rule: Rule, session: Session, subflow: Subflow) -> Owner:
+    """Who shares the class of ``subflow`` under ``rule``."""
+    match rule.scope:
+        case Scope.SUBFLOW:
+            key = str(subflow.name)
+        case Scope.SESSION:
+            key = f"{session.token:08x}"
+        case Scope.CLIENT:
+            key = client_of(subflow.name.remote)
+        case Scope.RULE:
+            key = rule.name
+    return Owner(rule.name, rule.scope, key)
+
+
+def _inside(address: str, networks: Networks) -> bool:
+    parsed = ip_address(address)
+    return any(parsed in network for network in networks)
+
+
+def _kind(subflow: Subflow) -> Kind:
+    return Kind.INITIAL if subflow.initial else Kind.JOINED
+
+
+def _either(choices: Collection[object]) -> str:
+    return " or ".join(map(str, choices))

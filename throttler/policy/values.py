@@ -1,0 +1,192 @@
+"""The kinds of values in a policy: each reads what stands in the file, or says what is accepted."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, PlainValidator
+from pydantic_core import CoreSchema, core_schema
+
+from settings.units import PositiveRate, Size
+
+NAME = "1 to 40 of the characters a-z, A-Z, 0-9, '_' and '-'"
+INTERFACE = "the name of a network interface, such as 'eth0'"
+NETWORKS = "a list of networks without host bits, such as ['10.64.0.0/10', 'fd00::/8']"
+HOURS = "a span of local time, such as '18:00-23:00' or '22:00-06:00'"
+DSCP = "a number from 0 to 63, or one of cs0 to cs7, af11 to af43, ef, le"
+QUOTA = "a size per hour, day, week or month, such as '20GB per month'"
+DAYS = "a list of days out of mon, tue, wed, thu, fri, sat, sun"
+
+LOWEST, HIGHEST = PositiveRate.parse("64kbit"), PositiveRate.parse("400gbit")
+
+Network = IPv4Network | IPv6Network
+
+
+def _rate_in_range(rate: PositiveRate) -> PositiveRate:
+    # Below 64 kbit/s a full frame takes longer than the least retransmission time-out of Linux, 200 ms.
+    if not LOWEST <= rate <= HIGHEST:
+        raise ValueError(f"{PositiveRate.ACCEPTED}, from {LOWEST} to {HIGHEST}")
+    return rate
+
+
+def _network(value: object) -> Network:
+    if isinstance(value, IPv4Network | IPv6Network):
+        return value
+    try:
+        if isinstance(value, str):
+            return ip_network(value)
+    except ValueError:
+        pass
+    raise ValueError(NETWORKS)
+
+
+class _Text:
+    """A value that a policy writes as text: ``parse`` reads it or raises ValueError with what is accepted."""
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def _read(cls, value: object) -> Self:
+        return value if isinstance(value, cls) else cls.parse(value)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls._read, serialization=core_schema.to_string_ser_schema())
+
+
+@dataclass(frozen=True)
+class Hours(_Text):
+    """A span of the day in minutes since midnight, local time; it may reach past midnight. The end is not in it."""
+
+    start: int
+    end: int
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        match = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", text, re.ASCII) if isinstance(text, str) else None
+        numbers = [int(number) for number in match.groups()] if match else []
+        if not numbers or max(numbers[::2]) > 23 or max(numbers[1::2]) > 59 or numbers[:2] == numbers[2:]:
+            raise ValueError(HOURS)
+        return cls(60 * numbers[0] + numbers[1], 60 * numbers[2] + numbers[3])
+
+    def __str__(self) -> str:
+        return f"{self.start // 60:02}:{self.start % 60:02}-{self.end // 60:02}:{self.end % 60:02}"
+
+
+class Period(StrEnum):
+    """How long a quota lasts; each begins anew with the calendar's, in local time."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+@dataclass(frozen=True)
+class Quota(_Text):
+    """So many bytes of IP packets in each period."""
+
+    size: Size
+    period: Period
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        size, separator, period = text.partition(" per ") if isinstance(text, str) else ("", "", "")
+        try:
+            quota = cls(Size.parse(size), Period(period))
+        except ValueError as error:
+            raise ValueError(QUOTA) from error
+        if not separator or quota.size.amount == 0:
+            raise ValueError(QUOTA)
+        return quota
+
+    def __str__(self) -> str:
+        return f"{self.size} per {self.period}"
+
+
+@dataclass(frozen=True)
+class Dscp(_Text):
+    """A differentiated services code point (RFC 2474), 0 to 63."""
+
+    code: int
+
+    # RFC 2474 section 4.2.2, RFC 2597 section 6, RFC 3246, RFC 8622.
+    NAMES: ClassVar[dict[str, int]] = {
+        **{f"cs{number}": 8 * number for number in range(8)},
+        **{f"af{number}{drop}": 8 * number + 2 * drop for number in range(1, 5) for drop in range(1, 4)},
+        "ef": 46,
+        "le": 1,
+    }
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        if isinstance(text, str) and text in cls.NAMES:
+            return cls(cls.NAMES[text])
+        if isinstance(text, int) and not isinstance(text, bool) and 0 <= text <= 63:
+            return cls(text)
+        raise ValueError(DSCP)
+
+    def __str__(self) -> str:
+        return next((name for name, code in self.NAMES.items() if code == self.code), str(self.code))
+
+
+class Day(StrEnum):
+    """Days of the week, in the order of datetime.weekday()."""
+
+    MON = "mon"
+    TUE = "tue"
+    WED = "wed"
+    THU = "thu"
+    FRI = "fri"
+    SAT = "sat"
+    SUN = "sun"
+
+
+Days = tuple[Annotated[Day, Field(strict=False)], ...]
+
+
+class Scope(StrEnum):
+    """Who shares one class, on one interface and in one direction."""
+
+    SUBFLOW = "subflow"
+    SESSION = "session"
+    CLIENT = "client"
+    RULE = "rule"
+
+
+class Direction(StrEnum):
+    """Towards the client, or from it."""
+
+    DOWNLOAD = "download"
+    UPLOAD = "upload"
+
+
+class Directions(StrEnum):
+    """Which ways a rule is about."""
+
+    DOWNLOAD = "download"
+    UPLOAD = "upload"
+    BOTH = "both"
+
+    @property
+    def each(self) -> tuple[Direction, ...]:
+        """The directions one by one."""
+        return tuple(Direction) if self is Directions.BOTH else (Direction(self.value),)
+
+
+class Kind(StrEnum):
+    """A session's first subflow, or one that joined it."""
+
+    INITIAL = "initial"
+    JOINED = "joined"
+
+
+Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z", description=NAME)]
+# IFNAMSIZ in linux/if.h allows 15 bytes; the characters are those that tc needs no quotes for.
+Interface = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._@-]{0,14}\z", description=INTERFACE)]
+HoldRate = Annotated[PositiveRate, AfterValidator(_rate_in_range)]
+Networks = tuple[Annotated[Network, PlainValidator(_network)], ...]

@@ -1,0 +1,95 @@
+"""What other commands ask of the running daemon, and what it does about it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from settings import files
+from settings.failure import Exit, Failure
+from throttler.policy import model
+from throttler.policy.model import Policy, Rule
+from throttler.service import report
+from throttler.service.control import Answer
+from throttler.service.engine import Engine
+from throttler.service.installation import Installation
+from throttler.shaping import apply
+from throttler.shaping.layout import layout
+from throttler.sources.source import Source
+
+FOR_ANYBODY = ("status", "explain")
+
+
+class Commands:
+    """Answers requests; whatever is wrong with one is raised as Failure before anything is changed."""
+
+    def __init__(self, file: Path, engine: Engine, installation: Installation, source: Source) -> None:
+        self._file = file
+        self._engine = engine
+        self._installation = installation
+        self._source = source
+        self._started = time.monotonic()
+
+    def answer(self, asked: Answer) -> Answer:
+        """The answer to a request: {"command": NAME, ...}."""
+        known: dict[str, Callable[[Answer], Answer]] = {
+            "status": lambda _: self.status(),
+            "explain": lambda asked: report.explain(self._engine, [str(end) for end in asked["ends"]]),
+            "set": self._set,
+            "unset": self._unset,
+            "reload": lambda _: self.reload(),
+        }
+        if asked["command"] not in known:
+            raise Failure(Exit.USAGE, f"the running throttler has no command {asked['command']!r}")
+        return known[asked["command"]](asked)
+
+    def status(self) -> Answer:
+        """The document of ``throttler status``."""
+        measured = report.measure(self._engine.layout.devices, self._engine.sessions.subflows)
+        return {
+            "policy": str(self._file),
+            "source": str(self._source.which),
+            "uptime_s": round(time.monotonic() - self._started, 3),
+            **report.status(self._engine, measured, self._source.counts(), time.time_ns()),
+            "capture": self._source.capture(),
+        }
+
+    def reload(self) -> Answer:
+        """Decide by what is in the policy's file now; what was set live is gone."""
+        policy = model.read(self._file)
+        self._need(policy, str(self._file))
+        return self._change(policy, frozenset())
+
+    def _set(self, asked: Answer) -> Answer:
+        rule = files.check(asked["rule"], Rule, where="set")
+        policy = model.with_rule(self._engine.policy, rule, last=bool(asked.get("last")))
+        return self._change_live(policy, rule.name)
+
+    def _unset(self, asked: Answer) -> Answer:
+        name = str(asked["rule"])
+        return self._change_live(model.without_rule(self._engine.policy, name), name)
+
+    def _change_live(self, policy: Policy, name: str) -> Answer:
+        model.check(policy, "set")
+        return self._change(policy, self._engine.set_live | {name})
+
+    def _need(self, policy: Policy, where: str) -> None:
+        model.check_interfaces(policy, where, apply.interfaces())
+        self._source.check(policy)
+
+    def _change(self, policy: Policy, set_live: frozenset[str]) -> Answer:
+        apply.refuse_foreign(layout(policy).devices)
+        before = self._engine.counts.copy()
+        self._installation.change_policy(policy, set_live)
+        return {"rules": [_described(rule) for rule in policy.rules], **_difference(before, self._engine)}
+
+
+def _described(rule: Rule) -> dict[str, Any]:
+    return rule.model_dump(mode="json", exclude_defaults=True)
+
+
+def _difference(before: dict[str, int], engine: Engine) -> dict[str, int]:
+    return {
+        name.replace(" ", "_"): engine.counts[name] - before.get(name, 0)
+        for name in ("elements added", "elements removed")
+    }

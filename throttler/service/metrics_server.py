@@ -1,0 +1,79 @@
+"""HTTP for Prometheus, in the daemon's own loop: ``GET /metrics`` and nothing else.
+
+Not http.server in a thread: that one waits for a silent client for ever, or takes a thread for each, and the document
+would have to be copied for it.
+"""
+
+import errno
+import ipaddress
+import socket
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from settings.failure import Exit, Failure, refused
+from throttler.service.exchange import CONNECTIONS, Server
+
+_HEAD = 8192
+"""Bytes of a request's line and fields; Prometheus sends some 300."""
+_END = b"\r\n\r\n"
+_TEXT = "text/plain; charset=utf-8"
+_PAGE = "text/plain; version=0.0.4; charset=utf-8"
+
+Page = Callable[[], bytes]
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """Address and port of ``192.0.2.1:9464`` or ``[2001:db8::1]:9464``; raises Failure, exit 64."""
+    host, _, port = text.rpartition(":")
+    if port.isascii() and port.isdigit() and 1 <= int(port) <= 65535:
+        bracketed = host.startswith("[") and host.endswith("]")
+        try:
+            address = ipaddress.ip_address(host[1:-1] if bracketed else host)
+        except ValueError:
+            address = None
+        if address is not None and (address.version == 6) == bracketed:
+            return str(address), int(port)
+    accepted = "an address and a port from 1 to 65535, such as '127.0.0.1:9464' or '[::1]:9464'"
+    raise refused("command line", "--metrics", text, accepted)
+
+
+def respond(head: bytes, page: Page) -> bytes:
+    """The whole response to a request whose head (without the empty line) is ``head``."""
+    try:
+        method, target, version = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
+        path = urlsplit(target).path  # a server takes the absolute form too (RFC 9112 section 3.2.2)
+    except ValueError:
+        return _response("400 Bad Request")
+    if not version.startswith("HTTP/1."):
+        return _response("505 HTTP Version Not Supported")
+    if path != "/metrics":
+        return _response("404 Not Found")
+    if method not in ("GET", "HEAD"):
+        return _response("405 Method Not Allowed", fields="Allow: GET, HEAD\r\n")
+    response = _response("200 OK", page(), _PAGE)
+    return response if method == "GET" else response.partition(_END)[0] + _END
+
+
+def _response(status: str, body: bytes = b"", kind: str = _TEXT, fields: str = "") -> bytes:
+    body = body or f"{status}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{fields}Connection: close"
+    return head.encode("ascii") + _END + body
+
+
+def server(address: str, port: int, clock: Callable[[], float] = time.monotonic) -> Server:
+    """The daemon's listener; raises Failure, exit 75, if the port is taken."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        listener = socket.create_server(
+            (address, port), family=family, backlog=CONNECTIONS, dualstack_ipv6=address == "::"
+        )
+    except OSError as error:
+        code = Exit.IN_USE if error.errno == errno.EADDRINUSE else Exit.SYSTEM
+        raise Failure(code, f"cannot listen for metrics on {address} port {port}: {error}") from error
+    return Server(listener, _END, _HEAD, _response("431 Request Header Fields Too Large"), clock)
+
+
+def failed() -> bytes:
+    """The response when the page could not be made."""
+    return _response("500 Internal Server Error")

@@ -1,0 +1,22 @@
+"""From the options of ``throttler run`` to a running daemon."""
+
+from typing import Any
+
+from throttler.policy.model import Policy
+from throttler.service import daemon, logs, state
+from throttler.service.metrics_server import listen_address
+from throttler.sources import source
+from throttler.sources.source import Which
+
+
+def run(policy: Policy, options: Any) -> None:
+    """Throttle until a signal says stop; raises Failure."""
+    setup = daemon.Setup(
+        policy=policy,
+        file=options.policy,
+        state=options.state_directory or state.directory(),
+        metrics=listen_address(options.metrics) if options.metrics else None,
+        log=logs.to_stderr(logs.Format(options.log)),
+    )
+    which = source.choose() if options.source == "auto" else Which(options.source)
+    daemon.run(setup, lambda: source.open_source(which, policy))

@@ -1,0 +1,112 @@
+"""What stands for as long as the throttler runs: for each interface and direction that needs it, a tree of classes.
+
+interface (download), or tributary-up (upload)
+  htb 5452:                       root
+    5452:fNN0                     trunk: what the link can carry
+      5452:1 ... 5452:4000        held subflows, sessions, clients, rules
+      5452:fNN1                   rest: all other packets, where the policy gives the link a rate
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import count
+
+from throttler.policy.model import Policy
+from throttler.policy.values import HIGHEST, Direction
+
+UPLOAD_DEVICE = "tributary-up"
+"""The IFB device through which packets that come in are shaped; one for all interfaces."""
+FIRST_TRUNK = 0xF000
+_REST_SHARE = 10
+"""The rest is guaranteed a tenth of the link, and may borrow all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of an interface. ``rate`` is in bits per second, None for as fast as it goes."""
+
+    number: int
+    interface: str
+    direction: Direction
+    rate: int | None
+
+    @property
+    def device(self) -> str:
+        """Where its classes are."""
+        return device(self.interface, self.direction)
+
+    @property
+    def trunk(self) -> int:
+        """The minor number of the class that all others are under; the same in both directions."""
+        return FIRST_TRUNK + 2 * self.number
+
+    @property
+    def rest(self) -> int:
+        """The minor number of the class for all packets that are not held."""
+        return self.trunk + 1
+
+    @property
+    def trunk_rate(self) -> int:
+        """Bits per second of the trunk."""
+        return self.rate or HIGHEST.amount
+
+    @property
+    def rest_rate(self) -> int:
+        """Bits per second that the rest is guaranteed."""
+        return self.trunk_rate // _REST_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All links that need a tree, and the code points that rules write."""
+
+    links: tuple[Link, ...] = ()
+    codes: frozenset[int] = frozenset()
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The devices that have a tree."""
+        return frozenset(link.device for link in self.links)
+
+    def link(self, interface: str, direction: Direction) -> Link:
+        """The link of that interface and direction, which is there."""
+        return next(link for link in self.links if (link.interface, link.direction) == (interface, direction))
+
+
+def device(interface: str, direction: Direction) -> str:
+    """The device that shapes ``interface`` in that direction."""
+    return interface if direction is Direction.DOWNLOAD else UPLOAD_DEVICE
+
+
+def layout(policy: Policy, before: Layout | None = None) -> Layout:
+    """What ``policy`` needs, beside the links of ``before``, which stay and keep their numbers."""
+    before = before or Layout()
+    numbers = _numbers(policy.interfaces, {link.interface: link.number for link in before.links})
+    wanted: dict[tuple[str, Direction], int | None] = {(link.interface, link.direction): None for link in before.links}
+    wanted |= _needs(policy)
+    links = tuple(Link(numbers[interface], interface, way, rate) for (interface, way), rate in wanted.items())
+    codes = frozenset(rule.dscp.code for rule in policy.rules if rule.dscp is not None)
+    return Layout(links, codes | before.codes)
+
+
+def _needs(policy: Policy) -> dict[tuple[str, Direction], int | None]:
+    """The links that rules or link rates of ``policy`` are about, with their rates."""
+    acted_on = {
+        (interface, way)
+        for rule in policy.rules
+        if rule.acts
+        for interface in policy.interfaces_of(rule)
+        for way in rule.direction.each
+    }
+    needs: dict[tuple[str, Direction], int | None] = {}
+    for interface in policy.interfaces:
+        for way in Direction:
+            rate = policy.link_rate(interface, way)
+            if rate is not None or (interface, way) in acted_on:
+                needs[interface, way] = rate.amount if rate else None
+    return needs
+
+
+def _numbers(interfaces: Collection[str], known: dict[str, int]) -> dict[str, int]:
+    free = (number for number in count() if number not in known.values())
+    return known | {interface: next(free) for interface in interfaces if interface not in known}

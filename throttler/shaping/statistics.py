@@ -1,0 +1,78 @@
+"""What HTB classes have sent, dropped and queued (rtnetlink(7), RTM_GETTCLASS)."""
+
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from settings.failure import Exit, Failure
+from throttler.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, Netlink, attributes
+from throttler.shaping.render import MARK
+
+_GET_CLASS = 42
+_TCMSG = struct.Struct("=BxxxiIII")
+# linux/rtnetlink.h, linux/gen_stats.h
+_STATS2, _BASIC, _QUEUE, _PACKETS64 = 7, 1, 3, 8
+_ETHERNET_HEADER = 14
+_ENOENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ClassStatistics:
+    """Since the class was opened: bytes of Ethernet frames sent, frames sent, frames dropped; and bytes queued now."""
+
+    bytes: int
+    packets: int
+    drops: int
+    backlog: int
+
+    @property
+    def ip_bytes(self) -> int:
+        """Bytes of IP packets sent: frames without their Ethernet headers."""
+        return self.bytes - _ETHERNET_HEADER * self.packets
+
+
+def of_class(device: str, minor: int) -> ClassStatistics | None:
+    """The counters of one class, None if it is not there; raises Failure, exit 71."""
+    try:
+        request = _TCMSG.pack(0, socket.if_nametoindex(device), MARK | minor, 0, 0)
+        # Without ECHO the kernel tells nobody but the listeners of its multicast group (net/sched/sch_api.c).
+        return _read(_link().ask(_GET_CLASS, request, ECHO))[1]
+    except OSError as error:
+        if error.errno == _ENOENT:
+            return None
+        raise Failure(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
+    except (Malformed, struct.error) as error:
+        raise Failure(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
+
+
+def of_device(device: str) -> Mapping[int, ClassStatistics]:
+    """The counters of all classes of the throttler on ``device`` by minor number; none if it is not there."""
+    found: dict[int, ClassStatistics] = {}
+    try:
+        request = _TCMSG.pack(0, socket.if_nametoindex(device), 0, 0, 0)
+        for answer in _link().dump(_GET_CLASS, request):
+            handle, statistics = _read(answer)
+            if handle & 0xFFFF_0000 == MARK:
+                found[handle & 0xFFFF] = statistics
+    except (OSError, Malformed, Interrupted, struct.error):
+        # For a reader of status: what was read is better than nothing.
+        pass
+    return found
+
+
+def _read(answer: Message) -> tuple[int, ClassStatistics]:
+    _, _, handle, _, _ = _TCMSG.unpack_from(answer.body)
+    found = dict(attributes(dict(attributes(answer.body, _TCMSG.size)).get(_STATS2, b"")))
+    # struct gnet_stats_basic: bytes and packets, 32 bits of these; struct gnet_stats_queue: qlen, backlog, drops, ...
+    octets, packets = struct.unpack_from("=QI", found.get(_BASIC, bytes(12)))
+    if _PACKETS64 in found:
+        (packets,) = struct.unpack_from("=Q", found[_PACKETS64])
+    _, backlog, drops = struct.unpack_from("=III", found.get(_QUEUE, bytes(12)))
+    return handle, ClassStatistics(octets, packets, drops, backlog)
+
+
+@cache
+def _link() -> Netlink:
+    return Netlink(ROUTE)

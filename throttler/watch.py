@@ -1,0 +1,339 @@
+"""``throttler watch``: the status, asked again and again, with rates from the differences between two answers.
+
+In a terminal a live view, sorted by rate and cut to its height; into a pipe one line an interval.
+"""
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from settings.failure import Failure
+from settings.units import Duration
+from throttler.service.logs import printable, timestamp
+from throttler.status_text import age, end, plural, rule_state, scaled
+
+Answer = dict[str, Any]
+
+_REFRESH = 4
+"""Times a second that a terminal is looked at for a new size."""
+_BAR = 10
+"""Columns of a quota's bar."""
+
+
+class Interval(Duration):
+    """Between two questions to the daemon, in microseconds."""
+
+    ACCEPTED = "a time with its unit (ms, s) from '100ms' to '3600s', such as '1s'"
+
+    @classmethod
+    def parse(cls, text: object) -> "Interval":
+        """Read ``text``; raises ValueError that says what is accepted."""
+        interval = super().parse(text)
+        if not 10**5 <= interval.amount <= 3600 * 10**6:
+            raise ValueError(cls.ACCEPTED)
+        return interval
+
+
+@dataclass(frozen=True)
+class SubflowRow:
+    """A subflow; rates in bit/s, None where they are not known."""
+
+    name: str
+    facts: str
+    sent: float | None
+    received: float | None
+
+
+@dataclass(frozen=True)
+class SessionRow:
+    """A session and its subflows, the fastest first."""
+
+    token: str
+    age: float
+    subflows: tuple[SubflowRow, ...]
+
+    @property
+    def sent(self) -> float | None:
+        """Bit/s to the client."""
+        return total(subflow.sent for subflow in self.subflows)
+
+    @property
+    def received(self) -> float | None:
+        """Bit/s from the client."""
+        return total(subflow.received for subflow in self.subflows)
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """A class: ``sent`` in bit/s, ``drops`` in packets a second."""
+
+    name: str
+    direction: str
+    rule: str
+    owner: str
+    rate: str
+    sent: float | None
+    drops: float | None
+    backlog: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All that a view shows, the fastest first."""
+
+    sessions: tuple[SessionRow, ...]
+    classes: tuple[ClassRow, ...]
+
+    def through(self, direction: str) -> float | None:
+        """Bit/s through all classes of one direction."""
+        return total(row.sent for row in self.classes if row.direction == direction)
+
+
+def total(rates: Iterable[float | None]) -> float | None:
+    """The sum of those that are known; None if none is."""
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
+
+
+def rows(before: Answer | None, after: Answer) -> Rows:
+    """What passed between two answers of one daemon; without a first one no rate is known."""
+    # The daemon's own clock: the time that an answer takes on its way does not matter.
+    seconds = after["uptime_s"] - before["uptime_s"] if before else 0.0
+    if before is None or seconds <= 0:
+        before, seconds = {"classes": [], "sessions": []}, 1.0
+    old_classes = {_class_key(entry): entry for entry in before["classes"]}
+    old_subflows = {_subflow_key(token, subflow): subflow for token, subflow in _subflows(before)}
+    classes = [_class_row(entry, old_classes.get(_class_key(entry)), seconds) for entry in after["classes"]]
+    sessions = [_session_row(session, old_subflows, seconds) for session in after["sessions"]]
+    return Rows(
+        tuple(sorted(sessions, key=lambda row: _fastest_first(row.sent, row.received, row.token))),
+        tuple(sorted(classes, key=lambda row: _fastest_first(row.sent, None, row.name))),
+    )
+
+
+def _fastest_first(sent: float | None, received: float | None, name: str) -> tuple[float, str]:
+    return -(sent or 0) - (received or 0), name
+
+
+def _subflows(answer: Answer) -> Iterator[tuple[str, Answer]]:
+    return ((session["token"], subflow) for session in answer["sessions"] for subflow in session["subflows"])
+
+
+def _subflow_key(token: str, subflow: Answer) -> Hashable:
+    return token, subflow["local"], subflow["local_port"], subflow["remote"], subflow["remote_port"]
+
+
+def _class_key(entry: Answer) -> Hashable:
+    # The id alone would do for one class at a time; a class that went gives its id to another one.
+    return entry["device"], entry["class"], entry["rule"], entry["owner"]
+
+
+def _a_second(before: Answer | None, after: Answer, counter: str, seconds: float) -> float | None:
+    """Growth of a counter; None where it is not known or was set back."""
+    old, new = before and before[counter], after[counter]
+    if old is None or new is None or new < old:
+        return None
+    return float(new - old) / seconds
+
+
+def _bits(before: Answer | None, after: Answer, counter: str, seconds: float) -> float | None:
+    rate = _a_second(before, after, counter, seconds)
+    return None if rate is None else rate * 8
+
+
+def _class_row(entry: Answer, before: Answer | None, seconds: float) -> ClassRow:
+    return ClassRow(
+        f"{entry['device']} {entry['class']}",
+        entry["direction"],
+        entry["rule"],
+        entry["owner"],
+        entry["rate"],
+        _bits(before, entry, "sent_bytes", seconds),
+        _a_second(before, entry, "dropped_packets", seconds),
+        entry["backlog_bytes"],
+    )
+
+
+def _session_row(session: Answer, old: dict[Hashable, Answer], seconds: float) -> SessionRow:
+    token = session["token"]
+    found = [_subflow_row(subflow, old.get(_subflow_key(token, subflow)), seconds) for subflow in session["subflows"]]
+    found.sort(key=lambda row: _fastest_first(row.sent, row.received, row.name))
+    return SessionRow(token, session["age_s"], tuple(found))
+
+
+def _subflow_row(subflow: Answer, before: Answer | None, seconds: float) -> SubflowRow:
+    held = f"{'dry ' if subflow['dry'] else ''}{subflow['rule']}" if subflow["rule"] else "not held"
+    facts = [subflow["path"] or subflow["interface"], *(["backup"] if subflow["backup"] else []), held]
+    if subflow["rtt_us"] is not None:
+        facts.append(f"{subflow['rtt_us'] / 1000:.1f} ms")
+    return SubflowRow(
+        end(subflow["remote"], subflow["remote_port"]),
+        ", ".join(facts),
+        _bits(before, subflow, "sent_bytes", seconds),
+        _bits(before, subflow, "received_bytes", seconds),
+    )
+
+
+def screen(answer: Answer, table: Rows, width: int, height: int) -> list[Text]:
+    """At most ``height`` lines of ``width`` columns: totals, rules, classes, sessions."""
+    head = [_title(answer), _totals(answer, table)]
+    rules = [_rule_line(rule) for rule in answer["rules"]]
+    classes = [_class_line(row) for row in table.classes]
+    sessions = [line for row in table.sessions for line in _session_lines(row)]
+    room = max(0, height - len(head))
+    # Rules and classes may take a quarter each; what they leave is the sessions'.
+    shown = [*head, *_section("RULES", rules, max(3, room // 4)), *_section("CLASSES", classes, max(3, room // 4))]
+    shown += _section("SESSIONS, to and from the client", sessions, height - len(shown))
+    for line in shown:
+        line.truncate(width, overflow="ellipsis")
+    return shown[:height]
+
+
+def _section(title: str, lines: list[Text], height: int) -> list[Text]:
+    """A title and what has room below it; the last line then says how many more there are."""
+    if not lines or height < 2:
+        return []
+    room = height - 1
+    if len(lines) > room:
+        more = Text(f"  and {plural(len(lines) - room + 1, 'more line')}", "dim")
+        lines = [*lines[: room - 1], more]
+    return [Text(title, "bold"), *lines]
+
+
+def _title(answer: Answer) -> Text:
+    return Text(printable(f"{answer['policy']}, source {answer['source']}, up for {age(answer['uptime_s'])}"))
+
+
+def _totals(answer: Answer, table: Rows) -> Text:
+    return Text(
+        f"{plural(answer['sessions_total'], 'session')}, {plural(answer['subflows_total'], 'subflow')}, "
+        f"{answer['holds_total']:,} held, {plural(answer['classes_total'], 'class', 'classes')}: "
+        f"down {_rate(table.through('download'))}, up {_rate(table.through('upload'))}"
+    )
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else scaled(rate, "bit/s")
+
+
+def _rule_line(rule: Answer) -> Text:
+    line = Text(printable(f"  {rule['name']:<16} {rule['rate'] or '-':>9}  {plural(rule['subflows'], 'subflow')}, "))
+    line.append(", ".join(rule_state(rule)), "" if rule["in_force"] else "dim")
+    if rule["quota"]:
+        line.append(f"  {quota_bar(rule['quota'])}")
+    return line
+
+
+def quota_bar(quota: Answer) -> str:
+    """How much of the quota the one who used most has used."""
+    share = quota["worst_used"] / quota["bytes"] if quota["bytes"] else 1.0
+    full = min(_BAR, int(share * _BAR))
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%} of {scaled(quota['bytes'], 'B')} a {quota['period']}"
+
+
+def _class_line(row: ClassRow) -> Text:
+    way = "up" if row.direction == "upload" else "down"
+    drops = "-" if row.drops is None else f"{row.drops:,.0f}"
+    line = Text(f"  {_rate(row.sent):>11} of {row.rate:<8} {drops:>6} drops/s ", "yellow" if row.drops else "")
+    return line.append(printable(f" {way:<4} {row.name}, {row.rule}, {row.owner}, backlog {scaled(row.backlog, 'B')}"))
+
+
+def _session_lines(row: SessionRow) -> Iterator[Text]:
+    head = f"  {_rate(row.sent):>11} {_rate(row.received):>11}  {row.token}, age {age(row.age)}"
+    yield Text(printable(head), "bold")
+    for subflow in row.subflows:
+        line = f"  {_rate(subflow.sent):>11} {_rate(subflow.received):>11}    {subflow.name}, {subflow.facts}"
+        yield Text(printable(line))
+
+
+def plain_line(now: float, answer: Answer, table: Rows) -> str:
+    """One line for a pipe; ``now`` in seconds since 1970, rates in bit/s."""
+    figures = {
+        "sessions": answer["sessions_total"],
+        "subflows": answer["subflows_total"],
+        "holds": answer["holds_total"],
+        "classes": answer["classes_total"],
+        "download": table.through("download"),
+        "upload": table.through("upload"),
+        "drops": total(row.drops for row in table.classes),
+        "sent": total(row.sent for row in table.sessions),
+        "received": total(row.received for row in table.sessions),
+    }
+    return " ".join([timestamp(now), *(f"{name}={_plain(value)}" for name, value in figures.items())])
+
+
+def _plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+class View:
+    """What the terminal shows now; rich asks again for each refresh, so that a new size counts at once."""
+
+    def __init__(self) -> None:
+        self._before: Answer | None = None
+        self._last: tuple[Answer, Rows] | None = None
+        self._failure = ""
+
+    def take(self, answer: Answer) -> Rows:
+        """A new answer has come; returns what passed since the last one."""
+        table = rows(self._before, answer)
+        self._before = answer
+        # One assignment: the refresh runs in a thread of rich's.
+        self._last, self._failure = (answer, table), ""
+        return table
+
+    def fail(self, failure: str) -> None:
+        """No answer came."""
+        self._before, self._failure = None, failure
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        height = options.height or console.height
+        notice = [Text(printable(f"{self._failure}: asking again"), "bold red")] if self._failure else []
+        last = self._last
+        body = screen(*last, options.max_width, height - len(notice)) if last else []
+        yield Text("\n", no_wrap=True, overflow="ellipsis").join([*notice, *body])
+
+
+def watch(
+    ask: Callable[[], Answer],
+    interval: Interval,
+    console: Console,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Show what ``ask`` answers until Ctrl-C; a Failure that it raises is shown too, and it is asked again."""
+    view = View()
+    with suppress(KeyboardInterrupt):
+        if console.is_terminal:
+            with Live(view, console=console, screen=True, refresh_per_second=_REFRESH) as live:
+                for _ in _answers(ask, view, interval, sleep):
+                    live.refresh()
+        else:
+            for outcome in _answers(ask, view, interval, sleep):
+                print(_plain_outcome(clock(), outcome), file=console.file, flush=True)
+
+
+def _answers(
+    ask: Callable[[], Answer], view: View, interval: Interval, sleep: Callable[[float], None]
+) -> Iterator[tuple[Answer, Rows] | Failure]:
+    while True:
+        try:
+            answer = ask()
+        except Failure as failure:
+            view.fail(str(failure))
+            yield failure
+        else:
+            yield answer, view.take(answer)
+        sleep(interval.seconds)
+
+
+def _plain_outcome(now: float, outcome: tuple[Answer, Rows] | Failure) -> str:
+    if isinstance(outcome, Failure):
+        return f"{timestamp(now)} {printable(str(outcome))}"
+    return plain_line(now, *outcome)
