@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from experiments.bench.accuracy import accuracy
 from experiments.bench.aggregation import aggregation
 from experiments.bench.enforcement import enforcement
+from experiments.bench.queueing_delay import queueing_delay
 from experiments.bench.result import Result
+from experiments.bench.throttler_scale import throttler_scale
 from experiments.results import machine
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
@@ -36,7 +39,12 @@ class Benchmark:
 
 BENCHMARKS = {
     "aggregation": Benchmark(aggregation, "MPTCP through Squid over both links, against legacy TCP over each"),
-    "enforcement": Benchmark(enforcement, "from a join's third ACK on the wire to the first packet in the held class"),
+    "enforcement": Benchmark(
+        enforcement, "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second"
+    ),
+    "throttler-scale": Benchmark(throttler_scale, "memory, time and throughput with 100,000 throttled subflows"),
+    "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
+    "accuracy": Benchmark(accuracy, "held rates and a quota against what passes on the wire"),
 }
 
 
@@ -85,8 +93,8 @@ def _show(arguments: argparse.Namespace, result: Result) -> None:
         table.add_row(each.name, *(f"{number:.1f}" for number in numbers), each.unit)
     console = Console()
     console.print(table)
-    for name, ratio in result.ratios.items():
-        console.print(f"{name} = {ratio:.3f}", highlight=False)
+    for name, number in (result.ratios | result.values).items():
+        console.print(f"{name} = {number:.3f}", highlight=False)
 
 
 if __name__ == "__main__":

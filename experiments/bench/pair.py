@@ -1,0 +1,82 @@
+"""A client and a gateway joined by two plain cables, for what needs no delay; and a throttler between them.
+
+    +--------+ path1            path1 +---------+
+    |        |.2 ----- 10.1.1.0/24 .1 |         |   the first subflow; the listener is 10.1.1.1
+    | client |                        | gateway |
+    |        |.2-.9 -- 10.1.2.0/24 .1 |         |   joins, from up to eight addresses
+    +--------+ path2            path2 +---------+
+
+They stand beside the one emulated link of a testbed, which gives the nodes, the lock and the cleaning up.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+
+from experiments.testbed.build import Testbed, standing
+from experiments.testbed.node import Process, run
+from experiments.testbed.topology import Profile
+from settings.files import check
+
+NAME = "bench"
+"""Of the testbed; a second one beside it gets a 2 at its end."""
+PATHS = ("path1", "path2")
+LISTENER, CLIENT = IPv4Address("10.1.1.1"), IPv4Address("10.1.1.2")
+JOINING = tuple(IPv4Address("10.1.2.2") + number for number in range(8))
+"""As many as the kernel takes endpoints (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h)."""
+
+_IDLE = check({"links": {"idle": {"rate": "1gbit"}}}, Profile, "the benchmark's link")
+_TABLE = "201"
+
+
+@contextmanager
+def pair(name: str = NAME) -> Iterator[Testbed]:
+    """The two nodes and their cables for the length of the block."""
+    with standing(name, _IDLE) as testbed:
+        for number, path in enumerate(PATHS, start=1):
+            _cable(testbed, path, number)
+        _join_from_path2(testbed)
+        yield testbed
+
+
+def _cable(testbed: Testbed, path: str, number: int) -> None:
+    client, gateway = testbed.client, testbed.gateway
+    ends = ["name", path, "netns", client.namespace, "type", "veth", "peer", "name", path, "netns", gateway.namespace]
+    run(["ip", "link", "add", *ends])
+    for node, address in ((client, f"10.1.{number}.2/24"), (gateway, f"10.1.{number}.1/24")):
+        # A cable carries frames as a wire does, so that the far end counts each of them.
+        node.run("ethtool", "-K", path, "tso", "off", "gso", "off", "gro", "off")
+        node.ip("address", "add", address, "dev", path)
+        node.ip("link", "set", path, "up")
+
+
+def _join_from_path2(testbed: Testbed) -> None:
+    client, path = testbed.client, PATHS[1]
+    client.ip("route", "add", "default", "via", "10.1.2.1", "dev", path, "table", _TABLE)
+    client.ip("rule", "add", "from", "10.1.2.0/24", "lookup", _TABLE)
+    for address in JOINING[1:]:
+        client.ip("address", "add", f"{address}/24", "dev", path)
+
+
+def let_join(testbed: Testbed, addresses: int) -> None:
+    """From now on each new session of the client joins from so many of the addresses JOINING."""
+    for address in JOINING[:addresses]:
+        testbed.client.ip("mptcp", "endpoint", "add", str(address), "dev", PATHS[1], "subflow")
+
+
+def policy(rules: str) -> str:
+    """A whole policy with the TOML ``rules``."""
+    return "".join(f'[paths.{path}]\ninterface = "{path}"\n' for path in PATHS) + rules
+
+
+@contextmanager
+def throttling(testbed: Testbed, rules: str, source: str = "auto") -> Iterator[Process]:
+    """The throttler on the gateway with the TOML ``rules`` for the two paths; raises Failure if it does not start."""
+    file = testbed.directory / "policy.toml"
+    file.write_text(policy(rules))
+    # Its own folder for used quotas, so that each run begins with nothing used.
+    state = ("--state-directory", str(testbed.directory / "throttler-state"))
+    command = [sys.executable, "-m", "throttler", "run", "--policy", str(file), "--source", source, *state]
+    with testbed.gateway.start("throttler", command).wait_until_ready() as process:
+        yield process

@@ -1,0 +1,128 @@
+"""MPTCP handshakes that no kernel made and that are right all the same: keys, tokens, HMACs, checksums.
+
+Ethernet frames with IPv4 and TCP, as a client and a listener would send them (RFC 8684 sections 3.1 and 3.2).
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from throttler.wire.keys import join_hmac, token
+from throttler.wire.options import HMAC_IN_SYN_ACK, HMAC_SHA256, MpCapable, MpJoinAck, MpJoinSyn, MpJoinSynAck, emit
+from throttler.wire.options import Option as MptcpOption
+from throttler.wire.segments import Flags
+
+_VERSION = 1  # of MPTCP: RFC 8684
+_CLIENT_SEQUENCE, _LISTENER_SEQUENCE, _WINDOW, _LIVES = 1000, 5000, 65535, 64
+_FIRST_PORT, _PORTS = 1024, 60_000
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both nodes' link-layer addresses, the first client's address, and the listener's address and port."""
+
+    client_mac: bytes
+    listener_mac: bytes
+    first_client: IPv4Address
+    listener: IPv4Address
+    port: int
+
+
+@dataclass(frozen=True)
+class Subflow:
+    """A subflow's SYN, SYN/ACK and third ACK; the listener sends the second."""
+
+    syn: bytes
+    syn_ack: bytes
+    ack: bytes
+
+
+def subflows(ends: Ends, count: int, by_session: int, by_client: int) -> Iterator[Subflow]:
+    """``count`` subflows, ``by_session`` of them a session, ``by_client`` of them a client's address.
+
+    The n-th subflow of a session is a join from another port of the same address. A session is one client's.
+    """
+    for number in range(count):
+        client, place = divmod(number, by_client)
+        wire = _Wire(ends, (ends.first_client + client).packed, _FIRST_PORT + place % _PORTS)
+        session, joined = divmod(number, by_session)
+        client_key, listener_key = (struct.pack("!4sI", side, session) for side in (b"clnt", b"lstn"))
+        if joined == 0:
+            yield _opening(wire, client_key, listener_key)
+        else:
+            yield _join(wire, client_key, listener_key, number, joined % 256)
+
+
+def _opening(wire: "_Wire", client_key: bytes, listener_key: bytes) -> Subflow:
+    """RFC 8684 section 3.1."""
+    return wire.subflow(
+        MpCapable(_VERSION, HMAC_SHA256),
+        MpCapable(_VERSION, HMAC_SHA256, listener_key),
+        MpCapable(_VERSION, HMAC_SHA256, client_key, listener_key),
+    )
+
+
+def _join(wire: "_Wire", client_key: bytes, listener_key: bytes, number: int, address_id: int) -> Subflow:
+    """RFC 8684 section 3.2."""
+    client_nonce, listener_nonce = struct.pack("!I", number), struct.pack("!I", ~number & 0xFFFF_FFFF)
+    from_listener = join_hmac(listener_key, client_key, listener_nonce, client_nonce)
+    return wire.subflow(
+        MpJoinSyn(False, address_id, token(listener_key), client_nonce),
+        MpJoinSynAck(False, 0, from_listener[:HMAC_IN_SYN_ACK], listener_nonce),
+        MpJoinAck(join_hmac(client_key, listener_key, client_nonce, listener_nonce)),
+    )
+
+
+@dataclass(frozen=True)
+class _Wire:
+    """What a subflow's frames have in common."""
+
+    ends: Ends
+    client: bytes
+    client_port: int
+
+    def subflow(self, syn: MptcpOption, syn_ack: MptcpOption, ack: MptcpOption) -> Subflow:
+        """The three frames with their options."""
+        client, listener = _CLIENT_SEQUENCE, _LISTENER_SEQUENCE
+        return Subflow(
+            self._from_client(Flags.SYN, client, 0, syn),
+            self._from_listener(Flags.SYN | Flags.ACK, listener, client + 1, syn_ack),
+            self._from_client(Flags.ACK, client + 1, listener + 1, ack),
+        )
+
+    def _from_client(self, flags: Flags, sequence: int, acknowledged: int, option: MptcpOption) -> bytes:
+        segment = _tcp(self.client_port, self.ends.port, flags, sequence, acknowledged, emit(option))
+        packet = _ipv4(self.client, self.ends.listener.packed, segment)
+        return self.ends.listener_mac + self.ends.client_mac + _IPV4 + packet
+
+    def _from_listener(self, flags: Flags, sequence: int, acknowledged: int, option: MptcpOption) -> bytes:
+        segment = _tcp(self.ends.port, self.client_port, flags, sequence, acknowledged, emit(option))
+        packet = _ipv4(self.ends.listener.packed, self.client, segment)
+        return self.ends.client_mac + self.ends.listener_mac + _IPV4 + packet
+
+
+_IPV4 = b"\x08\x00"
+
+
+def _tcp(source: int, destination: int, flags: Flags, sequence: int, acknowledged: int, options: bytes) -> bytes:
+    """A TCP header with its options, checksum still 0 (RFC 9293 section 3.1)."""
+    offset = (20 + len(options)) // 4 << 12
+    fixed = (source, destination, sequence, acknowledged, offset | flags, _WINDOW, 0, 0)
+    return struct.pack("!HHIIHHHH", *fixed) + options
+
+
+def _ipv4(source: bytes, destination: bytes, segment: bytes) -> bytes:
+    """A packet with both checksums (RFC 791 section 3.1, RFC 9293 section 3.1)."""
+    pseudo = source + destination + struct.pack("!BBH", 0, 6, len(segment))
+    segment = segment[:16] + _checksum(pseudo + segment) + segment[18:]
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(segment), 0, 0x4000, _LIVES, 6, 0, source, destination)
+    return header[:10] + _checksum(header) + header[12:] + segment
+
+
+def _checksum(data: bytes) -> bytes:
+    """RFC 1071; ``data`` has an even length here."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total = (total & 0xFFFF) + (total >> 16)
+    folded: int = total + (total >> 16)
+    return (~folded & 0xFFFF).to_bytes(2)

@@ -1,0 +1,119 @@
+"""Plays handshakes of MPTCP subflows on the wire, as fast as the throttler beside it holds them.
+
+    python -m experiments.probes.replay INTERFACE CLIENT_NAMESPACE --subflows N --by-session N --by-client N
+
+Runs on the gateway. The clients' frames go out of the client's end of the cable, the listener's out of the gateway's
+own, to addresses that no socket owns: so nobody else answers. Never more than a window of subflows is on its way, by
+nftables' own notifications of new elements, so that no packet is dropped before the throttler. Prints one JSON object:
+
+    {"subflows": COUNT, "install_s": SECONDS FROM THE FIRST FRAME TO THE LAST ELEMENT}
+
+It ends early, with as many as there are, when no element has come for a while.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from experiments.probes.handshake_frames import Ends, Subflow, subflows
+from experiments.probes.nft_events import MOST, is_overrun, new_subflows, notifications
+
+_WINDOW = 500
+"""Subflows, of three frames each, that the throttler need not have held yet: its sockets queue some thousands."""
+_STALLED = 20.0
+"""Seconds without a new element after which none is expected any more."""
+_FIRST_CLIENT, _LISTENER, _PORT = IPv4Address("10.64.0.1"), IPv4Address("10.128.0.1"), 3128
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    """Play as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("interface")
+    parser.add_argument("client_namespace")
+    for option in ("--subflows", "--by-session", "--by-client"):
+        parser.add_argument(option, type=int, required=True)
+    arguments = parser.parse_args()
+    gateway = _wire(arguments.interface)
+    with notifications() as installs:
+        _enter(Path("/run/netns", arguments.client_namespace))
+        client = _wire(arguments.interface)
+        ends = Ends(_mac(client), _mac(gateway), _FIRST_CLIENT, _LISTENER, _PORT)
+        # All made before the first is sent: making them takes as long as a quick throttler takes for them.
+        played = list(subflows(ends, arguments.subflows, arguments.by_session, arguments.by_client))
+        count, seconds = _play(played, client, gateway, installs)
+    print(json.dumps({"subflows": count, "install_s": seconds}))
+
+
+def _wire(interface: str) -> socket.socket:
+    """A socket that sends, and takes in nothing (packet(7): no protocol)."""
+    wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    wire.bind((interface, 0))
+    return wire
+
+
+def _mac(wire: socket.socket) -> bytes:
+    address: bytes = wire.getsockname()[4]
+    return address
+
+
+def _enter(namespace: Path) -> None:
+    """From now on sockets are made in that network namespace; those that are there stay where they are (setns(2))."""
+    handle = os.open(namespace, os.O_RDONLY)
+    if _libc.setns(handle, 0x4000_0000) != 0:  # CLONE_NEWNET
+        raise OSError(ctypes.get_errno(), f"setns to {namespace}")
+    os.close(handle)
+
+
+def _play(
+    played: Sequence[Subflow], client: socket.socket, gateway: socket.socket, installs: socket.socket
+) -> tuple[int, float]:
+    """How many subflows got an element, and after how many seconds the last one did."""
+    start = time.monotonic()
+    arrivals = _Arrivals(installs)
+    for sent, subflow in enumerate(played):
+        if not arrivals.wait_for(sent - _WINDOW + 1):
+            break
+        client.send(subflow.syn)
+        gateway.send(subflow.syn_ack)
+        client.send(subflow.ack)
+    else:
+        arrivals.wait_for(len(played))
+    return arrivals.count, arrivals.last - start
+
+
+class _Arrivals:
+    """Counts new elements; ``last`` is the monotonic time at which the last of them was told."""
+
+    def __init__(self, installs: socket.socket) -> None:
+        self._installs = installs
+        self._installs.settimeout(_STALLED)
+        self.count = 0
+        self.last = time.monotonic()
+
+    def wait_for(self, count: int) -> bool:
+        """Wait until ``count`` elements have come; returns False if none has come for _STALLED seconds."""
+        while self.count < count:
+            try:
+                found = sum(1 for _ in new_subflows(self._installs.recv(MOST)))
+            except TimeoutError:
+                return False
+            except OSError as error:
+                if is_overrun(error):
+                    sys.exit("notifications were lost: the count would be wrong")
+                raise
+            if found:
+                self.count, self.last = self.count + found, time.monotonic()
+        return True
+
+
+if __name__ == "__main__":
+    main()

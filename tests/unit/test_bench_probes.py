@@ -1,0 +1,155 @@
+"""The pure parts of the benchmarks and their probes."""
+
+from collections import Counter
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+
+from experiments.bench import accuracy, enforcement, pair, throttler_scale
+from experiments.bench.accuracy import Sample, before_cut
+from experiments.bench.enforcement import Measured
+from experiments.probes.handshake_frames import Ends, subflows
+from experiments.probes.installs import Join, join_ack_filter, latencies
+from experiments.probes.nft_events import new_subflows
+from settings.failure import Failure
+from tests.unit.throttler.test_capture_filter import run as run_filter
+from throttler.events import SubflowEstablished
+from throttler.policy import model as policy
+from throttler.sources.dissect import segment
+from throttler.sources.handshakes import Handshakes
+
+ENDS = Ends(b"\2clien", b"\2lstnr", IPv4Address("10.64.0.1"), IPv4Address("10.128.0.1"), 3128)
+FIRST, SECOND = ("10.1.1.1", 3128, "10.1.2.2", 40001), ("10.1.1.1", 3128, "10.1.2.3", 40001)
+
+# One transaction, as Linux 6.18 told it: a class, an element for IPv4 and one for IPv6.
+ADDED = bytes.fromhex(
+    "500000000c0a000400000000284b0000010000030e0001007468726f74746c65720000000c000200636c617373657300200003001c000100"
+    "0c00010008000100010052540c0002000800010001005254600000000c0a000400000000284b0000010000030e0001007468726f74746c65"
+    "720000000e000200737562666c6f7773340000002c0003002800010018000100140001000a0101010c3800000a0102029c4100000c000200"
+    "0800010001005254780000000c0a000400000000284b0000010000030e0001007468726f74746c65720000000e000200737562666c6f7773"
+    "360000004400030040000100300001002c000100fd0000000000000000000000000000010c380000fd000000000000020000000000000002"
+    "9c4200000c0002000800010002005254"
+)
+DELETED = bytes.fromhex(
+    "600000000e0a000000000000294b0000010000040e0001007468726f74746c65720000000e000200737562666c6f777334000000"
+    "2c0003002800010018000100140001000a0101010c3800000a0102029c4100000c0002000800010001005254"
+)
+
+
+def test_new_elements_are_told_by_their_4_tuples() -> None:
+    found = list(new_subflows(ADDED))
+    assert found == [FIRST, ("fd00::1", 3128, "fd00:0:0:2::2", 40002)]
+
+
+def test_removed_elements_are_no_new_ones() -> None:
+    assert list(new_subflows(DELETED)) == []
+
+
+def test_a_notification_cut_short_gives_what_is_whole() -> None:
+    found = [len(list(new_subflows(ADDED[:length]))) for length in range(len(ADDED))]
+    assert found == sorted(found)
+    assert found[-1] <= 2
+
+
+def test_every_played_subflow_is_established_and_nothing_is_ignored() -> None:
+    handshakes = Handshakes()
+    events = []
+    for time, subflow in enumerate(subflows(ENDS, 12, by_session=4, by_client=8)):
+        for step, (frame, outgoing) in enumerate(((subflow.syn, False), (subflow.syn_ack, True), (subflow.ack, False))):
+            seen = segment(frame, Ether, 10 * time + step, "path1", outgoing)
+            assert seen is not None
+            events += handshakes.see(seen)
+    assert all(isinstance(event, SubflowEstablished) for event in events)
+    assert Counter(event.token for event in events).most_common() == [(event.token, 4) for event in events[::4]]
+    assert Counter(event.subflow.remote for event in events) == {"10.64.0.1": 8, "10.64.0.2": 4}
+    assert len({event.subflow for event in events}) == 12
+    assert sum(handshakes.counts.values()) == 12
+
+
+def test_played_frames_have_right_checksums() -> None:
+    for subflow in subflows(ENDS, 2, by_session=2, by_client=2):
+        for frame in (subflow.syn, subflow.syn_ack, subflow.ack):
+            packet = Ether(frame)
+            wanted = (packet[IP].chksum, packet[TCP].chksum)
+            del packet[IP].chksum, packet[TCP].chksum
+            again = Ether(bytes(packet))
+            assert (again[IP].chksum, again[TCP].chksum) == wanted
+
+
+def with_time_stamps(frame: bytes) -> bytes:
+    """The packet in ``frame`` with twelve bytes of options, as Linux writes them, before its own."""
+    packet = frame[14:]
+    return packet[:40] + b"\1\1\x08\x0a" + bytes(8) + packet[40:]
+
+
+def test_the_filter_takes_third_acks_of_joins_alone() -> None:
+    opening, join = subflows(ENDS, 2, by_session=2, by_client=2)
+    program = join_ack_filter(ENDS.port)
+    assert run_filter(program, with_time_stamps(join.ack))
+    for other in (opening.syn, opening.syn_ack, opening.ack, join.syn, join.syn_ack):
+        assert not run_filter(program, with_time_stamps(other))
+    assert not run_filter(join_ack_filter(80), with_time_stamps(join.ack))
+
+
+@pytest.mark.parametrize(
+    ("joins", "added", "expected"),
+    [
+        ([(1000, FIRST)], [(3000, FIRST)], [2000]),
+        ([(1000, FIRST)], [(3000, SECOND)], [None]),
+        ([(1000, FIRST), (1500, FIRST)], [(3000, FIRST)], [2000]),  # sent again
+        ([(1000, FIRST), (5000, FIRST)], [(3000, FIRST), (9000, FIRST)], [2000, 4000]),  # used again
+        ([(4000, FIRST)], [(3000, FIRST)], [None]),  # of an earlier subflow
+        ([(2000, SECOND), (1000, FIRST)], [(3000, FIRST), (3000, SECOND)], [2000, 1000]),
+    ],
+)
+def test_a_join_is_matched_with_the_first_element_after_it(
+    joins: list[Join], added: list[Join], expected: list[float | None]
+) -> None:
+    found = [None if latency is None else round(1e9 * latency) for _, latency in latencies(joins, added)]
+    assert found == expected
+
+
+def test_what_was_measured_under_load_is_summed_up() -> None:
+    measured = Measured(((10.0, 0.002), (10.5, 0.004), (11.5, None), (12.0, 0.006)))
+    assert measured.values("x") == {"x_p50_ms": 4, "x_p99_ms": pytest.approx(5.96), "x_joins": 4, "x_missed": 1}
+    assert measured.per_second == 1.5
+    assert measured.medians == (3, 6)
+
+
+def fast_then_slow(fast: float, slow: float, cut: float) -> list[Sample]:
+    """Ten seconds at ``fast`` and then, after ``cut`` seconds, ``slow`` bytes a second."""
+    times = [number / 10 for number in range(101)]
+    return [Sample(at, int(fast * min(at, cut) + slow * max(0, at - cut))) for at in times]
+
+
+def test_the_cut_is_found_between_two_samples() -> None:
+    assert before_cut(fast_then_slow(6e6, 125e3, 3.33), 1e6) == pytest.approx(6e6 * 3.33, rel=1e-4)
+
+
+def test_a_quota_that_never_cuts_is_a_wrong_result() -> None:
+    with pytest.raises(Failure, match="the rate did not fall"):
+        before_cut(fast_then_slow(6e6, 6e6, 3.33), 1e6)
+
+
+def test_a_quota_that_is_gone_before_the_second_sample_is_refused() -> None:
+    with pytest.raises(Failure, match="too fast"):
+        before_cut(fast_then_slow(1e9, 125e3, 0.05), 1e6)
+
+
+RULES = {
+    "enforcement": enforcement.RULES,
+    "throttler-scale": throttler_scale.RULES,
+    "download": accuracy.rule("5mbit", "download"),
+    "upload": accuracy.rule("5mbit", "upload"),
+    "quota": accuracy.quota_rule("20MB"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_throttler_accepts_the_policy_of_every_benchmark(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(pair.policy(RULES[name]))
+    assert policy.read(file).interfaces == pair.PATHS
