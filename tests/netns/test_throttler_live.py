@@ -394,3 +394,12 @@ def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_chan
             eventually(lambda: len(holds()) == 2)
     finally:
         run(*in_namespace(GATEWAY, "ip", "link", "del", "spare"), check=False)
+
+
+def test_a_root_qdisc_that_somebody_took_is_missed_at_the_next_change(source: str) -> None:
+    with throttler(source), connection():
+        eventually(elements)
+        on(GATEWAY, "tc qdisc del dev wired root")
+        assert "taken the throttler's root qdisc from wired: starting afresh" in ask("reload", code=Exit.SYSTEM)
+        eventually(lambda: status()["counters"].get("fresh starts") == 1 and status()["classes"])
+        assert elements() and classes()

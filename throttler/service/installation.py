@@ -55,6 +55,7 @@ class Installation:
         """From now on the engine decides by ``policy``."""
         layout = self._engine.adopt(policy, set_live, time.monotonic_ns())
         with _step():
+            apply.check_roots(self._layout)
             if layout != self._layout:
                 self._kernel = apply.extend(self._layout, layout, self._kernel)
                 self._layout = layout

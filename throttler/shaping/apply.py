@@ -83,6 +83,13 @@ def refuse_foreign(wanted: Collection[str]) -> None:
             )
 
 
+def check_roots(layout: Layout) -> None:
+    """Raise Failure, exit 71, if an interface that is there has lost the root qdisc that it got for ``layout``."""
+    for root in roots():
+        if root.interface in layout.devices and not root.is_ours:
+            raise Failure(Exit.SYSTEM, f"somebody has taken the throttler's root qdisc from {root.interface}")
+
+
 def remove_leftovers() -> None:
     """Remove what a killed throttler left in this network namespace, whatever its policy was."""
     nftables.carry_out(render.no_tables())
