@@ -150,7 +150,11 @@ class Daemon:
             self._installation.take(self._engine.see(events, time.monotonic_ns()))
             self._keep_time()
         notify.send(notify.STOPPING)
-        self._installation.read_quotas(everything=True)
+        try:
+            self._installation.read_quotas(everything=True)
+        except StepFailed as failed:
+            # A stop is a stop: what cannot be read any more is not worth a fresh start.
+            self._log.event("quotas not read", Level.ERROR, reason=str(failed))
         self._save()
         self._log.close()
 

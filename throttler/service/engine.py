@@ -99,7 +99,8 @@ class Engine:
         self.matcher = Matcher(policy)
         self.set_live = set_live
         self.quotas.keep(policy.rules)
-        self.metered = {}
+        metered = {rule.name for rule in policy.rules if rule.quota is not None}
+        self.metered = {minor: placed for minor, placed in self.metered.items() if placed.place.owner.rule in metered}
         self._meter((placed for placed, _ in self.ledger.classes()), now, are_new=False)
         self.layout = layout(policy, self.layout)
         self.moment = Moment(in_force(policy.rules, self._local()), self.quotas.spent)

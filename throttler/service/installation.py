@@ -67,7 +67,7 @@ class Installation:
         metered = self._engine.metered
         minors = list(metered) if everything else self._engine.quotas.due(now)
         with _step():
-            spent = self._read(metered[minor] for minor in minors)
+            spent = self._read(metered[minor] for minor in minors if minor in metered)
         if spent:
             self.take(self._engine.spend(time.monotonic_ns()))
 

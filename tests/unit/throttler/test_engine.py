@@ -117,3 +117,15 @@ def test_a_dry_rule_is_counted_and_wants_nothing(world: World) -> None:
     world.engine.see([SubflowClosed(3, 7, FIRST, Ended.FIN)], 0)
     assert world.engine.subflows_by_rule["rule"] == 0
     assert world.engine.subflows_by_path["wireless"] == 1
+
+
+@pytest.mark.parametrize("world", [QUOTA], indirect=True)
+def test_a_class_that_drains_while_the_policy_is_read_again_is_still_metered_to_its_end(world: World) -> None:
+    (opened,) = world.engine.see(SESSION, 0).open
+    world.engine.see([SubflowClosed(3, 7, FIRST, Ended.FIN)], SECOND)
+    world.engine.adopt(world.engine.policy, frozenset(), SECOND)
+    assert world.engine.metered == {opened.minor: opened}
+    world.engine.read(opened.minor, 1_000_000, 2 * SECOND)
+    world.engine.close(opened.minor)
+    assert world.engine.quotas.of_rule("rule") == [1_000_000]
+    assert world.engine.quotas.due(100 * SECOND) == []
