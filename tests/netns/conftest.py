@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from experiments.testbed.build import Testbed, standing
+from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile
 from settings.files import load
@@ -14,6 +14,12 @@ from tests.netns.throttler_world import source, world
 __all__ = ["name", "source", "testbed", "world"]
 
 _numbers = count(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_orphans() -> None:
+    """What a killed run left is gone before any test looks at what the next run leaves."""
+    take_down_orphans()
 
 
 @pytest.fixture
