@@ -1,0 +1,139 @@
+//! The converter's side: a request in, or the refusal that the client must get.
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+
+use super::error::ErrorTlv;
+use super::message::{self, Fault, VERSION};
+use super::option::{IGNORED, TcpOption};
+use super::request::{Connect, Request};
+use super::tlv::Tlv;
+
+/// Why a message is refused, and what the client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong.
+    pub fault: Fault,
+    /// What to send before closing; `None`: nothing, reset the connection.
+    pub error: Option<ErrorTlv>,
+}
+
+impl Refusal {
+    /// Returns the bytes to send before closing the connection (not resetting it: RFC 8803
+    /// section 6.2.2); `None`: reset it.
+    pub fn reply(&self) -> Option<Vec<u8>> {
+        self.error.as_ref().map(ErrorTlv::encode)
+    }
+}
+
+/// Parses the request that `bytes`, all that a client has sent so far, begin with. Returns it and
+/// its length in bytes: what follows is the client's data for the server. `None`: need more; at
+/// most [`message::MAX_LENGTH`] bytes are ever needed.
+///
+/// `supported` are the kinds of TCP options that a Connect TLV may ask for, which are those that
+/// the converter announces: [`super::SUPPORTED_TCP_EXTENSIONS`], or less. They are taken without
+/// a value only: RFC 8803 section 6.2.5 wants a value copied into the SYN to the server, which a
+/// socket cannot do, and sections 7.4 and 7.5 want none.
+///
+/// An unsupported version is refused as soon as its header is there, all else when the message
+/// is. Cookies are not checked here: see [`super::CookieKeys`].
+pub fn parse(bytes: &[u8], supported: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
+    let whole = message::whole(bytes).map_err(|fault| refuse(fault, &[]))?;
+    let Some(message) = whole else {
+        return Ok(None);
+    };
+    let request = parse_whole(message, supported).map_err(|fault| refuse(fault, message))?;
+    Ok(Some((request, message.len())))
+}
+
+fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, Fault> {
+    let (tlvs, _) = message::parse(message)?.expect("the message is whole");
+    let mut request = Request::default();
+    for tlv in tlvs {
+        match tlv {
+            Tlv::Info => request.info = true,
+            Tlv::Connect { peer, options } => request.connect = Some(connect(peer, options)?),
+            Tlv::Cookie(cookie) => request.cookie = Some(cookie),
+            // RFC 8803 section 6.2.8: "valid messages but with invalid or unknown TLVs".
+            other => return Err(Fault::UnsupportedTlv(other.kind())),
+        }
+    }
+    check_options(&request, supported)?;
+    // RFC 8803 section 6: the fixed header is "followed by one or more Convert TLVs". SYNs
+    // without any SHOULD be ignored, but a program sees a connection only when it stands; so an
+    // empty message, and a cookie alone, are answered as malformed.
+    if !request.info && request.connect.is_none() {
+        return Err(Fault::NothingAsked);
+    }
+    Ok(request)
+}
+
+fn connect(peer: SocketAddrV6, options: Option<Vec<TcpOption>>) -> Result<Connect, Fault> {
+    let target = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    if target.port() == 0 || !can_be_peer(target.ip()) {
+        return Err(Fault::Peer(peer));
+    }
+    let kept = |options: Vec<TcpOption>| {
+        // RFC 8803 sections 7.1 to 7.3: kinds 0, 1, 2, 3 and 5 MUST be ignored.
+        options
+            .into_iter()
+            .filter(|option| !IGNORED.contains(&option.kind))
+            .collect()
+    };
+    Ok(Connect {
+        target,
+        options: options.map(kept),
+    })
+}
+
+/// RFC 8803 section 6.2.5: no multicast, broadcast or host loopback address. The unspecified
+/// address is refused with them, because connecting to it reaches the host itself.
+fn can_be_peer(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !(address.is_multicast() || address.is_loopback() || address.is_unspecified() || broadcast)
+}
+
+/// RFC 8803 section 6.2.5: the list of all options that are not supported goes back. TCP-AO is
+/// refused (section 7.7) even when `supported` has it.
+fn check_options(request: &Request, supported: &[u8]) -> Result<(), Fault> {
+    let mut refused = Vec::new();
+    for option in request
+        .connect
+        .iter()
+        .flat_map(|connect| connect.options.iter().flatten())
+    {
+        let taken = supported.contains(&option.kind)
+            && option.value.is_empty()
+            && !super::option::never_announced(option.kind);
+        if !taken && !refused.contains(&option.kind) {
+            refused.push(option.kind);
+        }
+    }
+    if refused.is_empty() {
+        Ok(())
+    } else {
+        Err(Fault::UnsupportedTcpOptions(refused))
+    }
+}
+
+/// Chooses the answer to a fault in `message`.
+fn refuse(fault: Fault, message: &[u8]) -> Refusal {
+    let error = match &fault {
+        // RFC 8803 section 6.1: a Total Length of zero MUST get a reset. So does what is not
+        // Convert: its sender would not understand an Error TLV.
+        Fault::NotConvert | Fault::ZeroTotalLength => None,
+        Fault::Version(_) => Some(ErrorTlv::UnsupportedVersion(vec![VERSION])),
+        // RFC 8803 section 6.2.2: type 0 MUST get Unsupported Message.
+        Fault::ReservedTlv | Fault::UnsupportedTlv(_) => {
+            Some(ErrorTlv::UnsupportedMessage(message.to_vec()))
+        }
+        Fault::UnsupportedTcpOptions(kinds) => Some(ErrorTlv::UnsupportedTcpOption(kinds.clone())),
+        // RFC 8803 section 6.2.1: duplicates MUST get Malformed Message; section 6.2.5: so do
+        // invalid addresses.
+        Fault::TlvLength(_)
+        | Fault::DuplicateTlv(_)
+        | Fault::TcpOptionLength(_)
+        | Fault::Peer(_)
+        | Fault::NothingAsked => Some(ErrorTlv::MalformedMessage(message.to_vec())),
+    };
+    Refusal { fault, error }
+}

@@ -1,0 +1,161 @@
+//! The TLVs of RFC 8803 sections 6.2.3 to 6.2.8.
+
+use std::net::{Ipv6Addr, SocketAddrV6};
+
+use super::error::ErrorTlv;
+use super::message::{Fault, TooLong, WORD, words};
+use super::option::{TcpOption, connect_options};
+
+/// The types of TLVs (RFC 8803 section 6.2.2, table 1).
+pub mod tlv_type {
+    /// Reserved.
+    pub const RESERVED: u8 = 0;
+    /// Info TLV.
+    pub const INFO: u8 = 1;
+    /// Connect TLV.
+    pub const CONNECT: u8 = 10;
+    /// Extended TCP Header TLV.
+    pub const EXTENDED_TCP_HEADER: u8 = 20;
+    /// Supported TCP Extensions TLV.
+    pub const SUPPORTED_TCP_EXTENSIONS: u8 = 21;
+    /// Cookie TLV.
+    pub const COOKIE: u8 = 22;
+    /// Error TLV.
+    pub const ERROR: u8 = 30;
+}
+
+/// Bytes behind the Length of a Base Connect TLV: port and address.
+const BASE_CONNECT: usize = 18;
+
+/// One TLV. Padding that the protocol itself tells from content (zeros behind lists of kinds) is
+/// taken away by the parser; where it cannot be told, values keep it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tlv {
+    /// Info (section 6.2.3): what does the converter support?
+    Info,
+    /// Connect (section 6.2.5).
+    Connect {
+        /// The server (or, in a message to a client, the remote host): IPv4 as `::ffff:a.b.c.d`.
+        peer: SocketAddrV6,
+        /// `None` in a Base Connect TLV. In an Extended one, the options without kinds 0 and 1.
+        options: Option<Vec<TcpOption>>,
+    },
+    /// Extended TCP Header (section 6.2.6): the TCP options of the server's SYN+ACK.
+    ExtendedTcpHeader(Vec<u8>),
+    /// Supported TCP Extensions (section 6.2.4): option kinds.
+    SupportedTcpExtensions(Vec<u8>),
+    /// Cookie (section 6.2.7).
+    Cookie(Vec<u8>),
+    /// Error (section 6.2.8).
+    Error(ErrorTlv),
+    /// A TLV that RFC 8803 does not define.
+    Unknown {
+        /// Its type.
+        kind: u8,
+        /// What is behind its Length.
+        value: Vec<u8>,
+    },
+}
+
+impl Tlv {
+    /// Returns the TLV's type.
+    pub fn kind(&self) -> u8 {
+        match self {
+            Self::Info => tlv_type::INFO,
+            Self::Connect { .. } => tlv_type::CONNECT,
+            Self::ExtendedTcpHeader(_) => tlv_type::EXTENDED_TCP_HEADER,
+            Self::SupportedTcpExtensions(_) => tlv_type::SUPPORTED_TCP_EXTENSIONS,
+            Self::Cookie(_) => tlv_type::COOKIE,
+            Self::Error(_) => tlv_type::ERROR,
+            Self::Unknown { kind, .. } => *kind,
+        }
+    }
+
+    /// Parses the `body` behind the Length of a TLV: at least 2 bytes, 2 more than a multiple
+    /// of 4. Fields called Zero or Unassigned are not looked at.
+    pub(super) fn parse(kind: u8, body: &[u8]) -> Result<Self, Fault> {
+        Ok(match kind {
+            // Table 1: the length of an Info TLV is 1.
+            tlv_type::INFO if body.len() == 2 => Self::Info,
+            tlv_type::INFO => return Err(Fault::TlvLength(kind)),
+            tlv_type::CONNECT => parse_connect(body)?,
+            tlv_type::EXTENDED_TCP_HEADER => Self::ExtendedTcpHeader(body[2..].to_vec()),
+            tlv_type::SUPPORTED_TCP_EXTENSIONS => {
+                Self::SupportedTcpExtensions(without_padding(&body[2..]).to_vec())
+            }
+            tlv_type::COOKIE => Self::Cookie(body[2..].to_vec()),
+            tlv_type::ERROR => Self::Error(ErrorTlv::parse(body[0], &body[1..])),
+            _ => Self::Unknown {
+                kind,
+                value: body.to_vec(),
+            },
+        })
+    }
+
+    /// Appends the TLV, padded with zeros to 32 bits (RFC 8803 section 6.2.1).
+    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let start = out.len();
+        out.extend([self.kind(), 0]);
+        self.emit_body(out)?;
+        let length = words(out.len() - start)?;
+        out.resize(start + usize::from(length) * WORD, 0);
+        out[start + 1] = length;
+        Ok(())
+    }
+
+    fn emit_body(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        match self {
+            Self::Info => {}
+            Self::Connect { peer, options } => {
+                out.extend(peer.port().to_be_bytes());
+                out.extend(peer.ip().octets());
+                emit_options(options.as_deref(), out)?;
+            }
+            Self::ExtendedTcpHeader(value)
+            | Self::SupportedTcpExtensions(value)
+            | Self::Cookie(value) => {
+                out.extend([0, 0]);
+                out.extend(value);
+            }
+            Self::Error(error) => error.emit(out),
+            Self::Unknown { value, .. } => out.extend(value),
+        }
+        Ok(())
+    }
+}
+
+fn parse_connect(body: &[u8]) -> Result<Tlv, Fault> {
+    let Some((base, options)) = body.split_first_chunk::<BASE_CONNECT>() else {
+        return Err(Fault::TlvLength(tlv_type::CONNECT));
+    };
+    let &[port_high, port_low, address @ ..] = base;
+    let address: [u8; 16] = address;
+    let port = u16::from_be_bytes([port_high, port_low]);
+    Ok(Tlv::Connect {
+        peer: SocketAddrV6::new(Ipv6Addr::from(address), port, 0, 0),
+        // RFC 8803 section 6.2.5: the two types are told apart by their length.
+        options: (!options.is_empty())
+            .then(|| connect_options(options))
+            .transpose()?,
+    })
+}
+
+fn emit_options(options: Option<&[TcpOption]>, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    // An Extended Connect TLV without options is told from a Base one by a word of padding.
+    if options.is_some_and(<[_]>::is_empty) {
+        out.extend([0; WORD]);
+    }
+    options
+        .unwrap_or_default()
+        .iter()
+        .try_for_each(|option| option.emit(out))
+}
+
+/// Returns a list of kinds or versions without the zeros that fill its last word.
+pub(super) fn without_padding(list: &[u8]) -> &[u8] {
+    let length = list
+        .iter()
+        .rposition(|&entry| entry != 0)
+        .map_or(0, |last| last + 1);
+    &list[..length]
+}
