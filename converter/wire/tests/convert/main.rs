@@ -1,0 +1,12 @@
+//! The Convert codec: every TLV and every error, whole, cut at every byte, and with data behind.
+
+#[path = "../incremental/mod.rs"]
+mod incremental;
+
+mod client;
+mod cookie;
+mod options;
+mod properties;
+mod refusals;
+mod server;
+mod tlvs;
