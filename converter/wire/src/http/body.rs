@@ -1,0 +1,102 @@
+//! What follows a head, and how much of it has gone by.
+
+use std::ops::Range;
+
+use super::chunked::{BadChunk, Chunked};
+
+/// The content of a message (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing follows.
+    None,
+    /// That many bytes, perhaps 0.
+    Length(u64),
+    /// Chunks up to a last one and its trailer section.
+    Chunked,
+    /// Everything until the connection closes; responses only.
+    UntilClose,
+}
+
+impl Body {
+    /// Whether bytes follow the head.
+    pub fn has_content(self) -> bool {
+        !matches!(self, Self::None | Self::Length(0))
+    }
+}
+
+/// Follows a body through the bytes that come in, cut anywhere, without copying them.
+#[derive(Clone, Debug)]
+pub struct BodyReader(State);
+
+#[derive(Clone, Debug)]
+enum State {
+    Left(u64),
+    Chunked(Chunked),
+    UntilClose,
+}
+
+/// What a body took of the bytes it was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes that belong to the body, framing included: what a relay passes on as it is.
+    pub used: usize,
+    /// Where in them the content lies: what a client that knows no chunks gets.
+    pub data: Range<usize>,
+    /// The body ends after `used`.
+    pub ended: bool,
+}
+
+impl BodyReader {
+    /// A reader at the first byte after the head.
+    pub fn new(body: Body) -> Self {
+        Self(match body {
+            Body::None => State::Left(0),
+            Body::Length(length) => State::Left(length),
+            Body::Chunked => State::Chunked(Chunked::new()),
+            Body::UntilClose => State::UntilClose,
+        })
+    }
+
+    /// Whether the body is complete; what follows belongs to the next message. At the end of the connection a body
+    /// that has not ended is cut short, unless it is [`Body::UntilClose`].
+    pub fn has_ended(&self) -> bool {
+        match &self.0 {
+            State::Left(left) => *left == 0,
+            State::Chunked(chunked) => chunked.has_ended(),
+            State::UntilClose => false,
+        }
+    }
+
+    /// Takes one stretch of content and the framing before it; call again with the rest while bytes are left and the
+    /// body has not ended.
+    pub fn step(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {
+        match &mut self.0 {
+            State::Left(left) => {
+                let used = bytes
+                    .len()
+                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
+                Ok(Step {
+                    used,
+                    data: 0..used,
+                    ended: *left == 0,
+                })
+            }
+            State::Chunked(chunked) => chunked.step(bytes),
+            State::UntilClose => Ok(Step {
+                used: bytes.len(),
+                data: 0..bytes.len(),
+                ended: false,
+            }),
+        }
+    }
+
+    /// Takes all that belongs to the body: how many bytes, to be relayed as they are. An error spoils all of `bytes`.
+    pub fn advance(&mut self, bytes: &[u8]) -> Result<usize, BadChunk> {
+        let mut used = 0;
+        while used < bytes.len() && !self.has_ended() {
+            used += self.step(&bytes[used..])?.used;
+        }
+        Ok(used)
+    }
+}

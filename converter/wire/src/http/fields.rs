@@ -1,0 +1,229 @@
+//! The field lines of a head: one owned copy of the bytes, and where in it each name and value lies.
+
+use std::ops::Range;
+
+use super::{Reason, is_token};
+
+/// The fields that a proxy acts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Connection,
+    ContentLength,
+    Date,
+    Expect,
+    Host,
+    /// Meant for us alone and never forwarded (RFC 9110 section 7.6.1).
+    HopByHop,
+    /// What gateways that turn hyphens into underscores would take for a framing field.
+    FramingAlias,
+    MaxForwards,
+    Trailer,
+    TransferEncoding,
+    Upgrade,
+    Via,
+    Other,
+}
+
+const KINDS: [(&[u8], Kind); 20] = [
+    (b"connection", Kind::Connection),
+    (b"content-length", Kind::ContentLength),
+    (b"content_length", Kind::FramingAlias),
+    (b"date", Kind::Date),
+    (b"expect", Kind::Expect),
+    (b"host", Kind::Host),
+    (b"http2-settings", Kind::HopByHop), // RFC 7540 section 3.2.1
+    (b"keep-alive", Kind::HopByHop),
+    (b"max-forwards", Kind::MaxForwards),
+    (b"proxy-authenticate", Kind::HopByHop), // RFC 9110 sections 11.7.1 to 11.7.3: for the next proxy or client only
+    (b"proxy-authentication-info", Kind::HopByHop),
+    (b"proxy-authorization", Kind::HopByHop),
+    (b"proxy-connection", Kind::HopByHop),
+    (b"te", Kind::HopByHop),
+    (b"trailer", Kind::Trailer),
+    (b"transfer-encoding", Kind::TransferEncoding),
+    (b"transfer_encoding", Kind::FramingAlias),
+    (b"upgrade", Kind::Upgrade),
+    (b"via", Kind::Via),
+    (b"proxy-features", Kind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
+];
+
+fn kind_of(name: &[u8]) -> Kind {
+    KINDS
+        .iter()
+        .find(|(known, _)| name.eq_ignore_ascii_case(known))
+        .map_or(Kind::Other, |(_, kind)| *kind)
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    kind: Kind,
+    /// Named by Connection: it ends here.
+    dropped: bool,
+    name: Range<usize>,
+    value: Range<usize>,
+}
+
+/// What Connection says besides the names of fields (RFC 9110 section 7.6.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    pub close: bool,
+    pub keep_alive: bool,
+    pub upgrade: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Fields {
+    bytes: Box<[u8]>,
+    fields: Vec<Field>,
+}
+
+/// A real Connection has two or three; every one is compared with every field.
+const MOST_OPTIONS: usize = 32;
+
+impl Fields {
+    /// `headers` must be slices of `head`.
+    pub(crate) fn collect(head: &[u8], headers: &[httparse::Header<'_>]) -> Result<Self, Reason> {
+        let base = head.as_ptr().addr();
+        let within = |part: &[u8]| {
+            let start = part.as_ptr().addr() - base;
+            start..start + part.len()
+        };
+        let mut fields = Vec::with_capacity(headers.len());
+        for header in headers {
+            let (kind, dropped) = (kind_of(header.name.as_bytes()), false);
+            if kind == Kind::FramingAlias {
+                return Err("a field name that passes for Content-Length or Transfer-Encoding");
+            }
+            fields.push(Field {
+                kind,
+                dropped,
+                name: within(header.name.as_bytes()),
+                value: within(header.value),
+            });
+        }
+        Ok(Self {
+            bytes: head.into(),
+            fields,
+        })
+    }
+
+    /// Bytes of the head that the fields were read from.
+    pub(crate) fn head_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All fields as they came, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().map(|field| {
+            (
+                &self.bytes[field.name.clone()],
+                &self.bytes[field.value.clone()],
+            )
+        })
+    }
+
+    /// The values of every field line of one kind, in order.
+    pub(crate) fn all(&self, kind: Kind) -> impl Iterator<Item = &[u8]> {
+        self.fields
+            .iter()
+            .filter(move |field| field.kind == kind)
+            .map(|field| &self.bytes[field.value.clone()])
+    }
+
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.fields.iter().any(|field| field.kind == kind)
+    }
+
+    /// The value of a field that must not stand twice.
+    pub(crate) fn single(&self, kind: Kind, twice: Reason) -> Result<Option<&[u8]>, Reason> {
+        let mut values = self.all(kind);
+        match (values.next(), values.next()) {
+            (_, Some(_)) => Err(twice),
+            (value, None) => Ok(value),
+        }
+    }
+
+    /// Reads Connection and marks the fields that it names as not to be forwarded.
+    pub(crate) fn take_connection_options(&mut self) -> Result<Options, Reason> {
+        let mut options = Options::default();
+        if !self.has(Kind::Connection) {
+            return Ok(options);
+        }
+        let values: Vec<_> = self.of_kind(Kind::Connection).collect();
+        let bytes = &self.bytes;
+        let tokens = values.iter().flat_map(|value| list(&bytes[value.clone()]));
+        for (count, token) in tokens.enumerate() {
+            if !is_token(token) || count == MOST_OPTIONS {
+                return Err("malformed Connection");
+            }
+            match token {
+                close if close.eq_ignore_ascii_case(b"close") => options.close = true,
+                kept if kept.eq_ignore_ascii_case(b"keep-alive") => options.keep_alive = true,
+                upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
+                name => drop_named(bytes, &mut self.fields, name)?,
+            }
+        }
+        Ok(options)
+    }
+
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = Range<usize>> {
+        self.fields
+            .iter()
+            .filter(move |field| field.kind == kind)
+            .map(|field| field.value.clone())
+    }
+
+    /// Writes the fields that pass through us unchanged; those of `but` are left out too.
+    pub(crate) fn write_end_to_end(&self, but: &[Kind], out: &mut Vec<u8>) {
+        for field in &self.fields {
+            let regenerated = !matches!(
+                field.kind,
+                Kind::Other
+                    | Kind::Via
+                    | Kind::Date
+                    | Kind::Trailer
+                    | Kind::MaxForwards
+                    | Kind::Expect
+            );
+            if regenerated || field.dropped || but.contains(&field.kind) {
+                continue;
+            }
+            out.extend_from_slice(&self.bytes[field.name.clone()]);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(&self.bytes[field.value.clone()]);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+impl Fields {
+    /// Writes Connection and Upgrade for a change of protocol on the next hop (RFC 9110 section 7.8).
+    pub(crate) fn write_upgrade(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+        for value in self.all(Kind::Upgrade) {
+            out.extend_from_slice(b"Upgrade: ");
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// A Connection that names what the message's meaning hangs on would make us and the next hop differ over it.
+fn drop_named(bytes: &[u8], fields: &mut [Field], name: &[u8]) -> Result<(), Reason> {
+    match kind_of(name) {
+        Kind::Other | Kind::HopByHop | Kind::Trailer | Kind::Connection => {}
+        _ => return Err("Connection names a field that must not be dropped"),
+    }
+    for field in fields {
+        field.dropped |= bytes[field.name.clone()].eq_ignore_ascii_case(name);
+    }
+    Ok(())
+}
+
+/// The elements of a comma-separated list, empty ones skipped (RFC 9110 section 5.6.1.2).
+pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|element| !element.is_empty())
+}

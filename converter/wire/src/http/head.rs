@@ -1,0 +1,189 @@
+//! Where a head ends, found line by line as bytes come in, each byte looked at once.
+
+use std::ops::Range;
+
+use memchr::memchr;
+
+use super::request::Request;
+use super::response::{BadResponse, Response};
+use super::{Awaited, Limits, Refused, is_token_byte};
+
+/// Finds and parses the heads of one connection, one after the other. Call it with all bytes since the end of the last
+/// message; when it wants more, call it again with the same bytes and more after them. It remembers what it has seen,
+/// so that a head that comes byte by byte costs no more than one that comes whole. After an error it gives that error again.
+#[derive(Clone, Debug, Default)]
+pub struct HeadReader {
+    /// Where the first line begins, after empty lines.
+    start: usize,
+    line_start: usize,
+    scanned: usize,
+    /// Lines that ended, the first line included.
+    lines: usize,
+    empty_lines: usize,
+    /// The error that was returned, and is from now on.
+    failed: Option<Refused>,
+}
+
+/// What differs between the heads of requests and responses.
+struct Bounds {
+    first_line: usize,
+    head: usize,
+    fields: usize,
+    empty_lines: usize,
+}
+
+/// RFC 9112 section 2.2: at least one empty line before a request is ignored.
+const MOST_EMPTY_LINES: usize = 2;
+
+impl HeadReader {
+    /// A reader at the start of a message.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a message has begun, so that an end of the connection or a timeout now cuts it short.
+    pub fn has_begun(&self) -> bool {
+        self.scanned > self.start
+    }
+
+    /// The next request and how many bytes its head took, or `None` while it is incomplete.
+    pub fn request(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<(Request, usize)>, Refused> {
+        let bounds = Bounds {
+            first_line: limits.request_line.min(limits.head),
+            head: limits.head,
+            fields: limits.most_fields(),
+            empty_lines: MOST_EMPTY_LINES,
+        };
+        let parse = |head: &[u8], field_count| Request::from_head(head, field_count, limits);
+        let read = self.read(bytes, &bounds, parse);
+        read.map_err(|refused| refused.to_head(bytes[self.start..].starts_with(b"HEAD ")))
+    }
+
+    /// The next response head, answering what `awaited` tells of, and how many bytes it took, or `None` while it is
+    /// incomplete.
+    pub fn response(
+        &mut self,
+        bytes: &[u8],
+        awaited: Awaited,
+        limits: &Limits,
+    ) -> Result<Option<(Response, usize)>, BadResponse> {
+        let bounds = Bounds {
+            first_line: limits.head,
+            head: limits.head,
+            fields: limits.most_fields(),
+            empty_lines: 0,
+        };
+        let parse = |head: &[u8], field_count| {
+            Response::from_head(head, field_count, awaited).map_err(Refused::from)
+        };
+        self.read(bytes, &bounds, parse)
+            .map_err(|refused| BadResponse(refused.reason))
+    }
+
+    /// Parses the head once it is whole, and is then at the start of the next message.
+    fn read<T>(
+        &mut self,
+        bytes: &[u8],
+        bounds: &Bounds,
+        parse: impl Fn(&[u8], usize) -> Result<T, Refused>,
+    ) -> Result<Option<(T, usize)>, Refused> {
+        if let Some(refused) = self.failed {
+            return Err(refused);
+        }
+        let read = self.find_end(bytes, bounds).and_then(|found| match found {
+            Some(head) => {
+                parse(&bytes[head.clone()], self.lines - 1).map(|message| Some((message, head.end)))
+            }
+            None => Ok(None),
+        });
+        match &read {
+            Ok(Some(_)) => *self = Self::new(),
+            Ok(None) => {}
+            Err(refused) => self.failed = Some(*refused),
+        }
+        read
+    }
+
+    fn find_end(&mut self, bytes: &[u8], bounds: &Bounds) -> Result<Option<Range<usize>>, Refused> {
+        loop {
+            self.check_first_byte(bytes)?;
+            let Some(at) = memchr(b'\n', &bytes[self.scanned..]) else {
+                self.scanned = bytes.len();
+                self.check_size(bytes.len(), bounds)?;
+                return Ok(None);
+            };
+            let line_feed = self.scanned + at;
+            self.scanned = line_feed + 1;
+            self.check_size(self.scanned, bounds)?;
+            if self.end_line(&bytes[self.line_start..line_feed], bounds)? {
+                return Ok(Some(self.start..self.scanned));
+            }
+        }
+    }
+
+    /// What is not HTTP at all (TLS, say) is refused at its first byte. Both first lines begin with a token.
+    fn check_first_byte(&self, bytes: &[u8]) -> Result<(), Refused> {
+        match bytes.get(self.line_start) {
+            Some(&byte)
+                if self.lines == 0 && !is_token_byte(byte) && !matches!(byte, b'\r' | b'\n') =>
+            {
+                Err(Refused::bad_request("not HTTP"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_size(&self, end: usize, bounds: &Bounds) -> Result<(), Refused> {
+        if self.lines == 0 && end - self.start > bounds.first_line {
+            return Err(Refused::new(414, "first line too long"));
+        }
+        if end - self.start > bounds.head {
+            return Err(Refused::new(431, "header section too large"));
+        }
+        Ok(())
+    }
+
+    /// Takes a line, without its LF; true when the head ends with it.
+    fn end_line(&mut self, line: &[u8], bounds: &Bounds) -> Result<bool, Refused> {
+        let Some(line) = line.strip_suffix(b"\r") else {
+            return Err(Refused::bad_request("bare LF"));
+        };
+        self.line_start = self.scanned;
+        if line.is_empty() && self.lines > 0 {
+            return Ok(true);
+        }
+        if line.is_empty() {
+            return self.skip_empty_line(bounds).map(|()| false);
+        }
+        check_line(line, self.lines == 0)?;
+        self.lines += 1;
+        if self.lines > bounds.fields + 1 {
+            return Err(Refused::new(431, "too many header fields"));
+        }
+        Ok(false)
+    }
+
+    fn skip_empty_line(&mut self, bounds: &Bounds) -> Result<(), Refused> {
+        self.start = self.scanned;
+        self.empty_lines += 1;
+        if self.empty_lines > bounds.empty_lines {
+            return Err(Refused::bad_request("empty line before the message"));
+        }
+        Ok(())
+    }
+}
+
+fn check_line(line: &[u8], is_first: bool) -> Result<(), Refused> {
+    if memchr(b'\r', line).is_some() {
+        return Err(Refused::bad_request("bare CR")); // RFC 9112 section 2.2
+    }
+    if !is_first && matches!(line, [b' ' | b'\t', ..]) {
+        // RFC 9112 sections 2.2 and 5.2: white space before the first field, or obs-fold
+        return Err(Refused::bad_request("line folding"));
+    }
+    Ok(())
+}

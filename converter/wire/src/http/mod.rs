@@ -1,0 +1,87 @@
+//! HTTP/1.1 as a forward proxy speaks it (RFC 9110, RFC 9112): heads and chunked bodies, in and out.
+//!
+//! Strict on purpose. What two parsers could read in two ways is refused, and what is forwarded is written anew from
+//! the parsed value: framing, `Host` and connection fields are never copied. The deviations from the RFCs, all of them
+//! towards refusing more, unless they say otherwise:
+//!
+//! - A bare LF never ends a line (RFC 9112 section 2.2 would permit it).
+//! - White space in a chunk's framing (RFC 9112 section 7.1.1, "bad whitespace") is refused.
+//! - Content-Length and Transfer-Encoding together are refused in both directions (RFC 9112 section 6.3 permits it).
+//! - A request's Content-Length has no leading zeros, and no length exceeds 2^63 - 1.
+//! - TRACE is refused with 501: it would reflect the client's credentials.
+//! - A target of `https` or another scheme gets 501: the scheme may be fine, this proxy does not speak it.
+//! - Upgrade is dropped when a request carries content or asks for `h2c`, as RFC 9110 section 7.8 lets any recipient do.
+//! - More is accepted in one place: the path and query may hold every visible ASCII character but `#`, since browsers
+//!   send `|`, `[`, `{` and the like unescaped (WHATWG URL) and none of them delimits anything here.
+//!
+//! Names are ASCII; internationalised names arrive in their `xn--` form or not at all.
+
+pub mod authority;
+pub mod body;
+pub mod chunked;
+mod date;
+mod fields;
+mod framing;
+mod head;
+mod limits;
+mod method;
+pub mod refused;
+pub mod request;
+pub mod response;
+mod target;
+mod via;
+
+pub use authority::{Authority, Host};
+pub use body::{Body, BodyReader};
+pub use chunked::Chunked;
+pub use head::HeadReader;
+pub use limits::Limits;
+pub use method::Method;
+pub use refused::Refused;
+pub use request::{Awaited, Content, Request};
+pub use response::{BadResponse, Delivery, Response};
+pub use target::Target;
+pub use via::{Hop, Pseudonym};
+
+/// The versions that are spoken; every other one is refused with 505 (RFC 9110 section 15.6.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// Why a message cannot be understood: one sentence for the client and the log.
+pub(crate) type Reason = &'static str;
+
+/// A token's characters (RFC 9110 section 5.6.2).
+pub(crate) const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
+}
+
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().copied().all(is_token_byte)
+}
+
+/// A field value's characters: visible, space, tab, obs-text (RFC 9110 section 5.5).
+pub(crate) const fn is_value_byte(byte: u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}

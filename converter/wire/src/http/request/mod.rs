@@ -1,0 +1,264 @@
+//! A request as a proxy receives it.
+
+mod forward;
+
+use std::mem::MaybeUninit;
+
+use super::fields::{Fields, Kind, Options, list};
+use super::framing::{self, Declared};
+use super::{Body, HeadReader, Limits, Method, Reason, Refused, Target, Version, is_token};
+
+/// A request head that has one meaning only.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method; never TRACE.
+    pub method: Method,
+    /// What it is for.
+    pub target: Target,
+    /// The version that the client speaks.
+    pub version: Version,
+    /// What follows the head; never [`Body::UntilClose`].
+    pub body: Body,
+    /// Whether another request may follow on the connection (RFC 9112 section 9.3). Never with HTTP/1.0: a proxy must
+    /// not keep such a connection.
+    pub keep_alive: bool,
+    /// The client waits for `100 Continue` before it sends the body (RFC 9110 section 10.1.1).
+    pub expect_continue: bool,
+    /// The client asks for another protocol, WebSocket for instance (RFC 9110 section 7.8).
+    pub upgrade: bool,
+    /// Max-Forwards of an OPTIONS (RFC 9110 section 7.6.2); `None` for other methods.
+    pub max_forwards: Option<u32>,
+    fields: Fields,
+}
+
+/// What the meaning of a response hangs on; small, so that the request itself need not be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// What the request's method says about content.
+    pub content: Content,
+    /// The request asked for an upgrade.
+    pub upgrade: bool,
+    /// The client's version.
+    pub version: Version,
+    /// The client may send another request.
+    pub keep_alive: bool,
+}
+
+/// Whether content follows a response's head, as far as the method decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// As the response's fields say.
+    Framed,
+    /// None: the request was a HEAD.
+    Absent,
+    /// None in a 2xx, which begins a tunnel: the request was a CONNECT.
+    Tunnel,
+}
+
+/// Parses the request at the start of `bytes`: the request and the length of its head, `None` when more bytes are
+/// needed. For bytes that come in pieces, [`HeadReader`] does the same without looking at any byte twice.
+pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Option<(Request, usize)>, Refused> {
+    HeadReader::new().request(bytes, limits)
+}
+
+impl Request {
+    /// `head` ends with its empty line and holds `field_count` field lines.
+    pub(crate) fn from_head(
+        head: &[u8],
+        field_count: usize,
+        limits: &Limits,
+    ) -> Result<Self, Refused> {
+        let (method, target, version) = request_line(head)?;
+        let mut fields = fields(head, field_count).map_err(Refused::bad_request)?;
+        let declared = framing::of_request(&fields, version).map_err(Refused::bad_request)?;
+        check_host(&fields, version).map_err(Refused::bad_request)?;
+        let options = fields
+            .take_connection_options()
+            .map_err(Refused::bad_request)?;
+        let body = Body::of_request(declared);
+        let request = Self {
+            keep_alive: version == Version::Http11 && !options.close,
+            expect_continue: expects_continue(&fields, version)? && body.has_content(),
+            upgrade: asks_for_upgrade(&fields, options, version)? && !body.has_content(),
+            max_forwards: max_forwards(&fields, &method).map_err(Refused::bad_request)?,
+            method,
+            target,
+            version,
+            body,
+            fields,
+        };
+        request.check(limits)?;
+        Ok(request)
+    }
+
+    fn check(&self, limits: &Limits) -> Result<(), Refused> {
+        if self.method == Method::Trace {
+            return Err(Refused::new(501, "TRACE is not served"));
+        }
+        if self.method == Method::Connect && self.body.has_content() {
+            return Err(Refused::bad_request("CONNECT with content")); // RFC 9110 section 9.3.6
+        }
+        if self
+            .fields
+            .all(Kind::Via)
+            .any(|value| limits.pseudonym.is_in(value))
+        {
+            return Err(Refused::new(508, "forwarding loop"));
+        }
+        Ok(())
+    }
+
+    /// An OPTIONS that ends here (RFC 9110 sections 7.6.2 and 9.3.7): the caller reads its body to the end, then
+    /// answers with [`super::refused::write_options`].
+    pub fn is_for_proxy(&self) -> bool {
+        self.target == Target::Asterisk || self.max_forwards == Some(0)
+    }
+
+    /// What the response's meaning hangs on.
+    pub fn awaited(&self) -> Awaited {
+        Awaited {
+            content: match self.method {
+                Method::Head => Content::Absent,
+                Method::Connect => Content::Tunnel,
+                _ => Content::Framed,
+            },
+            upgrade: self.upgrade,
+            version: self.version,
+            keep_alive: self.keep_alive,
+        }
+    }
+
+    /// The field lines as they came: names, and values without the white space around them.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter()
+    }
+
+    /// The first value of the field `name`, which is compared without regard to case.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
+}
+
+/// RFC 9112 section 3: three parts, a single space between them.
+fn request_line(head: &[u8]) -> Result<(Method, Target, Version), Refused> {
+    const MALFORMED: Refused = Refused::bad_request("malformed request line");
+    let end = memchr::memchr(b'\r', head).ok_or(MALFORMED)?;
+    let line = std::str::from_utf8(&head[..end]).map_err(|_| MALFORMED)?;
+    let (method, rest) = line.split_once(' ').ok_or(MALFORMED)?;
+    let (target, version) = rest.rsplit_once(' ').ok_or(MALFORMED)?;
+    if !is_token(method.as_bytes()) {
+        return Err(MALFORMED);
+    }
+    let version = parse_version(version)?;
+    let method = Method::from_token(method);
+    let target = Target::parse(target, &method)?;
+    Ok((method, target, version))
+}
+
+fn parse_version(text: &str) -> Result<Version, Refused> {
+    match text.as_bytes() {
+        b"HTTP/1.1" => Ok(Version::Http11),
+        b"HTTP/1.0" => Ok(Version::Http10),
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Err(Refused::new(505, "only HTTP/1.0 and HTTP/1.1 are spoken"))
+        }
+        _ => Err(Refused::bad_request("malformed version")),
+    }
+}
+
+/// The field lines. A second parser reads the whole head, and must see what the line-by-line pass saw.
+fn fields(head: &[u8], field_count: usize) -> Result<Fields, Reason> {
+    let mut headers = [const { MaybeUninit::uninit() }; Limits::MOST_FIELDS];
+    let mut parsed = httparse::Request::new(&mut []);
+    let status = httparse::ParserConfig::default()
+        .parse_request_with_uninit_headers(&mut parsed, head, &mut headers)
+        .map_err(field_error)?;
+    if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
+        return Err("malformed header section");
+    }
+    Fields::collect(head, parsed.headers)
+}
+
+/// What the second parser objects to, in our words.
+pub(crate) fn field_error(error: httparse::Error) -> Reason {
+    match error {
+        httparse::Error::HeaderName => "malformed field name",
+        httparse::Error::HeaderValue => "invalid character in a field value",
+        _ => "malformed head",
+    }
+}
+
+/// RFC 9112 section 3.2: exactly one Host, well formed; HTTP/1.0 may do without.
+fn check_host(fields: &Fields, version: Version) -> Result<(), Reason> {
+    match fields.single(Kind::Host, "more than one Host")? {
+        None if version == Version::Http10 => Ok(()),
+        None => Err("no Host"),
+        Some(value) => {
+            let text = std::str::from_utf8(value).map_err(|_| "malformed Host")?;
+            super::Authority::parse(text, Some(super::authority::HTTP_PORT))
+                .map(drop)
+                .map_err(|_| "malformed Host")
+        }
+    }
+}
+
+/// RFC 9110 section 10.1.1: ignored in HTTP/1.0, and 417 for what is not known.
+fn expects_continue(fields: &Fields, version: Version) -> Result<bool, Refused> {
+    if version == Version::Http10 {
+        return Ok(false);
+    }
+    let mut expected = fields.all(Kind::Expect).peekable();
+    let any = expected.peek().is_some();
+    if expected.all(|value| value.eq_ignore_ascii_case(b"100-continue")) {
+        Ok(any)
+    } else {
+        Err(Refused::new(417, "only 100-continue can be expected"))
+    }
+}
+
+/// RFC 9110 section 7.8. `h2c` is not passed on: frames behind an upgrade would not be seen as requests.
+fn asks_for_upgrade(fields: &Fields, options: Options, version: Version) -> Result<bool, Refused> {
+    let mut asked = false;
+    for protocol in fields.all(Kind::Upgrade).flat_map(list) {
+        if !protocol.split(|byte| *byte == b'/').all(is_token) {
+            return Err(Refused::bad_request("malformed Upgrade"));
+        }
+        if protocol.eq_ignore_ascii_case(b"h2c") {
+            return Ok(false);
+        }
+        asked = true;
+    }
+    Ok(asked && options.upgrade && version == Version::Http11)
+}
+
+fn max_forwards(fields: &Fields, method: &Method) -> Result<Option<u32>, Reason> {
+    const MALFORMED: Reason = "malformed Max-Forwards";
+    if *method != Method::Options {
+        return Ok(None); // RFC 9110 section 7.6.2 lets us ignore it elsewhere
+    }
+    let Some(digits) = fields.single(Kind::MaxForwards, "more than one Max-Forwards")? else {
+        return Ok(None);
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(MALFORMED);
+    }
+    let number = digits.iter().fold(0_u32, |sum, digit| {
+        sum.saturating_mul(10)
+            .saturating_add(u32::from(digit - b'0'))
+    });
+    Ok(Some(number))
+}
+
+impl Body {
+    fn of_request(declared: Declared) -> Self {
+        match declared {
+            Declared::Nothing => Self::None,
+            Declared::Length(length) => Self::Length(length),
+            Declared::Chunked => Self::Chunked,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A response as the origin server sends it.
+
+mod forward;
+
+use std::mem::MaybeUninit;
+
+pub use forward::Delivery;
+
+use super::fields::{Fields, Kind, Options};
+use super::framing::{self, Declared};
+use super::request::{Awaited, Content};
+use super::{Body, HeadReader, Limits, Reason, Version};
+
+/// Why a response cannot be relayed; the client gets 502 (`Refused::from`), and the origin's connection closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadResponse(
+    /// One sentence.
+    pub &'static str,
+);
+
+/// A response head that has one meaning only.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The version that the origin server speaks.
+    pub version: Version,
+    /// The status code, 100 to 999. RFC 9110 section 15 stops at 599, but servers do not: higher ones are relayed.
+    pub status: u16,
+    /// What follows the head.
+    pub body: Body,
+    /// Whether the origin's connection can take another request after the body (RFC 9112 section 9.3).
+    pub keep_alive: bool,
+    /// After this head both directions carry another protocol: 101, or 2xx to CONNECT.
+    pub switching_protocols: bool,
+    declared: Declared,
+    phrase: Box<str>,
+    fields: Fields,
+}
+
+/// Parses the response at the start of `bytes`: the response and the length of its head, `None` when more bytes are
+/// needed. For bytes that come in pieces, [`HeadReader`] does the same without looking at any byte twice.
+pub fn parse(
+    bytes: &[u8],
+    awaited: Awaited,
+    limits: &Limits,
+) -> Result<Option<(Response, usize)>, BadResponse> {
+    HeadReader::new().response(bytes, awaited, limits)
+}
+
+impl Response {
+    /// `head` ends with its empty line and holds `field_count` field lines.
+    pub(crate) fn from_head(
+        head: &[u8],
+        field_count: usize,
+        awaited: Awaited,
+    ) -> Result<Self, BadResponse> {
+        let (version, status, phrase, mut fields) = read(head, field_count).map_err(BadResponse)?;
+        let options = fields.take_connection_options().map_err(BadResponse)?;
+        let switching_protocols = status == 101 || is_tunnel(status, awaited);
+        if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(Kind::Upgrade)) {
+            return Err(BadResponse("a change of protocol that nobody asked for")); // RFC 9110 section 7.8
+        }
+        let declared = match status {
+            // RFC 9112 section 6.1 and RFC 9110 section 8.6: no framing fields may stand here; they are not passed on
+            100..200 | 204 => Declared::Nothing,
+            _ if is_tunnel(status, awaited) => Declared::Nothing,
+            _ => framing::of_response(&fields, version).map_err(BadResponse)?,
+        };
+        let body = body(status, awaited, declared);
+        let keep_alive =
+            body != Body::UntilClose && !switching_protocols && persists(version, options);
+        Ok(Self {
+            version,
+            status,
+            body,
+            keep_alive,
+            switching_protocols,
+            declared,
+            phrase,
+            fields,
+        })
+    }
+
+    /// 1xx: the final response is still to come (RFC 9110 section 15.2), unless the protocol changes.
+    pub fn is_informational(&self) -> bool {
+        self.status < 200 && !self.switching_protocols
+    }
+
+    /// The field lines as they came: names, and values without the white space around them.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter()
+    }
+}
+
+type Parts = (Version, u16, Box<str>, Fields);
+
+fn read(head: &[u8], field_count: usize) -> Result<Parts, Reason> {
+    let mut headers = [const { MaybeUninit::uninit() }; Limits::MOST_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let mut config = httparse::ParserConfig::default();
+    // RFC 9112 section 5.1: a proxy removes white space before the colon of a response's field
+    config.allow_spaces_after_header_name_in_responses(true);
+    let status = config
+        .parse_response_with_uninit_headers(&mut parsed, head, &mut headers)
+        .map_err(super::request::field_error)?;
+    if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
+        return Err("malformed header section");
+    }
+    let version = match parsed.version {
+        Some(1) => Version::Http11,
+        _ => Version::Http10,
+    };
+    let code = parsed
+        .code
+        .filter(|code| *code >= 100)
+        .ok_or("malformed status")?;
+    Ok((
+        version,
+        code,
+        parsed.reason.unwrap_or_default().into(),
+        Fields::collect(head, parsed.headers)?,
+    ))
+}
+
+/// RFC 9112 section 6.3, in its order.
+fn body(status: u16, awaited: Awaited, declared: Declared) -> Body {
+    match (status, declared) {
+        (100..200 | 204 | 304, _) => Body::None,
+        _ if awaited.content == Content::Absent || is_tunnel(status, awaited) => Body::None,
+        (_, Declared::Chunked) => Body::Chunked,
+        (_, Declared::Length(length)) => Body::Length(length),
+        (_, Declared::Nothing) => Body::UntilClose,
+    }
+}
+
+fn is_tunnel(status: u16, awaited: Awaited) -> bool {
+    awaited.content == Content::Tunnel && (200..300).contains(&status)
+}
+
+/// RFC 9112 section 9.3.
+fn persists(version: Version, options: Options) -> bool {
+    !options.close && (version == Version::Http11 || options.keep_alive)
+}
