@@ -36,7 +36,8 @@ pub enum Fault {
     Command(u8),
     /// The address type is none of RFC 1928 section 5's.
     AddressType(u8),
-    /// The name is empty or has other characters than letters, digits, `-`, `.` and `_`.
+    /// The name is empty, has other characters than letters, digits, `-`, `.` and `_`, or is a
+    /// number that is no dotted quad.
     Name,
 }
 

@@ -216,6 +216,54 @@ fn names_that_no_host_has_are_refused_when_they_are_there() {
 }
 
 #[test]
+fn a_dotted_quad_sent_as_a_name_is_an_address() {
+    let request = to_address("192.0.2.7:80");
+    accepts(parse_request, &connect_to_name(b"192.0.2.7"), &request);
+}
+
+#[test]
+fn numbers_in_disguise_are_refused() {
+    for name in [
+        "2130706433",
+        "0x7f.1",
+        "0X7F000001",
+        "127.1",
+        "127.0.0.01",
+        "127.0.0.1.",
+        "a.1",
+        "0x",
+        "1.256.1.1",
+    ] {
+        let needed = 5 + name.len();
+        refuses(
+            parse_request,
+            &connect_to_name(name.as_bytes()),
+            needed,
+            &Fault::Name,
+        );
+    }
+}
+
+#[test]
+fn names_with_numbers_before_the_last_label_are_names() {
+    for name in [
+        "1.example",
+        "127.0.0.1.example",
+        "0x7f.example.",
+        "1e",
+        "a1",
+        "..",
+        "xn--0x",
+    ] {
+        accepts(
+            parse_request,
+            &connect_to_name(name.as_bytes()),
+            &to_name(name, 80),
+        );
+    }
+}
+
+#[test]
 fn other_commands_get_reply_7() {
     for command in [0, 2, 3, 255] {
         let bytes = [5, command, 0, 1, 192, 0, 2, 7, 0, 80];
@@ -329,7 +377,8 @@ proptest! {
         port in any::<u16>(),
     ) {
         let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
-        let name: String = bytes.iter().map(|&index| char::from(letters[index])).collect();
+        let mut name: String = bytes.iter().map(|&index| char::from(letters[index])).collect();
+        name.replace_range(name.len() - 1.., "z"); // no number
         let request = to_name(&name, port);
         accepts(parse_request, &request.encode().expect("255 bytes"), &request);
     }
@@ -344,11 +393,13 @@ proptest! {
     }
 
     #[test]
-    fn a_name_is_parsed_only_when_every_byte_may_be_in_it(
+    fn a_name_is_refused_when_a_byte_may_not_be_in_it(
         name in proptest::collection::vec(any::<u8>(), 1..=8),
     ) {
         let valid = name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte));
-        prop_assert_eq!(parse_request(&connect_to_name(&name)).is_ok(), valid);
+        if !valid {
+            prop_assert_eq!(parse_request(&connect_to_name(&name)), Err(Fault::Name));
+        }
     }
 
     #[test]

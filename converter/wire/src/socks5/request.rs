@@ -1,6 +1,6 @@
 //! The request (RFC 1928 sections 4 and 5).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{
     ADDRESS_IPV4, ADDRESS_IPV6, ADDRESS_NAME, COMMAND_CONNECT, Fault, FieldLength, VERSION,
@@ -18,7 +18,7 @@ const HEAD_LENGTH: usize = 4;
 pub enum Target {
     /// An address.
     Address(SocketAddr),
-    /// A host name: 1 to 255 ASCII letters, digits, `-`, `.` and `_`.
+    /// A host name: 1 to 255 ASCII letters, digits, `-`, `.` and `_`, never a number in disguise.
     Name {
         /// The name.
         name: String,
@@ -95,21 +95,36 @@ fn split_name(bytes: &[u8]) -> Result<Option<(Target, usize)>, Fault> {
     if name.is_empty() || !name.iter().all(|&byte| in_host_name(byte)) {
         return Err(Fault::Name);
     }
-    let name = name.iter().copied().map(char::from).collect();
+    let name: String = name.iter().copied().map(char::from).collect();
+    let address = address_in(&name)?;
     Ok(rest.first_chunk().map(|&port| {
-        let length = bytes.len() - rest.len() + 2;
-        (
-            Target::Name {
-                name,
-                port: u16::from_be_bytes(port),
-            },
-            length,
-        )
+        let port = u16::from_be_bytes(port);
+        let target = match address {
+            Some(address) => Target::Address(SocketAddr::new(address.into(), port)),
+            None => Target::Name { name, port },
+        };
+        (target, bytes.len() - rest.len() + 2)
     }))
 }
 
 fn in_host_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+}
+
+/// Returns the IPv4 address that a client sent as a name. Some resolvers take more than dotted
+/// quads for addresses (`2130706433`, `0x7f.1`); such names are refused, so that there is one
+/// reading of each. As in the WHATWG URL standard, the last label tells.
+fn address_in(name: &str) -> Result<Option<Ipv4Addr>, Fault> {
+    let labels = name.strip_suffix('.').unwrap_or(name);
+    let number = match labels.rsplit('.').next().unwrap_or(labels).as_bytes() {
+        [b'0', b'x' | b'X', digits @ ..] => digits.iter().all(u8::is_ascii_hexdigit),
+        digits => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
+    };
+    if number {
+        name.parse().map(Some).map_err(|_| Fault::Name)
+    } else {
+        Ok(None)
+    }
 }
 
 /// Appends address type, address and port.

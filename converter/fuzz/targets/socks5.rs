@@ -1,0 +1,53 @@
+//! All messages of SOCKS5, of both sides.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tributary_fuzz::{check, survives};
+use tributary_wire::socks5::{
+    Target, parse_greeting, parse_login, parse_login_status, parse_method, parse_reply,
+    parse_request,
+};
+
+fuzz_target!(|data: &[u8]| {
+    server_side(data);
+    client_side(data);
+});
+
+fn server_side(data: &[u8]) {
+    // What a client may leave empty, no emitter does.
+    if let Some(greeting) = check(data, 257, parse_greeting) {
+        if let Ok(bytes) = greeting.encode() {
+            survives(&greeting, &bytes, parse_greeting);
+        }
+    }
+    if let Some(login) = check(data, 513, parse_login) {
+        if let Ok(bytes) = login.encode() {
+            survives(&login, &bytes, parse_login);
+        }
+    }
+    if let Some(request) = check(data, 262, parse_request) {
+        survives(
+            &request,
+            &request.encode().expect("a name of 1 to 255 bytes"),
+            parse_request,
+        );
+        if let Target::Name { name, .. } = &request.target {
+            assert!(
+                name.bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+            );
+        }
+    } else if let Err(fault) = parse_request(data) {
+        let _ = fault.reply();
+    }
+}
+
+fn client_side(data: &[u8]) {
+    if let Some(method) = check(data, 2, parse_method) {
+        survives(&method, &method.encode(), parse_method);
+    }
+    let _ = check(data, 2, parse_login_status);
+    if let Some(reply) = check(data, 262, parse_reply) {
+        survives(&reply, &reply.encode(), parse_reply);
+    }
+}
