@@ -150,13 +150,13 @@ fn parse_command(version_command: u8) -> Result<u8, Fault> {
 /// Returns `None` when `body` is too short for the family.
 fn parse_addresses(family: u8, body: &[u8]) -> Option<Header> {
     match family {
-        TCP_OVER_IPV4 => parse_pair::<4>(body.get(..INET_LENGTH)?),
-        TCP_OVER_IPV6 => parse_pair::<16>(body.get(..INET6_LENGTH)?),
+        TCP_OVER_IPV4 => parse_pair::<4>(body),
+        TCP_OVER_IPV6 => parse_pair::<16>(body),
         other => Some(Header::Other(other)),
     }
 }
 
-/// Parses two addresses of `N` bytes each and two ports.
+/// Parses two addresses of `N` bytes each and two ports, behind which there may be TLVs.
 fn parse_pair<const N: usize>(body: &[u8]) -> Option<Header>
 where
     IpAddr: From<[u8; N]>,
