@@ -1,12 +1,14 @@
 //! The HTTP/1.1 codec: tables of cases, each whole, byte by byte and with more bytes behind it.
 
+mod chunks;
 mod forwarding;
-
+mod properties;
 mod requests;
+mod responses;
+mod smuggling;
 
-use tributary_wire::http::{Awaited, Hop, request};
 use tributary_wire::http::{
-    BadResponse, HeadReader, Limits, Pseudonym, Refused, Request, Response,
+    Awaited, BadResponse, HeadReader, Hop, Limits, Pseudonym, Refused, Request, Response, request,
 };
 
 const BEHIND: &[u8] = b"GET http://behind.example/ HTTP/1.1\r\nHost: behind.example\r\n\r\n";
