@@ -1,0 +1,262 @@
+//! As much of HTTP/1.1 (RFC 9112) as both ends of a benchmark need.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// A head that is longer than this is refused.
+const MOST_HEAD: usize = 16 << 10;
+
+/// The head of a request or of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The request line or status line, without its line end.
+    pub start_line: &'a str,
+    fields: &'a str,
+}
+
+impl<'a> Head<'a> {
+    /// The head that `bytes` begin with and its length with the empty line; None if it is not whole yet.
+    pub fn of(bytes: &'a [u8]) -> io::Result<Option<(Self, usize)>> {
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return if bytes.len() > MOST_HEAD {
+                Err(malformed("a head that is too long"))
+            } else {
+                Ok(None)
+            };
+        };
+        let text =
+            std::str::from_utf8(&bytes[..end]).map_err(|_| malformed("a head that is not text"))?;
+        let (start_line, fields) = text.split_once("\r\n").unwrap_or((text, ""));
+        Ok(Some((Self { start_line, fields }, end + 4)))
+    }
+
+    /// The value of the first field of this name, whatever the case.
+    pub fn field(&self, name: &str) -> Option<&'a str> {
+        self.fields.split("\r\n").find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// Whether the field `name` holds `word` alone, whatever the case.
+    pub fn says(&self, name: &str, word: &str) -> bool {
+        self.field(name)
+            .is_some_and(|value| value.eq_ignore_ascii_case(word))
+    }
+
+    /// The status code of an answer.
+    pub fn status(&self) -> Option<u16> {
+        self.start_line.split(' ').nth(1)?.parse().ok()
+    }
+
+    /// What the field Content-Length says.
+    pub fn length(&self) -> Option<u64> {
+        self.field("content-length")?.parse().ok()
+    }
+}
+
+/// An error of the peer's.
+pub fn malformed(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Sends `request` and reads the whole answer into `received`; gives the body's place in it.
+///
+/// Fails unless the status is 200 and the field Content-Length says how long the body is.
+pub async fn exchange(
+    stream: &mut TcpStream,
+    request: &[u8],
+    received: &mut Vec<u8>,
+) -> io::Result<std::ops::Range<usize>> {
+    stream.write_all(request).await?;
+    received.clear();
+    let body = read_head(stream, received).await?;
+    while received.len() < body.end {
+        received.reserve(body.end - received.len());
+        need_more(stream.read_buf(received).await?)?;
+    }
+    if received.len() > body.end {
+        return Err(malformed("bytes after the answer's end"));
+    }
+    Ok(body)
+}
+
+/// Reads on until the answer's head is in `received`; gives the place of the body, which may not all be there yet.
+pub async fn read_head(
+    stream: &mut TcpStream,
+    received: &mut Vec<u8>,
+) -> io::Result<std::ops::Range<usize>> {
+    loop {
+        received.reserve(4096);
+        need_more(stream.read_buf(received).await?)?;
+        if let Some((head, start)) = Head::of(received)? {
+            if head.status() != Some(200) {
+                return Err(malformed(&format!("answered by {:?}", head.start_line)));
+            }
+            let length = head
+                .length()
+                .ok_or_else(|| malformed("an answer without Content-Length"))?;
+            let length =
+                usize::try_from(length).map_err(|_| malformed("an answer that is too long"))?;
+            return Ok(start..start + length);
+        }
+    }
+}
+
+fn need_more(count: usize) -> io::Result<()> {
+    if count == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the connection ended within an answer",
+        ));
+    }
+    Ok(())
+}
+
+/// A request's body on its way in (RFC 9112 section 6): how much is still to come.
+#[derive(Debug, PartialEq)]
+pub enum Body {
+    /// So many bytes.
+    Sized(u64),
+    /// Chunks (RFC 9112 section 7.1), with what is left of the present one.
+    Chunked(u64),
+    /// Nothing more.
+    Ended,
+}
+
+/// A piece of a body within the bytes that were given.
+#[derive(Debug, PartialEq)]
+pub enum Piece {
+    /// The first `skip` bytes are framing, the next `take` are the body's.
+    Data {
+        /// Bytes of framing.
+        skip: usize,
+        /// Bytes of the body.
+        take: usize,
+    },
+    /// Nothing can be told without more bytes.
+    NeedMore,
+}
+
+impl Body {
+    /// The body that comes after `head`.
+    pub fn after(head: &Head<'_>) -> Self {
+        if head.says("transfer-encoding", "chunked") {
+            return Self::Chunked(0);
+        }
+        match head.length() {
+            None | Some(0) => Self::Ended,
+            Some(length) => Self::Sized(length),
+        }
+    }
+
+    /// What `bytes` begin with.
+    pub fn next(&mut self, bytes: &[u8]) -> io::Result<Piece> {
+        match self {
+            Self::Ended => Ok(Piece::Data { skip: 0, take: 0 }),
+            _ if bytes.is_empty() => Ok(Piece::NeedMore),
+            Self::Sized(left) => {
+                let take = fitting(*left, bytes.len());
+                *left -= take as u64;
+                if *left == 0 {
+                    *self = Self::Ended;
+                }
+                Ok(Piece::Data { skip: 0, take })
+            }
+            Self::Chunked(0) => self.next_chunk(bytes),
+            Self::Chunked(left) => {
+                // The line end behind a chunk's data counts as two more bytes of it that are not the body's.
+                let data = fitting(left.saturating_sub(2), bytes.len());
+                let skip = if data == 0 {
+                    fitting(*left, bytes.len())
+                } else {
+                    0
+                };
+                *left -= (data + skip) as u64;
+                Ok(Piece::Data { skip, take: data })
+            }
+        }
+    }
+
+    fn next_chunk(&mut self, bytes: &[u8]) -> io::Result<Piece> {
+        let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else {
+            return Ok(Piece::NeedMore);
+        };
+        let size = std::str::from_utf8(&bytes[..end])
+            .ok()
+            .and_then(|text| u64::from_str_radix(text, 16).ok());
+        let mut skip = end + 2;
+        match size.ok_or_else(|| malformed("a chunk without a size"))? {
+            0 if bytes.len() < skip + 2 => return Ok(Piece::NeedMore),
+            0 => {
+                skip += 2; // no trailers
+                *self = Self::Ended;
+            }
+            size => *self = Self::Chunked(size + 2),
+        }
+        Ok(Piece::Data { skip, take: 0 })
+    }
+}
+
+fn fitting(left: u64, length: usize) -> usize {
+    usize::try_from(left).map_or(length, |left| left.min(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The body's bytes, from input that comes in pieces of `size` bytes, and what is left behind it.
+    fn decoded(mut body: Body, input: &[u8], size: usize) -> (Vec<u8>, Vec<u8>) {
+        let (mut out, mut pending) = (Vec::new(), Vec::new());
+        for piece in input.chunks(size) {
+            pending.extend_from_slice(piece);
+            while body != Body::Ended {
+                match body.next(&pending).unwrap() {
+                    Piece::NeedMore => break,
+                    Piece::Data { skip, take } => {
+                        out.extend_from_slice(&pending[skip..skip + take]);
+                        pending.drain(..skip + take);
+                    }
+                }
+            }
+        }
+        assert_eq!(body, Body::Ended);
+        (out, pending)
+    }
+
+    #[test]
+    fn bodies_are_the_same_in_pieces_of_any_size() {
+        let chunked = b"5\r\nhello\r\n00b\r\n, you there\r\n0\r\n\r\nGET";
+        for size in 1..=chunked.len() {
+            let (body, rest) = decoded(Body::Chunked(0), chunked, size);
+            assert_eq!(
+                (&body[..], &rest[..]),
+                (&b"hello, you there"[..], &b"GET"[..])
+            );
+            assert_eq!(decoded(Body::Sized(5), b"helloGET", size).1, b"GET");
+        }
+    }
+
+    #[test]
+    fn a_chunk_without_a_size_is_refused() {
+        assert!(Body::Chunked(0).next(b"x\r\n").is_err());
+    }
+
+    #[test]
+    fn a_head_is_taken_only_when_it_is_whole() {
+        let head = b"PUT /5 HTTP/1.1\r\nContent-Length: 5\r\ntransfer-encoding:  CHUNKED \r\n\r\n";
+        assert!((0..head.len()).all(|length| Head::of(&head[..length]).unwrap().is_none()));
+        let (parsed, length) = Head::of(head).unwrap().unwrap();
+        assert_eq!((parsed.start_line, length), ("PUT /5 HTTP/1.1", head.len()));
+        assert_eq!(parsed.length(), Some(5));
+        assert_eq!(Body::after(&parsed), Body::Chunked(0));
+    }
+
+    #[test]
+    fn a_head_without_an_end_is_refused() {
+        assert!(Head::of(&b"x".repeat(MOST_HEAD + 1)).is_err());
+    }
+}

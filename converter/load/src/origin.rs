@@ -1,0 +1,230 @@
+//! The origin: an HTTP server whose bodies are patterns, made to cost little beside what it is asked through.
+
+use std::io;
+use std::net::SocketAddr;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::failure::{Attempt as _, Failure};
+use crate::http::{Body, Head, Piece, malformed};
+use crate::pattern::Pattern;
+use crate::sockets;
+
+/// An answer up to this long leaves with its head in one piece.
+const SMALL: u64 = 16 << 10;
+const UPLOAD_BUFFER: usize = 256 << 10;
+
+/// GET /N[-SEED][?close] is answered by N bytes of the pattern SEED (0 without one); with ?close the connection ends
+/// there. PUT or POST /[N][-SEED] takes a body with Content-Length or in chunks and answers `{"bytes": N, "wrong": N}`:
+/// how long it was, and how many of its bytes were not the pattern's.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    /// Listen by MPTCP; plain TCP is taken too.
+    #[arg(long)]
+    pub mptcp: bool,
+}
+
+/// What a PUT or POST is answered by.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Taken {
+    /// The body's length.
+    pub bytes: u64,
+    /// How many of them were not the pattern's.
+    pub wrong: u64,
+}
+
+#[derive(Debug, PartialEq)]
+struct Target {
+    length: u64,
+    seed: u64,
+    close: bool,
+}
+
+#[derive(Debug)]
+struct Request {
+    target: Target,
+    body: Option<Body>,
+    close: bool,
+    wants_continue: bool,
+}
+
+/// Serves until the process ends.
+pub async fn run(options: &Options) -> Result<(), Failure> {
+    // For some tens of thousands of connections that are held.
+    sockets::allow_descriptors(100_000);
+    let listener = sockets::listen(options.listen, options.mptcp)
+        .attempt(format!("listening on {}", options.listen))?;
+    println!("ready");
+    serve(listener).await?;
+    Ok(())
+}
+
+/// Serves every connection that `listener` gets; returns only if it gets no more.
+pub async fn serve(listener: TcpListener) -> io::Result<()> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        // A client that goes away or talks nonsense is nothing to tell of: its own report has it.
+        tokio::spawn(async move { connection(stream).await.ok() });
+    }
+}
+
+async fn connection(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut received = Vec::with_capacity(1024);
+    while let Some(request) = next_request(&mut stream, &mut received).await? {
+        let last = if request.close {
+            "Connection: close\r\n"
+        } else {
+            ""
+        };
+        let pattern = Pattern::new(request.target.seed);
+        match request.body {
+            None => send(&mut stream, pattern, request.target.length, last).await?,
+            Some(body) => {
+                if request.wants_continue {
+                    stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+                }
+                let taken = take(&mut stream, pattern, body, &mut received).await?;
+                let answer = serde_json::to_string(&taken)?;
+                let head = head_of_answer(answer.len() as u64, last);
+                stream.write_all((head + &answer).as_bytes()).await?;
+            }
+        }
+        if request.close {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The next request, of which `received` may hold a part; what comes behind its head stays there. None at the end.
+async fn next_request(
+    stream: &mut TcpStream,
+    received: &mut Vec<u8>,
+) -> io::Result<Option<Request>> {
+    loop {
+        if let Some((head, length)) = Head::of(received)? {
+            let request = Request::of(&head)?;
+            received.drain(..length);
+            return Ok(Some(request));
+        }
+        received.reserve(1024);
+        if stream.read_buf(received).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+impl Request {
+    fn of(head: &Head<'_>) -> io::Result<Self> {
+        let mut words = head.start_line.split(' ');
+        let body = match words.next() {
+            Some("GET") => None,
+            Some("PUT" | "POST") => Some(Body::after(head)),
+            _ => return Err(malformed("a method that is not GET, PUT or POST")),
+        };
+        let target = words.next().and_then(Target::parse);
+        let target = target.ok_or_else(|| malformed("a path that is not /N[-SEED][?close]"))?;
+        Ok(Self {
+            close: target.close || head.says("connection", "close"),
+            wants_continue: head.says("expect", "100-continue"),
+            target,
+            body,
+        })
+    }
+}
+
+impl Target {
+    fn parse(path: &str) -> Option<Self> {
+        let path = path.strip_prefix('/')?;
+        let (path, close) = path
+            .strip_suffix("?close")
+            .map_or((path, false), |path| (path, true));
+        let (length, seed) = path.split_once('-').unwrap_or((path, "0"));
+        Some(Self {
+            length: if length.is_empty() {
+                0
+            } else {
+                length.parse().ok()?
+            },
+            seed: seed.parse().ok()?,
+            close,
+        })
+    }
+}
+
+fn head_of_answer(length: u64, last: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{last}\r\n")
+}
+
+async fn send(stream: &mut TcpStream, pattern: Pattern, length: u64, last: &str) -> io::Result<()> {
+    let mut answer = head_of_answer(length, last).into_bytes();
+    let mut sent = length.min(SMALL);
+    answer.extend_from_slice(pattern.at(0, sent));
+    stream.write_all(&answer).await?;
+    while sent < length {
+        sent += stream.write(pattern.at(sent, length - sent)).await? as u64;
+    }
+    Ok(())
+}
+
+/// Reads a body to its end; `received` holds what has come of it, and then what comes behind it.
+async fn take(
+    stream: &mut TcpStream,
+    pattern: Pattern,
+    mut body: Body,
+    received: &mut Vec<u8>,
+) -> io::Result<Taken> {
+    let mut taken = Taken { bytes: 0, wrong: 0 };
+    let mut buffer = std::mem::take(received);
+    buffer.reserve(UPLOAD_BUFFER);
+    let mut start = 0;
+    while body != Body::Ended {
+        match body.next(&buffer[start..])? {
+            Piece::Data { skip, take } => {
+                let data = &buffer[start + skip..start + skip + take];
+                taken.wrong += pattern.wrong(taken.bytes, data);
+                taken.bytes += take as u64;
+                start += skip + take;
+            }
+            Piece::NeedMore => {
+                buffer.drain(..start);
+                start = 0;
+                buffer.reserve(UPLOAD_BUFFER / 2);
+                if stream.read_buf(&mut buffer).await? == 0 {
+                    return Err(malformed("the body ended early"));
+                }
+            }
+        }
+    }
+    received.extend_from_slice(&buffer[start..]);
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_length_seed_and_end() {
+        let target = |length, seed, close| {
+            Some(Target {
+                length,
+                seed,
+                close,
+            })
+        };
+        assert_eq!(Target::parse("/1024"), target(1024, 0, false));
+        assert_eq!(Target::parse("/1024-7?close"), target(1024, 7, true));
+        assert_eq!(Target::parse("/-7"), target(0, 7, false));
+        for wrong in ["", "1024", "/x", "/1-", "/1-2-3", "/1?open"] {
+            assert_eq!(Target::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Many small requests, on a new connection each or on connections that are kept.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use tokio::net::TcpStream;
+
+use crate::bulk::print_report;
+use crate::failure::Failure;
+use crate::http;
+use crate::latency::{Latencies, Quantiles};
+use crate::route::Route;
+
+/// What `connect` and `requests` share.
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    route: Route,
+    /// How many clients ask at once, each one request at a time.
+    #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    clients: u64,
+    /// For how long.
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// Bytes of each answer.
+    #[arg(long, default_value_t = 1024, value_name = "COUNT")]
+    bytes: usize,
+    /// How long a client waits after each answer.
+    #[arg(long, default_value_t = 0.0, value_name = "MILLISECONDS")]
+    pause: f64,
+    /// Have the origin close its connection behind each answer: a proxy that keeps such connections opens a new one.
+    #[arg(long)]
+    fresh: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    requests: usize,
+    seconds: f64,
+    per_second: f64,
+    errors: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_error: Option<String>,
+    #[serde(flatten)]
+    latency: Quantiles,
+}
+
+/// What came of some requests.
+#[derive(Default)]
+struct Tally {
+    latencies: Latencies,
+    errors: u64,
+    first_error: Option<io::Error>,
+}
+
+/// Asks for the time that was wished; `keep` says whether on one connection for each client.
+pub async fn run(options: Options, keep: bool) -> Result<(), Failure> {
+    let options = Arc::new(options);
+    let start = Instant::now();
+    let until = start + Duration::from_secs_f64(options.seconds);
+    let clients: Vec<_> = (0..options.clients)
+        .map(|_| tokio::spawn(client(Arc::clone(&options), keep, until)))
+        .collect();
+    let mut all = Tally::default();
+    for client in clients {
+        all.join(client.await.expect("a client does not panic"));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let requests = all.latencies.count();
+    if requests == 0 {
+        let why = all
+            .first_error
+            .map_or_else(|| "there was no time".to_owned(), |error| error.to_string());
+        return Err(Failure::Unavailable(format!(
+            "no request was answered: {why}"
+        )));
+    }
+    print_report(&Report {
+        requests,
+        seconds,
+        per_second: requests as f64 / seconds,
+        errors: all.errors,
+        first_error: all.first_error.map(|error| error.to_string()),
+        latency: all.latencies.quantiles(),
+    });
+    Ok(())
+}
+
+async fn client(options: Arc<Options>, keep: bool, until: Instant) -> Tally {
+    let request = options.request(keep);
+    let mut tally = Tally::default();
+    let mut received = Vec::with_capacity(2 * options.bytes);
+    let mut kept = None;
+    while Instant::now() < until {
+        let start = Instant::now();
+        match ask(&options, kept.take(), &request, &mut received).await {
+            Ok(stream) => {
+                kept = keep.then_some(stream);
+                tally.latencies.add(start.elapsed());
+            }
+            Err(error) => tally.fail(error).await,
+        }
+        if options.pause > 0.0 {
+            tokio::time::sleep(Duration::from_secs_f64(options.pause / 1e3)).await;
+        }
+    }
+    tally
+}
+
+/// One request and its answer, on `kept` or on a new connection.
+async fn ask(
+    options: &Options,
+    kept: Option<TcpStream>,
+    request: &str,
+    received: &mut Vec<u8>,
+) -> io::Result<TcpStream> {
+    let mut stream = match kept {
+        Some(stream) => stream,
+        None => options.route.open().await?,
+    };
+    let body = http::exchange(&mut stream, request.as_bytes(), received).await?;
+    if body.len() != options.bytes {
+        return Err(http::malformed(
+            "the answer has another length than was asked for",
+        ));
+    }
+    Ok(stream)
+}
+
+impl Options {
+    fn request(&self, keep: bool) -> String {
+        let path = format!("/{}{}", self.bytes, if self.fresh { "?close" } else { "" });
+        self.route.request(
+            "GET",
+            &path,
+            if keep { "" } else { "Connection: close\r\n" },
+        )
+    }
+}
+
+impl Tally {
+    /// Counts an error, and waits a little: a server that refuses is not to be asked in a busy loop.
+    async fn fail(&mut self, error: io::Error) {
+        self.errors += 1;
+        self.first_error.get_or_insert(error);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+
+    fn join(&mut self, other: Self) {
+        self.latencies.join(other.latencies);
+        self.errors += other.errors;
+        self.first_error = self.first_error.take().or(other.first_error);
+    }
+}

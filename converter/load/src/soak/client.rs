@@ -1,0 +1,117 @@
+//! The side of a soak that says what is to happen.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::ends::play;
+use super::origin::REPORT;
+use super::plan::Plan;
+use super::tally::Tally;
+use crate::bulk::print_report;
+use crate::failure::{Attempt as _, Failure};
+use crate::random::Random;
+use crate::route::Route;
+use crate::sockets;
+
+const BETWEEN: Duration = Duration::from_millis(30);
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
+
+/// Each of --connections slots opens one connection after the other through a tunnel (--via-connect) or directly. On each
+/// both ends send up to 4 MiB, in pieces and with pauses at random, and check every byte that comes; they half-close in
+/// either order, or one of them resets the connection in the middle. The same --seed gives the same plans. At the end
+/// prints both ends' counts; exit 1 if a byte was wrong or missing, a connection broke though nobody reset it, or one was
+/// not at its end within 90 s. A reset that a proxy made an orderly end of is counted (`resets_as_ends`) and no failure.
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    route: Route,
+    /// How long new connections are opened; those that are open then are played to their end.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: f64,
+    /// How many are open at a time.
+    #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    connections: u64,
+    /// Of all that is random.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    seconds: f64,
+    client: Tally,
+    origin: Tally,
+}
+
+/// Soaks for the time that was wished, and judges.
+pub async fn run(options: Options) -> Result<(), Failure> {
+    sockets::need_descriptors(options.connections + 100)?;
+    let options = Arc::new(options);
+    let start = Instant::now();
+    let until = start + Duration::from_secs_f64(options.seconds);
+    let mut slots: JoinSet<Tally> = (0..options.connections)
+        .map(|number| slot(Arc::clone(&options), number, until))
+        .collect();
+    let mut client = Tally::default();
+    while let Some(tally) = slots.join_next().await {
+        client.add(&tally.expect("a slot does not panic"));
+    }
+    let origin = ask_origin(&options.route)
+        .await
+        .attempt("asking the origin for its counts")?;
+    let right = client.is_right() && origin.is_right();
+    print_report(&Report {
+        seconds: start.elapsed().as_secs_f64(),
+        client,
+        origin,
+    });
+    if right {
+        Ok(())
+    } else {
+        Err(Failure::Wrong(
+            "not every byte and every end was as planned".to_owned(),
+        ))
+    }
+}
+
+async fn slot(options: Arc<Options>, number: u64, until: Instant) -> Tally {
+    let mut random = Random::new(options.seed.wrapping_mul(1 << 20).wrapping_add(number));
+    let mut tally = Tally::default();
+    while Instant::now() < until {
+        tally.add(&one(&options.route, &Plan::random(&mut random)).await);
+        if let Some(pause) = random.pause(2, BETWEEN) {
+            sleep(pause).await;
+        }
+    }
+    tally
+}
+
+async fn one(route: &Route, plan: &Plan) -> Tally {
+    let opened = timeout(OPEN_WITHIN, async {
+        let mut stream = route.open().await?;
+        stream.write_all(format!("{plan}\n").as_bytes()).await?;
+        Ok::<_, io::Error>(stream)
+    });
+    match opened.await {
+        Ok(Ok(stream)) => play(stream, &plan.parts().0, &[]).await,
+        Ok(Err(error)) => Tally::broken(&error),
+        Err(_) => Tally::broken(&"it could not be opened in time"),
+    }
+}
+
+/// The origin's counts, when its last connections had time to end.
+async fn ask_origin(route: &Route) -> io::Result<Tally> {
+    sleep(Duration::from_secs(1)).await;
+    let mut stream = route.open().await?;
+    stream.write_all(format!("{REPORT}\n").as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}

@@ -1,0 +1,144 @@
+//! One end of one connection: both ends do the same, each by its part of the plan.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::{sleep, timeout};
+
+use super::plan::Part;
+use super::tally::Tally;
+use crate::pattern::Pattern;
+use crate::random::Random;
+use crate::sockets;
+
+const MOST_AT_ONCE: u64 = 64 << 10;
+const PAUSE: Duration = Duration::from_millis(50);
+const STUCK: Duration = Duration::from_secs(90);
+
+/// Plays `part` on `stream` to its end; `early` came in already.
+pub async fn play(mut stream: TcpStream, part: &Part, early: &[u8]) -> Tally {
+    let mut tally = Tally {
+        connections: 1,
+        ..Tally::default()
+    };
+    match timeout(STUCK, both_ways(&mut stream, part, early, &mut tally)).await {
+        Err(_) => tally.stuck += 1,
+        Ok(Err(error)) if !part.is_reset => {
+            tally.broken += 1;
+            tally.broken_by = Some(error.to_string());
+        }
+        Ok(Err(_)) => tally.resets += 1,
+        Ok(Ok(())) if part.is_reset => tally.resets_as_ends += 1,
+        Ok(Ok(())) => {}
+    }
+    tally
+}
+
+async fn both_ways(
+    stream: &mut TcpStream,
+    part: &Part,
+    early: &[u8],
+    tally: &mut Tally,
+) -> io::Result<()> {
+    let (mut reader, mut writer) = stream.split();
+    let ended = if part.waits {
+        receive(&mut reader, part, early, tally).await?;
+        tally.half_closes += 1;
+        send(&mut writer, part).await
+    } else if part.resets {
+        // What comes in is checked as long as there is something to send.
+        tokio::select! {
+            sent = send(&mut writer, part) => sent,
+            Err(error) = receive(&mut reader, part, early, tally) => Err(error),
+        }
+    } else {
+        let (sent, received) = tokio::join!(
+            send(&mut writer, part),
+            receive(&mut reader, part, early, tally)
+        );
+        received.and(sent)
+    };
+    if part.resets {
+        sockets::abort(stream)?;
+    }
+    ended
+}
+
+async fn send(writer: &mut WriteHalf<'_>, part: &Part) -> io::Result<()> {
+    let (seed, length) = part.sends;
+    let (pattern, mut random) = (Pattern::new(seed), Random::new(seed));
+    let mut sent = 0;
+    while sent < length {
+        let size = (1 + random.below(MOST_AT_ONCE)).min(length - sent);
+        sent += writer.write(pattern.at(sent, size)).await? as u64;
+        if let Some(pause) = random.pause(32, PAUSE) {
+            sleep(pause).await;
+        }
+    }
+    if !part.resets {
+        writer.shutdown().await?;
+    }
+    Ok(())
+}
+
+/// Reads to the end, at a pace of its own, and compares every byte.
+async fn receive(
+    reader: &mut ReadHalf<'_>,
+    part: &Part,
+    early: &[u8],
+    tally: &mut Tally,
+) -> io::Result<()> {
+    let (seed, length) = part.receives;
+    let mut random = Random::new(!seed);
+    let mut received = Received::new(seed, length, tally);
+    received.take(early);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let size = usize::try_from(1 + random.below(MOST_AT_ONCE)).unwrap_or(1);
+        match reader.read(&mut buffer[..size]).await? {
+            0 => break,
+            count => received.take(&buffer[..count]),
+        }
+        if let Some(pause) = random.pause(64, PAUSE) {
+            sleep(pause).await;
+        }
+    }
+    received.end(part.is_reset || part.resets);
+    Ok(())
+}
+
+struct Received<'a> {
+    pattern: Pattern,
+    length: u64,
+    count: u64,
+    tally: &'a mut Tally,
+}
+
+impl<'a> Received<'a> {
+    fn new(seed: u64, length: u64, tally: &'a mut Tally) -> Self {
+        Self {
+            pattern: Pattern::new(seed),
+            length,
+            count: 0,
+            tally,
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let left = usize::try_from(self.length - self.count.min(self.length)).unwrap_or(usize::MAX);
+        let expected = &bytes[..bytes.len().min(left)];
+        let surplus = bytes.len() - expected.len();
+        self.tally.wrong_bytes += self.pattern.wrong(self.count, expected) + surplus as u64;
+        self.tally.checked_bytes += bytes.len() as u64;
+        self.count += bytes.len() as u64;
+    }
+
+    fn end(&mut self, may_be_early: bool) {
+        if self.count < self.length && !may_be_early {
+            self.tally.truncated += 1;
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Connections that come, go, half-close and die at random, with every byte checked in both directions.
+
+mod client;
+mod ends;
+mod origin;
+mod plan;
+mod tally;
+
+pub use client::{Options, run};
+pub use origin::{OriginOptions, run_origin};

@@ -1,0 +1,93 @@
+//! Sockets of TCP and of MPTCP, and limits that are there against misuse and would bend a load.
+
+use std::io;
+use std::net::SocketAddr;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::failure::Failure;
+
+/// Connections that may wait for their accept; the kernel takes the less of this and `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;
+
+/// A listening socket, not blocking.
+pub fn listen(address: SocketAddr, mptcp: bool) -> io::Result<TcpListener> {
+    let socket = new(address, mptcp)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// A connection to `address`, from `source` if there is one.
+pub async fn connect(
+    address: SocketAddr,
+    source: Option<SocketAddr>,
+    mptcp: bool,
+) -> io::Result<TcpStream> {
+    let socket = new(address, mptcp)?;
+    if let Some(source) = source {
+        socket.bind(&source.into())?;
+    }
+    TcpSocket::from_std_stream(socket.into())
+        .connect(address)
+        .await
+}
+
+/// Ends `stream` by a reset, of all its subflows if it is MPTCP (RFC 8684 section 3.5).
+///
+/// `SO_LINGER` of zero seconds would do for TCP; an MPTCP socket still closes in order with it.
+pub fn abort(stream: &TcpStream) -> io::Result<()> {
+    rustix::net::connect_unspec(stream).map_err(Into::into)
+}
+
+/// Lets this process have so many descriptors, or as many as it may; gives how many that are.
+pub fn allow_descriptors(wanted: u64) -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let enough = |has: Option<u64>| has.is_none_or(|has| has >= wanted);
+    let maximum = if enough(limit.maximum) {
+        limit.maximum
+    } else {
+        Some(wanted)
+    };
+    let raised = Rlimit {
+        current: Some(wanted),
+        maximum,
+    };
+    if enough(limit.current) || setrlimit(Resource::Nofile, raised).is_ok() {
+        return wanted;
+    }
+    // More than the hard limit takes CAP_SYS_RESOURCE (getrlimit(2)).
+    let most = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, most).ok(); // what is missing is told when it is needed
+    limit.maximum.unwrap_or(wanted)
+}
+
+/// Fails unless this process may have so many descriptors.
+pub fn need_descriptors(wanted: u64) -> Result<(), Failure> {
+    match allow_descriptors(wanted) {
+        count if count < wanted => {
+            let why = format!(
+                "{wanted} descriptors are needed, and {count} allowed (ulimit -n; CAP_SYS_RESOURCE)"
+            );
+            Err(Failure::Unavailable(why))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn new(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
+    let protocol = if mptcp {
+        Protocol::MPTCP
+    } else {
+        Protocol::TCP
+    };
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
