@@ -67,6 +67,11 @@ impl BodyReader {
         }
     }
 
+    /// Whether the end of the connection is the end of the body.
+    pub fn ends_with_the_connection(&self) -> bool {
+        matches!(self.0, State::UntilClose)
+    }
+
     /// Takes one stretch of content and the framing before it; call again with the rest while bytes are left and the
     /// body has not ended.
     pub fn step(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {

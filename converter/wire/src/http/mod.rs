@@ -6,9 +6,11 @@
 //!
 //! - A bare LF never ends a line (RFC 9112 section 2.2 would permit it).
 //! - White space in a chunk's framing (RFC 9112 section 7.1.1, "bad whitespace") is refused.
-//! - Content-Length and Transfer-Encoding together are refused in both directions (RFC 9112 section 6.3 permits it).
+//! - Content-Length and Transfer-Encoding together are refused in both directions (RFC 9112 section 6.3 permits it), and
+//!   so is a trailer field that frames or routes.
 //! - A request's Content-Length has no leading zeros, and no length exceeds 2^63 - 1.
 //! - TRACE is refused with 501: it would reflect the client's credentials.
+//! - A request that has our own pseudonym in Via gets 508 (RFC 5842 section 7.2); RFC 9110 names no status for loops.
 //! - A target of `https` or another scheme gets 501: the scheme may be fine, this proxy does not speak it.
 //! - Upgrade is dropped when a request carries content or asks for `h2c`, as RFC 9110 section 7.8 lets any recipient do.
 //! - More is accepted in one place: the path and query may hold every visible ASCII character but `#`, since browsers

@@ -123,6 +123,7 @@ fn test_hosts_that_resolvers_read_differently_are_refused() {
     let cases = [
         ("decimal", "2130706433"),
         ("hexadecimal", "0x7f000001"),
+        ("capital X at the end", "127.0X1"),
         ("hexadecimal part", "0x7f.1"),
         ("capital X", "0X7F.0.0.1"),
         ("hexadecimal last part", "127.0.0.0x1"),
@@ -174,7 +175,7 @@ fn test_framing_persistence_and_expectations_are_read() {
     type Meaning = (Version, Body, bool, bool, bool); // version, body, keep-alive, expects 100, upgrade
     let (v10, v11) = (Version::Http10, Version::Http11);
     #[rustfmt::skip]
-    let cases: [(&str, Meaning); 19] = [
+    let cases: [(&str, Meaning); 20] = [
         ("GET / 1.1|A: b", (v11, Body::None, true, false, false)),
         ("GET / 1.1|Connection: close", (v11, Body::None, false, false, false)),
         ("GET / 1.1|Connection: x-a, CLOSE", (v11, Body::None, false, false, false)),
@@ -191,6 +192,7 @@ fn test_framing_persistence_and_expectations_are_read() {
         ("POST / 1.0|Expect: 100-continue|Content-Length: 1", (v10, Body::Length(1), false, false, false)),
         ("GET / 1.1|Expect: 100-continue", (v11, Body::None, true, false, false)),
         ("GET / 1.1|Connection: Upgrade|Upgrade: websocket", (v11, Body::None, true, false, true)),
+        ("GET / 1.0|Connection: Upgrade|Upgrade: websocket", (v10, Body::None, false, false, false)),
         ("GET / 1.1|Upgrade: websocket", (v11, Body::None, true, false, false)),
         ("GET / 1.1|Connection: upgrade|Upgrade: websocket, H2C", (v11, Body::None, true, false, false)),
         ("POST / 1.1|Connection: upgrade|Upgrade: websocket|Content-Length: 3", (v11, Body::Length(3), true, false, false)),
@@ -224,6 +226,21 @@ fn test_http_1_0_may_do_without_host() {
             .unwrap()
             .is_some()
     );
+}
+
+#[test]
+fn test_connection_options_are_bounded() {
+    for (count, is_accepted) in [(32, true), (33, false)] {
+        let options = vec!["x"; count].join(",");
+        let head = format!(
+            "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: {options}\r\n\r\n"
+        );
+        assert_eq!(
+            read_request(head.as_bytes(), &limits()).is_ok(),
+            is_accepted,
+            "{count}"
+        );
+    }
 }
 
 #[test]
@@ -413,8 +430,10 @@ fn test_a_request_that_was_here_before_is_a_loop() {
         (true, "1.1 a (x \\) y, 1.1 z), 1.1\ttributary-7f3a"),
         (false, "1.1 tributary"),
         (false, "1.1 tributary-7f3a:80"),
-        (false, "1.1 a (1.1 tributary-7f3a)"),
+        (false, "1.1 a (1.1 tributary-7f3a, b)"),
         (false, "1.1 a (x, 1.1 tributary-7f3a, y)"),
+        (false, "1.1 a (\\), 1.1 tributary-7f3a, b)"),
+        (false, "1.1 a (x (y), 1.1 tributary-7f3a, z)"),
         (false, "tributary-7f3a"),
     ];
     for (is_loop, via) in cases {

@@ -217,6 +217,7 @@ fn test_responses_are_relayed_as_the_table_says() {
         (HEAD, "HTTP/1.1 200 OK|Date: x|Content-Length: 5", format!("HTTP/1.1 200 OK|Date: x|Content-Length: 5{VIA}")),
         (GET, "HTTP/1.1 204 No|Date: x|Content-Length: 5", format!("HTTP/1.1 204 No|Date: x{VIA}")),
         (GET, "HTTP/1.1 304 No|Date: x|Content-Length: 5", format!("HTTP/1.1 304 No|Date: x|Content-Length: 5{VIA}")),
+        (Awaited { keep_alive: false, ..GET }, "HTTP/1.1 103 Hints", format!("HTTP/1.1 103 Hints{VIA}")),
         (GET, "HTTP/1.1 100 Continue|Transfer-Encoding: chunked", format!("HTTP/1.1 100 Continue{VIA}")),
         (UPGRADE, "HTTP/1.1 101 Yes|Upgrade: websocket|Connection: Upgrade|A: b", format!("HTTP/1.1 101 Yes|A: b{VIA}|Connection: upgrade|Upgrade: websocket")),
         (UPGRADE, "HTTP/1.1 426 No|Date: x|Upgrade: websocket|Connection: Upgrade|Content-Length: 0", format!("HTTP/1.1 426 No|Date: x|Content-Length: 0{VIA}")),

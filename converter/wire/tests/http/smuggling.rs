@@ -205,8 +205,8 @@ const CHUNKS: &[Vector] = &[
     Vector("chunk size with 0x", Body, chunks!("0x5\r\nhello\r\n0\r\n\r\n")),
     Vector("chunk size with plus", Body, chunks!("+5\r\nhello\r\n0\r\n\r\n")),
     Vector("chunk size with minus", Body, chunks!("-5\r\nhello\r\n0\r\n\r\n")),
-    Vector("chunk size empty", Body, chunks!("\r\nhello\r\n0\r\n\r\n")),
-    Vector("chunk size missing before an extension", Body, chunks!(";a\r\nhello\r\n0\r\n\r\n")),
+    Vector("chunk size empty", Body, chunks!("\r\n\r\n")),
+    Vector("chunk size missing before an extension", Body, chunks!(";a\r\n\r\n")),
     Vector("chunk size that is no number", Body, chunks!("g\r\nhello\r\n0\r\n\r\n")),
     Vector("chunk size with a space before", Body, chunks!(" 5\r\nhello\r\n0\r\n\r\n")),
     Vector("chunk size with a space behind", Body, chunks!("5 \r\nhello\r\n0\r\n\r\n")),
@@ -238,6 +238,7 @@ const CHUNKS: &[Vector] = &[
     Vector("trailer of Content-Length", Body, chunks!("0\r\nContent-Length: 5\r\n\r\n")),
     Vector("trailer of Transfer-Encoding", Body, chunks!("0\r\ntransfer-encoding: x\r\n\r\n")),
     Vector("trailer of Transfer_Encoding", Body, chunks!("0\r\nTransfer_Encoding: x\r\n\r\n")),
+    Vector("second trailer of Host", Body, chunks!("0\r\nA: b\r\nHost: b.example\r\n\r\n")),
     Vector("trailer of Host", Body, chunks!("0\r\nHost: b.example\r\n\r\n")),
     Vector("trailer with a space before the colon", Body, chunks!("0\r\nA : b\r\n\r\n")),
     Vector("trailer folded", Body, chunks!("0\r\nA: b\r\n c\r\n\r\n")),
@@ -293,6 +294,29 @@ fn test_every_body_vector_is_refused_at_the_same_byte_however_it_is_cut() {
                 "{name}, pieces of {size}"
             );
         }
+    }
+}
+
+#[test]
+fn test_the_reason_names_the_fault() {
+    #[rustfmt::skip]
+    let cases = [
+        ("bare CR", "bare CR before a CRLF"),
+        ("bare LF", "bare LF ends a field"),
+        ("line folding", "fold with a tab"),
+        ("line folding", "a first field that is folded"),
+        ("user information in the authority", "CONNECT with a user"),
+        ("no port in the authority", "CONNECT with an empty port"),
+        ("both Transfer-Encoding and Content-Length", "CL.TE"),
+        ("more than one Host", "Host twice, identical"),
+    ];
+    for (reason, name) in cases {
+        let bytes = vectors().find(|vector| vector.0 == name).unwrap().2;
+        assert_eq!(
+            read_request(bytes, &limits()).unwrap_err().reason,
+            reason,
+            "{name}"
+        );
     }
 }
 
