@@ -10,6 +10,7 @@ from rich.table import Table
 
 from experiments.bench.accuracy import accuracy
 from experiments.bench.aggregation import aggregation
+from experiments.bench.converter import converter
 from experiments.bench.enforcement import enforcement
 from experiments.bench.queueing_delay import queueing_delay
 from experiments.bench.result import Result
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "enforcement": Benchmark(
         enforcement, "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second"
     ),
+    "converter": Benchmark(converter, "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay"),
     "throttler-scale": Benchmark(throttler_scale, "memory, time and throughput with 100,000 throttled subflows"),
     "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
     "accuracy": Benchmark(accuracy, "held rates and a quota against what passes on the wire"),

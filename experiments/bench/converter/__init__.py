@@ -1,0 +1,109 @@
+"""The native converter beside what else there is: speed, delay, start and memory, on the same two processors.
+
+Each figure is of MPTCP clients. The contenders listen all at once and are measured in turn.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from statistics import median
+
+from experiments.bench.converter.contenders import NATIVE, Contender, every_contender
+from experiments.bench.converter.delay import conversion_microseconds
+from experiments.bench.converter.extent import FULL, QUICK, Extent
+from experiments.bench.converter.footprint import holding, idle, most_held, start_milliseconds
+from experiments.bench.converter.ground import Ground, laid_out
+from experiments.bench.converter.throughput import BULK, CONNECTIONS, REQUESTS, Reached, measure, measurements
+from experiments.bench.result import Result, Series
+from experiments.testbed.native import build
+
+_PROCESSORS = 2
+_RATIOS = {
+    BULK: ("squid", "haproxy", "varnish", "relay", "direct"),
+    CONNECTIONS: ("nginx", "haproxy", "squid"),
+    REQUESTS: ("squid", "nginx", "varnish"),
+}
+
+
+def converter(quick: bool, say: Callable[[str], None]) -> Result:
+    """A gigabyte and five repetitions of everything, or a tenth of it once if ``quick``; medians and ratios."""
+    extent = QUICK if quick else FULL
+    say("building the converter")
+    programs = build()
+    with _processors(), laid_out(programs) as made:
+        taking_part = present(every_contender(made), say)
+        values, starts = _costs(made, taking_part, extent, say)
+        with ExitStack() as stack:
+            for contender in taking_part:
+                stack.enter_context(contender.running(made))
+            for contender in taking_part:
+                values |= _named(contender, conversion_microseconds(made, contender, extent.seconds))
+            reached = measure(made, taking_part, extent, say)
+    return Result((*_series(reached, extent), *starts), ratios(reached), values)
+
+
+@contextmanager
+def _processors() -> Iterator[None]:
+    """Keep all that is started within the block to two processors, however many there are."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:_PROCESSORS])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> list[Contender]:
+    """Those whose programs are here; who is not is told."""
+    for contender in all_of_them:
+        if contender.missing:
+            say(f"{contender.name} is left out: {contender.missing} is not here (scripts/setup --dev installs it)")
+        elif contender.stalls:
+            say(f"{contender.name} is left out of bulk: its transfers stall")
+    return [contender for contender in all_of_them if not contender.missing]
+
+
+def _costs(
+    made: Ground, taking_part: Sequence[Contender], extent: Extent, say: Callable[[str], None]
+) -> tuple[dict[str, float], list[Series]]:
+    """What each takes before there is work, alone on the machine: values, and how long each start took."""
+    values: dict[str, float] = {}
+    starts = []
+    for contender in taking_part:
+        times = start_milliseconds(made, contender, extent.starts)
+        starts.append(Series(f"start, {contender.name}", "ms", times))
+        megabytes, kilobytes = idle(made, contender, extent.idle)
+        own = {"start_ms": median(times), "idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
+        values |= _named(contender, own)
+        say(f"{contender.name}: " + ", ".join(f"{name} {value:.1f}" for name, value in own.items()))
+        if contender.name == NATIVE:
+            values["held_connections"] = _held(made, contender, most_held(extent.held))
+    return values, starts
+
+
+def _held(made: Ground, contender: Contender, connections: int) -> float:
+    with contender.running(made), holding(made, contender.tunnel, connections):
+        return connections
+
+
+def _named(contender: Contender, values: Mapping[str, float]) -> dict[str, float]:
+    """Ours under the bare names, the others' with their own in front."""
+    prefix = "" if contender.name == NATIVE else f"{contender.name}_"
+    return {f"{prefix}{name}": value for name, value in values.items()}
+
+
+def _series(reached: Reached, extent: Extent) -> Iterator[Series]:
+    units = {measurement.name: measurement.unit for measurement in measurements(extent)}
+    for (measurement, contender), numbers in reached.items():
+        yield Series(f"{measurement}, {contender}", units[measurement], tuple(numbers))
+
+
+def ratios(reached: Reached) -> dict[str, float]:
+    """Ours to each peer that took part, of the medians: ``bulk_vs_squid`` and the like."""
+    medians = {key: median(numbers) for key, numbers in reached.items()}
+    return {
+        f"{measurement}_vs_{peer}": medians[measurement, NATIVE] / medians[measurement, peer]
+        for measurement, peers in _RATIOS.items()
+        for peer in peers
+        if {(measurement, NATIVE), (measurement, peer)} <= medians.keys()
+    }

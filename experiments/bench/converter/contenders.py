@@ -1,0 +1,217 @@
+"""Who is compared, and how each is started: with an MPTCP listener, and otherwise as Debian's defaults have it.
+
+Under mptcpize a program's connections to the origin offer MPTCP as well. The origin listens by TCP alone and does not
+take the offer (RFC 8684 section 3.7): what stays is the little that a fallen-back MPTCP socket costs.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from experiments.bench.converter.ground import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Ground
+from experiments.testbed.node import Node, Process
+from settings.failure import Exit, Failure
+from settings.files import check
+from squid import host, render
+from squid.settings import SquidSettings
+
+Route = tuple[str, ...]
+"""Arguments of tributary-load that say how it gets to the origin."""
+
+DIRECT: Route = ("--to", MPTCP_ORIGIN)
+"""Without any converter: MPTCP to the origin, through the gateway as a router."""
+
+_MPTCPIZE = ["mptcpize", "run"]
+_VARNISH = Path("/var/lib/varnish/tributary-bench")
+"""Varnish compiles its configuration to a library in there, which /run may not allow (noexec)."""
+
+_NATIVE = """\
+[clients]
+networks = ["{clients}"]
+[targets]
+allow = ["10.0.0.0/8", "203.0.113.0/24"]
+[limits]
+connections_per_client = 20000
+[control]
+socket = "{directory}/converter.sock"
+[[listen]]
+kind = "http"
+address = "{listen}"
+"""
+_HAPROXY = """\
+defaults
+    mode tcp
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+listen bench
+    bind {listen}
+    server origin {origin}
+"""
+_NGINX = """\
+load_module {module};
+daemon off;
+user root;
+pid {directory}/nginx-stream.pid;
+error_log stderr error;
+worker_processes auto;
+events {{ worker_connections 16384; }}
+stream {{
+    server {{
+        listen {listen};
+        proxy_pass {origin};
+        proxy_timeout 1h;
+    }}
+}}
+"""
+_NGINX_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
+_VCL = """\
+vcl 4.1;
+backend origin {{ .host = "{server}"; .port = "{port}"; }}
+sub vcl_recv {{ return (pass); }}
+"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One converter. ``prepared`` writes what it needs and gives its command for the length of a block."""
+
+    name: str
+    port: int
+    needs: tuple[str, ...]
+    """Commands and files."""
+    prepared: Callable[[Ground, str], AbstractContextManager[list[str]]]
+    is_asked: bool = False
+    """Clients ask it as an HTTP proxy; otherwise it forwards all that comes to the origin."""
+
+    stalls: bool = False
+    """It cannot take part in bulk: it stops in the middle."""
+
+    @property
+    def listens(self) -> str:
+        """Address and port."""
+        return f"{LISTENER}:{self.port}"
+
+    @property
+    def route(self) -> Route:
+        """To the origin through it."""
+        return ("--to", ORIGIN, "--via-http-proxy", self.listens) if self.is_asked else ("--to", self.listens)
+
+    @property
+    def tunnel(self) -> Route:
+        """The same by CONNECT, where there is a choice."""
+        return ("--to", ORIGIN, "--via-connect", self.listens) if self.is_asked else ("--to", self.listens)
+
+    @property
+    def missing(self) -> str | None:
+        """What it needs first that is not here."""
+        return next((each for each in self.needs if not Path(each).exists() and shutil.which(each) is None), None)
+
+    @contextmanager
+    def running(self, ground: Ground) -> Iterator[Process]:
+        """It listens for the length of the block; raises Failure if it does not begin to, by MPTCP."""
+        gateway = ground.testbed.gateway
+        with self.prepared(ground, self.listens) as command, gateway.start(self.name, command) as process:
+            _wait_until_it_listens(process, gateway, self.port)
+            # Varnish listens before the process is there that answers.
+            ground.load("bulk", "--bytes", "1", *self.route, "--mptcp")
+            yield process
+
+
+def _wait_until_it_listens(process: Process, gateway: Node, port: int) -> None:
+    deadline = time.monotonic() + 20
+    while gateway.run("ss", "-HlnM", f"sport = :{port}") == "":
+        if process.popen.poll() is not None or time.monotonic() > deadline:
+            last = " | ".join(process.output().splitlines()[-3:])
+            name = process.log.stem
+            raise Failure(Exit.SYSTEM, f"{name} does not listen by MPTCP: {last or 'it printed nothing'}")
+        time.sleep(0.02)
+
+
+def _file(ground: Ground, name: str, text: str) -> str:
+    path = ground.testbed.directory / name
+    path.write_text(text)
+    return str(path)
+
+
+@contextmanager
+def _native(ground: Ground, listen: str) -> Iterator[list[str]]:
+    text = _NATIVE.format(clients=CLIENTS, directory=ground.testbed.directory, listen=listen)
+    yield [str(ground.programs.converter), "--config", _file(ground, "converter.toml", text)]
+
+
+@contextmanager
+def _squid(ground: Ground, listen: str) -> Iterator[list[str]]:
+    """As the appliance runs it, with no cache; without its guard, which has nothing to do for a listener."""
+    address, _, port = listen.rpartition(":")
+    state = ground.testbed.directory / "squid-state"
+    settings = check(
+        {
+            "port": int(port),
+            "listen": [address],
+            "client_networks": [CLIENTS],
+            "connect_ports": [ORIGIN.rpartition(":")[2]],
+            "drain": "0s",
+            "state_directory": str(state),
+        },
+        SquidSettings,
+        "the benchmark's Squid",
+    )
+    settings.places.logs.mkdir(parents=True, exist_ok=True)
+    shutil.chown(settings.places.logs, host.USER)
+    configuration = _file(ground, "squid.conf", render.squid_conf(settings, [ip_address(address)]))
+    name = "tributarybench"
+    try:
+        yield [*_MPTCPIZE, "squid", "-N", "-n", name, "-f", configuration]
+    finally:
+        for segment in Path("/dev/shm").glob(f"{name}-*.shm"):
+            segment.unlink(missing_ok=True)
+
+
+@contextmanager
+def _haproxy(ground: Ground, listen: str) -> Iterator[list[str]]:
+    configuration = _file(ground, "haproxy.cfg", _HAPROXY.format(listen=listen, origin=ORIGIN))
+    yield [*_MPTCPIZE, "haproxy", "-db", "-f", configuration]
+
+
+@contextmanager
+def _varnish(ground: Ground, listen: str) -> Iterator[list[str]]:
+    vcl = _file(ground, "varnish.vcl", _VCL.format(server=SERVER, port=ORIGIN.rpartition(":")[2]))
+    shutil.rmtree(_VARNISH, ignore_errors=True)
+    try:
+        yield [*_MPTCPIZE, "varnishd", "-F", "-f", vcl, "-a", listen, "-n", str(_VARNISH), "-s", "malloc,64m"]
+    finally:
+        shutil.rmtree(_VARNISH, ignore_errors=True)
+
+
+@contextmanager
+def _nginx(ground: Ground, listen: str) -> Iterator[list[str]]:
+    text = _NGINX.format(module=_NGINX_MODULE, directory=ground.testbed.directory, listen=listen, origin=ORIGIN)
+    yield [*_MPTCPIZE, "nginx", "-c", _file(ground, "nginx-stream.conf", text), "-e", "stderr"]
+
+
+@contextmanager
+def _relay(ground: Ground, listen: str) -> Iterator[list[str]]:
+    yield [str(ground.programs.load), "relay", "--listen", listen, "--to", ORIGIN, "--buffer", "256KiB", "--mptcp"]
+
+
+NATIVE = "native"
+
+
+def every_contender(ground: Ground) -> tuple[Contender, ...]:
+    """All of them; which ones are there is for the caller to see."""
+    programs = ground.programs
+    return (
+        Contender(NATIVE, 3128, (str(programs.converter),), _native, is_asked=True),
+        Contender("squid", 3129, ("squid",), _squid, is_asked=True),
+        Contender("haproxy", 3130, ("haproxy",), _haproxy),
+        Contender("varnish", 3131, ("varnishd",), _varnish),
+        # nginx waits for edges of epoll(7) that an MPTCP socket with data left in it does not give (Linux 6.18, nginx
+        # 1.22): a bulk transfer stands still for ever. Small requests fit in the buffers, and pass.
+        Contender("nginx", 3132, ("nginx", str(_NGINX_MODULE)), _nginx, stalls=True),
+        Contender("relay", 3133, (str(programs.load),), _relay),
+    )

@@ -1,0 +1,78 @@
+"""What a contender takes before it does anything: time to start, memory, and memory for connections that are idle."""
+
+import json
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from experiments.bench.converter.contenders import Contender, Route
+from experiments.bench.converter.ground import Ground
+from experiments.testbed.node import Process
+from settings.failure import Exit, Failure
+
+_SETTLE = 0.5
+_SPARE = 500
+"""Descriptors that a converter needs beside two for each connection."""
+
+
+def start_milliseconds(ground: Ground, contender: Contender, times: int) -> tuple[float, ...]:
+    """From the start of its process, mptcpize included where it is needed, until its port takes a connection."""
+    with contender.prepared(ground, contender.listens) as command:
+        measure = [str(ground.programs.load), "start", "--listens", contender.listens, "--times", str(times), "--"]
+        told: dict[str, Any] = json.loads(ground.testbed.gateway.run(*measure, *command))
+    return tuple(told["milliseconds"])
+
+
+def idle(ground: Ground, contender: Contender, connections: int) -> tuple[float, float]:
+    """Resident megabytes of a new process, and kilobytes more for each of so many idle connections."""
+    with contender.running(ground) as process:
+        time.sleep(_SETTLE)
+        before = resident(process.popen.pid)
+        with holding(ground, contender.tunnel, connections):
+            time.sleep(_SETTLE)
+            after = resident(process.popen.pid)
+    return before / 1e6, (after - before) / 1e3 / connections
+
+
+@contextmanager
+def holding(ground: Ground, route: Route, connections: int) -> Iterator[Process]:
+    """So many idle connections for the length of the block; raises Failure unless all are alive at its end."""
+    command = [str(ground.programs.load), "hold", "--connections", str(connections), *route, "--mptcp"]
+    with ground.testbed.client.start("hold", command) as process:
+        deadline = time.monotonic() + 60
+        while "connections" not in process.output():
+            if process.popen.poll() is not None or time.monotonic() > deadline:
+                raise Failure(Exit.SYSTEM, f"{connections} connections could not be held: {process.output().strip()}")
+            time.sleep(0.02)
+        yield process
+        if process.stop(60) != 0:
+            raise Failure(Exit.WRONG_RESULT, f"not all connections stayed alive: {process.output().strip()}")
+
+
+def most_held(wanted: int) -> int:
+    """As many as ``wanted``, or as the limit of open files leaves room for: two are needed for each."""
+    return min(wanted, (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - _SPARE) // 2)
+
+
+def resident(pid: int) -> int:
+    """Bytes that the process and its descendants have in memory; what they share with anybody else counts in full, but
+    once among them.
+    """
+    sizes = [_memory(each) for each in _family(pid)]
+    first, *others = sorted(sizes, key=lambda size: size["Rss"], reverse=True)
+    return 1024 * (first["Rss"] + sum(size["Private_Clean"] + size["Private_Dirty"] for size in others))
+
+
+def _memory(pid: int) -> dict[str, int]:
+    """The kilobytes of /proc/PID/smaps_rollup (proc(5))."""
+    lines = (Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines()[1:]
+    return {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _family(pid: int) -> list[int]:
+    tasks = (Path("/proc") / str(pid) / "task").glob("*/children")
+    children = [int(child) for task in tasks for child in task.read_text().split()]
+    return [pid, *(each for child in children for each in _family(child))]

@@ -1,0 +1,56 @@
+"""Bytes, connections and requests a second, of every contender in turn."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from experiments.bench.converter.contenders import DIRECT, Contender, Route
+from experiments.bench.converter.extent import Extent
+from experiments.bench.converter.ground import Ground
+
+BULK, CONNECTIONS, REQUESTS = "bulk", "connections", "requests"
+_CLIENTS = "64"
+
+Reached = dict[tuple[str, str], list[float]]
+"""Each repetition's figure by measurement and contender."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """``arguments`` of tributary-load, and what to take of what it tells."""
+
+    name: str
+    unit: str
+    arguments: tuple[str, ...]
+    key: str
+    scale: float = 1.0
+
+
+def measurements(extent: Extent) -> Iterator[Measurement]:
+    """All of them; the first is the one that the ratios ``bulk_vs_...`` are of."""
+    for connections, direction in ((1, ()), *((many, ()) for many in extent.many), (1, ("--upload",))):
+        name = BULK + (f" {connections} connections" if connections > 1 else "") + (" upload" if direction else "")
+        size = ("--connections", str(connections), "--bytes", str(extent.bulk_bytes // connections))
+        yield Measurement(name, "Mbit/s", ("bulk", *size, *direction), "bits_per_second", 1e-6)
+    for name, command in ((CONNECTIONS, "connect"), (REQUESTS, "requests")):
+        load = (command, "--clients", _CLIENTS, "--seconds", str(extent.seconds))
+        yield Measurement(name, "per second", load, "per_second")
+
+
+def routes(taking_part: Sequence[Contender], measurement: Measurement) -> dict[str, Route]:
+    """Those that ``measurement`` can be made of, with "direct"."""
+    able = [each for each in taking_part if not (each.stalls and measurement.name.startswith(BULK))]
+    return {each.name: each.route for each in able} | {"direct": DIRECT}
+
+
+def measure(ground: Ground, taking_part: Sequence[Contender], extent: Extent, say: Callable[[str], None]) -> Reached:
+    """Every repetition has each measurement of every contender; the next has the contenders the other way round."""
+    reached: Reached = {}
+    for repetition in range(extent.repetitions):
+        for measurement in measurements(extent):
+            for name, route in list(routes(taking_part, measurement).items())[:: -1 if repetition % 2 else 1]:
+                told = ground.load(*measurement.arguments, *route, "--mptcp")
+                figure = measurement.scale * told[measurement.key]
+                reached.setdefault((measurement.name, name), []).append(figure)
+                errors = f", {told['errors']} errors: {told['first_error']}" if told.get("errors") else ""
+                say(f"{measurement.name}, {name}: {figure:.0f} {measurement.unit}{errors}")
+    return reached

@@ -1,0 +1,144 @@
+"""How long a converter holds what passes through it, by the kernel's timestamps of packets on both of its sides.
+
+    python -m experiments.probes.conversion CLIENT_SIDE SERVER_SIDE
+
+Runs on the gateway with the names of the two interfaces, prints ``ready``, and records TCP packets (IPv4) by one packet
+socket, so that one clock stamps all. On SIGTERM prints one JSON object of lists, all in microseconds:
+
+    {"syn": [...], "first_data": [...], "data": [...], "reply": [...], "lost": COUNT}
+
+``syn``: from a client's SYN in to the SYN out to the server. ``first_data``: from a connection's first segment with
+data in to the first one out. ``data``: the same for the connection's later requests. ``reply``: from the answer's first
+segment in to the first one out. Only one connection may be in use at a time.
+"""
+
+import json
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+
+from throttler.sources.sniffer import attach
+from throttler.wire import capture_filter as bpf
+from throttler.wire.capture_filter import Instruction, pack
+
+_ETH_P_ALL, _OUTGOING = 0x0003, 4  # linux/if_ether.h, linux/if_packet.h
+_SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33
+_SOL_PACKET, _PACKET_STATISTICS = 263, 6
+_CONTROL = socket.CMSG_SPACE(16)  # struct timespec
+_ETHERNET, _SNAP = 14, 128
+_SYN, _ACK = 0x02, 0x10
+_LOOK = 0.02
+"""Seconds between two looks: a process that woke up for each packet would disturb what it measures."""
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A TCP packet: nanoseconds since 1970, where it was seen, and whether it carries data or begins a connection."""
+
+    at: int
+    client_side: bool
+    outgoing: bool
+    has_data: bool
+    is_syn: bool
+
+
+@dataclass
+class Conversions:
+    """Microseconds."""
+
+    syn: list[float] = field(default_factory=list)
+    first_data: list[float] = field(default_factory=list)
+    data: list[float] = field(default_factory=list)
+    reply: list[float] = field(default_factory=list)
+
+
+def conversions(packets: Iterable[Packet]) -> Conversions:
+    """What ``packets``, in their order, show of one connection after the other."""
+    found = Conversions()
+    syn = data = reply = None
+    first = answered = True
+    for packet in packets:
+        to_server = packet.client_side != packet.outgoing
+        match (packet, packet.client_side, to_server):
+            case Packet(is_syn=True), True, True:
+                syn, data, first = packet.at, None, True
+            case Packet(is_syn=True), False, True if syn is not None:
+                found.syn.append((packet.at - syn) / 1000)
+                syn = None
+            case Packet(has_data=True), True, True if data is None:
+                data, reply, answered = packet.at, None, False
+            case Packet(has_data=True), False, True if data is not None:
+                (found.first_data if first else found.data).append((packet.at - data) / 1000)
+                data, first = None, False
+            case Packet(has_data=True), False, False if reply is None:
+                reply = packet.at
+            case Packet(has_data=True), True, False if reply is not None and not answered:
+                found.reply.append((packet.at - reply) / 1000)
+                answered = True
+    return found
+
+
+def packet(frame: bytes, at: int, client_side: bool, outgoing: bool) -> Packet:
+    """What ``frame``, Ethernet with IPv4 and TCP, tells; frames may be cut behind the TCP header's first 20 bytes."""
+    (total,) = struct.unpack_from("!H", frame, _ETHERNET + 2)
+    network = 4 * (frame[_ETHERNET] & 0x0F)
+    transport = 4 * (frame[_ETHERNET + network + 12] >> 4)
+    flags = frame[_ETHERNET + network + 13]
+    return Packet(at, client_side, outgoing, total > network + transport, flags & (_SYN | _ACK) == _SYN)
+
+
+def _tcp_filter() -> tuple[Instruction, ...]:
+    """A classic BPF program that takes TCP over IPv4."""
+    return (
+        Instruction(bpf.LOAD_WORD, bpf.PROTOCOL),
+        Instruction(bpf.JUMP_EQUAL, 0x0800, no=3),
+        Instruction(bpf.LOAD_BYTE, bpf.NET + 9),
+        Instruction(bpf.JUMP_EQUAL, socket.IPPROTO_TCP, no=1),
+        Instruction(bpf.RETURN, _SNAP),
+        Instruction(bpf.RETURN, 0),
+    )
+
+
+def main(client_side: str, server_side: str) -> None:
+    """Record until SIGTERM, then tell."""
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    seen: list[Packet] = []
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL)) as watcher:
+        attach(watcher, pack(_tcp_filter()))
+        watcher.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
+        watcher.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        watcher.setblocking(False)
+        _drain(watcher)  # what came before the filter
+        print("ready", flush=True)
+        while not stopped:
+            time.sleep(_LOOK)
+            seen += _waiting(watcher, {client_side: True, server_side: False})
+        lost = struct.unpack("II", watcher.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
+    print(json.dumps(asdict(conversions(sorted(seen, key=lambda each: each.at))) | {"lost": lost}), flush=True)
+
+
+def _drain(watcher: socket.socket) -> None:
+    with suppress(BlockingIOError):
+        while True:
+            watcher.recv(_SNAP)
+
+
+def _waiting(watcher: socket.socket, sides: dict[str, bool]) -> Iterable[Packet]:
+    while True:
+        try:
+            frame, control, _, (interface, _, kind, *_) = watcher.recvmsg(_SNAP, _CONTROL)
+        except BlockingIOError:
+            return
+        if interface in sides:
+            seconds, nanoseconds = struct.unpack("=qq", control[0][2])
+            yield packet(frame, seconds * 10**9 + nanoseconds, sides[interface], kind == _OUTGOING)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
