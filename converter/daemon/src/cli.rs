@@ -1,0 +1,73 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// What a user can ask for.
+#[derive(Debug, Parser)]
+#[command(name = "tributary-converter", version, about = ABOUT, long_about = LONG_ABOUT, after_long_help = AFTER)]
+pub struct Arguments {
+    /// The configuration (TOML). Without one: an HTTP proxy on 127.0.0.1:3128 for this machine alone
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Check the configuration, bind nothing, and end: 0 if it is right, 64 with one line if not
+    #[arg(long)]
+    pub check: bool,
+
+    /// Instead of running a converter, ask one
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What a running converter can be asked.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what a running converter does
+    Status(Ask),
+    /// Show the same every second, with rates, until Ctrl-C
+    Top(Ask),
+}
+
+/// Whom to ask.
+#[derive(Debug, clap::Args)]
+pub struct Ask {
+    /// The converter's control socket (control.socket in its configuration)
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/run/tributary-converter/control.sock"
+    )]
+    pub socket: PathBuf,
+
+    /// One JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+const ABOUT: &str = "A Multipath TCP converter for any TCP application";
+
+const LONG_ABOUT: &str = "\
+Ends Multipath TCP (RFC 8684) on the clients' side and speaks plain TCP to servers, so that clients use all of their
+links with servers that know nothing of it. Clients speak HTTP to a proxy, SOCKS5, 0-RTT TCP Convert (RFC 8803), or
+nothing at all: netfilter brings their connections here (TPROXY, REDIRECT).
+
+Without client networks in its configuration it serves this machine alone; it is never an open proxy.";
+
+const AFTER: &str = "\
+Signals:
+  SIGHUP            reads the configuration again; connections go on, listeners that stay are not closed; a wrong
+                    configuration changes nothing
+  SIGTERM, SIGINT   accepts nobody any more, waits for connections up to timeouts.drain, resets the rest; a second one
+                    resets them at once
+
+Exit codes:
+  0 ended, everybody was served     1 connections had to be reset at the end     64 wrong arguments or configuration
+  66 no such file                   69 no converter answers                      71 the system refused
+  75 an address is in use           77 a privilege is missing
+
+Privileges: CAP_NET_ADMIN for TPROXY and SO_MARK, CAP_NET_BIND_SERVICE for ports below 1024, CAP_NET_RAW for Convert's
+Extended Connect.
+
+docs/converter.md describes the configuration.";

@@ -1,0 +1,151 @@
+//! What serde cannot see: contradictions between keys.
+
+use std::collections::BTreeSet;
+
+use super::{Config, Intercept, Kind, Listen};
+
+/// A setting that cannot be: its key, its value as written, and what is accepted instead.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// With its tables, such as `listen[0].address`.
+    pub key: String,
+    /// As the operator would write it.
+    pub value: String,
+    /// What would be right.
+    pub accepted: &'static str,
+}
+
+fn wrong(key: impl Into<String>, value: impl std::fmt::Display, accepted: &'static str) -> Wrong {
+    Wrong {
+        key: key.into(),
+        value: format!("{value}"),
+        accepted,
+    }
+}
+
+/// The first contradiction, if there is one.
+pub fn check(config: &Config) -> Result<(), Wrong> {
+    if config.listen.is_empty() {
+        return Err(wrong("listen", "[]", "one listener or more"));
+    }
+    if config.limits.buffer < 4096 || config.limits.buffer > 16 << 20 {
+        return Err(wrong(
+            "limits.buffer",
+            config.limits.buffer,
+            "4KiB to 16MiB",
+        ));
+    }
+    if config.limits.head < 1024 || config.limits.head > 1 << 20 {
+        return Err(wrong("limits.head", config.limits.head, "1KiB to 1MiB"));
+    }
+    for (key, limit) in [
+        ("connections", config.limits.connections),
+        (
+            "connections_per_client",
+            Some(config.limits.connections_per_client),
+        ),
+    ] {
+        if limit == Some(0) {
+            return Err(wrong(format!("limits.{key}"), 0, "a number above zero"));
+        }
+    }
+    let mut labels = BTreeSet::new();
+    let mut addresses = BTreeSet::new();
+    for (number, listen) in config.listen.iter().enumerate() {
+        let key = |name: &str| format!("listen[{number}].{name}");
+        check_listener(config, listen, &key)?;
+        if !labels.insert(listen.label()) {
+            return Err(wrong(
+                key("name"),
+                listen.label(),
+                "a name that no other listener has",
+            ));
+        }
+        if !addresses.insert(listen.address) {
+            return Err(wrong(
+                key("address"),
+                listen.address,
+                "an address and port that no other listener has",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_listener(
+    config: &Config,
+    listen: &Listen,
+    key: &dyn Fn(&str) -> String,
+) -> Result<(), Wrong> {
+    if listen.address.port() == 0 {
+        return Err(wrong(
+            key("address"),
+            listen.address,
+            "an address with a port above zero",
+        ));
+    }
+    if config.clients.networks.is_empty() && !listen.address.ip().is_loopback() {
+        let accepted =
+            "a loopback address, as long as clients.networks is empty (never an open proxy)";
+        return Err(wrong(key("address"), listen.address, accepted));
+    }
+    if !listen.users.is_empty() && listen.kind != Kind::Socks5 {
+        return Err(wrong(key("users"), "...", "only with kind = \"socks5\""));
+    }
+    if listen
+        .users
+        .iter()
+        .any(|(name, password)| !fits_rfc1929(name) || !fits_rfc1929(password))
+    {
+        return Err(wrong(
+            key("users"),
+            "...",
+            "names and passwords of 1 to 255 bytes (RFC 1929)",
+        ));
+    }
+    if listen.cookies && listen.kind != Kind::Convert {
+        return Err(wrong(key("cookies"), true, "only with kind = \"convert\""));
+    }
+    if (listen.kind == Kind::Transparent) != listen.intercept.is_some() {
+        return Err(wrong(
+            key("intercept"),
+            listen.intercept.map_or("missing", Intercept::name),
+            "\"tproxy\" or \"redirect\" with kind = \"transparent\", and only there",
+        ));
+    }
+    if listen.keep_client_address && listen.intercept != Some(Intercept::Tproxy) {
+        return Err(wrong(
+            key("keep_client_address"),
+            true,
+            "only with intercept = \"tproxy\"",
+        ));
+    }
+    if listen.keep_client_address && listen.via_gateway {
+        return Err(wrong(
+            key("keep_client_address"),
+            true,
+            "only without via_gateway: the gateway connects to the server",
+        ));
+    }
+    if listen.via_gateway && config.gateway.is_none() {
+        return Err(wrong(
+            key("via_gateway"),
+            true,
+            "true only where there is a [gateway]",
+        ));
+    }
+    Ok(())
+}
+
+fn fits_rfc1929(text: &str) -> bool {
+    (1..=255).contains(&text.len())
+}
+
+impl Intercept {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tproxy => "tproxy",
+            Self::Redirect => "redirect",
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What an operator writes: one TOML file, checked whole before anything is touched.
+
+mod check;
+mod read;
+mod units;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+pub use read::{load, parse};
+
+/// The whole file. Every key has a default, so that an empty file is an HTTP proxy for this machine alone.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Threads that carry traffic; by default one for each processor.
+    pub workers: Option<NonZeroUsize>,
+    /// Who may use the converter.
+    pub clients: Clients,
+    /// What may be reached through it.
+    pub targets: Targets,
+    /// How much it takes on.
+    pub limits: Limits,
+    /// How long it waits.
+    pub timeouts: Timeouts,
+    /// How it connects to servers.
+    pub downstream: Downstream,
+    /// The gateway that this converter, at a customer's premises, carries its traffic to (RFC 8803).
+    pub gateway: Option<Gateway>,
+    /// How names are resolved.
+    pub names: Names,
+    /// Labels of access paths, by the clients' networks, for metrics and logs.
+    pub paths: BTreeMap<String, Vec<IpNet>>,
+    /// Prometheus metrics.
+    pub metrics: Metrics,
+    /// The local socket that `status` and `top` ask.
+    pub control: Control,
+    /// The access log.
+    pub log: Log,
+    /// The listeners.
+    pub listen: Vec<Listen>,
+}
+
+/// Who may use the converter.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Clients {
+    /// Their networks. Without any, only this machine may, and listeners must have loopback addresses.
+    pub networks: Vec<IpNet>,
+}
+
+/// What may be reached. Loopback, link-local, private, multicast and reserved addresses and this machine's own are
+/// refused unless `allow` has them.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Targets {
+    /// Networks that may be reached although they would be refused.
+    pub allow: Vec<IpNet>,
+    /// Networks that may not be reached although they would be allowed; the stronger of the two.
+    pub deny: Vec<IpNet>,
+    /// Ports that are refused everywhere.
+    pub deny_ports: BTreeSet<u16>,
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            deny_ports: BTreeSet::from([25]),
+        }
+    }
+}
+
+/// How much the converter takes on. At a limit new work is refused and old work goes on.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Client connections in all; by default as many as the limit of open files leaves room for.
+    pub connections: Option<usize>,
+    /// Client connections of one IPv4 address or one IPv6 /64.
+    pub connections_per_client: usize,
+    /// Bytes held for slow readers, in all.
+    #[serde(deserialize_with = "units::size")]
+    pub buffered: usize,
+    /// Bytes moved at a time, and held for one slow reader at most.
+    #[serde(deserialize_with = "units::size")]
+    pub buffer: usize,
+    /// The head of an HTTP request or response.
+    #[serde(deserialize_with = "units::size")]
+    pub head: usize,
+    /// Connections that wait to be accepted, on each listener (listen(2)).
+    pub backlog: u16,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: None,
+            connections_per_client: 4096,
+            buffered: 256 << 20,
+            buffer: 256 << 10,
+            head: 64 << 10,
+            backlog: 4096,
+        }
+    }
+}
+
+/// How long the converter waits.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// For a request: an HTTP head, a Convert message, a SOCKS5 negotiation. From its first byte, or from the accept.
+    #[serde(deserialize_with = "units::time")]
+    pub request: Duration,
+    /// For a connection to a server, in all, names included.
+    #[serde(deserialize_with = "units::time")]
+    pub connect: Duration,
+    /// For any byte in either direction.
+    #[serde(deserialize_with = "units::time")]
+    pub idle: Duration,
+    /// For any byte once one side has ended its direction.
+    #[serde(deserialize_with = "units::time")]
+    pub half_closed: Duration,
+    /// For the connections that are open when the converter is told to end.
+    #[serde(deserialize_with = "units::time")]
+    pub drain: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            request: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(600),
+            half_closed: Duration::from_secs(120),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How the converter connects to servers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Downstream {
+    /// Whether to offer MPTCP to servers.
+    pub mptcp: bool,
+    /// The netfilter mark of its packets (`SO_MARK`, socket(7)).
+    pub mark: Option<u32>,
+    /// The IPv4 source address.
+    pub source4: Option<Ipv4Addr>,
+    /// The IPv6 source address.
+    pub source6: Option<Ipv6Addr>,
+    /// Whether to tell the server the client's address by a PROXY protocol header, version 2.
+    pub proxy_protocol: bool,
+}
+
+/// The gateway that a converter at a customer's premises connects through, by RFC 8803.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Gateway {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// What happens to a connection when the gateway is away.
+    #[serde(default)]
+    pub when_away: WhenAway,
+    /// For the gateway's part of the connection.
+    #[serde(default = "gateway_timeout", deserialize_with = "units::time")]
+    pub timeout: Duration,
+    /// How long it is left alone after it was found away.
+    #[serde(default = "gateway_retry", deserialize_with = "units::time")]
+    pub retry: Duration,
+}
+
+fn gateway_timeout() -> Duration {
+    Duration::from_secs(3)
+}
+
+fn gateway_retry() -> Duration {
+    Duration::from_secs(10)
+}
+
+/// What happens to a connection when the gateway is away.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenAway {
+    /// It goes to the server by plain TCP.
+    #[default]
+    Direct,
+    /// It is refused.
+    Refuse,
+}
+
+/// How names are resolved.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Names {
+    /// Name servers; by default those of /etc/resolv.conf.
+    pub servers: Vec<IpAddr>,
+}
+
+/// Prometheus metrics.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// Where they are served, over HTTP; nowhere by default.
+    pub address: Option<SocketAddr>,
+}
+
+/// The local socket that `status` and `top` ask.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    /// Its file.
+    pub socket: PathBuf,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            socket: PathBuf::from("/run/tributary-converter/control.sock"),
+        }
+    }
+}
+
+/// The access log.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// A file, or `-` for standard output; none by default. A SIGHUP opens the file anew.
+    pub access: Option<PathBuf>,
+}
+
+/// One listener. Which of the optional keys a kind takes is in docs/converter.md; others are refused.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file
+pub struct Listen {
+    /// What clients speak.
+    pub kind: Kind,
+    /// Where it listens. `[::]` takes IPv4 as well.
+    pub address: SocketAddr,
+    /// Its name in logs and metrics; by default the kind and the address.
+    pub name: Option<String>,
+    /// Whether it takes MPTCP; clients without it are served all the same.
+    #[serde(default = "yes")]
+    pub mptcp: bool,
+    /// SOCKS5: names and passwords (RFC 1929). Without any, none is asked for.
+    #[serde(default)]
+    pub users: BTreeMap<String, String>,
+    /// Convert: whether a client must show that it receives what is sent to its address (RFC 8803 section 6.2.7).
+    #[serde(default)]
+    pub cookies: bool,
+    /// Transparent: how connections get here.
+    pub intercept: Option<Intercept>,
+    /// Transparent, TPROXY: whether servers see the client's address.
+    #[serde(default)]
+    pub keep_client_address: bool,
+    /// Whether connections are carried to the gateway.
+    #[serde(default)]
+    pub via_gateway: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What the clients of a listener speak.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// HTTP/1.1 to a proxy: CONNECT and absolute-form (RFC 9112 section 3.2).
+    Http,
+    /// SOCKS5 (RFC 1928).
+    Socks5,
+    /// 0-RTT TCP Convert (RFC 8803).
+    Convert,
+    /// Nothing that they know of: netfilter brings their connections here.
+    Transparent,
+}
+
+impl Kind {
+    /// As it is written in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Socks5 => "socks5",
+            Self::Convert => "convert",
+            Self::Transparent => "transparent",
+        }
+    }
+}
+
+/// How netfilter brings connections to a transparent listener.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Intercept {
+    /// `tproxy` (nft(8)): packets keep their addresses.
+    Tproxy,
+    /// `redirect` (nft(8)): the destination is rewritten, and conntrack knows what it was.
+    Redirect,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            workers: None,
+            clients: Clients::default(),
+            targets: Targets::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            downstream: Downstream::default(),
+            gateway: None,
+            names: Names::default(),
+            paths: BTreeMap::new(),
+            metrics: Metrics::default(),
+            control: Control::default(),
+            log: Log::default(),
+            listen: vec![Listen::http_on_loopback()],
+        }
+    }
+}
+
+impl Listen {
+    fn http_on_loopback() -> Self {
+        Self {
+            kind: Kind::Http,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3128)),
+            name: None,
+            mptcp: true,
+            users: BTreeMap::new(),
+            cookies: false,
+            intercept: None,
+            keep_client_address: false,
+            via_gateway: false,
+        }
+    }
+
+    /// Its name in logs and metrics.
+    pub fn label(&self) -> String {
+        self.name
+            .clone()
+            .unwrap_or_else(|| format!("{}-{}", self.kind.name(), self.address))
+    }
+}

@@ -1,0 +1,184 @@
+//! From a file to a checked configuration, or to the one line that says what is wrong with it.
+
+use std::path::Path;
+
+use super::{Config, check};
+use crate::failure::{Exit, Failure};
+
+/// The configuration in `path`; a failure exits with 66 if it cannot be read, with 64 if it is wrong.
+pub fn load(path: &Path) -> Result<Config, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
+    parse(&text, &name)
+}
+
+/// The configuration in `text`; `name` is the file's, for the message.
+pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
+    let usage = |message: String| Failure::new(Exit::Usage, message);
+    let document =
+        toml::Deserializer::parse(text).map_err(|error| usage(at(text, name, "", &error)))?;
+    let config: Config = serde_path_to_error::deserialize(document).map_err(|error| {
+        let key = error.path().to_string();
+        usage(at(
+            text,
+            name,
+            if key == "." { "" } else { &key },
+            error.inner(),
+        ))
+    })?;
+    check::check(&config).map_err(|wrong| {
+        usage(format!(
+            "{name}: {} = {}: accepted: {}",
+            wrong.key, wrong.value, wrong.accepted
+        ))
+    })?;
+    Ok(config)
+}
+
+/// One line: file, line, key, the text in question, and what is accepted.
+fn at(text: &str, name: &str, key: &str, error: &toml::de::Error) -> String {
+    let message = error.message().replace('\n', " ");
+    let Some(span) = error.span() else {
+        return format!("{name}: {key}: {message}");
+    };
+    let line = text[..span.start].matches('\n').count() + 1;
+    let value = text[span].lines().next().unwrap_or_default().trim();
+    match key {
+        "" => format!("{name}:{line}: {value}: {message}"),
+        _ => format!("{name}:{line}: {key} = {value}: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        let failure = parse(text, "c.toml").expect_err(text);
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(!failure.message.contains('\n'), "{failure}");
+        failure.message
+    }
+
+    #[test]
+    fn an_empty_file_is_a_proxy_for_this_machine_alone() {
+        let config = parse("", "c.toml").expect("empty");
+        assert!(
+            config
+                .listen
+                .iter()
+                .all(|listen| listen.address.ip().is_loopback())
+        );
+        assert!(config.clients.networks.is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_file_key_value_and_what_is_accepted() {
+        const NETWORKS: &str = "[clients]\nnetworks = [\"10.0.0.0/8\"]\n";
+        for (text, parts) in [
+            (
+                "[limits]\nconnection = 5",
+                &[
+                    "c.toml:2",
+                    "connection",
+                    "unknown field",
+                    "connections_per_client",
+                ][..],
+            ),
+            (
+                "[limits]\nconnections = \"many\"",
+                &["c.toml:2", "limits.connections", "\"many\""],
+            ),
+            ("[limits]\nbuffered = 5", &["limits.buffered", "5"]),
+            (
+                "[limits]\nbuffered = \"5\"",
+                &["limits.buffered", "\"5\"", "with its unit"],
+            ),
+            (
+                "[timeouts]\nidle = \"0s\"",
+                &["timeouts.idle", "above zero"],
+            ),
+            ("[timeouts]\nidle = 10", &["timeouts.idle", "10", "string"]),
+            ("[limits", &["c.toml:1"]),
+            ("listen = []", &["listen", "one listener or more"]),
+            (
+                "[clients]\nnetworks = [\"10.0.0.0/33\"]",
+                &["clients.networks[0]", "10.0.0.0/33"],
+            ),
+            (
+                "[[listen]]\nkind = \"ftp\"\naddress = \"127.0.0.1:1\"",
+                &["listen[0].kind", "ftp", "socks5"],
+            ),
+            (
+                "[[listen]]\nkind = \"http\"\naddress = \"10.0.0.1\"",
+                &["listen[0].address", "10.0.0.1"],
+            ),
+            (
+                "[[listen]]\nkind = \"http\"\naddress = \"0.0.0.0:3128\"",
+                &["listen[0].address", "loopback", "open proxy"],
+            ),
+            (
+                "[[listen]]\nkind = \"http\"\naddress = \"127.0.0.1:0\"",
+                &["listen[0].address", "port above zero"],
+            ),
+        ] {
+            let message = refusal(text);
+            assert!(
+                parts.iter().all(|part| message.contains(part)),
+                "{text:?} gives {message:?}"
+            );
+        }
+        for (keys, parts) in [
+            (
+                "kind = \"http\"\ncookies = true",
+                &["listen[0].cookies", "convert"][..],
+            ),
+            (
+                "kind = \"http\"\nusers = { a = \"b\" }",
+                &["listen[0].users", "socks5"],
+            ),
+            (
+                "kind = \"socks5\"\nusers = { \"\" = \"b\" }",
+                &["listen[0].users", "RFC 1929"],
+            ),
+            (
+                "kind = \"transparent\"",
+                &["listen[0].intercept", "missing", "tproxy"],
+            ),
+            (
+                "kind = \"http\"\nintercept = \"tproxy\"",
+                &["listen[0].intercept", "transparent"],
+            ),
+            (
+                "kind = \"http\"\nvia_gateway = true",
+                &["listen[0].via_gateway", "[gateway]"],
+            ),
+            (
+                "kind = \"http\"\nkeep_client_address = true",
+                &["listen[0].keep_client_address", "tproxy"],
+            ),
+        ] {
+            let message = refusal(&format!(
+                "{NETWORKS}[[listen]]\naddress = \"0.0.0.0:99\"\n{keys}"
+            ));
+            assert!(
+                parts.iter().all(|part| message.contains(part)),
+                "{keys:?} gives {message:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn two_listeners_need_two_addresses_and_two_names() {
+        let listen = |port: u16, name: &str| {
+            format!("[[listen]]\nkind = \"http\"\naddress = \"127.0.0.1:{port}\"\n{name}")
+        };
+        assert!(
+            refusal(&(listen(1, "") + "\n" + &listen(1, "name = \"b\"")))
+                .contains("no other listener")
+        );
+        let named = "name = \"a\"\n";
+        assert!(refusal(&(listen(1, named) + &listen(2, named))).contains("listen[1].name"));
+    }
+}

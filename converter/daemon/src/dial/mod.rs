@@ -1,0 +1,337 @@
+//! Connections to servers: names resolved, every address checked before a packet leaves, the quickest one taken.
+
+mod gateway;
+mod names;
+mod order;
+mod race;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use gateway::{GatewayError, GatewayState};
+pub use names::Names;
+use race::race;
+
+use crate::config::{Config, Downstream, Gateway, WhenAway};
+use crate::route::{self, Routes};
+use crate::sockets::{self, IcmpError};
+use crate::streams::Stream;
+use crate::targets::{self, Forbidden};
+
+/// Where a client wants to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An address.
+    Address(SocketAddr),
+    /// A name, and a port.
+    Name(String, u16),
+}
+
+impl Target {
+    /// A host as a client wrote it: an address or a name.
+    pub fn named(host: String, port: u16) -> Self {
+        match host.parse() {
+            Ok(address) => Self::Address(SocketAddr::new(address, port)),
+            Err(_) => Self::Name(host, port),
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+/// What one connection asks of its way to the server, beside the configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// MPTCP, whatever the configuration says.
+    pub mptcp: bool,
+    /// This source address, which is the client's.
+    pub source: Option<SocketAddr>,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum DialError {
+    /// It is not allowed; no packet left.
+    Forbidden(Forbidden),
+    /// Nobody has this name.
+    NoSuchName,
+    /// The name servers did not answer, or not usefully.
+    NamesFailed,
+    /// The server answered with a reset.
+    Reset,
+    /// A router or the server's host sent an ICMP error, or there is no route.
+    Unreachable(IcmpError),
+    /// Nobody answered in time.
+    TimedOut,
+    /// This machine has no descriptors, ports or memory left.
+    Exhausted(io::Error),
+    /// The gateway is away, and nothing else may be tried.
+    GatewayAway,
+    /// The system refused.
+    System(io::Error),
+}
+
+impl DialError {
+    /// For logs and metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Forbidden(why) => why.name(),
+            Self::NoSuchName => "no-such-name",
+            Self::NamesFailed => "names-failed",
+            Self::Reset => "refused-by-server",
+            Self::Unreachable(_) => "unreachable",
+            Self::TimedOut => "timed-out",
+            Self::Exhausted(_) => "exhausted",
+            Self::GatewayAway => "gateway-away",
+            Self::System(_) => "system",
+        }
+    }
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ECONNREFUSED | libc::ECONNRESET) => Self::Reset,
+            Some(libc::ENETUNREACH) => Self::Unreachable(IcmpError::NETWORK),
+            Some(libc::EHOSTUNREACH) => Self::Unreachable(IcmpError::HOST),
+            Some(libc::ETIMEDOUT) => Self::TimedOut,
+            Some(
+                libc::EMFILE
+                | libc::ENFILE
+                | libc::EADDRNOTAVAIL
+                | libc::ENOMEM
+                | libc::ENOBUFS
+                | libc::EAGAIN,
+            ) => Self::Exhausted(error),
+            _ => Self::System(error),
+        }
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Dialed {
+    /// The connection, or the one to the gateway.
+    pub stream: Stream,
+    /// The server's address and port.
+    pub server: SocketAddr,
+    /// What the server said already.
+    pub early: Vec<u8>,
+    /// Whether the client's early bytes are on their way.
+    pub early_sent: bool,
+}
+
+impl Dialed {
+    fn direct(stream: TcpStream, server: SocketAddr) -> Self {
+        Self {
+            stream: Stream::new(stream),
+            server,
+            early: Vec::new(),
+            early_sent: false,
+        }
+    }
+}
+
+/// Connects to servers for one thread.
+pub struct Dialer {
+    names: Names,
+    routes: Routes,
+    gateway: GatewayState,
+}
+
+impl Dialer {
+    /// Raises what socket(2) does.
+    pub fn new(names: Names) -> io::Result<Self> {
+        Ok(Self {
+            names,
+            routes: Routes::open()?,
+            gateway: GatewayState::default(),
+        })
+    }
+
+    /// A connection to `target`. `config` says what is allowed and how long it may take.
+    pub async fn dial(
+        &self,
+        target: &Target,
+        wishes: Wishes,
+        config: &Config,
+    ) -> Result<Dialed, DialError> {
+        let attempt = async {
+            let allowed = self.allowed(target, config).await?;
+            if let [address] = allowed[..] {
+                return Ok(Dialed::direct(
+                    connect(address, wishes, &config.downstream).await?,
+                    address,
+                ));
+            }
+            let downstream = Rc::new(config.downstream.clone());
+            let connect = move |address| {
+                let downstream = Rc::clone(&downstream);
+                async move { connect(address, wishes, &downstream).await }
+            };
+            Box::pin(race(allowed, connect))
+                .await
+                .map(|(stream, address)| Dialed::direct(stream, address))
+        };
+        timeout(config.timeouts.connect, attempt)
+            .await
+            .unwrap_or(Err(DialError::TimedOut))
+    }
+
+    /// The same by way of the gateway (RFC 8803); when that is away, as the configuration says. `early` came from the
+    /// client already, and travels with the request.
+    pub async fn dial_by_gateway(
+        &self,
+        target: &Target,
+        early: &[u8],
+        config: &Config,
+    ) -> Result<Dialed, DialError> {
+        let Some(gateway) = &config.gateway else {
+            return self.dial(target, Wishes::default(), config).await;
+        };
+        if self.gateway.is_worth_a_try() {
+            match timeout(
+                config.timeouts.connect,
+                Box::pin(self.ask_gateway(target, early, gateway, config)),
+            )
+            .await
+            {
+                Ok(Err(GatewayError::Away(why))) => self.gateway.is_away(gateway, &why),
+                Ok(Err(GatewayError::Server(error))) => return Err(error),
+                Ok(Ok(dialed)) => return Ok(dialed),
+                Err(_) => return Err(DialError::TimedOut),
+            }
+        }
+        match gateway.when_away {
+            WhenAway::Direct => self.dial(target, Wishes::default(), config).await,
+            WhenAway::Refuse => Err(DialError::GatewayAway),
+        }
+    }
+
+    async fn ask_gateway(
+        &self,
+        target: &Target,
+        early: &[u8],
+        gateway: &Gateway,
+        config: &Config,
+    ) -> Result<Dialed, GatewayError> {
+        let mut last = GatewayError::Server(DialError::NoSuchName);
+        for address in self
+            .allowed(target, config)
+            .await
+            .map_err(GatewayError::Server)?
+        {
+            match self
+                .gateway
+                .connect(address, early, gateway, &config.downstream)
+                .await
+            {
+                Err(GatewayError::Server(error)) => last = GatewayError::Server(error),
+                other => return other,
+            }
+        }
+        Err(last)
+    }
+
+    /// The addresses to try, one at least. Those that are checked are those that are tried: nobody asks for the name a
+    /// second time.
+    async fn allowed(
+        &self,
+        target: &Target,
+        config: &Config,
+    ) -> Result<Vec<SocketAddr>, DialError> {
+        let (name, port) = match target {
+            Target::Address(address) => {
+                let address = sockets::canonical(*address);
+                return self.check(address, config).map(|()| vec![address]);
+            }
+            Target::Name(name, port) => (name, *port),
+        };
+        let mut allowed = Vec::new();
+        let mut refused = DialError::NoSuchName;
+        for address in order::alternating(Box::pin(self.names.resolve(name)).await?) {
+            let address = SocketAddr::new(address, port);
+            match self.check(address, config) {
+                Ok(()) => allowed.push(address),
+                Err(why) => refused = why,
+            }
+        }
+        if allowed.is_empty() {
+            Err(refused)
+        } else {
+            Ok(allowed)
+        }
+    }
+
+    /// Whether this is one of the machine's own addresses.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        matches!(self.routes.kind_of(address), Ok(route::Kind::Own))
+    }
+
+    fn check(&self, address: SocketAddr, config: &Config) -> Result<(), DialError> {
+        if let Some(why) = targets::forbidden(address, &config.targets) {
+            return Err(DialError::Forbidden(why));
+        }
+        match self.routes.kind_of(address.ip())? {
+            route::Kind::Unicast => Ok(()),
+            route::Kind::Own if own_is_allowed(address, config) => Ok(()),
+            route::Kind::Own => Err(DialError::Forbidden(Forbidden::Own)),
+            route::Kind::Group => Err(DialError::Forbidden(Forbidden::Special)),
+            route::Kind::Unreachable => Err(DialError::Unreachable(IcmpError::NETWORK)),
+        }
+    }
+}
+
+/// Whether the machine's own address may be reached; never at one of our listeners, since that would go round in
+/// circles.
+fn own_is_allowed(address: SocketAddr, config: &Config) -> bool {
+    let listens = |ip: IpAddr| ip.is_unspecified() || ip == address.ip();
+    let mut listeners = config.listen.iter().map(|listen| listen.address);
+    let is_listener = listeners.any(|each| each.port() == address.port() && listens(each.ip()));
+    !is_listener && targets::own_is_allowed(address.ip(), &config.targets)
+}
+
+/// One attempt, without a limit of its own in time: the caller's, or the kernel's.
+async fn connect(
+    address: SocketAddr,
+    wishes: Wishes,
+    settings: &Downstream,
+) -> Result<TcpStream, DialError> {
+    let socket = sockets::to_server(
+        address,
+        wishes.mptcp || settings.mptcp,
+        settings,
+        wishes.source,
+    )?;
+    let icmp = sockets::IcmpWatch::on(&socket, address);
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from_std(socket.into())?;
+    stream.writable().await?;
+    if let Some(error) = stream.take_error()? {
+        return Err(icmp
+            .error(&stream)
+            .map_or_else(|| error.into(), DialError::Unreachable));
+    }
+    icmp.off(&stream);
+    sockets::prepare(&stream);
+    Ok(stream)
+}
+
+/// Between two attempts of Happy Eyeballs (RFC 8305 section 5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);

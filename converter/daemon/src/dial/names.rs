@@ -1,0 +1,109 @@
+//! Names to addresses: /etc/hosts, then the name servers, each answer kept for its time to live.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hickory_resolver::ResolveError;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    LookupIpStrategy, NameServerConfigGroup, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::name_server::TokioConnectionProvider;
+use hickory_resolver::proto::ProtoErrorKind;
+use tokio::time::sleep;
+
+use super::DialError;
+
+/// How long an answer with IPv4 addresses waits for one with IPv6 addresses (RFC 8305 section 3).
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+const CACHED_NAMES: usize = 1024;
+
+/// One thread's resolver. The two families are asked for apart, so that neither waits for the other for long.
+pub struct Names {
+    six: TokioResolver,
+    four: TokioResolver,
+}
+
+impl Names {
+    /// Asks `servers`, or those of /etc/resolv.conf if there are none. A machine without either knows /etc/hosts only.
+    pub fn new(servers: &[IpAddr]) -> Self {
+        let servers = if servers.is_empty() {
+            system_servers()
+        } else {
+            group(servers)
+        };
+        // Without a search list: a client's names are whole.
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        Self {
+            six: resolver(config.clone(), LookupIpStrategy::Ipv6Only),
+            four: resolver(config, LookupIpStrategy::Ipv4Only),
+        }
+    }
+
+    /// The addresses of `name`, at least one.
+    pub async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
+        let six = self.six.lookup_ip(name);
+        let four = self.four.lookup_ip(name);
+        tokio::pin!(six, four);
+        let (first, second) = tokio::select! {
+            found = &mut six => (found, Some(four.await)),
+            found = &mut four => {
+                let late = if found.is_ok() {
+                    tokio::select! { late = &mut six => Some(late), () = sleep(RESOLUTION_DELAY) => None }
+                } else {
+                    Some(six.await)
+                };
+                (found, late)
+            }
+        };
+        let answers = std::iter::once(first).chain(second).collect::<Vec<_>>();
+        let found: Vec<IpAddr> = answers
+            .iter()
+            .flatten()
+            .flat_map(|answer| answer.iter())
+            .collect();
+        if found.is_empty() {
+            Err(why(&answers))
+        } else {
+            Ok(found)
+        }
+    }
+}
+
+fn why<T>(answers: &[Result<T, ResolveError>]) -> DialError {
+    let nobody = |error: &ResolveError| {
+        error
+            .proto()
+            .is_some_and(|proto| matches!(proto.kind(), ProtoErrorKind::NoRecordsFound { .. }))
+    };
+    let all_said_so = answers
+        .iter()
+        .all(|answer| answer.as_ref().err().is_none_or(nobody));
+    if all_said_so {
+        DialError::NoSuchName
+    } else {
+        DialError::NamesFailed
+    }
+}
+
+fn system_servers() -> NameServerConfigGroup {
+    hickory_resolver::system_conf::read_system_conf().map_or_else(
+        |_| NameServerConfigGroup::new(),
+        |(config, _)| config.name_servers().to_vec().into(),
+    )
+}
+
+fn group(servers: &[IpAddr]) -> NameServerConfigGroup {
+    NameServerConfigGroup::from_ips_clear(servers, 53, true)
+}
+
+fn resolver(config: ResolverConfig, family: LookupIpStrategy) -> TokioResolver {
+    let mut options = ResolverOpts::default();
+    options.ip_strategy = family;
+    options.timeout = Duration::from_secs(2);
+    options.attempts = 2;
+    options.cache_size = CACHED_NAMES;
+    TokioResolver::builder_with_config(config, TokioConnectionProvider::default())
+        .with_options(options)
+        .build()
+}

@@ -1,0 +1,122 @@
+//! 0-RTT TCP Convert, the server's side (RFC 8803).
+
+use std::time::Instant as Clock;
+
+use tokio::time::Instant;
+use tributary_wire::convert::{Connect, ErrorTlv, Request, SUPPORTED_TCP_EXTENSIONS, server};
+
+use super::{Missing, message};
+use crate::dial::{DialError, Target, Wishes};
+use crate::session::Session;
+use crate::syn_ack::SynAckWatch;
+
+/// Serves one client.
+pub async fn serve(session: Session) {
+    let since = Clock::now();
+    let deadline = Instant::now() + session.config.timeouts.request;
+    let mut inbox = Vec::new();
+    let parse = |bytes: &[u8]| server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS);
+    match message(&session.stream, &mut inbox, deadline, parse).await {
+        Ok(request) => answer(session, request, &inbox, since).await,
+        Err(missing) => {
+            let error = match &missing {
+                Missing::Fault(refusal) => refusal.error.clone(),
+                Missing::Gone | Missing::Late => None,
+            };
+            end(session, missing.name(), "", error, since).await;
+        }
+    }
+}
+
+async fn answer(session: Session, request: Request, early: &[u8], since: Clock) {
+    if let Some(error) = unwelcome(&session, &request) {
+        return end(session, "cookie", "", Some(error), since).await;
+    }
+    if let Some(connect) = request.connect.clone() {
+        return convert(session, &request, &connect, early, since).await;
+    }
+    // RFC 8803 section 6.2.3: Info alone wants nothing but the list.
+    let reply = request.reply(&[], &SUPPORTED_TCP_EXTENSIONS).encode();
+    session.close(&session.outcome("info", "", None, None, since));
+    session.stream.end_with(&reply).await;
+}
+
+/// What a client without a good cookie is told (RFC 8803 section 6.2.7).
+fn unwelcome(session: &Session, request: &Request) -> Option<ErrorTlv> {
+    if !session.listener.listen.cookies {
+        return None;
+    }
+    let client = session.client.ip();
+    match &request.cookie {
+        None => Some(ErrorTlv::MissingCookie(session.cookies().make(client))),
+        Some(cookie) if session.cookies().check(client, cookie) => None,
+        Some(_) => Some(ErrorTlv::NotAuthorized),
+    }
+}
+
+async fn convert(
+    session: Session,
+    request: &Request,
+    connect: &Connect,
+    early: &[u8],
+    since: Clock,
+) {
+    let name = connect.target.to_string();
+    let watch = connect
+        .extended()
+        .then(|| SynAckWatch::open(connect.target));
+    let wishes = Wishes {
+        mptcp: connect.wants_mptcp(),
+        source: None,
+    };
+    match session
+        .dial(&Target::Address(connect.target), wishes, early)
+        .await
+    {
+        Ok((server, early_sent)) => {
+            let options = watch
+                .map(|watch| watch.options(&server.stream))
+                .unwrap_or_default();
+            let reply = request.reply(&options, &SUPPORTED_TCP_EXTENSIONS).encode();
+            let deadline = Instant::now() + session.config.timeouts.request;
+            if session.stream.send(&reply, Some(deadline)).await.is_err() {
+                session.close(&session.outcome(
+                    "client-gone",
+                    &name,
+                    Some(server.address),
+                    None,
+                    since,
+                ));
+                return;
+            }
+            let early = if early_sent { &[] } else { early };
+            session.tunnel(server, early, &name, since, None).await;
+        }
+        Err(error) => end(session, error.name(), &name, Some(tlv(&error)), since).await,
+    }
+}
+
+/// The line, the Error TLV, and an orderly close: a reset could overtake the TLV (RFC 8803 section 6.2.2). Without a
+/// TLV, and when there were too many of late (section 6.2.5), a reset.
+async fn end(session: Session, name: &str, target: &str, error: Option<ErrorTlv>, since: Clock) {
+    session.close(&session.outcome(name, target, None, None, since));
+    if let Some(error) = error.filter(|_| session.may_send_error()) {
+        session.stream.end_with(&error.encode()).await;
+    }
+}
+
+fn tlv(error: &DialError) -> ErrorTlv {
+    match error {
+        DialError::Forbidden(_) => ErrorTlv::NotAuthorized,
+        DialError::Reset => ErrorTlv::ConnectionReset,
+        DialError::Unreachable(icmp) => ErrorTlv::DestinationUnreachable {
+            icmp_code: icmp.code,
+        },
+        DialError::Exhausted(_) => ErrorTlv::ResourceExceeded { delay: 0 },
+        DialError::NoSuchName
+        | DialError::NamesFailed
+        | DialError::TimedOut
+        | DialError::GatewayAway
+        | DialError::System(_) => ErrorTlv::NetworkFailure { delay: 0 },
+    }
+}

@@ -1,0 +1,153 @@
+//! SOCKS5 (RFC 1928), with names and passwords if any are configured (RFC 1929).
+
+use std::time::Instant as Clock;
+
+use tokio::time::Instant;
+use tributary_wire::socks5::{
+    self, Code, Fault, Login, Method, Reply, Request, encode_login_status, parse_greeting,
+    parse_login, parse_request,
+};
+
+use super::{Missing, message};
+use crate::dial::{DialError, Target, Wishes};
+use crate::session::Session;
+
+/// Serves one client.
+pub async fn serve(session: Session) {
+    let since = Clock::now();
+    let deadline = Instant::now() + session.config.timeouts.request;
+    let mut inbox = Vec::new();
+    match negotiate(&session, &mut inbox, deadline).await {
+        Ok(request) => connect(session, request, &inbox, since).await,
+        Err(End { name, last }) => {
+            session.close(&session.outcome(name, "", None, None, since));
+            session.stream.end_with(&last).await;
+        }
+    }
+}
+
+/// Why there was no request, and the last words to the client.
+struct End {
+    name: &'static str,
+    last: Vec<u8>,
+}
+
+impl From<Missing<Fault>> for End {
+    fn from(missing: Missing<Fault>) -> Self {
+        let last = match &missing {
+            Missing::Fault(fault) => fault.reply().unwrap_or_default(),
+            Missing::Gone | Missing::Late => Vec::new(),
+        };
+        Self {
+            name: missing.name(),
+            last,
+        }
+    }
+}
+
+async fn negotiate(
+    session: &Session,
+    inbox: &mut Vec<u8>,
+    deadline: Instant,
+) -> Result<Request, End> {
+    let gone = |_| End {
+        name: "client-gone",
+        last: Vec::new(),
+    };
+    let users = &session.listener.listen.users;
+    let method = if users.is_empty() {
+        Method::NoAuthentication
+    } else {
+        Method::UserPassword
+    };
+    let greeting = message(&session.stream, inbox, deadline, parse_greeting).await?;
+    if !greeting.offers(method) {
+        return Err(End {
+            name: "no-acceptable-method",
+            last: Method::NoneAcceptable.encode().to_vec(),
+        });
+    }
+    session
+        .stream
+        .send(&method.encode(), Some(deadline))
+        .await
+        .map_err(gone)?;
+    if method == Method::UserPassword {
+        let login = message(&session.stream, inbox, deadline, parse_login).await?;
+        if !is_user(session, &login) {
+            return Err(End {
+                name: "wrong-password",
+                last: encode_login_status(false).to_vec(),
+            });
+        }
+        session
+            .stream
+            .send(&encode_login_status(true), Some(deadline))
+            .await
+            .map_err(gone)?;
+    }
+    Ok(message(&session.stream, inbox, deadline, parse_request).await?)
+}
+
+/// Compares with every user, so that the time tells nothing of which names there are.
+fn is_user(session: &Session, login: &Login) -> bool {
+    let mut found = false;
+    for (user, password) in &session.listener.listen.users {
+        found |= same(user.as_bytes(), &login.user) & same(password.as_bytes(), &login.password);
+    }
+    found
+}
+
+/// Takes as long for a near miss as for a far one.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    let difference = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+    one.len() == other.len() && std::hint::black_box(difference) == 0
+}
+
+async fn connect(session: Session, request: Request, early: &[u8], since: Clock) {
+    let target = match request.target {
+        socks5::Target::Address(address) => Target::Address(address),
+        socks5::Target::Name { name, port } => Target::named(name, port),
+    };
+    let name = target.to_string();
+    match session.dial(&target, Wishes::default(), early).await {
+        Ok((server, early_sent)) => {
+            let bound = server.stream.local_addr().unwrap_or(server.address);
+            let reply = Reply::success(bound).encode();
+            let deadline = Instant::now() + session.config.timeouts.request;
+            if session.stream.send(&reply, Some(deadline)).await.is_err() {
+                session.close(&session.outcome(
+                    "client-gone",
+                    &name,
+                    Some(server.address),
+                    None,
+                    since,
+                ));
+                return;
+            }
+            let early = if early_sent { &[] } else { early };
+            session.tunnel(server, early, &name, since, None).await;
+        }
+        Err(error) => {
+            session.close(&session.outcome(error.name(), &name, None, None, since));
+            session
+                .stream
+                .end_with(&Reply::refusal(code(&error)).encode())
+                .await;
+        }
+    }
+}
+
+fn code(error: &DialError) -> Code {
+    match error {
+        DialError::Forbidden(_) => Code::NotAllowed,
+        DialError::NoSuchName | DialError::NamesFailed | DialError::TimedOut => {
+            Code::HostUnreachable
+        }
+        DialError::Reset => Code::ConnectionRefused,
+        DialError::Unreachable(_) => Code::NetworkUnreachable,
+        DialError::Exhausted(_) | DialError::GatewayAway | DialError::System(_) => {
+            Code::GeneralFailure
+        }
+    }
+}

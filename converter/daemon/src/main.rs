@@ -1,0 +1,74 @@
+//! The command `tributary-converter`; see the library for its parts.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use tributary_converter::cli::{Arguments, Ask, Command};
+use tributary_converter::failure::{Exit, Failure};
+use tributary_converter::{config, report, service, top};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return said_by_clap(&error),
+    };
+    start_log();
+    match execute(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("tributary-converter: {failure}");
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+/// Help and version are no errors; anything else is wrong usage, and leaves with the code for that.
+fn said_by_clap(error: &clap::Error) -> ExitCode {
+    // Whoever closed the pipe does not want to read it.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(Exit::Usage as u8),
+    }
+}
+
+fn execute(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Some(Command::Status(ask)) => show(ask),
+        Some(Command::Top(ask)) => top::top(&ask.socket),
+        None if arguments.check => arguments
+            .config
+            .as_deref()
+            .map_or(Ok(()), |file| config::load(file).map(drop)),
+        None => service::run(arguments.config.as_deref()),
+    }
+}
+
+fn show(ask: &Ask) -> Result<(), Failure> {
+    let status = service::ask(&ask.socket)?;
+    let text = if ask.json {
+        serde_json::to_string_pretty(&status)
+            .map_err(|error| Failure::new(Exit::System, error.to_string()))?
+            + "\n"
+    } else {
+        report::text(&status, None, status.connections.len())
+    };
+    // Whoever closed the pipe has read enough.
+    let _ = io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// To standard error; the journal adds times of its own.
+fn start_log() {
+    let log = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(false);
+    if std::env::var_os("JOURNAL_STREAM").is_some() {
+        log.without_time().init();
+    } else {
+        log.init();
+    }
+}

@@ -1,0 +1,129 @@
+//! The local socket: `status` and `top` connect, and read one JSON object.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::accounts::Seen;
+use crate::failure::{Exit, Failure};
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a converter says of itself.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Status {
+    /// The program's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Since it was started.
+    pub uptime_seconds: f64,
+    /// Whether it accepts nobody any more.
+    pub draining: bool,
+    /// Client connections that are open.
+    pub open_connections: usize,
+    /// Client connections at most.
+    pub most_connections: usize,
+    /// Bytes held for slow readers.
+    pub buffered_bytes: usize,
+    /// Lines of the access log that were lost.
+    pub log_lines_dropped: u64,
+    /// In the configuration's order.
+    pub listeners: Vec<ListenerStatus>,
+    /// Those that moved most, at most 1,000.
+    pub connections: Vec<Seen>,
+}
+
+/// A listener, and its counts since the start.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ListenerStatus {
+    /// In logs and metrics.
+    pub name: String,
+    /// What its clients speak.
+    pub kind: String,
+    /// Where it listens.
+    pub address: std::net::SocketAddr,
+    /// Whether it takes MPTCP.
+    pub mptcp: bool,
+    /// Connections.
+    pub accepted: u64,
+    /// From clients to servers.
+    pub up_bytes: u64,
+    /// From servers to clients.
+    pub down_bytes: u64,
+}
+
+/// Listens on `path`, for this user alone. What a killed converter left is replaced; a living one's is not.
+pub fn listen(path: &Path) -> Result<UnixListener, Failure> {
+    let attempted = format!("control socket {}", path.display());
+    if StdUnixStream::connect(path).is_ok() {
+        return Err(Failure::new(
+            Exit::InUse,
+            format!("{attempted}: another converter uses it (control.socket)"),
+        ));
+    }
+    let listener = replace(path).map_err(|error| Failure::from_io(&attempted, &error))?;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))
+        .map_err(|error| Failure::from_io(&attempted, &error))?;
+    Ok(listener)
+}
+
+fn replace(path: &Path) -> io::Result<UnixListener> {
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(folder)?;
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => UnixListener::bind(path),
+    }
+}
+
+/// Sends the status to whoever connected.
+pub async fn answer(stream: UnixStream, status: &Status) {
+    let Ok(text) = serde_json::to_vec(status) else {
+        return;
+    };
+    let sent = async {
+        let mut rest = &text[..];
+        while !rest.is_empty() {
+            stream.writable().await?;
+            match stream.try_write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        io::Result::Ok(())
+    };
+    // Whoever asked and does not listen gets nothing.
+    let _ = tokio::time::timeout(PATIENCE, sent).await;
+}
+
+/// The status of the converter that listens on `path`.
+pub fn ask(path: &Path) -> Result<Status, Failure> {
+    let unavailable = |what: String| {
+        Failure::new(
+            Exit::Unavailable,
+            format!("no converter answers at {}: {what}", path.display()),
+        )
+    };
+    let mut stream =
+        StdUnixStream::connect(path).map_err(|error| unavailable(error.to_string()))?;
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .map_err(|error| unavailable(error.to_string()))?;
+    let mut text = Vec::new();
+    stream
+        .read_to_end(&mut text)
+        .map_err(|error| unavailable(error.to_string()))?;
+    serde_json::from_slice(&text).map_err(|error| unavailable(error.to_string()))
+}

@@ -1,0 +1,11 @@
+//! The process: its listeners and threads, what steers it, and what it answers.
+
+mod activation;
+mod control;
+mod exposition;
+mod plan;
+mod run;
+mod worker;
+
+pub use control::{ListenerStatus, Status, ask};
+pub use run::run;

@@ -1,0 +1,129 @@
+//! What the process shall be doing: a configuration with its sockets.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::activation::Passed;
+use crate::config::{Config, Listen};
+use crate::failure::{Exit, Failure};
+use crate::metrics::{Metrics, OfListener};
+use crate::sockets;
+
+/// Descriptors for everything but connections.
+const RESERVED: u64 = 128;
+/// A client's, and a server's.
+const PER_CONNECTION: u64 = 2;
+
+/// A configuration with its sockets.
+#[derive(Debug)]
+pub struct Plan {
+    /// As the operator wrote it.
+    pub config: Arc<Config>,
+    /// Client connections at most.
+    pub most: usize,
+    /// The listeners, in the configuration's order.
+    pub bound: Vec<Arc<Bound>>,
+}
+
+/// A listener with its socket.
+#[derive(Debug)]
+pub struct Bound {
+    /// As configured.
+    pub listen: Listen,
+    /// Its name in logs and metrics.
+    pub label: String,
+    /// Its counters.
+    pub counters: Arc<OfListener>,
+    /// Shared with the same listener of the plan before and after.
+    pub socket: Arc<TcpListener>,
+}
+
+impl Plan {
+    /// Makes every socket that neither `old` nor the service manager has. On a failure nothing has changed.
+    pub fn new(
+        config: Config,
+        old: Option<&Plan>,
+        passed: &mut Passed,
+        metrics: &Metrics,
+    ) -> Result<Self, Failure> {
+        let most = most_connections(&config)?;
+        let mut bound = Vec::with_capacity(config.listen.len());
+        for listen in &config.listen {
+            let label = listen.label();
+            bound.push(Arc::new(Bound {
+                socket: socket(listen, &config, old, passed)?,
+                counters: metrics.of_listener(&label),
+                listen: listen.clone(),
+                label,
+            }));
+        }
+        Ok(Self {
+            config: Arc::new(config),
+            most,
+            bound,
+        })
+    }
+}
+
+fn socket(
+    listen: &Listen,
+    config: &Config,
+    old: Option<&Plan>,
+    passed: &mut Passed,
+) -> Result<Arc<TcpListener>, Failure> {
+    if let Some(same) = old.and_then(|old| {
+        old.bound
+            .iter()
+            .find(|each| each.listen.address == listen.address)
+    }) {
+        let kept = &same.listen;
+        if (kept.mptcp, kept.intercept, kept.kind) == (listen.mptcp, listen.intercept, listen.kind)
+        {
+            return Ok(Arc::clone(&same.socket));
+        }
+        let message = format!(
+            "{}: kind, mptcp and intercept of a listener can change by a restart only",
+            listen.address
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    if let Some(listener) = passed.claim(listen) {
+        return Ok(Arc::new(listener));
+    }
+    let made = sockets::listener(listen, config.limits.backlog);
+    let attempted = format!("cannot listen on {} ({})", listen.address, listen.label());
+    made.map(|socket| Arc::new(socket.into()))
+        .map_err(|error| Failure::from_io(&attempted, &error))
+}
+
+/// As configured, or as many as the limit of open files has room for.
+fn most_connections(config: &Config) -> Result<usize, Failure> {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room =
+        usize::try_from(files.saturating_sub(RESERVED) / PER_CONNECTION).unwrap_or(usize::MAX);
+    match config.limits.connections {
+        Some(wanted) if wanted > room => Err(Failure::new(
+            Exit::System,
+            format!(
+                "limits.connections = {wanted}: accepted: at most {room} with {files} open files (ulimit -n, LimitNOFILE=)"
+            ),
+        )),
+        Some(wanted) => Ok(wanted),
+        None => Ok(room),
+    }
+}
+
+/// Takes as many open files as this process is allowed.
+pub fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // A system that refuses leaves what there is, and most_connections goes by that.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+}

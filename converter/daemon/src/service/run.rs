@@ -1,0 +1,345 @@
+//! The main thread: starts everything, listens to signals, and ends everything.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant as Clock};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use sd_notify::NotifyState;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{Instant, interval, sleep, sleep_until};
+
+use tributary_wire::http::Pseudonym;
+
+use super::activation::Passed;
+use super::control::{self, ListenerStatus, Status};
+use super::exposition;
+use super::plan::{Plan, raise_open_files};
+use super::worker::{Phase, Shared, work};
+use crate::access_log::AccessLog;
+use crate::accounts::Accounts;
+use crate::admission::Admission;
+use crate::config::{self, Config};
+use crate::cookies::Cookies;
+use crate::failure::{Exit, Failure};
+use crate::metrics::{Levels, Metrics};
+
+/// Connections that a status shows.
+const SHOWN: usize = 1000;
+/// How often a drain looks whether all have left.
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+
+/// Runs until SIGTERM or SIGINT. Without a file the configuration is the default one. A failure before it serves
+/// leaves nothing behind.
+pub fn run(file: Option<&Path>) -> Result<(), Failure> {
+    let mut passed = Passed::take()
+        .map_err(|error| Failure::from_io("sockets of the service manager", &error))?;
+    let config = file.map_or_else(|| Ok(Config::default()), config::load)?;
+    raise_open_files();
+    let accounts = Arc::new(Accounts::new(Metrics::default(), AccessLog::default()));
+    accounts.log.open(config.log.access.as_deref())?;
+    let plan = Plan::new(config, None, &mut passed, &accounts.metrics)?;
+    passed.close_the_rest();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| Failure::from_io("event loop", &error))?;
+    LocalSet::new().block_on(&runtime, async {
+        let service = Service::start(file.map(Path::to_owned), plan, accounts)?;
+        service.serve().await
+    })
+}
+
+struct Service {
+    file: Option<PathBuf>,
+    since: Clock,
+    shared: Arc<Shared>,
+    plan: Arc<Plan>,
+    phase: watch::Sender<Phase>,
+    workers: Vec<JoinHandle<()>>,
+    control: ControlSocket,
+    metrics: Option<TcpListener>,
+}
+
+/// The control socket; its file goes with it.
+struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // It is replaced at the next start anyhow.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Service {
+    fn start(file: Option<PathBuf>, plan: Plan, accounts: Arc<Accounts>) -> Result<Self, Failure> {
+        let cookies = Cookies::new().map_err(|error| Failure::from_io("random numbers", &error))?;
+        let control = ControlSocket {
+            listener: control::listen(&plan.config.control.socket)?,
+            path: plan.config.control.socket.clone(),
+        };
+        let shared = Arc::new(Shared {
+            accounts,
+            admission: Arc::new(Admission::new(plan.config.limits.buffered)),
+            cookies: Arc::new(cookies),
+            pseudonym: pseudonym().map_err(|error| Failure::from_io("random numbers", &error))?,
+        });
+        let plan = Arc::new(plan);
+        let (phase, _) = watch::channel(Phase::Serving(Arc::clone(&plan)));
+        let metrics = listen_for_metrics(&plan.config)?;
+        let workers = start_workers(&plan.config, &shared, &phase)?;
+        Ok(Self {
+            file,
+            since: Clock::now(),
+            shared,
+            plan,
+            phase,
+            workers,
+            control,
+            metrics,
+        })
+    }
+
+    async fn serve(mut self) -> Result<(), Failure> {
+        let signals = |kind| signal(kind).map_err(|error| Failure::from_io("signals", &error));
+        let (mut hangup, mut terminate, mut interrupt) = (
+            signals(SignalKind::hangup())?,
+            signals(SignalKind::terminate())?,
+            signals(SignalKind::interrupt())?,
+        );
+        for bound in &self.plan.bound {
+            tracing::info!("listening on {} ({})", bound.listen.address, bound.label);
+        }
+        notify(&[NotifyState::Ready]);
+        let mut watchdog = interval(
+            sd_notify::watchdog_enabled().map_or(Duration::from_secs(3600), |time| time / 3),
+        );
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => self.reload(),
+                () = first(&mut terminate, &mut interrupt) => break,
+                _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
+                asked = self.control.listener.accept() => self.tell(asked.ok(), false),
+                scraped = accept(self.metrics.as_ref()) => self.expose(scraped),
+            }
+        }
+        self.drain(terminate, interrupt).await
+    }
+
+    /// Takes the file anew; if it is wrong, everything stays as it was.
+    fn reload(&mut self) {
+        notify(&[
+            NotifyState::Reloading,
+            NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading),
+        ]);
+        match self.reloaded() {
+            Ok(plan) => {
+                tracing::info!("reloaded: {} listeners", plan.bound.len());
+                self.plan = Arc::clone(&plan);
+                self.phase.send_replace(Phase::Serving(plan));
+            }
+            Err(failure) => tracing::error!("not reloaded, everything stays as it was: {failure}"),
+        }
+        notify(&[NotifyState::Ready]);
+    }
+
+    fn reloaded(&mut self) -> Result<Arc<Plan>, Failure> {
+        let config = self
+            .file
+            .as_deref()
+            .map_or_else(|| Ok(Config::default()), config::load)?;
+        for (key, changed) in [
+            ("workers", config.workers != self.plan.config.workers),
+            ("control.socket", config.control != self.plan.config.control),
+        ] {
+            if changed {
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("{key} can change by a restart only"),
+                ));
+            }
+        }
+        let metrics = if config.metrics == self.plan.config.metrics {
+            self.metrics.take()
+        } else {
+            listen_for_metrics(&config)?
+        };
+        let plan = Plan::new(
+            config,
+            Some(&self.plan),
+            &mut Passed::default(),
+            &self.shared.accounts.metrics,
+        );
+        self.metrics = metrics;
+        let plan = plan?;
+        self.shared
+            .accounts
+            .log
+            .open(plan.config.log.access.as_deref())?;
+        self.shared
+            .admission
+            .budget
+            .set(plan.config.limits.buffered);
+        Ok(Arc::new(plan))
+    }
+
+    /// Waits until the last connection has ended, up to the deadline or a second signal.
+    async fn drain(self, mut terminate: Signal, mut interrupt: Signal) -> Result<(), Failure> {
+        notify(&[NotifyState::Stopping]);
+        self.phase.send_replace(Phase::Draining);
+        let deadline = Instant::now() + self.plan.config.timeouts.drain;
+        tracing::info!(
+            "ending: {} connections are open",
+            self.shared.admission.open()
+        );
+        while self.shared.admission.open() > 0 && Instant::now() < deadline {
+            tokio::select! {
+                () = sleep(DRAIN_STEP) => {}
+                () = sleep_until(deadline) => {}
+                () = first(&mut terminate, &mut interrupt) => break,
+                asked = self.control.listener.accept() => self.tell(asked.ok(), true),
+            }
+        }
+        let left = self.shared.admission.open();
+        self.phase.send_replace(Phase::Ended);
+        for worker in self.workers {
+            if worker.join().is_err() {
+                tracing::error!("a thread ended by a panic");
+            }
+        }
+        if left == 0 {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::WrongResult,
+            format!("{left} connections had not ended in time and were reset (timeouts.drain)"),
+        ))
+    }
+
+    fn tell(
+        &self,
+        asked: Option<(tokio::net::UnixStream, tokio::net::unix::SocketAddr)>,
+        draining: bool,
+    ) {
+        if let Some((stream, _)) = asked {
+            let status = self.status(draining);
+            spawn_local(async move { control::answer(stream, &status).await });
+        }
+    }
+
+    fn expose(&self, stream: Option<tokio::net::TcpStream>) {
+        if let Some(stream) = stream {
+            let shared = Arc::clone(&self.shared);
+            spawn_local(exposition::answer(stream, move || {
+                shared.accounts.metrics.exposition(Levels {
+                    open: shared.admission.open(),
+                    buffered: shared.admission.budget.used(),
+                    log_lines_dropped: shared.accounts.log.dropped(),
+                })
+            }));
+        }
+    }
+
+    fn status(&self, draining: bool) -> Status {
+        let listeners = self.plan.bound.iter().map(|bound| ListenerStatus {
+            name: bound.label.clone(),
+            kind: bound.listen.kind.name().to_owned(),
+            address: bound.listen.address,
+            mptcp: bound.listen.mptcp,
+            accepted: bound.counters.accepted.get(),
+            up_bytes: bound.counters.up.get(),
+            down_bytes: bound.counters.down.get(),
+        });
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_seconds: self.since.elapsed().as_secs_f64(),
+            draining,
+            open_connections: self.shared.admission.open(),
+            most_connections: self.plan.most,
+            buffered_bytes: self.shared.admission.budget.used(),
+            log_lines_dropped: self.shared.accounts.log.dropped(),
+            listeners: listeners.collect(),
+            connections: self.shared.accounts.seen(SHOWN),
+        }
+    }
+}
+
+/// A name in Via that no other process has: two converters in one chain are no loop.
+fn pseudonym() -> io::Result<Pseudonym> {
+    let mut number = [0; 8];
+    getrandom(&mut number, GetRandomFlags::empty())?;
+    Ok(
+        Pseudonym::new(&format!("tributary-{:016x}", u64::from_ne_bytes(number)))
+            .unwrap_or_default(),
+    )
+}
+
+fn listen_for_metrics(config: &Config) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = config.metrics.address else {
+        return Ok(None);
+    };
+    let listen = || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
+    };
+    listen()
+        .map(Some)
+        .map_err(|error| Failure::from_io(&format!("metrics on {address}"), &error))
+}
+
+fn start_workers(
+    config: &Config,
+    shared: &Arc<Shared>,
+    phase: &watch::Sender<Phase>,
+) -> Result<Vec<JoinHandle<()>>, Failure> {
+    let count = config
+        .workers
+        .or_else(|| thread::available_parallelism().ok())
+        .map_or(1, std::num::NonZero::get);
+    let start = |number| {
+        let (shared, phase) = (Arc::clone(shared), phase.subscribe());
+        thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(move || {
+                if let Err(error) = work(&shared, phase) {
+                    tracing::error!("worker {number}: {error}");
+                    // Without its threads the process serves nobody: let the service manager start it anew.
+                    std::process::exit(i32::from(Exit::System as u8));
+                }
+            })
+    };
+    let started: io::Result<Vec<_>> = (0..count).map(start).collect();
+    started.map_err(|error| Failure::from_io("threads", &error))
+}
+
+async fn first(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
+}
+
+/// The next one who wants metrics; never, if nobody may.
+async fn accept(listener: Option<&TcpListener>) -> Option<tokio::net::TcpStream> {
+    match listener {
+        Some(listener) => listener.accept().await.ok().map(|(stream, _)| stream),
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells the service manager, if there is one (`sd_notify(3)`).
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!("service manager: {error}");
+    }
+}

@@ -1,0 +1,326 @@
+//! One client's connection, and what its listener can do with it: ask for a server, relay, say what became of it.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tokio::sync::watch;
+use tributary_wire::http::Limits;
+use tributary_wire::proxy_protocol::Header;
+
+use crate::accounts::{self, Accounts, Line, Live, Open, PathLine};
+use crate::admission::{Admission, Ticket};
+use crate::buffers::with_scratch;
+use crate::config::{Config, Listen};
+use crate::cookies::Cookies;
+use crate::dial::{DialError, Dialed, Dialer, Target, Wishes};
+use crate::metrics::OfListener;
+use crate::multipath;
+use crate::rate_limit::RateLimit;
+use crate::relay::{Ended, Terms, relay};
+use crate::sockets;
+use crate::streams::Stream;
+
+/// Bytes that may travel with a request to the gateway.
+const EARLY: usize = 16 << 10;
+
+/// A listener's settings, name and counters.
+#[derive(Debug)]
+pub struct Listener {
+    /// As configured.
+    pub listen: Listen,
+    /// Its name in logs and metrics.
+    pub label: String,
+    /// Its counters.
+    pub counters: Arc<OfListener>,
+}
+
+/// What all sessions of one thread share.
+pub struct Surroundings {
+    /// Connects to servers.
+    pub dialer: Dialer,
+    /// Open connections and counters.
+    pub accounts: Arc<Accounts>,
+    /// Places and memory.
+    pub admission: Arc<Admission>,
+    /// For RFC 8803.
+    pub cookies: Arc<Cookies>,
+    /// For RFC 8803's errors.
+    pub errors: RateLimit,
+    /// For HTTP: bounds, and this process' name in Via.
+    pub http: Limits,
+    /// Whether this process is about to end.
+    pub draining: watch::Receiver<bool>,
+}
+
+/// One client's connection. To drop it before its end resets it.
+pub struct Session {
+    /// The client's side.
+    pub stream: Stream,
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// Whose client it is.
+    pub listener: Rc<Listener>,
+    /// The configuration as it was when the client came.
+    pub config: Arc<Config>,
+    surroundings: Rc<Surroundings>,
+    account: Open,
+    _ticket: Ticket,
+}
+
+/// A server's side: the connection, its address, and what it said before the relay began.
+pub struct Server {
+    /// The connection.
+    pub stream: Stream,
+    /// The server's address and port.
+    pub address: SocketAddr,
+    /// Bytes for the client.
+    pub early: Vec<u8>,
+}
+
+/// What became of a request, for its log line.
+pub struct Outcome<'a> {
+    /// `whole`, or why not.
+    pub name: &'a str,
+    /// The server, as the client named it.
+    pub target: &'a str,
+    /// Its address and port.
+    pub server: Option<SocketAddr>,
+    /// The status of the HTTP response.
+    pub status: Option<u16>,
+    /// When it began.
+    pub since: Instant,
+    /// Bytes to the server and to the client.
+    pub bytes: (u64, u64),
+}
+
+impl Session {
+    /// A session for an accepted connection that was admitted.
+    pub fn new(
+        stream: Stream,
+        client: SocketAddr,
+        listener: Rc<Listener>,
+        config: Arc<Config>,
+        surroundings: Rc<Surroundings>,
+        ticket: Ticket,
+    ) -> Self {
+        let account = surroundings.accounts.open(&listener.label, client);
+        Self {
+            stream,
+            client,
+            listener,
+            config,
+            surroundings,
+            account,
+            _ticket: ticket,
+        }
+    }
+
+    /// For RFC 8803's cookies.
+    pub fn cookies(&self) -> &Cookies {
+        &self.surroundings.cookies
+    }
+
+    /// Whether one more Convert error may be sent now (RFC 8803 section 6.2.5 wants them limited).
+    pub fn may_send_error(&self) -> bool {
+        self.surroundings.errors.take()
+    }
+
+    /// Bounds on HTTP's heads, and this process' name in Via.
+    pub fn http_limits(&self) -> &Limits {
+        &self.surroundings.http
+    }
+
+    /// Whether this process is about to end.
+    pub fn is_draining(&self) -> bool {
+        *self.surroundings.draining.borrow()
+    }
+
+    /// Ready once this process is about to end.
+    pub async fn draining(&self) {
+        // Without its sender the thread has ended, and so has this.
+        let _ = self
+            .surroundings
+            .draining
+            .clone()
+            .wait_for(|draining| *draining)
+            .await;
+    }
+
+    /// Whether the client is this machine: then a transparent listener has met its own connection.
+    pub fn is_own_loop(&self) -> bool {
+        self.surroundings.dialer.is_own(self.client.ip())
+    }
+
+    /// What the client has sent so far, without waiting for more.
+    pub fn early_bytes(&self) -> Vec<u8> {
+        with_scratch(EARLY, |scratch| {
+            let count = sockets::read(&self.stream, &mut scratch[..EARLY]).unwrap_or_default();
+            scratch[..count].to_vec()
+        })
+    }
+
+    /// Its account while it is open.
+    pub fn live(&self) -> &Live {
+        &self.account.live
+    }
+
+    /// A connection to `target`, by way of the gateway if the listener has it so. `early` came from the client already;
+    /// it may travel with the request to the gateway, and then `early_sent` of the answer says so.
+    pub async fn dial(
+        &self,
+        target: &Target,
+        wishes: Wishes,
+        early: &[u8],
+    ) -> Result<(Server, bool), DialError> {
+        self.live().serves(&target.to_string());
+        let since = Instant::now();
+        let dialer = &self.surroundings.dialer;
+        let connection = if self.listener.listen.via_gateway {
+            dialer.dial_by_gateway(target, early, &self.config).await
+        } else {
+            dialer.dial(target, wishes, &self.config).await
+        };
+        let Dialed {
+            stream,
+            server,
+            early,
+            early_sent,
+        } = connection?;
+        self.surroundings
+            .accounts
+            .metrics
+            .dial_seconds
+            .observe(since.elapsed().as_secs_f64());
+        let server = Server {
+            stream,
+            address: server,
+            early,
+        };
+        if self.config.downstream.proxy_protocol {
+            self.introduce(&server).await?;
+        }
+        Ok((server, early_sent))
+    }
+
+    /// The PROXY protocol's header, before anything else.
+    async fn introduce(&self, server: &Server) -> Result<(), DialError> {
+        let header = Header::Proxy {
+            source: self.client,
+            destination: server.address,
+        };
+        let deadline = Some(tokio::time::Instant::now() + self.config.timeouts.connect);
+        server
+            .stream
+            .send(&header.encode(), deadline)
+            .await
+            .map_err(DialError::from)
+    }
+
+    /// What a relay of this connection may use, and where it counts.
+    pub fn terms(&self) -> Terms<'_> {
+        Terms {
+            budget: &self.surroundings.admission.budget,
+            buffer: self.config.limits.buffer,
+            idle: self.config.timeouts.idle,
+            half_closed: self.config.timeouts.half_closed,
+            up: &self.live().up,
+            down: &self.live().down,
+        }
+    }
+
+    /// Bytes so far, to servers and to the client.
+    pub fn bytes(&self) -> (u64, u64) {
+        (
+            self.live().up.load(Ordering::Relaxed),
+            self.live().down.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Relays until the end. `early` came from the client already.
+    async fn relay(&mut self, server: &mut Server, early: &[u8]) -> Ended {
+        let said = std::mem::take(&mut server.early);
+        let ended = relay(&self.stream, &server.stream, early, &said, &self.terms()).await;
+        if ended == Ended::Whole {
+            self.stream.finish();
+            server.stream.finish();
+        }
+        ended
+    }
+
+    /// The connection ends in order, with nothing left to say: its paths are counted.
+    pub fn leave(&mut self) {
+        self.paths();
+        self.stream.finish();
+    }
+
+    /// Relays to the end and writes the line of the whole connection.
+    pub async fn tunnel(
+        mut self,
+        mut server: Server,
+        early: &[u8],
+        target: &str,
+        since: Instant,
+        status: Option<u16>,
+    ) {
+        let ended = self.relay(&mut server, early).await;
+        self.close(&self.outcome(ended.name(), target, Some(server.address), status, since));
+    }
+
+    /// An outcome with all bytes of the connection.
+    pub fn outcome<'a>(
+        &self,
+        name: &'a str,
+        target: &'a str,
+        server: Option<SocketAddr>,
+        status: Option<u16>,
+        since: Instant,
+    ) -> Outcome<'a> {
+        Outcome {
+            name,
+            target,
+            server,
+            status,
+            since,
+            bytes: self.bytes(),
+        }
+    }
+
+    /// The last outcome of the connection: its line has the client's paths.
+    pub fn close(&self, outcome: &Outcome<'_>) {
+        self.write(outcome, self.paths());
+    }
+
+    /// An outcome of one request among others.
+    pub fn note(&self, outcome: &Outcome<'_>) {
+        self.write(outcome, None);
+    }
+
+    /// Counts the client's paths, as they are now.
+    pub fn paths(&self) -> Option<Vec<PathLine>> {
+        let multipath = multipath::of(self.stream.as_fd());
+        self.surroundings
+            .accounts
+            .add_multipath(multipath.as_ref(), &self.config.paths)
+    }
+
+    fn write(&self, outcome: &Outcome<'_>, paths: Option<Vec<PathLine>>) {
+        let line = Line {
+            time: accounts::now(),
+            listener: &self.listener.label,
+            client: self.client,
+            target: outcome.target,
+            server: outcome.server,
+            outcome: outcome.name,
+            status: outcome.status,
+            seconds: outcome.since.elapsed().as_secs_f64(),
+            up_bytes: outcome.bytes.0,
+            down_bytes: outcome.bytes.1,
+            paths,
+        };
+        accounts::close(&self.surroundings.accounts, &self.listener.counters, &line);
+    }
+}
