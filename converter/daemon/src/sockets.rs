@@ -36,7 +36,7 @@ fn stream(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
 
 /// A socket that listens as `listen` says; raises what the kernel does.
 pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
-    let socket = stream(listen.address, listen.mptcp)?;
+    let socket = stream(listen.address, listen.takes_mptcp())?;
     socket.set_reuse_address(true)?;
     if listen.address.is_ipv6() {
         socket.set_only_v6(listen.address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;

@@ -1,14 +1,20 @@
 """Bytes, connections and requests a second, of every contender in turn."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from experiments.bench.converter.contenders import DIRECT, Contender, Route
+from experiments.bench.converter.contenders import DIRECT, NATIVE, Contender, Route
 from experiments.bench.converter.extent import Extent
 from experiments.bench.converter.ground import Ground
+from settings.failure import Failure
 
 BULK, CONNECTIONS, REQUESTS = "bulk", "connections", "requests"
 _CLIENTS = "64"
+_PAUSE = 0.2
+"""Seconds in which what the last measurement left comes to its end."""
+_TRIES = 3
+"""Squid 5.7 breaks some uploads off (by MPTCP, at these rates) that it takes when they are tried again."""
 
 Reached = dict[tuple[str, str], list[float]]
 """Each repetition's figure by measurement and contender."""
@@ -48,9 +54,26 @@ def measure(ground: Ground, taking_part: Sequence[Contender], extent: Extent, sa
     for repetition in range(extent.repetitions):
         for measurement in measurements(extent):
             for name, route in list(routes(taking_part, measurement).items())[:: -1 if repetition % 2 else 1]:
-                told = ground.load(*measurement.arguments, *route, "--mptcp")
-                figure = measurement.scale * told[measurement.key]
-                reached.setdefault((measurement.name, name), []).append(figure)
-                errors = f", {told['errors']} errors: {told['first_error']}" if told.get("errors") else ""
-                say(f"{measurement.name}, {name}: {figure:.0f} {measurement.unit}{errors}")
+                time.sleep(_PAUSE)
+                if (figure := _figure(ground, measurement, name, route, say)) is not None:
+                    reached.setdefault((measurement.name, name), []).append(figure)
     return reached
+
+
+def _figure(
+    ground: Ground, measurement: Measurement, name: str, route: Route, say: Callable[[str], None]
+) -> float | None:
+    """None for a peer that failed each time; raises Failure if ours failed once."""
+    for _ in range(_TRIES):
+        try:
+            told = ground.load(*measurement.arguments, *route, "--mptcp")
+        except Failure as failure:
+            if name == NATIVE:
+                raise
+            say(f"{measurement.name}, {name}: failed: {failure}")
+            continue
+        errors = f", {told['errors']} errors: {told['first_error']}" if told.get("errors") else ""
+        figure: float = measurement.scale * told[measurement.key]
+        say(f"{measurement.name}, {name}: {figure:.0f} {measurement.unit}{errors}")
+        return figure
+    return None

@@ -49,6 +49,7 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
             return Err(wrong(format!("limits.{key}"), 0, "a number above zero"));
         }
     }
+    check_clients(config)?;
     let mut labels = BTreeSet::new();
     let mut addresses = BTreeSet::new();
     for (number, listen) in config.listen.iter().enumerate() {
@@ -67,6 +68,18 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
                 listen.address,
                 "an address and port that no other listener has",
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Networks as broad as these are nobody's own: the converter would be an open proxy.
+fn check_clients(config: &Config) -> Result<(), Wrong> {
+    for net in &config.clients.networks {
+        let least = if net.addr().is_ipv4() { 8 } else { 7 };
+        if net.prefix_len() < least {
+            let accepted = "networks of /8 and longer, IPv6 of /7 and longer (never an open proxy)";
+            return Err(wrong("clients.networks", net, accepted));
         }
     }
     Ok(())
@@ -112,6 +125,11 @@ fn check_listener(
             listen.intercept.map_or("missing", Intercept::name),
             "\"tproxy\" or \"redirect\" with kind = \"transparent\", and only there",
         ));
+    }
+    if listen.intercept == Some(Intercept::Redirect) && listen.takes_mptcp() {
+        let accepted =
+            "false with intercept = \"redirect\" (MPTCP sockets have no SO_ORIGINAL_DST)";
+        return Err(wrong(key("mptcp"), true, accepted));
     }
     if listen.keep_client_address && listen.intercept != Some(Intercept::Tproxy) {
         return Err(wrong(

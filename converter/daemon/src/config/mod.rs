@@ -248,9 +248,9 @@ pub struct Listen {
     pub address: SocketAddr,
     /// Its name in logs and metrics; by default the kind and the address.
     pub name: Option<String>,
-    /// Whether it takes MPTCP; clients without it are served all the same.
-    #[serde(default = "yes")]
-    pub mptcp: bool,
+    /// Whether it takes MPTCP, which is the default where that can be: not with REDIRECT, whose destination the kernel
+    /// does not tell of MPTCP sockets. Clients without MPTCP are served all the same.
+    pub mptcp: Option<bool>,
     /// SOCKS5: names and passwords (RFC 1929). Without any, none is asked for.
     #[serde(default)]
     pub users: BTreeMap<String, String>,
@@ -265,10 +265,6 @@ pub struct Listen {
     /// Whether connections are carried to the gateway.
     #[serde(default)]
     pub via_gateway: bool,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// What the clients of a listener speak.
@@ -333,13 +329,19 @@ impl Listen {
             kind: Kind::Http,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3128)),
             name: None,
-            mptcp: true,
+            mptcp: None,
             users: BTreeMap::new(),
             cookies: false,
             intercept: None,
             keep_client_address: false,
             via_gateway: false,
         }
+    }
+
+    /// Whether it takes MPTCP.
+    pub fn takes_mptcp(&self) -> bool {
+        self.mptcp
+            .unwrap_or(self.intercept != Some(Intercept::Redirect))
     }
 
     /// Its name in logs and metrics.

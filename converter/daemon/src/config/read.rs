@@ -101,6 +101,10 @@ mod tests {
             ),
             ("[timeouts]\nidle = 10", &["timeouts.idle", "10", "string"]),
             ("[limits", &["c.toml:1"]),
+            (
+                "[clients]\nnetworks = [\"0.0.0.0/0\"]",
+                &["clients.networks = 0.0.0.0/0", "open proxy"],
+            ),
             ("listen = []", &["listen", "one listener or more"]),
             (
                 "[clients]\nnetworks = [\"10.0.0.0/33\"]",

@@ -37,11 +37,11 @@ impl Passed {
             .position(|(address, _)| *address == listen.address)?;
         let (address, listener) = self.0.swap_remove(number);
         let is_mptcp = SockRef::from(&listener).protocol().ok().flatten() == Some(Protocol::MPTCP);
-        if is_mptcp != listen.mptcp {
+        if is_mptcp != listen.takes_mptcp() {
             tracing::warn!(
                 "{address} was passed {} MPTCP, and mptcp = {} (SocketProtocol=mptcp in the socket unit)",
                 if is_mptcp { "with" } else { "without" },
-                listen.mptcp
+                listen.takes_mptcp()
             );
         }
         Some(listener)

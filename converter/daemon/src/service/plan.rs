@@ -79,7 +79,8 @@ fn socket(
             .find(|each| each.listen.address == listen.address)
     }) {
         let kept = &same.listen;
-        if (kept.mptcp, kept.intercept, kept.kind) == (listen.mptcp, listen.intercept, listen.kind)
+        if (kept.takes_mptcp(), kept.intercept, kept.kind)
+            == (listen.takes_mptcp(), listen.intercept, listen.kind)
         {
             return Ok(Arc::clone(&same.socket));
         }

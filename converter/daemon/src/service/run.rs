@@ -253,7 +253,7 @@ impl Service {
             name: bound.label.clone(),
             kind: bound.listen.kind.name().to_owned(),
             address: bound.listen.address,
-            mptcp: bound.listen.mptcp,
+            mptcp: bound.listen.takes_mptcp(),
             accepted: bound.counters.accepted.get(),
             up_bytes: bound.counters.up.get(),
             down_bytes: bound.counters.down.get(),

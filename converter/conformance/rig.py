@@ -1,0 +1,169 @@
+"""What a check works with: connections to the converter, and origin servers that the converter can reach."""
+
+import errno
+import socket
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Unpack
+
+from . import message
+from .message import Address, Reply
+from .origin import Manner, Origin
+from .stream import PROTOCOL_MPTCP, TCP_INFO_SYN_DATA, Stream
+from .verdict import Skip, Unmet, require
+
+TCP_FASTOPEN_NO_COOKIE = 34  # since Linux 4.15
+STEPS = 6  # a check may take this many timeouts in all
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    """An address behind a router that answers with an ICMP hard error, and that error's code if it is known."""
+
+    address: Address
+    code: int | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user said. `timeout`, `quiet` and `pace` are seconds."""
+
+    converter: tuple[str, int]
+    family: socket.AddressFamily
+    origins: tuple[Address, ...]
+    mptcp: bool = False
+    cookies: bool = False
+    forbidden: Address | None = None
+    unreachable: Unreachable | None = None
+    sources: tuple[str, ...] = ()
+    timeout: float = 5.0
+    quiet: float = 0.2  # for how long nothing must happen, where nothing must
+    pace: float = 0.0
+
+
+class Rig:
+    """The means of one check. All that was opened is closed in the end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.notes: list[str] = []
+        self._deadline = time.monotonic() + STEPS * settings.timeout
+        self._open = ExitStack()
+        self._cookie: bytes | None = None
+
+    def __enter__(self) -> "Rig":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def patience(self) -> float:
+        return max(min(self.settings.timeout, self._deadline - time.monotonic()), 0.001)
+
+    def stream(self, connection: socket.socket) -> Stream:
+        """Wraps a connection that ends with the check."""
+        stream = Stream(connection, self.patience, self._note)
+        self._open.callback(stream.reset)
+        return stream
+
+    def _note(self, line: str) -> None:
+        self.notes.append(line)
+
+    # The origin's side
+
+    def origin(self, address: Address | None = None, **manner: Unpack[Manner]) -> Origin:
+        """An origin server at that address, or at the first of them."""
+        return self._open.enter_context(Origin(self, address or self.settings.origins[0], **manner))
+
+    def address(self, version: int) -> Address:
+        """The origin's address of IP version 4 or 6."""
+        for address in self.settings.origins:
+            if address.version == version:
+                return address
+        raise Skip(f"no --origin address of IPv{version}")
+
+    # The client's side
+
+    def request(self, *tlvs: bytes, version: int = message.VERSION, magic: int = message.MAGIC) -> bytes:
+        """A Convert message that the converter has no reason to refuse for want of a cookie."""
+        return message.encode(*self.authorization(), *tlvs, version=version, magic=magic)
+
+    def authorization(self) -> list[bytes]:
+        """The Cookie TLV if the converter wants one."""
+        return [message.cookie(self.cookie())] if self.settings.cookies else []
+
+    def cookie(self, source: str | None = None) -> bytes:
+        """The cookie that the converter computes for this client (section 6.2.7)."""
+        if self._cookie is not None and source is None:
+            return self._cookie
+        upstream = self.upstream(source)
+        upstream.ask(message.encode(message.connect(self.settings.origins[0], 9)))
+        error = upstream.reply().error
+        upstream.reset()
+        if error is None or error.code != message.Code.MISSING_COOKIE:
+            raise Unmet("error 3 (Missing cookie) to a Connect without a cookie", str(error or "no error"))
+        if source is None:
+            self._cookie = error.value[1:]
+        return error.value[1:]
+
+    def upstream(self, source: str | None = None) -> Stream:
+        """A connection to the converter."""
+        time.sleep(self.settings.pace)
+        connection = self._socket(source)
+        connection.settimeout(self.patience())
+        try:
+            connection.connect(self.settings.converter)
+        except OSError as error:
+            connection.close()
+            raise Unmet("a connection to the converter", str(error)) from None
+        return self.stream(connection)
+
+    def _socket(self, source: str | None = None) -> socket.socket:
+        protocol = PROTOCOL_MPTCP if self.settings.mptcp else socket.IPPROTO_TCP
+        connection = socket.socket(self.settings.family, socket.SOCK_STREAM, protocol)
+        if source is not None:
+            connection.bind((source, 0))
+        return connection
+
+    def upstream_with_syn_data(self, data: bytes) -> Stream:
+        """A connection whose SYN carries `data`, without a Fast Open cookie (RFC 8803 appendix A.1)."""
+        time.sleep(self.settings.pace)
+        connection = self._socket()
+        connection.settimeout(self.patience())
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)
+            self._note(f"> {data.hex()} in the SYN")
+            connection.sendto(data, socket.MSG_FASTOPEN, self.settings.converter)
+        except OSError as error:
+            connection.close()
+            if error.errno in (errno.EOPNOTSUPP, errno.ENOPROTOOPT, errno.EPIPE):
+                raise Skip(f"this machine sends no data in a SYN: {error}") from None
+            raise Unmet("a connection to the converter", str(error)) from None
+        return self.stream(connection)
+
+    # Both
+
+    def connected(self, data: bytes = b"") -> tuple[Stream, Stream]:
+        """A connection through the converter with `data` right behind the header: its client and server ends."""
+        return self.connected_to(self.origin(), data)
+
+    def connected_to(self, origin: Origin, data: bytes = b"", options: bytes = b"") -> tuple[Stream, Stream]:
+        upstream = self.upstream()
+        upstream.ask(self.request(origin.connect(options)) + data)
+        accepted(upstream.reply())
+        return upstream, origin.accept()
+
+
+def accepted(reply: Reply) -> Reply:
+    """The reply, if the converter confirms the connection."""
+    require(reply.error is None, "a reply without an Error TLV", reply)
+    return reply
+
+
+def syn_data_was_taken(upstream: Stream) -> bool:
+    """True if the converter's SYN+ACK acknowledged data in the SYN."""
+    return bool(upstream.negotiated[0] & TCP_INFO_SYN_DATA)
