@@ -77,7 +77,11 @@ class Error:
     value: bytes
 
     def __str__(self) -> str:
-        name = Code(self.code).name.replace("_", " ").capitalize() if self.code in list(Code) else "unassigned"
+        name = (
+            Code(self.code).name.replace("_", " ").capitalize().replace("tcp", "TCP")
+            if self.code in list(Code)
+            else "unassigned"
+        )
         return f"error {self.code} ({name}) with value {self.value.hex()}"
 
 

@@ -1,7 +1,5 @@
 """How a connection is opened (RFC 8803 sections 4.2, 4.3, 6.1, 6.2.5)."""
 
-import time
-
 from .. import message
 from ..rig import Rig, accepted, syn_data_was_taken
 from ..stream import Ending
@@ -156,15 +154,3 @@ def syn_data_acknowledged(rig: Rig) -> str:
     accepted(upstream.reply())
     require(syn_data_was_taken(upstream), "an acknowledgment of the data in the SYN", "they had to be sent again")
     return "acknowledged"
-
-
-@CHECKS.add("9.3", Level.SHOULD)
-def fifty_connections(rig: Rig) -> str:
-    """Fifty connections one after another are all served."""
-    origin = rig.origin()
-    start = time.monotonic()
-    for _ in range(50):
-        upstream, downstream = rig.connected_to(origin)
-        downstream.reset()
-        upstream.reset()
-    return f"50 in {time.monotonic() - start:.1f} s"
