@@ -21,7 +21,7 @@ from experiments.testbed.appliance import WIRED_SLOW, start_squid, start_throttl
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.server import random_file, start_server
-from experiments.testbed.topology import Profile
+from experiments.testbed.topology import PROXY_PORT, Profile
 from settings.failure import Exit, Failure
 from settings.files import load
 
@@ -158,7 +158,7 @@ def _one_at_a_time(repetitions: int, say: Callable[[str], None]) -> tuple[float,
         start_throttler(testbed, WIRED_SLOW)
         for repetition in range(repetitions):
             with watched(testbed) as held:
-                fetch(testbed, "held", file, "wired", mptcp=True)
+                fetch(testbed, "held", file, "wired", PROXY_PORT)
             times.append(held().milliseconds)
             say(f"join {repetition + 1}: {times[-1]:.1f} ms")
     return tuple(times)
