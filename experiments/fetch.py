@@ -7,7 +7,6 @@ from collections.abc import Callable
 from experiments.record import Download, read_download
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import File
-from experiments.testbed.topology import PROXY_PORT
 
 
 def fetch(
@@ -15,29 +14,31 @@ def fetch(
     name: str,
     file: File,
     link: str,
-    mptcp: bool,
+    proxy: int | None,
     ipv6: bool = False,
     progress: Callable[[int], None] = lambda _received: None,
 ) -> Download:
     """Download ``file`` with the first subflow over ``link``; ``progress`` is told the payload bytes so far.
 
+    ``proxy`` is the port of one on the gateway, to go through by MPTCP; without it, legacy TCP from the server.
+
     Raises Failure if the download fails.
     """
     lines = []
-    for line in testbed.client.lines(*_command(testbed, file, link, mptcp, ipv6)):
+    for line in testbed.client.lines(*_command(testbed, file, link, proxy, ipv6)):
         lines.append(json.loads(line))
         progress(sum(subflow["received"] for subflow in lines[-1]["subflows"]))
     return read_download(name, lines, testbed.topology.path_of)
 
 
-def _command(testbed: Testbed, file: File, link: str, mptcp: bool, ipv6: bool) -> list[str]:
+def _command(testbed: Testbed, file: File, link: str, proxy: int | None, ipv6: bool) -> list[str]:
     topology = testbed.topology
     own = next(candidate for candidate in topology.links if candidate.name == link)
-    server, proxy, source = str(topology.SERVER4), str(topology.PROXY4), str(own.client4)
+    server, gateway, source = str(topology.SERVER4), str(topology.PROXY4), str(own.client4)
     if ipv6:
-        server, proxy, source = f"[{topology.SERVER6}]", f"[{topology.PROXY6}]", str(own.client6)
+        server, gateway, source = f"[{topology.SERVER6}]", f"[{topology.PROXY6}]", str(own.client6)
     command = [sys.executable, "-m", "experiments.probes.download", f"http://{server}/{file.path.name}"]
     command += ["--source", source]
     for candidate in topology.links:
         command += ["--interface", candidate.name]
-    return [*command, "--mptcp", "--proxy", f"{proxy}:{PROXY_PORT}"] if mptcp else command
+    return [*command, "--mptcp", "--proxy", f"{gateway}:{proxy}"] if proxy else command

@@ -16,6 +16,7 @@ from experiments.demo.summary import (
     LEGACY_WIRED,
     LEGACY_WIRELESS,
     MPTCP,
+    NATIVE,
     THROTTLED,
     WIRED,
     WIRELESS,
@@ -28,12 +29,12 @@ from experiments.fetch import fetch
 from experiments.record import Download
 from experiments.results import ROOT, manifest, results_folder, write_json
 from experiments.testbed import preflight
-from experiments.testbed.appliance import WIRED_SLOW, start_squid, start_throttler
+from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import add_profile_arguments, profile_from
 from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
-from experiments.testbed.topology import Profile
+from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 from settings.entry import Arguments, run
 from settings.failure import Exit, Failure
 from settings.files import load
@@ -42,8 +43,9 @@ from throttler.policy.model import Policy
 
 _DESCRIPTION = """\
 Builds a network of namespaces (a client with a wired and a wireless link, a gateway, a server without MPTCP),
-downloads a file four ways, and shows what each path carried: legacy TCP over either link, MPTCP through the
-gateway's Squid, and the same while the throttler holds the wired subflow to 5 Mbit/s. Needs root.
+downloads a file five ways, and shows what each path carried: legacy TCP over either link, MPTCP through the
+gateway's Squid and through its native converter, and through Squid while the throttler holds the wired subflow to
+5 Mbit/s. Needs root.
 """
 _EPILOG = """\
 Results go to results/demo/TIME/: manifest.json, summary.json, throughput.csv, throughput.png.
@@ -59,19 +61,20 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to download: over which link it starts, and whether through the gateway's Squid by MPTCP."""
+    """One way to download: over which link it starts, and the port of the gateway's proxy, if by MPTCP."""
 
     name: str
     title: str
     link: str
-    mptcp: bool
+    proxy: int | None = None
 
 
 _WAYS = (
-    _Way(LEGACY_WIRED, "legacy TCP over wired", WIRED, mptcp=False),
-    _Way(LEGACY_WIRELESS, "legacy TCP over wireless", WIRELESS, mptcp=False),
-    _Way(MPTCP, "MPTCP through Squid", WIRED, mptcp=True),
-    _Way(THROTTLED, "MPTCP, wired throttled", WIRED, mptcp=True),
+    _Way(LEGACY_WIRED, "legacy TCP over wired", WIRED),
+    _Way(LEGACY_WIRELESS, "legacy TCP over wireless", WIRELESS),
+    _Way(MPTCP, "MPTCP through Squid", WIRED, PROXY_PORT),
+    _Way(NATIVE, "MPTCP, native converter", WIRED, NATIVE_PORT),
+    _Way(THROTTLED, "MPTCP, wired throttled", WIRED, PROXY_PORT),
 )
 
 
@@ -120,6 +123,7 @@ def _measure(arguments: argparse.Namespace, profile: Profile, folder: Path) -> R
         write_json(folder / "manifest.json", _manifest(testbed, profile, file, readings))
         start_server(testbed, file.path.parent)
         start_squid(testbed)
+        start_converter(testbed)
         with _progress(console) as progress:
             downloads = {way.name: _download(testbed, way, file, arguments.ipv6, progress) for way in _WAYS[:-1]}
             start_throttler(testbed, WIRED_SLOW)
@@ -158,7 +162,7 @@ def _download(testbed: Testbed, way: _Way, file: File, ipv6: bool, progress: Pro
         way.name,
         file,
         way.link,
-        way.mptcp,
+        way.proxy,
         ipv6,
         # The kernel counts the response's head and what came by both subflows as well.
         lambda received: progress.update(task, completed=min(file.size, received)),
@@ -175,7 +179,7 @@ def _write_series(run: Run, path: Path) -> None:
 
 
 def _show(run: Run, size: Size, folder: Path) -> None:
-    table = Table("download", "time", "Mbit/s", "path", "bytes", "share", title=f"{size}, four ways")
+    table = Table("download", "time", "Mbit/s", "path", "bytes", "share", title=f"{size}, five ways")
     for way in _WAYS:
         download = run.downloads[way.name]
         end = download.samples[-1].by_path()

@@ -8,7 +8,7 @@ matplotlib.use("Agg")
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.demo.summary import LEGACY_WIRED, LEGACY_WIRELESS, MPTCP, THROTTLED, WIRED, WIRELESS, Run
+from experiments.demo.summary import LEGACY_WIRED, LEGACY_WIRELESS, MPTCP, NATIVE, THROTTLED, WIRED, WIRELESS, Run
 from experiments.record import Download
 
 # Okabe and Ito's colours, told apart by the colour-blind too; a path has the same one everywhere.
@@ -17,20 +17,24 @@ COLOURS = {WIRED: "#0072B2", WIRELESS: "#E69F00"}
 _TITLES = {
     LEGACY_WIRED: "legacy TCP over wired",
     LEGACY_WIRELESS: "legacy TCP over wireless",
-    MPTCP: "MPTCP through the gateway",
-    THROTTLED: "MPTCP, wired subflow throttled",
+    MPTCP: "MPTCP through Squid",
+    NATIVE: "MPTCP, native converter",
+    THROTTLED: "MPTCP, wired throttled",
 }
 
 
 def plot(run: Run, path: Path) -> None:
     """Draw ``run`` into a PNG at ``path``."""
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
-    panels = figure.subplots(2, 2, sharey=True).flat
-    for axes, (name, title) in zip(panels, _TITLES.items(), strict=True):
+    figure = Figure(figsize=(13, 6.5), layout="constrained")
+    # Two rows: by one link, and by both.
+    rows = [[LEGACY_WIRED, LEGACY_WIRELESS, "."], [MPTCP, NATIVE, THROTTLED]]
+    panels: dict[str, Axes] = figure.subplot_mosaic(rows, sharey=True)
+    for name, title in _TITLES.items():
+        axes = panels[name]
         download = run.downloads[name]
         _draw(axes, download)
-        axes.set_title(f"{title}: {download.mbps:.1f} Mbit/s, {download.seconds:.1f} s", fontsize=11)
-    _mark(axes, run)
+        axes.set_title(f"{title}: {download.mbps:.1f} Mbit/s, {download.seconds:.1f} s", fontsize=10)
+    _mark(panels[THROTTLED], run)
     figure.supxlabel("seconds since the request")
     figure.supylabel("payload, Mbit/s (paths stacked)")
     handles = [matplotlib.patches.Patch(color=colour, label=path) for path, colour in COLOURS.items()]

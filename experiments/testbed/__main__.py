@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.testbed import preflight
-from experiments.testbed.appliance import WIRED_SLOW, start_squid, start_throttler
+from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, find, names, standing, take_down, take_down_orphans
 from experiments.testbed.profile import add_profile_arguments, profile_from
 from experiments.testbed.selfcheck import check_links
@@ -26,7 +26,7 @@ network namespace of its own. Needs root. Nothing outside the namespaces is chan
 """
 _EXAMPLES = """\
 examples:
-  testbed up --with squid,throttler
+  testbed up --with squid,converter,throttler
   testbed up --set wireless.delay=40ms --set wireless.up.loss=1%
   testbed exec client -- mptcpize run curl -x http://10.0.0.1:3128 -o /dev/null http://203.0.113.2/50000000-1.bin
   testbed exec gateway -- tc -s class show dev wired
@@ -38,7 +38,7 @@ exit codes:
   75 a testbed of this name stands already   77 not root                1 a link is not as described
 """
 _FILE_SIZE = 50_000_000
-_APPLIANCE = ("squid", "throttler")
+_APPLIANCE = ("squid", "converter", "throttler")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,7 +53,7 @@ def _parser() -> Arguments:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="build a testbed, check its links, leave it standing")
     add_profile_arguments(up)
-    up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help="squid, throttler")
+    up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help=", ".join(_APPLIANCE))
     up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
     up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
     up.set_defaults(command=_up)
@@ -101,6 +101,8 @@ def _up(arguments: argparse.Namespace) -> int:
 def _start(testbed: Testbed, arguments: argparse.Namespace) -> None:
     if "squid" in arguments.appliance:
         start_squid(testbed)
+    if "converter" in arguments.appliance:
+        start_converter(testbed)
     if "throttler" in arguments.appliance:
         start_throttler(testbed, arguments.policy)
 

@@ -3,9 +3,10 @@
 import sys
 from pathlib import Path
 
+from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
-from experiments.testbed.topology import PROXY_PORT, Topology
+from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Topology
 
 POLICIES = Path(__file__).parents[2] / "tc-policies"
 WIRED_SLOW = POLICIES / "wired-slow.toml"
@@ -24,6 +25,23 @@ def start_squid(testbed: Testbed) -> Process:
     settings.write_text(squid_settings(testbed))
     command = [sys.executable, "-m", "squid", "run", str(settings)]
     return testbed.gateway.start("squid", command).wait_until_ready()
+
+
+def converter_settings(testbed: Testbed) -> str:
+    """The configuration of a native converter that serves the testbed's client as an HTTP proxy."""
+    networks = ", ".join(f'"{network}"' for network in Topology.CLIENT_NETWORKS)
+    return (
+        f'[clients]\nnetworks = [{networks}]\n[control]\nsocket = "{testbed.directory / "converter.sock"}"\n'
+        f'[timeouts]\ndrain = "1s"\n[[listen]]\nkind = "http"\naddress = "[::]:{NATIVE_PORT}"\n'
+    )
+
+
+def start_converter(testbed: Testbed) -> Process:
+    """Start the native converter; raises Failure if it does not become ready."""
+    settings = testbed.directory / "converter.toml"
+    settings.write_text(converter_settings(testbed))
+    command = [str(native.build().converter), "--config", str(settings)]
+    return testbed.gateway.start("converter", command).wait_until_ready()
 
 
 def start_throttler(testbed: Testbed, policy: Path) -> Process:

@@ -27,6 +27,7 @@ from settings.units import Duration, PositiveRate, Share
 
 CLIENT, GATEWAY, SERVER = "client", "gateway", "server"
 PROXY_PORT = 3128
+NATIVE_PORT = 3129
 NO_DELAY, NO_LOSS = Duration(0), Share(0)
 
 

@@ -14,7 +14,7 @@ from experiments.results import ROOT
 from tests.netns.test_testbed import traces
 
 DEMO = (sys.executable, "-m", "experiments.demo")
-WAYS = ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_throttled")
+WAYS = ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_native", "mptcp_throttled")
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

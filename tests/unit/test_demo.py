@@ -31,6 +31,7 @@ GOOD = Run(
         "legacy_wired": download("legacy_wired", 4.2, 50_000_000, 0),
         "legacy_wireless": download("legacy_wireless", 21, 0, 50_000_000),
         "mptcp": download("mptcp", 3.7, 41_700_000, 8_300_000),
+        "mptcp_native": download("mptcp_native", 3.7, 41_700_000, 8_300_000),
         "mptcp_throttled": download("mptcp_throttled", 17, 10_500_000, 39_500_000),
     },
     sha256="right",
@@ -53,7 +54,9 @@ def test_a_good_run_holds_every_claim() -> None:
     [
         (with_download(replace(GOOD.downloads["mptcp"], sha256="wrong")), "SHA-256"),
         (with_download(download("mptcp", 3.7, 50_000_000, 0)), "subflows that carry data"),
-        (with_download(download("mptcp", 4.0, 41_700_000, 8_300_000)), "90 % of the sum"),
+        (with_download(download("mptcp", 4.0, 41_700_000, 8_300_000)), "MPTCP reaches 90 % of the sum"),
+        (with_download(download("mptcp_native", 3.7, 50_000_000, 0)), "subflows that carry data"),
+        (with_download(download("mptcp_native", 4.0, 41_700_000, 8_300_000)), "the native converter reaches 90 %"),
         (with_download(download("mptcp", 4.3, 41_700_000, 8_300_000)), "beats the faster link"),
         (with_download(download("mptcp_throttled", 17, 11_500_000, 38_500_000)), "wired, throttled, on the wire"),
         (with_download(download("mptcp_throttled", 20, 10_500_000, 39_500_000)), "wireless, while wired is throttled"),

@@ -56,6 +56,8 @@ nothing at all: netfilter brings their connections here (TPROXY, REDIRECT).
 Without client networks in its configuration it serves this machine alone; it is never an open proxy.";
 
 const AFTER: &str = "\
+Prints `ready` once it accepts connections.
+
 Signals:
   SIGHUP            reads the configuration again; connections go on, listeners that stay are not closed; a wrong
                     configuration changes nothing

@@ -118,6 +118,7 @@ impl Service {
         for bound in &self.plan.bound {
             tracing::info!("listening on {} ({})", bound.listen.address, bound.label);
         }
+        println!("ready");
         notify(&[NotifyState::Ready]);
         let mut watchdog = interval(
             sd_notify::watchdog_enabled().map_or(Duration::from_secs(3600), |time| time / 3),

@@ -1,0 +1,423 @@
+"""The world of the native converter's tests: four network namespaces on plain veth cables.
+
+    +-----+            +--------+ wired    10.0.1.0/24 fd00:1::/64 +---------+              +--------+
+    | lan | -- home -- | client | -------------------------------- | gateway | -- origins -- | server |
+    +-----+            |        | wireless 10.0.2.0/24 fd00:2::/64 |         |              +--------+
+    10.0.9.2           +--------+ -------------------------------- +---------+   203.0.113.2, 2001:db8::2
+    fd00:9::2                                                                    10.7.0.2 (private)
+
+On every cable the left end is .2 and the right end is .1, except at the server. The client has an address besides that
+is in none of its networks; lan's way out is the client, which may run a converter of its own (a CPE).
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.testbed import native
+from experiments.testbed.node import Node, end_processes
+from tests.netns.squid_world import IPPROTO_MPTCP, Syn, Wire, inside
+from tests.netns.throttler_world import eventually
+
+SERVER, SERVER6, SERVER_PRIVATE = "203.0.113.2", "2001:db8::2", "10.7.0.2"
+GATEWAY, GATEWAY6 = "10.0.1.1", "fd00:1::1"
+CLIENT, CLIENT6 = "10.0.1.2", "fd00:1::2"
+STRANGER, STRANGER6 = "192.0.2.2", "2001:db8:5::2"
+TCP, MPTCP = 0, IPPROTO_MPTCP
+PORTS = {"http": 3128, "socks5": 1080, "convert": 2263, "tproxy": 7001, "redirect": 7002}
+METRICS = 9090
+
+NEEDED = ("cargo", "curl", "ip", "nft", "ss", "sysctl")
+missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+needs_tools = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+
+CLIENTS = '[clients]\nnetworks = ["10.0.0.0/8", "fd00::/8"]\n'
+LISTENERS = "".join(
+    f'[[listen]]\nkind = "{kind}"\nname = "{kind}"\naddress = "[::]:{PORTS[kind]}"\n'
+    for kind in ("http", "socks5", "convert")
+) + "".join(
+    f'[[listen]]\nkind = "transparent"\nname = "{how}"\naddress = "[::]:{PORTS[how]}"\nintercept = "{how}"\n'
+    for how in ("tproxy", "redirect")
+)
+ALL = CLIENTS + LISTENERS
+
+_OURS = ", ".join(str(port) for port in (*PORTS.values(), METRICS))
+# What the clients send to ports that are not the converter's own goes to a transparent listener.
+_TPROXY = f"""table inet intercept {{
+  chain prerouting {{
+    type filter hook prerouting priority mangle
+    iifname != {{ "wired", "wireless" }} return
+    tcp dport != {{ {_OURS} }} tproxy to :{PORTS["tproxy"]} meta mark set 1 accept
+  }}
+}}"""
+_REDIRECT = f"""table inet intercept {{
+  chain prerouting {{
+    type nat hook prerouting priority dstnat
+    iifname {{ "wired", "wireless" }} tcp dport != {{ {_OURS} }} redirect to :{PORTS["redirect"]}
+  }}
+}}"""
+RULES = {"tproxy": _TPROXY, "redirect": _REDIRECT}
+
+Handler = Callable[[socket.socket], None]
+
+
+@dataclass
+class Service:
+    """A server's port, and who came to it."""
+
+    port: int
+    peers: list[tuple[str, int]] = field(default_factory=list)
+    connections: list[socket.socket] = field(default_factory=list)
+
+
+class Names:
+    """A name server: ``records`` has addresses by name, or a function that gives them anew for each question."""
+
+    def __init__(self, node: Node) -> None:
+        self.records: dict[str, list[str] | Callable[[], list[str]]] = {}
+        self.asked: list[tuple[str, int]] = []
+        with inside(node):
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((SERVER, 53))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                question, client = self._socket.recvfrom(512)
+                self._socket.sendto(self._answer(question), client)
+
+    def _answer(self, message: bytes) -> bytes:
+        """RFC 1035 section 4.1, for questions of type A and AAAA alone, with a time to live of zero."""
+        labels, at = [], 12
+        while length := message[at]:
+            labels.append(message[at + 1 : at + 1 + length].decode())
+            at += 1 + length
+        question, kind = message[12 : at + 5], int.from_bytes(message[at + 1 : at + 3], "big")
+        name = ".".join(labels).lower()
+        self.asked.append((name, kind))
+        known = self.records.get(name)
+        found = known() if callable(known) else known or []
+        family, length = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
+        records = [socket.inet_pton(family, text) for text in found if (":" in text) == (kind == 28)]
+        head = message[:2] + (b"\x81\x80" if known is not None else b"\x81\x83")
+        fixed = b"\xc0\x0c" + kind.to_bytes(2, "big") + b"\0\1" + bytes(4) + length.to_bytes(2, "big")
+        counts = b"\0\1" + len(records).to_bytes(2, "big") + bytes(4)
+        return head + counts + question + b"".join(fixed + record for record in records)
+
+
+@dataclass
+class Converter:
+    """A running converter, and what it says of itself."""
+
+    popen: subprocess.Popen[bytes]
+    node: Node
+    directory: Path
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "log").read_text()
+
+    def status(self) -> dict[str, Any]:
+        """What it tells at its control socket."""
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(5)
+            asking.connect(str(self.directory / "control"))
+            with asking.makefile("rb") as answer:
+                return dict(json.load(answer))
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The access log."""
+        text = (self.directory / "access").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample by its name and labels."""
+        with inside(self.node):
+            asking = socket.create_connection(("127.0.0.1", METRICS), timeout=5)
+        with asking:
+            asking.sendall(b"GET /metrics HTTP/1.1\r\nHost: metrics\r\n\r\n")
+            with asking.makefile("rb") as answer:
+                text = answer.read().decode().partition("\r\n\r\n")[2]
+        samples = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
+
+    def outcomes(self, listener: str) -> Mapping[str, int]:
+        """How connections and requests at the listener ended, and how many did so."""
+        start = "tributary_converter_outcomes_total{"
+        found = {name: value for name, value in self.metrics().items() if name.startswith(start)}
+        mine = {name: value for name, value in found.items() if f'listener="{listener}"' in name}
+        return {name.partition('outcome="')[2].partition('"')[0]: int(value) for name, value in mine.items()}
+
+    def wait_for(self, text: str, seconds: float = 10) -> None:
+        """Until its log has ``text``."""
+        eventually(lambda: text in self.log, seconds)
+
+    def wait_until_idle(self, seconds: float = 5) -> None:
+        """Until nobody is connected any more."""
+        eventually(lambda: self.status()["open_connections"] == 0, seconds)
+
+    def write(self, config: str) -> None:
+        """Put a new configuration into its file."""
+        write_config(self.directory, config)
+
+    def reload(self, config: str) -> str:
+        """Put a new configuration into its file, send SIGHUP, and return what it then logged."""
+        before = len(self.log)
+        self.write(config)
+        self.popen.send_signal(signal.SIGHUP)
+        eventually(lambda: "reloaded" in self.log[before:])
+        return self.log[before:]
+
+    def descriptors(self) -> int:
+        """Open files."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def resident(self) -> int:
+        """Bytes of memory."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def cpu_seconds(self) -> float:
+        """Of the processor, so far (proc(5), utime and stime)."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def write_config(directory: Path, config: str) -> Path:
+    """``config`` with the files and addresses of the tests, unless it has those tables itself."""
+    tables = {
+        "control": f'socket = "{directory}/control"',
+        "log": f'access = "{directory}/access"',
+        "metrics": f'address = "127.0.0.1:{METRICS}"',
+        "names": f'servers = ["{SERVER}"]',
+    }
+    added = [f"[{name}]\n{key}\n" for name, key in tables.items() if f"[{name}]" not in config]
+    file = directory / "converter.toml"
+    file.write_text("".join(added) + config)
+    return file
+
+
+@dataclass
+class World:
+    """The namespaces, and what tests do in them."""
+
+    lan: Node
+    client: Node
+    gateway: Node
+    server: Node
+    directory: Path
+    wire: Wire
+    names: Names
+    _intercept: str = ""
+    _port: int = 8000
+
+    @contextmanager
+    def converter(self, config: str, node: Node | None = None, *wrapper: str) -> Iterator[Converter]:
+        """A converter at the gateway, or at ``node``; it must have survived the block."""
+        node = node or self.gateway
+        with tempfile.TemporaryDirectory(dir=self.directory) as directory:
+            converter = start(node, Path(directory), config, *wrapper)
+            try:
+                eventually(lambda: converter.popen.poll() is not None or _answers(converter))
+                assert converter.popen.poll() is None, converter.log
+                yield converter
+                assert converter.popen.poll() in (None, 0), converter.log
+                assert "panic" not in converter.log
+            finally:
+                converter.popen.kill()
+                converter.popen.wait()
+
+    @contextmanager
+    def serving(self, handler: Handler, port: int = 0) -> Iterator[Service]:
+        """A service at the server, on a port of its own; each connection has a thread, which ``handler`` is called in."""
+        self._port += 1
+        service = Service(port or self._port)
+        with inside(self.server):
+            listener = socket.create_server(("::", service.port), family=socket.AF_INET6, dualstack_ipv6=True)
+
+        def serve(connection: socket.socket) -> None:
+            with connection, suppress(OSError):
+                handler(connection)
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, peer = listener.accept()
+                    connection.settimeout(20)
+                    service.peers.append((peer[0].removeprefix("::ffff:"), peer[1]))
+                    service.connections.append(connection)
+                    threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield service
+        finally:
+            # A close alone would leave the thread in accept(2).
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+            for connection in service.connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def connect(
+        self, host: str, port: int, protocol: int = TCP, source: str = "", node: Node | None = None, seconds: float = 10
+    ) -> socket.socket:
+        """A connection of the client's, or of ``node``'s."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with inside(node or self.client):
+            connection = socket.socket(family, socket.SOCK_STREAM, protocol)
+        try:
+            connection.settimeout(seconds)
+            if source:
+                connection.bind((source, 0))
+            connection.connect((host, port))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def intercept(self, how: str) -> None:
+        """From now on the gateway brings the client's connections to this transparent listener; ``""``: to none."""
+        if how != self._intercept:
+            self._intercept = how
+            self.nft("table inet intercept\ndelete table inet intercept\n" + RULES.get(how, ""))
+
+    def nft(self, rules: str, node: Node | None = None) -> None:
+        """Load rules at the gateway, or at ``node``."""
+        command = (node or self.gateway).command(["nft", "-f", "-"])
+        subprocess.run(command, input=rules, text=True, check=True, timeout=10)
+
+    def syns(self) -> list[Syn]:
+        """The SYNs that left the gateway since the last call."""
+        return self.wire.syns()
+
+
+def _answers(converter: Converter) -> bool:
+    with suppress(OSError, ValueError):
+        return bool(converter.status()["pid"] == converter.pid)
+    return False
+
+
+@cache
+def program() -> str:
+    """The converter's binary, built if it is not."""
+    return str(native.build().converter)
+
+
+def start(node: Node, directory: Path, config: str, *wrapper: str) -> Converter:
+    """Start a converter in ``node`` whose files are in ``directory``; it may not be ready yet, or never be."""
+    file = write_config(directory, config)
+    command = node.command([*wrapper, program(), "--config", str(file)])
+    with (directory / "log").open("ab") as log:
+        popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    return Converter(popen, node, directory)
+
+
+@contextmanager
+def standing() -> Iterator[World]:
+    """Build all of it; whatever happens, take all of it down again."""
+    nodes: list[Node] = []
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conv-")))
+        stack.callback(_take_down, nodes)
+        for name in ("lan", "client", "gateway", "server"):
+            node = Node(f"conv-{name}-{os.getpid()}", directory)
+            node.create()
+            nodes.append(node)
+        lan, client, gateway, server = nodes
+        _wire(lan, client, gateway, server)
+        wire, names = Wire(gateway), Names(server)
+        stack.callback(wire.close)
+        stack.callback(names.close)
+        yield World(lan, client, gateway, server, directory, wire, names)
+
+
+@pytest.fixture(scope="module")
+def conv() -> Iterator[World]:
+    """The world, shared by the tests of one file."""
+    program()
+    with standing() as world:
+        yield world
+
+
+def _take_down(nodes: list[Node]) -> None:
+    end_processes(nodes)
+    for node in nodes:
+        node.delete()
+
+
+def _cable(left: Node, right: Node, name: str) -> None:
+    right.ip("link", "add", name, "type", "veth", "peer", "name", name, "netns", left.namespace)
+    for node in (left, right):
+        node.ip("link", "set", name, "up")
+
+
+def _address(node: Node, interface: str, *addresses: str) -> None:
+    for address in addresses:
+        node.ip("address", "add", address, "dev", interface, *(["nodad"] if ":" in address else []))
+
+
+def _wire(lan: Node, client: Node, gateway: Node, server: Node) -> None:
+    _cable(lan, client, "home")
+    _cable(client, gateway, "wired")
+    _cable(client, gateway, "wireless")
+    _cable(gateway, server, "origins")
+    for node in (lan, client, gateway, server):
+        node.sysctl(net__ipv4__conf__all__rp_filter=2, net__ipv4__tcp_congestion_control="cubic")
+        node.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
+        node.ip("mptcp", "limits", "set", "subflow", "4", "add_addr_accepted", "4")
+    server.sysctl(net__mptcp__enabled=0)
+    gateway.sysctl(net__ipv4__tcp_fastopen=3)
+    _address(lan, "home", "10.0.9.2/24", "fd00:9::2/64")
+    _address(client, "home", "10.0.9.1/24", "fd00:9::1/64")
+    for number, link in enumerate(("wired", "wireless"), 1):
+        _address(client, link, f"10.0.{number}.2/24", f"fd00:{number}::2/64")
+        _address(gateway, link, f"10.0.{number}.1/24", f"fd00:{number}::1/64")
+        for via in (f"10.0.{number}.1", f"fd00:{number}::1"):
+            family, source = ("-6", f"fd00:{number}::2") if ":" in via else ("-4", f"10.0.{number}.2")
+            client.ip(family, "rule", "add", "from", source, "lookup", str(100 + number))
+            client.ip("route", "add", "default", "via", via, "dev", link, "table", str(100 + number))
+            client.ip("route", "add", "default", "via", via, "dev", link, "metric", str(number))
+    _address(client, "wired", f"{STRANGER}/24", f"{STRANGER6}/64")
+    _address(gateway, "wired", "192.0.2.1/24", "2001:db8:5::1/64")
+    _address(gateway, "origins", "203.0.113.1/24", "2001:db8::1/64", "10.7.0.1/24")
+    _address(server, "origins", f"{SERVER}/24", f"{SERVER6}/64", f"{SERVER_PRIVATE}/24")
+    for node, via, via6 in (
+        (lan, "10.0.9.1", "fd00:9::1"),
+        (server, "203.0.113.1", "2001:db8::1"),
+        # Whatever is not refused would leave, and be seen.
+        (gateway, SERVER, SERVER6),
+    ):
+        for way in (via, via6):
+            node.ip("route", "add", "default", "via", way)
+    for network, via in (("10.0.9.0/24", CLIENT), ("fd00:9::/64", CLIENT6)):
+        gateway.ip("route", "add", network, "via", via)
+    for node in (client, gateway):
+        _let_tproxy_in(node)
+
+
+def _let_tproxy_in(node: Node) -> None:
+    """Packets with the mark 1 are for this machine, whatever their address is (tproxy in nft(8))."""
+    for family, everything in (("-4", "0.0.0.0/0"), ("-6", "::/0")):
+        node.ip(family, "rule", "add", "fwmark", "1", "lookup", "99")
+        node.ip(family, "route", "add", "local", everything, "dev", "lo", "table", "99")
