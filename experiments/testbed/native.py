@@ -1,6 +1,5 @@
 """The programs of the Rust workspace converter/: the native converter, and the traffic to try it with."""
 
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 from experiments.cache import CACHE
 from settings.failure import Exit, Failure
 
-_WORKSPACE = Path(__file__).parents[2] / "converter"
+_BUILD = Path(__file__).parents[2] / "scripts/setup.d/converter"
 
 
 @dataclass(frozen=True)
@@ -21,18 +20,18 @@ class Programs:
 
 
 def build() -> Programs:
-    """Build what is not built yet, in the cache folder, which takes minutes the first time.
+    """The programs, built anew if their source has changed; without cargo those that are there.
 
-    Raises Failure: exit 69 without cargo, 71 if it does not build.
+    Raises Failure: exit 69 if there are none, 71 if they do not build.
     """
-    if shutil.which("cargo") is None:
-        raise Failure(Exit.UNAVAILABLE, "cargo: not found (scripts/setup installs it)")
-    target = CACHE / "cargo"
-    command = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", str(_WORKSPACE / "Cargo.toml")]
-    environment = os.environ | {"CARGO_TARGET_DIR": str(target)}
-    packages = ["--package", "tributary-converter", "--package", "tributary-load"]
-    built = subprocess.run([*command, *packages], capture_output=True, text=True, check=False, env=environment)
-    if built.returncode != 0:
-        reasons = [line for line in built.stderr.splitlines() if line.startswith("error")]
-        raise Failure(Exit.SYSTEM, f"{_WORKSPACE} does not build: {reasons[0] if reasons else built.stderr.strip()}")
-    return Programs(target / "release" / "tributary-converter", target / "release" / "tributary-load")
+    if shutil.which("cargo"):
+        built = subprocess.run([_BUILD, CACHE], capture_output=True, text=True, check=False)
+        if built.returncode != 0:
+            reasons = [line for line in built.stderr.splitlines() if line.startswith("error")]
+            raise Failure(
+                Exit.SYSTEM, f"the converter does not build: {reasons[0] if reasons else built.stderr.strip()}"
+            )
+    programs = Programs(CACHE / "bin/tributary-converter", CACHE / "bin/tributary-load")
+    if not programs.converter.exists():
+        raise Failure(Exit.UNAVAILABLE, f"{programs.converter}: not found (scripts/setup builds it)")
+    return programs

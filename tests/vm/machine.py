@@ -13,6 +13,7 @@ from pathlib import Path
 
 from experiments.cache import CACHE
 from experiments.results import ROOT
+from experiments.testbed import native
 
 _SUITE = "trixie"
 _PACKAGES = ("linux-image-cloud-amd64", "kmod")
@@ -28,12 +29,13 @@ _QEMU = (
 
 
 def root_folder(work: Path) -> Path:
-    """A root file system with the set-up's packages, the Python environment and the checkout, in ``work``/root."""
+    """A root file system in ``work``/root: packages, the Python environment, our programs, the checkout."""
     root = work / "root"
     root.mkdir()
     subprocess.run(["tar", "-xf", _base(), "-C", root], check=True)
     _copy_checkout(root / "tributary")
     _install_python(root)
+    shutil.copytree(native.build().converter.parent, root / str(CACHE).lstrip("/") / "bin", dirs_exist_ok=True)
     shutil.copy(ROOT / "tests/vm/guest-init", root / "guest-init")
     return root
 

@@ -57,7 +57,7 @@ def section(console: str, name: str) -> str:
 
 def test_the_demo_does_its_job(console: str) -> None:
     summary = json.loads(section(console, "summary"))
-    for download in ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_throttled"):
+    for download in ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_native", "mptcp_throttled"):
         assert summary[download]["sha256_ok"], download
     assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}
     held = next(subflow for subflow in summary["mptcp_throttled"]["subflows"] if subflow["path"] == "wired")
