@@ -21,7 +21,7 @@ _CONNECT, _ERROR = 10, 30  # RFC 8803 section 6.2.1
 
 
 class Refused(Exception):
-    """``args[0]`` is what the client heard: ``403``, ``socks 2``, ``convert 32``, ``reset``, ``closed``, ``silence``."""
+    """``args[0]`` is what the client heard: such as ``403``, ``socks 2``, ``convert 32``; ``reset``, ``silence``."""
 
 
 def is_address(host: str) -> bool:

@@ -249,7 +249,7 @@ class World:
 
     @contextmanager
     def serving(self, handler: Handler, port: int = 0) -> Iterator[Service]:
-        """A service at the server, on a port of its own; each connection has a thread, which ``handler`` is called in."""
+        """A service at the server, on a port of its own; ``handler`` is called in a thread for each connection."""
         self._port += 1
         service = Service(port or self._port)
         with inside(self.server):
