@@ -56,6 +56,8 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
         )?;
         sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)?;
     }
+    // Accepted sockets inherit it, which spares calls for each.
+    set_up(&socket);
     socket.listen(i32::from(backlog))?;
     Ok(socket)
 }
@@ -106,9 +108,12 @@ fn own_source(server: SocketAddr, settings: &Downstream) -> Option<IpAddr> {
     }
 }
 
-/// What both kinds of connections get: no delay for small writes, and probes that find a peer that vanished.
+/// What every connection gets: no delay for small writes, and probes that find a peer that vanished.
 pub fn prepare(stream: &TcpStream) {
-    let socket = SockRef::from(stream);
+    set_up(&SockRef::from(stream));
+}
+
+fn set_up(socket: &Socket) {
     // A peer that is gone already is found by the first read.
     let _ = socket.set_tcp_nodelay(true);
     let probes = TcpKeepalive::new()

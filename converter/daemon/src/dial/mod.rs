@@ -58,6 +58,8 @@ pub struct Wishes {
     pub mptcp: bool,
     /// This source address, which is the client's.
     pub source: Option<SocketAddr>,
+    /// To know which ICMP error ended the attempt: without it a port unreachable looks like a reset.
+    pub icmp: bool,
 }
 
 /// Why there is no connection.
@@ -315,7 +317,9 @@ async fn connect(
         settings,
         wishes.source,
     )?;
-    let icmp = sockets::IcmpWatch::on(&socket, address);
+    let icmp = wishes
+        .icmp
+        .then(|| sockets::IcmpWatch::on(&socket, address));
     match socket.connect(&address.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
@@ -324,11 +328,12 @@ async fn connect(
     let stream = TcpStream::from_std(socket.into())?;
     stream.writable().await?;
     if let Some(error) = stream.take_error()? {
-        return Err(icmp
-            .error(&stream)
-            .map_or_else(|| error.into(), DialError::Unreachable));
+        let unreachable = icmp.and_then(|icmp| icmp.error(&stream));
+        return Err(unreachable.map_or_else(|| error.into(), DialError::Unreachable));
     }
-    icmp.off(&stream);
+    if let Some(icmp) = icmp {
+        icmp.off(&stream);
+    }
     sockets::prepare(&stream);
     Ok(stream)
 }

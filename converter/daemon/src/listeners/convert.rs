@@ -68,6 +68,7 @@ async fn convert(
     let wishes = Wishes {
         mptcp: connect.wants_mptcp(),
         source: None,
+        icmp: true,
     };
     match session
         .dial(&Target::Address(connect.target), wishes, early)

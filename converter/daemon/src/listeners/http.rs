@@ -1,6 +1,7 @@
 //! HTTP/1.1 as to a proxy (RFC 9110, RFC 9112): CONNECT becomes a tunnel, absolute-form is forwarded, one request after
 //! the other. What could be read in two ways never gets past the parser.
 
+use std::cell::Cell;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -365,8 +366,9 @@ async fn serve_one(
         .fetch_add(head.len() as u64, Ordering::Relaxed);
     drop(head);
     if reader.has_ended() {
+        let begun = Cell::new(false);
         return tokio::select! {
-            exchange = respond(session, server, side, awaited) => exchange,
+            exchange = respond(session, server, side, awaited, &begun) => exchange,
             () = broke_off(&session.stream) => Exchange::Broken { status: None, name: "client-reset" },
         };
     }
@@ -396,6 +398,15 @@ async fn with_upload(
         rest: &mut rest,
         decode: false,
     };
+    let begun = Cell::new(false);
+    // Once the response has begun no other one can take its place.
+    let refuse = |refused: Refused| match begun.get() {
+        false => Exchange::Refused(refused),
+        true => Exchange::Broken {
+            status: None,
+            name: "bad-request",
+        },
+    };
     let mut state = None;
     let exchange = {
         let upload = transfer(
@@ -406,15 +417,15 @@ async fn with_upload(
             &terms,
             terms.up,
         );
-        let response = respond(session, server, side, awaited);
+        let response = respond(session, server, side, awaited, &begun);
         tokio::pin!(upload, response);
         loop {
             tokio::select! {
                 exchange = &mut response => break exchange,
                 over = &mut upload, if state.is_none() => match over {
-                    State::Malformed => break Exchange::Refused(Refused::new(400, "malformed content")),
+                    State::Malformed => break refuse(Refused::new(400, "malformed content")),
                     State::WriterBroke => break Exchange::Broken { status: None, name: "client-reset" },
-                    State::Silent => break Exchange::Refused(Refused::new(408, "the content took too long")),
+                    State::Silent => break refuse(Refused::new(408, "the content took too long")),
                     // A server that reads no more may have said why.
                     over => state = Some(over),
                 },
@@ -429,12 +440,13 @@ async fn with_upload(
     }
 }
 
-/// The response, and those before it that are provisional (RFC 9110 section 15.2).
+/// The response, and those before it that are provisional (RFC 9110 section 15.2); `begun` tells when it is the final one.
 async fn respond(
     session: &Session,
     server: &Server,
     side: &mut Side,
     awaited: Awaited,
+    begun: &Cell<bool>,
 ) -> Exchange {
     loop {
         let response = match response_head(session, server, side, awaited).await {
@@ -444,6 +456,7 @@ async fn respond(
         let mut delivery = response.delivery(awaited);
         delivery.keep_alive &= !session.is_draining();
         if !response.is_informational() {
+            begun.set(true);
             return deliver(session, server, side, awaited, &response, delivery).await;
         }
         let mut out = Vec::new();

@@ -32,8 +32,8 @@ pub async fn serve(session: Session) {
         .dial(
             &Target::Address(server),
             Wishes {
-                mptcp: false,
                 source,
+                ..Wishes::default()
             },
             &early,
         )

@@ -156,7 +156,6 @@ impl Entrance {
 
     fn enter(&self, stream: TcpStream, client: SocketAddr) {
         self.listener.counters.accepted.inc();
-        sockets::prepare(&stream);
         let stream = Stream::new(stream);
         match self
             .surroundings
