@@ -400,12 +400,12 @@ async fn with_upload(
     };
     let begun = Cell::new(false);
     // Once the response has begun no other one can take its place.
-    let refuse = |refused: Refused| match begun.get() {
-        false => Exchange::Refused(refused),
-        true => Exchange::Broken {
-            status: None,
-            name: "bad-request",
-        },
+    let refuse = |refused: Refused| {
+        if begun.get() {
+            let name = "bad-request";
+            return Exchange::Broken { status: None, name };
+        }
+        Exchange::Refused(refused)
     };
     let mut state = None;
     let exchange = {
