@@ -1,0 +1,322 @@
+//! The program as a user runs it, on loopback: what it moves arrives, and what is damaged on the way is told.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread;
+
+use serde_json::Value;
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().expect("a child can be killed");
+        self.child.wait().expect("a child can be waited for");
+    }
+}
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tributary-load"));
+    command.args(arguments);
+    command
+}
+
+/// Starts `arguments`, which get an address of their own to listen on.
+fn serve(arguments: &[&str]) -> Server {
+    let address = free_address();
+    let mut command = program(arguments);
+    let child = command
+        .args(["--listen", &address])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("the program starts");
+    let mut lines = lines(&mut child);
+    assert_eq!(next(&mut lines), "ready");
+    Server { child, address }
+}
+
+fn lines(child: &mut Child) -> BufReader<ChildStdout> {
+    BufReader::new(child.stdout.take().expect("its output is a pipe"))
+}
+
+fn next(lines: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("its output can be read");
+    line.trim_end().to_owned()
+}
+
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it is bound").to_string()
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program(arguments).output().expect("the program runs")
+}
+
+fn told(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("it prints one JSON object")
+}
+
+/// A relay to `to` that damages each 100,000th byte which comes back.
+fn damaging(to: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(&to).expect("the server answers");
+            let ends = (
+                client.try_clone().expect("a socket"),
+                server.try_clone().expect("a socket"),
+            );
+            thread::spawn(move || copy(ends.0, ends.1, usize::MAX));
+            thread::spawn(move || copy(server, client, 100_000));
+        }
+    });
+    address
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, damaged: usize) {
+    let mut buffer = vec![0; 16 << 10];
+    let mut passed = 0;
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        for (at, byte) in buffer[..count].iter_mut().enumerate() {
+            *byte ^= u8::from((passed + at) % damaged == damaged - 1);
+        }
+        passed += count;
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    to.shutdown(Shutdown::Write).ok(); // the other end may be gone
+}
+
+#[test]
+fn bulk_bytes_arrive_both_ways_through_a_relay() {
+    let origin = serve(&["origin"]);
+    let relay = serve(&["relay", "--to", &origin.address]);
+    for direction in ["--verify", "--upload"] {
+        let output = run(&[
+            "bulk",
+            "--to",
+            &relay.address,
+            "--connections",
+            "3",
+            "--bytes",
+            "5000001",
+            direction,
+        ]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(told(&output)["bytes"], 15_000_003);
+    }
+}
+
+#[test]
+fn bulk_tells_of_every_damaged_byte() {
+    let origin = serve(&["origin"]);
+    let relay = damaging(origin.address.clone());
+    let output = run(&["bulk", "--to", &relay, "--bytes", "1000000", "--verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("10 bytes were wrong"), "{complaint}");
+}
+
+#[test]
+fn an_upload_in_chunks_is_counted_and_compared() {
+    let origin = serve(&["origin"]);
+    let mut stream = TcpStream::connect(&origin.address).expect("the origin answers");
+    let head =
+        "PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    let body = "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    stream
+        .write_all((head.to_owned() + body).as_bytes())
+        .expect("it takes the request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.ends_with("{\"bytes\":5,\"wrong\":5}"), "{answer}");
+}
+
+#[test]
+fn small_requests_are_all_answered() {
+    let origin = serve(&["origin", "--mptcp"]);
+    for (command, fresh) in [
+        ("connect", None),
+        ("requests", None),
+        ("requests", Some("--fresh")),
+    ] {
+        let mut arguments = vec![
+            command,
+            "--to",
+            &origin.address,
+            "--clients",
+            "4",
+            "--seconds",
+            "0.2",
+            "--mptcp",
+        ];
+        arguments.extend(fresh);
+        let output = run(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        assert!(told(&output)["requests"].as_u64() > Some(0), "{output:?}");
+        // A kept connection that the origin closes is an error at the next request, and then opened anew.
+        assert_eq!(told(&output)["errors"] == 0, fresh.is_none(), "{output:?}");
+    }
+}
+
+#[test]
+fn held_connections_are_proven_alive_after_a_line_on_standard_input() {
+    let origin = serve(&["origin"]);
+    let mut command = program(&["hold", "--to", &origin.address, "--connections", "100"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut output = lines(&mut child);
+    assert!(next(&mut output).contains("\"connections\":100"));
+    let mut input = child.stdin.take().expect("its input is a pipe");
+    input.write_all(b"\n").expect("it reads");
+    assert_eq!(next(&mut output), "{\"alive\":100,\"dead\":0}");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn held_connections_that_died_are_told() {
+    let origin = serve(&["origin"]);
+    let mut command = program(&["hold", "--to", &origin.address, "--connections", "10"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut output = lines(&mut child);
+    next(&mut output);
+    drop(origin);
+    let mut input = child.stdin.take().expect("its input is a pipe");
+    input.write_all(b"\n").expect("it reads");
+    assert_eq!(next(&mut output), "{\"alive\":0,\"dead\":10}");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+#[test]
+fn a_soak_over_tcp_and_mptcp_has_every_byte_right_and_passes_resets() {
+    let origin = serve(&["soak-origin", "--mptcp"]);
+    for protocol in [None, Some("--mptcp")] {
+        let mut arguments = vec![
+            "soak",
+            "--to",
+            &origin.address,
+            "--seconds",
+            "2",
+            "--connections",
+            "8",
+        ];
+        arguments.extend(protocol);
+        let output = run(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        for end in ["client", "origin"] {
+            let counts = &told(&output)[end];
+            assert!(
+                counts["resets"].as_u64() > Some(0) && counts["half_closes"].as_u64() > Some(0),
+                "{counts}"
+            );
+            assert_eq!(
+                (&counts["resets_as_ends"], &counts["stuck"]),
+                (&Value::from(0), &Value::from(0))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_soak_through_something_that_damages_bytes_fails() {
+    let origin = serve(&["soak-origin"]);
+    let relay = damaging(origin.address.clone());
+    let output = run(&[
+        "soak",
+        "--to",
+        &relay,
+        "--seconds",
+        "1",
+        "--connections",
+        "4",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        told(&output)["client"]["wrong_bytes"].as_u64() > Some(0),
+        "{output:?}"
+    );
+    assert_eq!(told(&output)["origin"]["wrong_bytes"], 0);
+}
+
+#[test]
+fn a_soak_without_an_origin_fails() {
+    let output = run(&[
+        "soak",
+        "--to",
+        &free_address(),
+        "--seconds",
+        "0.1",
+        "--connections",
+        "1",
+    ]);
+    assert_eq!(output.status.code(), Some(69));
+}
+
+#[test]
+fn the_time_until_a_server_listens_is_measured_each_time() {
+    let address = free_address();
+    let server = [
+        env!("CARGO_BIN_EXE_tributary-load"),
+        "origin",
+        "--listen",
+        &address,
+    ];
+    let measure = ["start", "--listens", &address, "--times", "3", "--"];
+    let output = run(&[&measure[..], &server[..]].concat());
+    let told = told(&output);
+    let times = told["milliseconds"].as_array().expect("a list");
+    assert_eq!(times.len(), 3);
+    assert!(
+        times.iter().all(|time| time.as_f64() > Some(0.0)),
+        "{times:?}"
+    );
+    assert!(TcpStream::connect(address.parse::<SocketAddr>().expect("an address")).is_err());
+}
+
+#[test]
+fn a_server_that_ends_instead_of_listening_is_told() {
+    let output = run(&["start", "--listens", &free_address(), "--", "false"]);
+    assert_eq!(output.status.code(), Some(69));
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_the_code_for_usage() {
+    for wrong in [
+        &["bulk"][..],
+        &["bulk", "--to", "x", "--bytes", "1"],
+        &["relay", "--buffer", "256"],
+        &["fly"],
+    ] {
+        assert_eq!(run(wrong).status.code(), Some(64), "{wrong:?}");
+    }
+    assert_eq!(run(&["--help"]).status.code(), Some(0));
+}
+
+#[test]
+fn nobody_that_answers_is_something_missing() {
+    for client in [
+        &["bulk", "--bytes", "1"][..],
+        &["connect", "--seconds", "0.1"],
+        &["hold", "--connections", "1"],
+    ] {
+        let nobody = free_address();
+        let arguments = [client, &["--to", &nobody]].concat();
+        assert_eq!(run(&arguments).status.code(), Some(69), "{client:?}");
+    }
+}
