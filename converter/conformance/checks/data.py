@@ -85,8 +85,12 @@ def megabyte_behind_message(rig: Rig) -> str:
 def server_speaks_first(rig: Rig) -> str:
     """The reply is the first thing on the stream, also when the server speaks at once."""
     data = block(100_000, seed=2)
-    upstream, downstream = rig.connected()
+    origin = rig.origin()
+    upstream = rig.upstream()
+    upstream.ask(rig.request(origin.connect()))
+    downstream = origin.accept()
     with downstream.sending(data):
+        accepted(upstream.reply())
         upstream.expect(data, "the server's data behind the reply")
     upstream.send(DATA)
     downstream.expect(DATA, "the client's data")

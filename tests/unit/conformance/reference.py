@@ -1,48 +1,31 @@
 """A small Transport Converter that does what RFC 8803 asks: the suite's checks all pass on it.
 
 Every decision is a method of its own, so that a subclass can get exactly one of them wrong. It makes the returned TCP
-header from tcp_info instead of copying it, which no check can tell from a copy. Its parser shares nothing with the
-suite's.
+header from tcp_info instead of copying it, which no check can tell from a copy.
 """
 
 import errno
 import hashlib
 import hmac
 import secrets
-import select
 import socket
 import struct
 import subprocess
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address
+from dataclasses import dataclass
+from ipaddress import ip_address
 from types import TracebackType
+
+from tests.unit.conformance.reading import BLOCK, Dropped, Reader, Refused, Request
+from tests.unit.conformance.relaying import Relay
 
 MPTCP = 262
 TCP_FASTOPEN_NO_COOKIE, TCP_FASTOPEN_CONNECT = 34, 30
 RECVERR = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}
 ICMP_ORIGINS = (2, 3)  # of struct sock_extended_err
-INFO, CONNECT, HEADER, SUPPORTED, COOKIE, ERROR = 1, 10, 20, 21, 22, 30
+HEADER, SUPPORTED, ERROR = 20, 21, 30
 PATIENCE = 5.0  # seconds
-BLOCK = 65536
-
-
-class Refused(Exception):
-    """An Error TLV is due."""
-
-    def __init__(self, code: int, value: bytes = b"\0") -> None:
-        super().__init__(code, value)
-        self.code = code
-        self.value = value
-
-
-class Dropped(Exception):
-    """The connection ends without a reply; `reset` says how."""
-
-    def __init__(self, reset: bool) -> None:
-        super().__init__(reset)
-        self.reset = reset
 
 
 @dataclass(frozen=True)
@@ -58,27 +41,8 @@ class World:
     kinds: tuple[int, ...] = (4, 8, 34)
 
 
-@dataclass
-class Request:
-    """What a Convert message asks for. `options` is None in a Base Connect."""
-
-    raw: bytes
-    info: bool = False
-    cookie: bytes | None = None
-    address: IPv6Address | None = None
-    port: int = 0
-    options: list[tuple[int, bytes]] | None = None
-    seen: set[int] = field(default_factory=set)
-
-    def asks_for(self, kind: int) -> bytes | None:
-        return dict(self.options or []).get(kind)
-
-
-class Converter:
+class Converter(Reader, Relay):
     """Serves each connection in a thread, until the `with` block ends."""
-
-    version = 1
-    magic = 0x2263
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -153,135 +117,6 @@ class Converter:
         self.check_address(request)
         return self.dial(request, data)
 
-    # Reading (sections 6.1, 6.2)
-
-    def read(self, upstream: socket.socket) -> tuple[Request, bytes]:
-        """The message, and what came behind it."""
-        came = self.take(upstream, 4)
-        self.check_header(came[:4])
-        size = self.size(came)
-        came = self.take(upstream, size, came)
-        return self.parse(came[:size]), came[size:]
-
-    def size(self, came: bytes) -> int:
-        return came[1] * 4
-
-    def take(self, upstream: socket.socket, size: int, came: bytes = b"") -> bytes:
-        """At least `size` bytes."""
-        while len(came) < size:
-            more = upstream.recv(BLOCK)
-            if not more:
-                return self.cut_short(upstream, came)
-            came += more
-        return came
-
-    def cut_short(self, upstream: socket.socket, came: bytes) -> bytes:  # noqa: ARG002
-        raise Dropped(reset=False)
-
-    def check_header(self, head: bytes) -> None:
-        if int.from_bytes(head[2:4]) != self.magic:
-            self.not_convert(head)
-        if head[0] != self.version:
-            self.unsupported_version(head)
-        if head[1] == 0:
-            self.no_length()
-
-    def not_convert(self, head: bytes) -> None:  # noqa: ARG002
-        raise Dropped(reset=False)
-
-    def unsupported_version(self, head: bytes) -> None:  # noqa: ARG002
-        raise Refused(0, bytes([self.version]))
-
-    def no_length(self) -> None:
-        raise Dropped(reset=True)
-
-    def parse(self, raw: bytes) -> Request:
-        request = Request(raw)
-        rest = raw[4:]
-        while rest:
-            size = self.tlv_size(request, rest)
-            self.tlv(request, rest[0], rest[2:size])
-            rest = rest[size:]
-        return request
-
-    def tlv_size(self, request: Request, rest: bytes) -> int:
-        size = rest[1] * 4
-        if size == 0:
-            self.length_zero(request)
-        if size > len(rest):
-            self.past_the_end(request)
-        return max(size, 4)
-
-    def length_zero(self, request: Request) -> None:
-        raise self.malformed(request)
-
-    def past_the_end(self, request: Request) -> None:
-        raise self.malformed(request)
-
-    def malformed(self, request: Request) -> Refused:
-        return Refused(1, self.echo(request))
-
-    def unsupported(self, request: Request) -> Refused:
-        return Refused(2, self.echo(request))
-
-    def echo(self, request: Request) -> bytes:
-        """As much of the message as fits behind the fixed header and the Error TLV's first word (figure 23)."""
-        return b"\0" + request.raw[: (255 - 2) * 4]
-
-    def tlv(self, request: Request, kind: int, value: bytes) -> None:
-        readers = {INFO: self.info, CONNECT: self.connect, COOKIE: self.cookie}
-        if kind not in readers:
-            self.unknown(request, kind)
-            return
-        if kind in request.seen:
-            self.duplicate(request, kind)
-        request.seen.add(kind)
-        readers[kind](request, value)
-
-    def unknown(self, request: Request, kind: int) -> None:  # noqa: ARG002
-        raise self.unsupported(request)
-
-    def duplicate(self, request: Request, kind: int) -> None:  # noqa: ARG002
-        raise self.malformed(request)
-
-    def info(self, request: Request, value: bytes) -> None:
-        if len(value) != 2:
-            raise self.malformed(request)
-        request.info = True
-
-    def connect(self, request: Request, value: bytes) -> None:
-        if len(value) < 18:
-            self.short_connect(request)
-        request.port = int.from_bytes(value[:2])
-        request.address = IPv6Address(value[2:18].ljust(16, b"\0"))
-        if value[18:]:
-            request.options = self.options(request, value[18:])
-
-    def short_connect(self, request: Request) -> None:
-        raise self.malformed(request)
-
-    def cookie(self, request: Request, value: bytes) -> None:
-        request.cookie = value[2:]
-
-    def options(self, request: Request, rest: bytes) -> list[tuple[int, bytes]]:
-        found = []
-        while rest:
-            if rest[0] in (0, 1):  # section 7.1
-                rest = self.single(request, rest)
-                continue
-            size = rest[1] if len(rest) > 1 else 0
-            if size < 2 or size > len(rest):
-                size = self.bad_option(request, size, len(rest))
-            found.append((rest[0], rest[2:size]))
-            rest = rest[size:]
-        return found
-
-    def single(self, request: Request, rest: bytes) -> bytes:  # noqa: ARG002
-        return rest[1:]
-
-    def bad_option(self, request: Request, size: int, left: int) -> int:  # noqa: ARG002
-        raise self.malformed(request)
-
     # Deciding (sections 6.2.5, 6.2.7, 7)
 
     def authorize(self, request: Request, client: str) -> None:
@@ -325,13 +160,16 @@ class Converter:
         if self.is_invalid(str(address)):
             raise self.malformed(request)
         if address.is_unspecified:
-            raise Refused(32)
+            self.unspecified()
         if str(address) == self.world.forbidden:
             self.forbid()
 
     def is_invalid(self, text: str) -> bool:
         address = ip_address(text)
         return address.is_loopback or address.is_multicast or text == "255.255.255.255"
+
+    def unspecified(self) -> None:
+        raise Refused(32)
 
     def forbid(self) -> None:
         raise Refused(32)
@@ -345,7 +183,8 @@ class Converter:
         family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
         downstream = socket.socket(family, socket.SOCK_STREAM, MPTCP if self.multipath(request) else 0)
         downstream.settimeout(PATIENCE)
-        downstream.setsockopt(*RECVERR[address.version], 1)
+        with suppress(OSError):  # not on an MPTCP socket
+            downstream.setsockopt(*RECVERR[address.version], 1)
         self.prepare(downstream, request)
         try:
             downstream.connect((str(address), request.port))
@@ -383,6 +222,7 @@ class Converter:
 
     def icmp_code(self, downstream: socket.socket) -> int | None:
         """The code of the ICMP error that ended the attempt, if one did: struct sock_extended_err."""
+        downstream.setblocking(False)
         try:
             _, ancillary, _, _ = downstream.recvmsg(512, 512, socket.MSG_ERRQUEUE)
         except OSError:
@@ -461,64 +301,6 @@ class Converter:
         upstream.shutdown(socket.SHUT_WR)
         while upstream.recv(BLOCK):
             pass
-
-    def reset(self, *connections: socket.socket) -> None:
-        for connection in connections:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            connection.close()
-
-    # Relaying (section 4.2)
-
-    def relay(self, upstream: socket.socket, downstream: socket.socket, data: bytes) -> None:
-        """Until both directions have ended, or one end resets."""
-        flows = [Flow(upstream, downstream, data), Flow(downstream, upstream, b"")]
-        try:
-            while not all(flow.ended for flow in flows):
-                self._wait(upstream, downstream, flows)
-                for flow in flows:
-                    self.move(flow)
-        except OSError:
-            self.torn(upstream, downstream)
-
-    def torn(self, upstream: socket.socket, downstream: socket.socket) -> None:
-        self.reset(upstream, downstream)
-
-    def _wait(self, upstream: socket.socket, downstream: socket.socket, flows: "list[Flow]") -> None:
-        watch = select.poll()
-        for end in (upstream, downstream):
-            end.setblocking(False)
-            reads = any(flow.source is end and not flow.data and not flow.ended for flow in flows)
-            writes = any(flow.sink is end and flow.data for flow in flows)
-            watch.register(end, (select.POLLIN if reads else 0) | (select.POLLOUT if writes else 0))
-        for descriptor, event in watch.poll(20_000):
-            end = upstream if descriptor == upstream.fileno() else downstream
-            if event & select.POLLERR or (
-                event & select.POLLHUP and end.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            ):
-                raise ConnectionResetError
-
-    def move(self, flow: "Flow") -> None:
-        with suppress(BlockingIOError):
-            if flow.data:
-                flow.data = flow.data[flow.sink.send(flow.data) :]
-            elif not flow.ended:
-                flow.data = flow.source.recv(BLOCK)
-                if not flow.data:
-                    flow.ended = True
-                    self.half_close(flow)
-
-    def half_close(self, flow: "Flow") -> None:
-        flow.sink.shutdown(socket.SHUT_WR)
-
-
-@dataclass
-class Flow:
-    """One direction of a relayed connection."""
-
-    source: socket.socket
-    sink: socket.socket
-    data: bytes
-    ended: bool = False
 
 
 def is_multipath(connection: socket.socket) -> bool:

@@ -1,0 +1,17 @@
+"""Converters with one defect each, and the checks that must fail on them: so each is known to be able to."""
+
+from tests.unit.conformance.mutants import (
+    capabilities,
+    cookies,
+    data,
+    destinations,
+    endings,
+    opening,
+    options,
+    refusals,
+)
+from tests.unit.conformance.mutants.mutant import MUTANTS, Mutant
+
+__all__ = [
+    "MUTANTS", "Mutant", "capabilities", "cookies", "data", "destinations", "endings", "opening", "options", "refusals",
+]  # fmt: skip

@@ -1,0 +1,41 @@
+"""Defects: servers that cannot or must not be reached."""
+
+import socket
+
+from tests.unit.conformance.mutants.mutant import mutant, only, refuse, simple
+from tests.unit.conformance.reading import Refused, Request
+from tests.unit.conformance.reference import Converter
+
+
+@mutant("connection-reset", "connection-reset-extended")
+class Error96WithValue(Converter):
+    def reset_by_server(self) -> Refused:
+        return Refused(96, b"\1")
+
+
+@mutant("connection-reset-extended")
+class OtherErrorForExtendedConnect(Converter):
+    def dial(self, request: Request, data: bytes) -> socket.socket:
+        try:
+            return super().dial(request, data)
+        except Refused as refused:
+            raise refused if request.options is None else Refused(65) from None
+
+
+@mutant("refused-port-is-tried-again")
+class RemembersRefusals(Converter):
+    def dial(self, request: Request, data: bytes) -> socket.socket:
+        known = self.__dict__.setdefault("known", set())
+        if request.port in known:
+            raise self.reset_by_server()
+        try:
+            return super().dial(request, data)
+        except Refused:
+            known.add(request.port)
+            raise
+
+
+simple("TakesICMPForReset", only("destination-unreachable"), whole=True, icmp_code=lambda *_: None)
+simple("Error97WithoutCode", only("destination-unreachable"), whole=True, unreachable=lambda *_: Refused(97))
+simple("OtherErrorForForbidden", only("forbidden-destination"), forbid=lambda _: refuse(65))
+simple("Error32WithValue", only("forbidden-destination"), forbid=lambda _: refuse(32, b"\x20"))

@@ -1,0 +1,54 @@
+"""Defects: how a connection ends."""
+
+import select
+import socket
+
+from tests.unit.conformance.mutants.mutant import mutant
+from tests.unit.conformance.reading import Dropped, Request
+from tests.unit.conformance.reference import Converter
+from tests.unit.conformance.relaying import Flow
+
+
+class ClosesBothWays(Converter):
+    """On the FIN of one side, closes towards both."""
+
+    of_client = True
+
+    def half_close(self, flow: Flow) -> None:
+        super().half_close(flow)
+        if (flow.source.getsockname()[1] == self.port) == self.of_client:
+            flow.source.shutdown(socket.SHUT_RDWR)
+
+
+@mutant("half-close-by-client", "fin-with-message")
+class ClosesBothWaysOnClientsFIN(ClosesBothWays):
+    pass
+
+
+@mutant("half-close-by-server")
+class ClosesBothWaysOnServersFIN(ClosesBothWays):
+    of_client = False
+
+
+@mutant("fin-with-message")
+class TakesEarlyFINForAbort(Converter):
+    def open(self, upstream: socket.socket, request: Request, data: bytes) -> socket.socket | None:
+        watch = select.poll()
+        watch.register(upstream, select.POLLRDHUP)
+        if watch.poll(10):
+            raise Dropped(reset=True)
+        return super().open(upstream, request, data)
+
+
+@mutant("reset-by-server")
+class EndsClientProperlyOnReset(Converter):
+    def torn(self, upstream: socket.socket, downstream: socket.socket) -> None:
+        upstream.close()
+        self.reset(downstream)
+
+
+@mutant("reset-by-client")
+class EndsServerProperlyOnReset(Converter):
+    def torn(self, upstream: socket.socket, downstream: socket.socket) -> None:
+        downstream.close()
+        self.reset(upstream)

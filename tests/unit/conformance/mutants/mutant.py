@@ -1,0 +1,55 @@
+"""What a mutant is, and the list of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.unit.conformance.reading import Refused
+from tests.unit.conformance.reference import Converter
+
+ANY = frozenset({"*"})
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`fails`: the checks that must fail on it. `may_fail`: others that may; `*` stands for all.
+
+    `whole`: it needs all that a network namespace gives. `ipv6_first`: most checks use the server's IPv6 address.
+    `sysctls`: how the kernel is set, which then is what has the defect.
+    """
+
+    name: str
+    kind: type[Converter]
+    fails: frozenset[str]
+    may_fail: frozenset[str] = frozenset()
+    whole: bool = False
+    ipv6_first: bool = False
+    sysctls: tuple[str, ...] = ()
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(
+    *fails: str, may_fail: frozenset[str] = frozenset(), whole: bool = False, ipv6_first: bool = False
+) -> Callable[[type[Converter]], type[Converter]]:
+    """Takes a class, a defect under the class's name, into the list."""
+
+    def register(kind: type[Converter]) -> type[Converter]:
+        MUTANTS.append(Mutant(kind.__name__, kind, frozenset(fails), may_fail, whole, ipv6_first))
+        return kind
+
+    return register
+
+
+def simple(name: str, fails: frozenset[str], *, whole: bool = False, **overrides: Any) -> None:
+    """A defect that is one replaced method or value."""
+    MUTANTS.append(Mutant(name, type(name, (Converter,), overrides), fails, whole=whole))
+
+
+def only(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+def refuse(code: int, value: bytes = b"\0") -> None:
+    raise Refused(code, value)
