@@ -134,19 +134,20 @@ def main(arguments: Sequence[str]) -> int:
         return PASSED
     if options.converter is None or options.origin is None:
         made.error("--converter HOST:PORT and --origin ADDRESS are needed")
-    for origin in options.origin:
-        _check_bindable(made, origin)
+    for name, local in (("--origin", options.origin), ("--source", options.source)):
+        for each in local:
+            _check_bindable(made, name, each)
     settings = _settings(options)
     return UNREACHABLE if settings is None else _run(checks, settings, options.json)
 
 
-def _check_bindable(made: Parser, origin: Address) -> None:
-    family = socket.AF_INET6 if origin.version == 6 else socket.AF_INET
+def _check_bindable(made: Parser, name: str, local: Address) -> None:
+    family = socket.AF_INET6 if local.version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as trial:
-            trial.bind((str(origin), 0))
+            trial.bind((str(local), 0))
     except OSError as error:
-        made.error(f"--origin {origin}: this machine cannot listen there: {error.strerror}")
+        made.error(f"{name} {local}: not an address that this machine can use: {error.strerror}")
 
 
 def _settings(options: argparse.Namespace) -> Settings | None:

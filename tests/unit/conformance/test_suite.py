@@ -125,6 +125,7 @@ def test_a_failed_should_is_shown_and_exits_with_0() -> None:
         ["--converter", "127.0.0.1:5555", "--origin", "127.0.0.1", "--timeout", "5"],
         ["--converter", "127.0.0.1:5555", "--origin", "127.0.0.1", "--timeout", "0s"],
         ["--converter", "127.0.0.1:5555", "--origin", "127.0.0.1", "--unreachable", "192.0.2.1=x"],
+        ["--converter", "127.0.0.1:5555", "--origin", "127.0.0.1", "--source", "192.0.2.77,127.0.0.1"],
         ["--list", "--only", "no-such-check"],
         ["--unknown"],
     ],
