@@ -49,14 +49,24 @@ def routes(taking_part: Sequence[Contender], measurement: Measurement) -> dict[s
 
 
 def measure(ground: Ground, taking_part: Sequence[Contender], extent: Extent, say: Callable[[str], None]) -> Reached:
-    """Every repetition has each measurement of every contender; the next has the contenders the other way round."""
+    """Every repetition has each measurement of every contender; the next has the contenders the other way round.
+
+    A peer that fails in all its tries of a measurement is left out of it from then on.
+    """
     reached: Reached = {}
+    given_up: set[tuple[str, str]] = set()
     for repetition in range(extent.repetitions):
         for measurement in measurements(extent):
-            for name, route in list(routes(taking_part, measurement).items())[:: -1 if repetition % 2 else 1]:
+            in_turn = list(routes(taking_part, measurement).items())[:: -1 if repetition % 2 else 1]
+            for name, route in in_turn:
+                if (key := (measurement.name, name)) in given_up:
+                    continue
                 time.sleep(_PAUSE)
-                if (figure := _figure(ground, measurement, name, route, say)) is not None:
-                    reached.setdefault((measurement.name, name), []).append(figure)
+                figure = _figure(ground, measurement, name, route, say)
+                if figure is None:
+                    given_up.add(key)
+                else:
+                    reached.setdefault(key, []).append(figure)
     return reached
 
 

@@ -27,7 +27,8 @@ const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// both ends send up to 4 MiB, in pieces and with pauses at random, and check every byte that comes; they half-close in
 /// either order, or one of them resets the connection in the middle. The same --seed gives the same plans. At the end
 /// prints both ends' counts; exit 1 if a byte was wrong or missing, a connection broke though nobody reset it, or one was
-/// not at its end within 90 s. A reset that a proxy made an orderly end of is counted (`resets_as_ends`) and no failure.
+/// not at its end within 90 s. A reset that a proxy made an orderly end of is counted (`resets_as_ends`) and no failure;
+/// one that was not heard of within 90 s (`resets_unheard`) is a failure by TCP: by MPTCP the kernel itself loses a few.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]
@@ -66,7 +67,8 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     let origin = ask_origin(&options.route)
         .await
         .attempt("asking the origin for its counts")?;
-    let right = client.is_right() && origin.is_right();
+    let mptcp = options.route.mptcp;
+    let right = client.is_right(mptcp) && origin.is_right(mptcp);
     print_report(&Report {
         seconds: start.elapsed().as_secs_f64(),
         client,
@@ -100,7 +102,13 @@ async fn one(route: &Route, plan: &Plan) -> Tally {
         Ok::<_, io::Error>(stream)
     });
     match opened.await {
-        Ok(Ok(stream)) => play(stream, &plan.parts().0, &[]).await,
+        Ok(Ok(stream)) => {
+            let mut tally = play(stream, &plan.parts().0, &[]).await;
+            if !tally.is_right(false) {
+                tally.name(plan);
+            }
+            tally
+        }
         Ok(Err(error)) => Tally::broken(&error),
         Err(_) => Tally::broken(&"it could not be opened in time"),
     }

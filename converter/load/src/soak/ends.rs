@@ -25,6 +25,7 @@ pub async fn play(mut stream: TcpStream, part: &Part, early: &[u8]) -> Tally {
         ..Tally::default()
     };
     match timeout(STUCK, both_ways(&mut stream, part, early, &mut tally)).await {
+        Err(_) if part.is_reset => tally.resets_unheard += 1,
         Err(_) => tally.stuck += 1,
         Ok(Err(error)) if !part.is_reset => {
             tally.broken += 1;
