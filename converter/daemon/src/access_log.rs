@@ -1,12 +1,11 @@
 //! The access log: one JSON object a line, written by a thread of its own, so that a slow disk delays nobody.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use serde::Serialize;
@@ -15,18 +14,22 @@ use crate::failure::Failure;
 
 /// Lines that wait for the disk; more are dropped, and counted.
 const WAITING: usize = 16_384;
+/// Bytes of lines that are written at a time, if so many wait.
+const BATCH: usize = 64 << 10;
 
 /// Where the lines go; nowhere while no file is set.
 #[derive(Debug, Default)]
 pub struct AccessLog {
     sender: Mutex<Option<SyncSender<String>>>,
-    dropped: AtomicU64,
+    dropped: Arc<AtomicU64>,
 }
 
 impl AccessLog {
     /// From now on lines go to `path` (`-`: standard output), which is opened anew; to nowhere with `None`.
     pub fn open(&self, path: Option<&Path>) -> Result<(), Failure> {
-        let sender = path.map(start_writer).transpose()?;
+        let sender = path
+            .map(|path| start_writer(path, Arc::clone(&self.dropped)))
+            .transpose()?;
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = sender;
         Ok(())
     }
@@ -53,7 +56,7 @@ impl AccessLog {
     }
 }
 
-fn start_writer(path: &Path) -> Result<SyncSender<String>, Failure> {
+fn start_writer(path: &Path, dropped: Arc<AtomicU64>) -> Result<SyncSender<String>, Failure> {
     let attempted = format!("access log {}", path.display());
     let out: Box<dyn Write + Send> = if path == Path::new("-") {
         Box::new(io::stdout())
@@ -65,34 +68,148 @@ fn start_writer(path: &Path) -> Result<SyncSender<String>, Failure> {
     let path = path.to_owned();
     let writer = thread::Builder::new().name("access-log".into());
     writer
-        .spawn(move || write_lines(BufWriter::new(out), &receiver, &path))
+        .spawn(move || write_lines(Lines::to(out), &receiver, &path, &dropped))
         .map_err(|error| Failure::from_io(&attempted, &error))?;
     Ok(sender)
 }
 
-/// Ends when the last sender is gone; what is written is flushed whenever nothing waits.
-fn write_lines(mut out: BufWriter<Box<dyn Write + Send>>, lines: &Receiver<String>, path: &Path) {
+/// Ends when the last sender is gone.
+fn write_lines(mut out: Lines, lines: &Receiver<String>, path: &Path, dropped: &AtomicU64) {
     let mut failed = false;
-    while let Ok(line) = lines.recv() {
-        let written = write_waiting(&mut out, line, lines);
-        match &written {
-            Err(error) if !failed => {
-                tracing::error!("access log {}: {error}; lines are lost", path.display());
+    while let Ok(first) = lines.recv() {
+        match out.write(&batch(first, lines)) {
+            Ok(()) => failed = false,
+            Err((error, lost)) => {
+                dropped.fetch_add(lost, Ordering::Relaxed);
+                if !failed {
+                    tracing::error!("access log {}: {error}; lines are lost", path.display());
+                }
+                failed = true;
             }
-            _ => {}
         }
-        failed = written.is_err();
     }
 }
 
-fn write_waiting(out: &mut impl Write, first: String, lines: &Receiver<String>) -> io::Result<()> {
-    let mut next = Ok(first);
-    while let Ok(line) = next {
-        writeln!(out, "{line}")?;
-        next = lines.try_recv();
-        if next == Err(TryRecvError::Empty) {
-            break;
+/// What waits to be written, each line with its end.
+fn batch(first: String, lines: &Receiver<String>) -> Vec<u8> {
+    let mut batch = (first + "\n").into_bytes();
+    while batch.len() < BATCH {
+        let Ok(line) = lines.try_recv() else { break };
+        batch.extend_from_slice(line.as_bytes());
+        batch.push(b'\n');
+    }
+    batch
+}
+
+/// Whole lines, even on a disk that is full now and then: the rest of a line that was cut off is written before any other.
+struct Lines {
+    out: Box<dyn Write + Send>,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    fn to(out: Box<dyn Write + Send>) -> Self {
+        Self {
+            out,
+            rest: Vec::new(),
         }
     }
-    out.flush()
+
+    /// Writes `batch`; on an error also says how many of its lines are lost.
+    fn write(&mut self, batch: &[u8]) -> Result<(), (io::Error, u64)> {
+        let is_cut = !self.rest.is_empty();
+        let mut waiting = std::mem::take(&mut self.rest);
+        waiting.extend_from_slice(batch);
+        let (written, result) = write_most(&mut self.out, &waiting);
+        let Err(error) = result else { return Ok(()) };
+        let cut = match written {
+            0 => is_cut,
+            _ => waiting[written - 1] != b'\n',
+        };
+        let (begun, lost) = if cut {
+            waiting[written..].split_at(line_length(&waiting[written..]))
+        } else {
+            (&[][..], &waiting[written..])
+        };
+        self.rest = begun.to_vec();
+        Err((
+            error,
+            lost.split_inclusive(|&byte| byte == b'\n').count() as u64,
+        ))
+    }
+}
+
+fn line_length(bytes: &[u8]) -> usize {
+    let end = bytes.iter().position(|&byte| byte == b'\n');
+    end.map_or(bytes.len(), |end| end + 1)
+}
+
+/// Writes as much as it can; returns how much that was.
+fn write_most(out: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match out.write(&bytes[written..]) {
+            Ok(0) => return (written, Err(ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, out.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with so much room left, and what is on it.
+    #[derive(Clone, Default)]
+    struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
+
+    impl Disk {
+        fn has_room_for(&self, more: usize) {
+            self.0.lock().expect("lock").0 = more;
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().expect("lock").1.clone()).expect("text")
+        }
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut disk = self.0.lock().expect("lock");
+            let count = bytes.len().min(disk.0);
+            if count == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            disk.0 -= count;
+            disk.1.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_has_no_room_for_are_counted_and_none_is_left_cut_off() {
+        for room in 0..12 {
+            let disk = Disk::default();
+            let mut lines = Lines::to(Box::new(disk.clone()));
+            disk.has_room_for(room);
+            let mut lost = lines.write(b"one\ntwo\nsix\n").expect_err("full").1;
+            lost += lines.write(b"ten\n").expect_err("full").1;
+            disk.has_room_for(100);
+            lines.write(b"last\n").expect("room");
+            let text = disk.text();
+            let whole = &["one", "two", "six"][..3.min(text.lines().count() - 1)];
+            assert_eq!(
+                text.lines().collect::<Vec<_>>(),
+                [whole, &["last"]].concat()
+            );
+            assert_eq!(whole.len() as u64 + lost, 4, "{room}");
+        }
+    }
 }
