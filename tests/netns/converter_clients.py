@@ -1,12 +1,15 @@
 """Clients of the native converter, one for each way to be served, and what a refused one hears."""
 
+import errno
 import ipaddress
+import select
 import socket
 import struct
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from tests.netns.converter_world import CLIENT, CLIENT6, GATEWAY, GATEWAY6, PORTS, SERVER, TCP, World
+from tests.netns.converter_world import CLIENT, CLIENT6, GATEWAY, GATEWAY6, PORTS, SERVER, TCP, World, eventually
 
 KINDS = ("connect", "absolute", "socks5", "convert", "tproxy", "redirect")
 TUNNELS = tuple(kind for kind in KINDS if kind != "absolute")
@@ -200,3 +203,68 @@ def hears(world: World, kind: str, host: str, port: int, protocol: int = TCP, so
         return str(refused.args[0])
     except ConnectionError:
         return "reset"
+
+
+ENDLESS = 1 << 40  # bytes, for lengths that are never reached
+
+
+@contextmanager
+def joined(
+    world: World, kind: str, protocol: int = TCP, way: str = "down"
+) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A client's and a server's end of one connection through the converter.
+
+    With ``absolute`` an endless response is on its ``way`` down, or an endless request on its way up.
+    """
+    with world.serving(hold) as service, opened(world, kind, SERVER, service.port, protocol) as client:
+        if kind == "absolute" and way == "up":
+            client.sendall(request(kind, SERVER, service.port, "/", "POST", f"Content-Length: {ENDLESS}\r\n"))
+        elif kind == "absolute":
+            client.sendall(request(kind, SERVER, service.port))
+        eventually(lambda: service.connections)
+        server = service.connections[0]
+        if kind == "absolute":
+            take_head(server)
+        if kind == "absolute" and way == "down":
+            server.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {ENDLESS}\r\n\r\n".encode())
+            take_head(client)
+        try:
+            yield client, server
+        finally:
+            server.close()
+
+
+def hold(connection: socket.socket) -> None:
+    """A service whose connections are the test's; ends when the test has closed them."""
+    while connection.fileno() >= 0:
+        time.sleep(0.05)
+
+
+def clog(writer: socket.socket, quiet: float = 0.15) -> int:
+    """Write until nothing more is taken for ``quiet`` seconds; returns how many bytes were."""
+    writer.setblocking(False)
+    block, count, last = bytes(1 << 16), 0, time.monotonic()
+    while time.monotonic() - last < quiet:
+        try:
+            count += writer.send(block)
+            last = time.monotonic()
+        except BlockingIOError:
+            time.sleep(0.01)
+    writer.settimeout(10)
+    return count
+
+
+def reset(connection: socket.socket) -> None:
+    """Break the connection off."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def seconds_to_reset(connection: socket.socket, most: float = 3) -> float:
+    """How long it takes until the peer's reset is here, whatever waits to be read before it."""
+    start, poll = time.monotonic(), select.poll()
+    poll.register(connection, 0)
+    assert poll.poll(most * 1000), f"no reset within {most} s"
+    error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    assert error in (errno.ECONNRESET, errno.EPIPE), f"ended by {errno.errorcode.get(error, error)}"
+    return time.monotonic() - start
