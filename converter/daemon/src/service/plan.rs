@@ -65,6 +65,15 @@ impl Plan {
             bound,
         })
     }
+
+    /// The same for who accepts nobody any more.
+    pub fn without_listeners(&self) -> Self {
+        Self {
+            config: Arc::clone(&self.config),
+            most: self.most,
+            bound: Vec::new(),
+        }
+    }
 }
 
 fn socket(

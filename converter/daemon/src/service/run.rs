@@ -193,8 +193,10 @@ impl Service {
     }
 
     /// Waits until the last connection has ended, up to the deadline or a second signal.
-    async fn drain(self, mut terminate: Signal, mut interrupt: Signal) -> Result<(), Failure> {
+    async fn drain(mut self, mut terminate: Signal, mut interrupt: Signal) -> Result<(), Failure> {
         notify(&[NotifyState::Stopping]);
+        // The plan holds the listeners open: whoever comes now shall be refused, not wait for an end.
+        self.plan = Arc::new(self.plan.without_listeners());
         self.phase.send_replace(Phase::Draining);
         let deadline = Instant::now() + self.plan.config.timeouts.drain;
         tracing::info!(
@@ -207,6 +209,7 @@ impl Service {
                 () = sleep_until(deadline) => {}
                 () = first(&mut terminate, &mut interrupt) => break,
                 asked = self.control.listener.accept() => self.tell(asked.ok(), true),
+                scraped = accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         }
         let left = self.shared.admission.open();
