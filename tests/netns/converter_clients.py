@@ -23,7 +23,7 @@ VERSION, MAGIC = 1, 0x2263  # RFC 8803 section 6.1
 _CONNECT, _ERROR = 10, 30  # RFC 8803 section 6.2.1
 
 
-class Refused(Exception):
+class Refused(ConnectionError):
     """``args[0]`` is what the client heard: such as ``403``, ``socks 2``, ``convert 32``; ``reset``, ``silence``."""
 
 
