@@ -60,6 +60,7 @@ pub struct Flow<'a> {
     /// All until the end of the connection, without one.
     content: Option<Content<'a>>,
     over: Option<State>,
+    writer_is_dead: bool,
     moved: u64,
     counter: &'a AtomicU64,
     terms: &'a Terms<'a>,
@@ -82,6 +83,7 @@ impl<'a> Flow<'a> {
             kept,
             content: None,
             over: None,
+            writer_is_dead: false,
             moved: 0,
             counter,
             terms,
@@ -108,6 +110,12 @@ impl<'a> Flow<'a> {
     /// Where the bytes come from.
     pub fn writer(&self) -> &'a TcpStream {
         self.from
+    }
+
+    /// A write to the writer failed, which took the error that a read would have told: the end of what it sent is no
+    /// end in order.
+    pub fn writer_is_dead(&mut self) {
+        self.writer_is_dead = true;
     }
 
     /// Bytes that reached the reader.
@@ -233,6 +241,7 @@ impl<'a> Flow<'a> {
     /// whole now, and the connection lives on, or was cut short.
     fn end(&self) -> State {
         match &self.content {
+            _ if self.writer_is_dead => State::WriterBroke,
             None if sockets::end_writing(self.to).is_ok() => State::Ended,
             None => State::ReaderBroke,
             Some(content) if content.reader.ends_with_the_connection() => State::Ended,

@@ -7,7 +7,7 @@
 //! | `admission`, `accounts`, `metrics`, `access_log` | who is in, and what became of the others |
 //! | `session`, `listeners` | one client, in its protocol |
 //! | `targets`, `route`, `dial` | what may be reached, and how |
-//! | `streams`, `relay`, `flow`, `silence`, `buffers` | bytes |
+//! | `streams`, `relay`, `flow`, `silence`, `patience`, `buffers` | bytes |
 //! | `sockets`, `syn_ack`, `multipath`, `sys` | what the kernel is asked for |
 #![deny(unsafe_code)]
 
@@ -24,6 +24,7 @@ pub mod flow;
 pub mod listeners;
 pub mod metrics;
 pub mod multipath;
+pub mod patience;
 pub mod rate_limit;
 pub mod relay;
 pub mod report;

@@ -13,6 +13,9 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::accounts::PathLine;
 use crate::multipath::Multipath;
 
+/// The outcome of what ended as it should.
+pub const WHOLE: &str = "whole";
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByListener {
     listener: String,
@@ -83,6 +86,8 @@ pub struct Levels {
 pub struct OfListener {
     listener: String,
     outcomes: Family<ByOutcome, Counter>,
+    /// The most frequent outcome.
+    whole: Counter,
     /// Connections accepted.
     pub accepted: Counter,
     /// Bytes to servers.
@@ -94,6 +99,10 @@ pub struct OfListener {
 impl OfListener {
     /// One more connection or request ended like this.
     pub fn outcome(&self, outcome: &str) {
+        if outcome == WHOLE {
+            self.whole.inc();
+            return;
+        }
         let labels = ByOutcome {
             listener: self.listener.clone(),
             outcome: outcome.to_owned(),
@@ -229,9 +238,16 @@ impl Metrics {
         };
         let up = self.bytes.get_or_create(&direction("up")).clone();
         let down = self.bytes.get_or_create(&direction("down")).clone();
-        Arc::new(OfListener {
+        let labels = ByOutcome {
             listener: listener.to_owned(),
-            outcomes: self.outcomes.clone(),
+            outcome: WHOLE.to_owned(),
+        };
+        let whole = self.outcomes.get_or_create(&labels).clone();
+        let (listener, outcomes) = (listener.to_owned(), self.outcomes.clone());
+        Arc::new(OfListener {
+            listener,
+            outcomes,
+            whole,
             accepted,
             up,
             down,

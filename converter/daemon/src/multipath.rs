@@ -43,16 +43,28 @@ pub struct Subflow {
     pub retransmissions: u32,
 }
 
-/// `None` if the socket carries plain TCP, as after accept(2) of a client without MPTCP.
-pub fn of(socket: BorrowedFd<'_>) -> Option<Multipath> {
+/// `None` if the socket carries plain TCP, as after accept(2) of a client without MPTCP. `peer` is the client's address.
+pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Multipath> {
     let mut info = [0; 128];
     let length = sys::get_option(socket, SOL_MPTCP, MPTCP_INFO, &mut info).ok()?;
     let info = &info[..length];
+    // Most short sessions never had a second subflow, and the first one's state is cheaper to ask for.
+    let subflows = match info.first() {
+        Some(0) => only_subflow(socket, peer).into_iter().collect(),
+        _ => subflows(socket).unwrap_or_default(),
+    };
     Some(Multipath {
         fallback: u32_at(info, 8) & FALLBACK != 0,
         bytes_retransmitted: u64_at(info, 48),
-        subflows: subflows(socket).unwrap_or_default(),
+        subflows,
     })
+}
+
+/// On an MPTCP socket TCP's own option tells of the first subflow (net/mptcp/sockopt.c).
+fn only_subflow(socket: BorrowedFd<'_>, remote: IpAddr) -> Option<Subflow> {
+    let mut state = [0; TCP_INFO];
+    sys::get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state).ok()?;
+    Some(subflow_of(remote, &state))
 }
 
 fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<Subflow>> {
@@ -79,12 +91,16 @@ fn array<const SIZE: usize>(socket: BorrowedFd<'_>, name: i32) -> io::Result<Vec
 }
 
 fn subflow(addresses: &[u8; ADDRESSES], state: &[u8; TCP_INFO]) -> Option<Subflow> {
-    Some(Subflow {
-        remote: sockaddr_ip(&addresses[REMOTE..])?,
+    Some(subflow_of(sockaddr_ip(&addresses[REMOTE..])?, state))
+}
+
+fn subflow_of(remote: IpAddr, state: &[u8; TCP_INFO]) -> Subflow {
+    Subflow {
+        remote,
         sent: u64_at(state, 120),
         received: u64_at(state, 128),
         retransmissions: u32_at(state, 100),
-    })
+    }
 }
 
 fn sockaddr_ip(sockaddr: &[u8]) -> Option<IpAddr> {
@@ -149,7 +165,7 @@ mod tests {
         let (mut client, mut server) = connected(Protocol::MPTCP);
         client.write_all(&[7; 1000]).expect("write");
         server.read_exact(&mut [0; 1000]).expect("read");
-        let multipath = of(server.as_fd()).expect("MPTCP");
+        let multipath = of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("MPTCP");
         assert!(!multipath.fallback);
         let [subflow] = multipath.subflows[..] else {
             panic!("{multipath:?}")
@@ -163,6 +179,6 @@ mod tests {
     #[test]
     fn a_client_without_mptcp_is_plain_tcp() {
         let (_client, server) = connected(Protocol::TCP);
-        assert_eq!(of(server.as_fd()), None);
+        assert_eq!(of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)), None);
     }
 }

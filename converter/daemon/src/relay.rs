@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::buffers::Budget;
 use crate::flow::{Content, Flow, State};
+use crate::metrics::WHOLE;
 use crate::silence::Silence;
 
 /// How a relay ended.
@@ -47,7 +48,7 @@ impl Ended {
     /// For logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Whole => "whole",
+            Self::Whole => WHOLE,
             Self::ClientReset => "client-reset",
             Self::ServerReset => "server-reset",
             Self::Silent => "silent",
@@ -83,7 +84,7 @@ pub async fn transfer(
         Err(over) => return over,
     };
     let mut writer_broke = pin!(from.ready(Interest::ERROR));
-    let mut silence = pin!(Silence::after(terms.idle));
+    let mut silence = Silence::begin();
     poll_fn(|cx| {
         let before = flow.moved();
         let state = flow.poll(cx);
@@ -94,12 +95,9 @@ pub async fn transfer(
             return Poll::Ready(state);
         }
         if before != flow.moved() {
-            silence.as_mut().broken();
+            silence.broken();
         }
-        silence
-            .as_mut()
-            .poll_after(cx, terms.idle)
-            .map(|()| State::Silent)
+        silence.poll_after(cx, terms.idle).map(|()| State::Silent)
     })
     .await
 }
@@ -107,26 +105,32 @@ pub async fn transfer(
 async fn both(mut up: Flow<'_>, mut down: Flow<'_>, terms: &Terms<'_>) -> Ended {
     let mut client_broke = pin!(up.writer().ready(Interest::ERROR));
     let mut server_broke = pin!(down.writer().ready(Interest::ERROR));
-    let mut silence = pin!(Silence::after(terms.idle));
+    let mut silence = Silence::begin();
     poll_fn(|cx| {
         let before = (up.moved(), down.moved());
-        let (up_state, down_state) = (up.poll(cx), down.poll(cx));
-        // A flow that waits for its reader does not read, and so would not see that its writer broke off.
-        if up_state == State::Clogged && client_broke.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Ended::ClientReset);
+        let up_state = up.poll(cx);
+        if up_state == State::ReaderBroke {
+            down.writer_is_dead();
         }
-        if down_state == State::Clogged && server_broke.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Ended::ServerReset);
+        let down_state = down.poll(cx);
+        if down_state == State::ReaderBroke {
+            up.writer_is_dead();
         }
         if let Some(ended) = verdict(up_state, down_state) {
             return Poll::Ready(ended);
         }
+        // A flow that does not read, since its reader is slow or its writer has ended, would not see a reset.
+        if up_state != State::Open && client_broke.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ended::ClientReset);
+        }
+        if down_state != State::Open && server_broke.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ended::ServerReset);
+        }
         if before != (up.moved(), down.moved()) {
-            silence.as_mut().broken();
+            silence.broken();
         }
         let half = up_state.is_over() || down_state.is_over();
         silence
-            .as_mut()
             .poll_after(cx, if half { terms.half_closed } else { terms.idle })
             .map(|()| Ended::Silent)
     })

@@ -301,7 +301,7 @@ impl Session {
 
     /// Counts the client's paths, as they are now.
     pub fn paths(&self) -> Option<Vec<PathLine>> {
-        let multipath = multipath::of(self.stream.as_fd());
+        let multipath = multipath::of(self.stream.as_fd(), self.client.ip());
         self.surroundings
             .accounts
             .add_multipath(multipath.as_ref(), &self.config.paths)

@@ -15,7 +15,7 @@ use crate::sys;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34; // include/uapi/linux/tcp.h
 /// Connections whose SYN may carry data before their handshake ended (RFC 7413 section 5.1).
 const FAST_OPEN_QUEUE: i32 = 1024;
-/// Peers that vanish without a word are found in about two minutes.
+/// Clients that vanish without a word are found in about three minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -30,7 +30,6 @@ fn stream(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
         Type::STREAM.nonblocking(),
         Some(protocol),
     )?;
-    socket.set_cloexec(true)?;
     Ok(socket)
 }
 
@@ -56,8 +55,7 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
         )?;
         sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)?;
     }
-    // Accepted sockets inherit it, which spares calls for each.
-    set_up(&socket);
+    set_up_for_clients(&socket)?;
     socket.listen(i32::from(backlog))?;
     Ok(socket)
 }
@@ -108,18 +106,20 @@ fn own_source(server: SocketAddr, settings: &Downstream) -> Option<IpAddr> {
     }
 }
 
-/// What every connection gets: no delay for small writes, and probes that find a peer that vanished.
-pub fn prepare(stream: &TcpStream) {
-    set_up(&SockRef::from(stream));
+/// No delay for small writes.
+pub fn send_at_once(stream: &TcpStream) {
+    // A peer that is gone already is found by the first read.
+    let _ = SockRef::from(stream).set_tcp_nodelay(true);
 }
 
-fn set_up(socket: &Socket) {
-    // A peer that is gone already is found by the first read.
-    let _ = socket.set_tcp_nodelay(true);
+/// What accepted connections inherit, which spares calls for each: no delay for small writes, and probes that find a
+/// client that vanished.
+fn set_up_for_clients(listener: &Socket) -> io::Result<()> {
+    listener.set_tcp_nodelay(true)?;
     let probes = TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)
         .with_interval(KEEPALIVE_INTERVAL);
-    let _ = socket.set_tcp_keepalive(&probes);
+    listener.set_tcp_keepalive(&probes)
 }
 
 /// Closing this socket resets its connection.

@@ -1,15 +1,17 @@
 //! Connections that are reset if they are dropped in mid-way, so that nobody takes a part for the whole.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::ops::Deref;
+use std::task::Poll;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::buffers::with_scratch;
+use crate::patience::Patience;
 use crate::sockets;
 
 /// What a peer may still send after it was refused, and for how long, until it is cut off.
@@ -22,6 +24,8 @@ const PIECE: usize = 16 << 10;
 pub struct Stream {
     tcp: TcpStream,
     finished: bool,
+    /// For reads.
+    patience: RefCell<Patience>,
 }
 
 impl Stream {
@@ -30,6 +34,7 @@ impl Stream {
         Self {
             tcp,
             finished: false,
+            patience: RefCell::default(),
         }
     }
 
@@ -38,25 +43,44 @@ impl Stream {
         self.finished = true;
     }
 
-    /// Waits for bytes, until the deadline if there is one, and adds what came to `inbox`; 0 at the end. No memory is taken while it waits.
+    /// Waits for bytes, until the deadline if there is one, and adds what came to `inbox`; 0 at the end. No memory is
+    /// taken while it waits. One caller at a time.
     pub async fn read_more(
         &self,
         inbox: &mut Vec<u8>,
         most: usize,
         deadline: Option<Instant>,
     ) -> io::Result<usize> {
-        loop {
-            by(deadline, self.tcp.readable()).await?;
-            let read: io::Result<_> = with_scratch(most, |scratch| {
-                let count = sockets::read(&self.tcp, &mut scratch[..most])?;
-                inbox.extend_from_slice(&scratch[..count]);
-                Ok(count)
-            });
-            match read {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                other => return other,
+        poll_fn(|cx| {
+            loop {
+                if self.tcp.poll_read_ready(cx)?.is_pending() {
+                    let late = deadline.is_some_and(|deadline| {
+                        self.patience
+                            .borrow_mut()
+                            .poll_until(cx, deadline)
+                            .is_ready()
+                    });
+                    return if late {
+                        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+                    } else {
+                        Poll::Pending
+                    };
+                }
+                match self.read_now(inbox, most) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => return Poll::Ready(other),
+                }
             }
-        }
+        })
+        .await
+    }
+
+    fn read_now(&self, inbox: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+        with_scratch(most, |scratch| {
+            let count = sockets::read(&self.tcp, &mut scratch[..most])?;
+            inbox.extend_from_slice(&scratch[..count]);
+            Ok(count)
+        })
     }
 
     /// Writes all of `bytes`.
@@ -99,11 +123,11 @@ impl Stream {
         self.finished = false;
     }
 
-    /// Whether the peer has neither sent anything nor ended: a kept connection that can be used again.
+    /// Whether the peer has neither sent anything nor ended, as far as the event loop knows: a kept connection that can
+    /// be used again.
     pub fn is_quiet(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        rustix::net::recv(&self.tcp, &mut [0; 1], flags)
-            .is_err_and(|error| error == Errno::WOULDBLOCK)
+        let read = self.tcp.try_read(&mut [0; 1]);
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 

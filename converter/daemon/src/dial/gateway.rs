@@ -178,7 +178,7 @@ async fn open(gateway: SocketAddr, message: &[u8], settings: &Downstream) -> io:
     if let Some(error) = stream.take_error()? {
         return Err(error);
     }
-    sockets::prepare(&stream);
+    sockets::send_at_once(&stream);
     stream.send(&message[sent..], None).await?;
     Ok(stream)
 }

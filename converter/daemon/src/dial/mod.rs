@@ -334,7 +334,7 @@ async fn connect(
     if let Some(icmp) = icmp {
         icmp.off(&stream);
     }
-    sockets::prepare(&stream);
+    sockets::send_at_once(&stream);
     Ok(stream)
 }
 

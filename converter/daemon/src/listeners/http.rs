@@ -19,6 +19,7 @@ use super::PIECE;
 use crate::admission::Refusal;
 use crate::dial::{DialError, Target, Wishes};
 use crate::flow::{Content, State};
+use crate::metrics::WHOLE;
 use crate::relay::transfer;
 use crate::session::{Server, Session};
 use crate::streams::Stream;
@@ -228,7 +229,7 @@ async fn exchange(
     };
     match result {
         Exchange::Kept { status, server } => {
-            note(&session, "whole", Some(status));
+            note(&session, WHOLE, Some(status));
             if let Some(back) = back {
                 back.server.stream.finish();
             }
@@ -236,12 +237,15 @@ async fn exchange(
             return Some(session);
         }
         Exchange::Last { status } => {
-            note(&session, "whole", Some(status));
+            note(&session, WHOLE, Some(status));
             if let Some(back) = back {
                 back.server.stream.finish();
             }
             session.leave();
-            session.stream.end_with(&[]).await;
+            // A client that announced its last request sends no more, and need not be waited for.
+            if request.keep_alive {
+                session.stream.end_with(&[]).await;
+            }
         }
         Exchange::Switched { status } => {
             let Back {
