@@ -1,0 +1,19 @@
+"""The converter's example configurations, judged by the converter."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.results import ROOT
+from experiments.testbed import native
+
+EXAMPLES = sorted((ROOT / "converter/examples").iterdir())
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_right(example: Path) -> None:
+    checked = subprocess.run(
+        [native.build().converter, "--check", "--config", example], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")

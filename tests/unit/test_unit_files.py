@@ -1,0 +1,53 @@
+"""The systemd units, judged by systemd's own tools; nothing is started."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.results import ROOT
+
+SERVICES = {
+    "throttler": ("CAP_NET_ADMIN CAP_NET_RAW", 3),
+    "converter": ("CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE", 3),
+}
+"""The capabilities that each keeps, and the exposure that it stays below."""
+
+systemd_analyze = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+def unit(service: str) -> Path:
+    return ROOT / service / "systemd" / f"tributary-{service}.service"
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@systemd_analyze
+@pytest.mark.parametrize("service", SERVICES)
+def test_systemd_accepts_every_line(service: str, tmp_path: Path) -> None:
+    # A program that is there, since the package is not installed on a developer's machine.
+    copy = tmp_path / unit(service).name
+    text = re.sub(r"^(ExecStart|ExecStartPre)=\S+", r"\1=/bin/true", unit(service).read_text(), flags=re.MULTILINE)
+    copy.write_text(text)
+    result = analyze("verify", "--man=no", str(copy))
+    assert result.returncode == 0, result.stderr
+    assert copy.name not in result.stderr
+
+
+@systemd_analyze
+@pytest.mark.parametrize("service", SERVICES)
+def test_its_exposure_is_low(service: str) -> None:
+    result = analyze("security", "--offline=true", str(unit(service)))
+    found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", result.stdout)
+    assert found is not None, result.stderr
+    assert float(found[1]) < SERVICES[service][1]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_it_keeps_no_capability_that_it_does_not_use(service: str) -> None:
+    assert f"\nCapabilityBoundingSet={SERVICES[service][0]}\n" in unit(service).read_text()
