@@ -1,4 +1,4 @@
-"""The native converter before RFC 8803's conformance suite: the client is the suite's client and its servers at once."""
+"""The native converter before RFC 8803's conformance suite, which is client and server at once: on the client."""
 
 import json
 import sys

@@ -1,10 +1,15 @@
 //! Asks the kernel what it would do with a packet to an address (rtnetlink(7), `RTM_GETROUTE`): the one answer that
 //! knows all of the machine's own addresses, broadcast addresses and routes at this very moment.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::sys;
 
 /// What an address is to this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,24 +28,70 @@ const HEADER: usize = 16; // struct nlmsghdr
 const ROUTE: usize = 12; // struct rtmsg
 const TYPE: usize = HEADER + 7; // rtmsg.rtm_type
 
-/// A socket of the kernel's routing family.
+const SOL_NETLINK: i32 = 270;
+const NETLINK_ADD_MEMBERSHIP: i32 = 1;
+/// `RTNLGRP_IPV4_ROUTE`, `_IPV4_RULE`, `_IPV6_ROUTE`, `_IPV6_RULE`: own addresses are routes of the table `local`.
+const CHANGES: [i32; 4] = [7, 8, 11, 19];
+/// Answers that are kept.
+const KEPT: usize = 4096;
+
+/// The kernel's answers, kept until any route changes.
 #[derive(Debug)]
-pub struct Routes(Socket);
+pub struct Routes {
+    asks: Socket,
+    changes: Socket,
+    kept: RefCell<HashMap<IpAddr, Kind>>,
+}
 
 impl Routes {
     /// Raises what socket(2) does.
     pub fn open() -> io::Result<Self> {
-        let domain = Domain::from(libc::AF_NETLINK);
-        let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))?;
-        Ok(Self(socket))
+        let socket = || {
+            let protocol = Protocol::from(libc::NETLINK_ROUTE);
+            Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(protocol))
+        };
+        let changes = socket()?;
+        changes.set_nonblocking(true)?;
+        for group in CHANGES {
+            sys::set_option(changes.as_fd(), SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)?;
+        }
+        Ok(Self {
+            asks: socket()?,
+            changes,
+            kept: RefCell::default(),
+        })
     }
 
     /// What `address` is to this machine. The kernel answers before send(2) returns, so that this does not wait.
     pub fn kind_of(&self, address: IpAddr) -> io::Result<Kind> {
-        self.0.send(&request(address))?;
+        let mut kept = self.kept.borrow_mut();
+        if self.have_changed() || kept.len() >= KEPT {
+            kept.clear();
+        }
+        if let Some(kind) = kept.get(&address) {
+            return Ok(*kind);
+        }
+        let kind = self.ask(address)?;
+        kept.insert(address, kind);
+        Ok(kind)
+    }
+
+    fn ask(&self, address: IpAddr) -> io::Result<Kind> {
+        self.asks.send(&request(address))?;
         let mut reply = [0; 1024];
-        let length = (&self.0).read(&mut reply)?;
+        let length = (&self.asks).read(&mut reply)?;
         kind(&reply[..length])
+    }
+
+    /// Whether there were changes since the last call, or too many to be told (`ENOBUFS`).
+    fn have_changed(&self) -> bool {
+        let mut changed = false;
+        loop {
+            match (&self.changes).read(&mut [0; 64]) {
+                Ok(_) => changed = true,
+                Err(error) => return changed || error.kind() != io::ErrorKind::WouldBlock,
+            }
+        }
     }
 }
 

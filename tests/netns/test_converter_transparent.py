@@ -1,0 +1,336 @@
+"""The native converter for devices that know nothing of it, at the gateway and at a customer's premises (CPE)."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.netns.converter_clients import (
+    TRANSPARENT,
+    convert_connect,
+    convert_message,
+    convert_reply,
+    hears,
+    opened,
+    proxy,
+    read_all,
+    reset,
+    seconds_to_reset,
+    take,
+)
+from tests.netns.converter_world import (
+    ALL,
+    CLIENT,
+    CLIENT6,
+    GATEWAY,
+    MPTCP,
+    PORTS,
+    SERVER,
+    SERVER6,
+    TCP,
+    Converter,
+    World,
+    conv,
+    eventually,
+    needs_tools,
+)
+
+__all__ = ["conv"]
+pytestmark = needs_tools
+
+LAN, LAN6 = "10.0.9.2", "fd00:9::2"
+HOSTS = pytest.mark.parametrize("host", [SERVER, SERVER6])
+
+
+def greet(connection: socket.socket) -> None:
+    connection.sendall(b"hello")
+    connection.recv(1)
+
+
+def echo(connection: socket.socket) -> None:
+    while data := connection.recv(1 << 16):
+        connection.sendall(data)
+
+
+@contextmanager
+def return_path(world: World) -> Iterator[None]:
+    """What servers send to the clients' own addresses is for a converter that borrowed them (tproxy in nft(8))."""
+    world.nft("""table inet back { chain in {
+        type filter hook prerouting priority mangle;
+        iifname "origins" meta l4proto tcp socket transparent 1 meta mark set 1 accept;
+    }; }""")
+    try:
+        yield
+    finally:
+        world.nft("delete table inet back")
+
+
+KEEPING = ALL.replace('intercept = "tproxy"\n', 'intercept = "tproxy"\nkeep_client_address = true\n')
+
+
+@pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
+@HOSTS
+def test_server_sees_the_client_s_own_address_and_port(conv: World, host: str, protocol: int) -> None:
+    with conv.converter(KEEPING) as converter, return_path(conv), conv.serving(echo) as service:
+        with opened(conv, "tproxy", host, service.port, protocol) as client:
+            data = bytes(range(256)) * 4096
+            sending = threading.Thread(target=client.sendall, args=(data,))
+            sending.start()
+            assert take(client, len(data)) == data
+            sending.join()
+            assert service.peers == [(client.getsockname()[0], client.getsockname()[1])]
+        eventually(lambda: converter.lines())
+        assert converter.lines()[0]["outcome"] == "whole"
+
+
+@HOSTS
+@pytest.mark.parametrize("how", TRANSPARENT)
+def test_forbidden_targets_stay_forbidden_with_the_client_s_address(conv: World, how: str, host: str) -> None:
+    with conv.converter(KEEPING + f'[targets]\ndeny = ["{SERVER}/32", "{SERVER6}/128"]\n'), return_path(conv):
+        conv.syns()
+        assert hears(conv, how, host, 8080) == "reset"
+        assert [syn for syn in conv.syns() if syn.port == 8080] == []
+
+
+@HOSTS
+def test_second_subflow_joins_where_the_listener_has_the_port_that_was_dialled(conv: World, host: str) -> None:
+    """A join looks for a listener at its own destination, before netfilter could bring it to another one."""
+    port = 7777
+    config = ALL.replace(f":{PORTS['tproxy']}", f":{port}")
+    rule = f"""table inet intercept
+delete table inet intercept
+table inet intercept {{ chain prerouting {{
+    type filter hook prerouting priority mangle;
+    iifname {{ "wired", "wireless" }} tcp dport {port} tproxy to :{port} meta mark set 1 accept;
+}}; }}"""
+    size = 8 << 20
+    address = "fd00:2::2" if ":" in host else "10.0.2.2"
+    conv.intercept("tproxy")
+    conv.nft(rule)
+    conv.client.ip("mptcp", "endpoint", "add", address, "dev", "wireless", "subflow")
+    try:
+        with conv.converter(config) as converter, conv.serving(lambda one: one.sendall(bytes(size)), port):
+            source = CLIENT6 if ":" in host else CLIENT
+            with conv.connect(host, port, MPTCP, source) as client:
+                assert len(read_all(client)[0]) == size
+            eventually(lambda: converter.lines())
+            assert {path["client"] for path in converter.lines()[0]["paths"]} == {source, address}
+            assert converter.metrics()["tributary_converter_mptcp_joins_total"] == 1
+    finally:
+        conv.client.ip("mptcp", "endpoint", "flush")
+        conv.intercept("")
+
+
+CPE_LISTEN = (
+    '[[listen]]\nkind = "transparent"\nname = "lan"\naddress = "[::]:7003"\nintercept = "{how}"\nvia_gateway = true\n'
+)
+CPE_RULES = {
+    "tproxy": "type filter hook prerouting priority mangle; iifname home tcp dport 8000-8999 "
+    "tproxy to :7003 meta mark set 1 accept;",
+    "redirect": "type nat hook prerouting priority -100; iifname home tcp dport 8000-8999 redirect to :7003;",
+}
+
+
+def cpe_config(how: str, address: str, when_away: str) -> str:
+    gateway = f'[gateway]\naddress = "{address}"\nwhen_away = "{when_away}"\ntimeout = "500ms"\nretry = "500ms"\n'
+    return '[clients]\nnetworks = ["10.0.9.0/24", "fd00:9::/64"]\n' + gateway + CPE_LISTEN.format(how=how)
+
+
+@contextmanager
+def cpe(
+    world: World, how: str = "tproxy", address: str = f"{GATEWAY}:{PORTS['convert']}", when_away: str = "direct"
+) -> Iterator[Converter]:
+    """A converter in the client's namespace that lan's connections go to, with both links for what it sends."""
+    world.intercept("")
+    # A device of the LAN is seen at the servers by the addresses of the CPE's links.
+    rules = f"""table inet cpe {{
+        chain lan {{ {CPE_RULES[how]} }};
+    }}"""
+    world.nft(rules, world.client)
+    for address_of in ("10.0.2.2", "fd00:2::2"):
+        world.client.ip("mptcp", "endpoint", "add", address_of, "dev", "wireless", "subflow")
+    try:
+        with world.converter(cpe_config(how, address, when_away), world.client) as converter:
+            yield converter
+    finally:
+        world.client.ip("mptcp", "endpoint", "flush")
+        world.nft("delete table inet cpe", world.client)
+
+
+def from_lan(world: World, host: str, port: int) -> socket.socket:
+    """A connection of a device that speaks plain TCP to the server."""
+    return world.connect(host, port, node=world.lan)
+
+
+def outcome(converter: Converter) -> str:
+    """Of its only connection."""
+    eventually(lambda: converter.lines())
+    return str(converter.lines()[0]["outcome"])
+
+
+@pytest.mark.parametrize(
+    "address", [f"{GATEWAY}:{PORTS['convert']}", f"[fd00:1::1]:{PORTS['convert']}"], ids=["v4", "v6"]
+)
+@HOSTS
+@pytest.mark.parametrize("how", TRANSPARENT)
+def test_plain_connection_of_the_lan_uses_both_links_to_the_gateway(
+    conv: World, how: str, host: str, address: str
+) -> None:
+    size = 16 << 20
+
+    def push(connection: socket.socket) -> None:
+        take(connection, 5)
+        connection.sendall(bytes(size))
+
+    with conv.converter(ALL) as gateway, cpe(conv, how, address) as home, conv.serving(push) as service:
+        with from_lan(conv, host, service.port) as client:
+            client.sendall(b"early")
+            assert len(read_all(client)[0]) == size
+        assert outcome(home) == outcome(gateway) == "whole"
+        paths = gateway.lines()[0]["paths"]
+        links = {"fd00:1::2", "fd00:2::2"} if "[" in address else {CLIENT, "10.0.2.2"}
+        assert {path["client"] for path in paths} == links
+        assert service.peers[0][0] in ("203.0.113.1", "2001:db8::1")
+        assert home.lines()[0]["client"].rpartition(":")[0].strip("[]") == (LAN6 if ":" in host else LAN)
+
+
+@pytest.mark.parametrize("fast_open", [1, 3], ids=["without", "with"])
+def test_first_bytes_of_a_device_come_once_whether_the_syn_took_them_or_not(conv: World, fast_open: int) -> None:
+    conv.gateway.sysctl(net__ipv4__tcp_fastopen=fast_open)
+    data = bytes(range(256)) * 40
+    try:
+        with conv.converter(ALL), cpe(conv), conv.serving(echo) as service:
+            for _ in range(5):
+                with from_lan(conv, SERVER, service.port) as client:
+                    client.sendall(data)
+                    client.shutdown(socket.SHUT_WR)
+                    assert read_all(client) == (data, "closed")
+    finally:
+        conv.gateway.sysctl(net__ipv4__tcp_fastopen=3)
+
+
+@pytest.mark.parametrize("when_away", ["direct", "refuse"])
+def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, when_away: str) -> None:
+    with cpe(conv, when_away=when_away) as home, conv.serving(greet) as service:
+
+        def ask() -> str:
+            with from_lan(conv, SERVER, service.port) as client:
+                data, ended = read_all(client, 1)
+                return data.decode() or ended
+
+        expected = {"direct": "hello", "refuse": "reset"}[when_away]
+        assert ask() == expected
+        assert "is away" in home.log
+        # Who is directly connected is seen by the address of the CPE's link.
+        assert {peer[0] for peer in service.peers} == ({CLIENT} if when_away == "direct" else set())
+        begin = time.monotonic()
+        assert ask() == expected
+        assert time.monotonic() - begin < 1.5
+        with conv.converter(ALL) as gateway:
+            eventually(lambda: ask() == "hello" and gateway.lines())
+            home.wait_for("is back")
+            assert service.peers[-1][0] == "203.0.113.1"
+        assert home.log.count("is away") == 1
+
+
+def test_silent_gateway_costs_its_timeout_once(conv: World) -> None:
+    """A link that swallows everything, unlike a gateway that refuses."""
+    port = PORTS["convert"]
+    conv.nft(f"table inet silent {{ chain in {{ type filter hook input priority 0; tcp dport {port} drop; }}; }}")
+    try:
+        with conv.converter(ALL), cpe(conv) as home, conv.serving(greet) as service:
+            times = []
+            for _ in range(2):
+                begin = time.monotonic()
+                with from_lan(conv, SERVER, service.port) as client:
+                    assert take(client, 5) == b"hello"
+                times.append(time.monotonic() - begin)
+            assert 0.45 < times[0] < 1.2
+            # Each thread finds it out for itself.
+            assert len(home.log.split("is away")) - 1 in (1, 2)
+    finally:
+        conv.nft("delete table inet silent")
+
+
+def test_what_the_gateway_says_of_the_server_is_passed_on_and_is_not_its_absence(conv: World) -> None:
+    deny = f'[targets]\ndeny = ["{SERVER6}/128"]\n'
+    with conv.converter(ALL + deny), cpe(conv) as home:
+        for host, expected in ((SERVER, "refused-by-server"), (SERVER6, "denied")):
+            before = len(home.lines())
+            with from_lan(conv, host, 8001) as client:
+                assert read_all(client, 3) == (b"", "reset")
+            eventually(lambda before=before: len(home.lines()) > before)  # type: ignore[misc]
+            assert home.lines()[-1]["outcome"] == expected
+        assert "is away" not in home.log
+
+
+def test_reset_goes_all_the_way(conv: World) -> None:
+    for who in ("device", "server"):
+        with conv.converter(ALL), cpe(conv), conv.serving(hold_on) as service, ExitStack() as stack:
+            client = stack.enter_context(from_lan(conv, SERVER, service.port))
+            eventually(lambda service=service: service.connections)  # type: ignore[misc]
+            server = service.connections[0]
+            client.sendall(b"x")
+            take(server, 1)
+            reset(client if who == "device" else server)
+            assert seconds_to_reset(server if who == "device" else client) < 1
+
+
+def hold_on(connection: socket.socket) -> None:
+    """The connection is the test's."""
+    while connection.fileno() >= 0:
+        time.sleep(0.02)
+
+
+COOKIES = ALL.replace('name = "convert"\n', 'name = "convert"\ncookies = true\n')
+
+
+def test_cookie_is_fetched_once_and_shown_from_then_on(conv: World) -> None:
+    with conv.converter(COOKIES) as gateway, cpe(conv) as home, conv.serving(greet) as service:
+        for _ in range(6):
+            with from_lan(conv, SERVER, service.port) as client:
+                assert take(client, 5) == b"hello"
+        eventually(lambda: gateway.outcomes("convert").get("whole") == 6)
+        # Each thread has a cookie of its own.
+        assert 1 <= gateway.outcomes("convert")["cookie"] <= 2
+        assert "is away" not in home.log
+
+
+def test_new_secret_of_the_gateway_costs_one_more_question(conv: World) -> None:
+    with cpe(conv, when_away="refuse") as home, conv.serving(greet) as service:
+        for _ in range(2):
+            # A new process has a new secret.
+            with conv.converter(COOKIES) as gateway:
+                for _ in range(4):
+                    with from_lan(conv, SERVER, service.port) as client:
+                        assert take(client, 5) == b"hello"
+                assert gateway.outcomes("convert")["cookie"] >= 1
+        assert "is away" not in home.log
+
+
+@pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
+def test_client_without_a_cookie_is_given_one_and_reaches_nobody(conv: World, protocol: int) -> None:
+    with conv.converter(COOKIES), conv.serving(greet) as service:
+        connect = convert_connect(SERVER, service.port)
+        with proxy(conv, "convert", protocol) as client:
+            client.sendall(convert_message(connect))
+            reply, _ = read_all(client)
+        assert struct.unpack("!BB", reply[4:6])[0] == 30
+        assert reply[6] == 3
+        cookie = reply[8 : 4 + reply[5] * 4]
+        assert len(cookie) == 16
+        assert service.peers == []
+        shown = struct.pack("!BBH", 22, 1 + len(cookie) // 4, 0) + cookie
+        for tlv, heard in ((shown, b"hello"), (shown[:-1] + bytes([shown[-1] ^ 1]), b"")):
+            with proxy(conv, "convert", protocol) as client:
+                client.sendall(convert_message(connect, tlv))
+                if heard:
+                    convert_reply(client)
+                    assert take(client, 5) == heard
+                else:
+                    assert read_all(client)[0][6] == 32
+        assert len(service.peers) == 1
