@@ -88,7 +88,7 @@ impl Routes {
         let mut changed = false;
         loop {
             match (&self.changes).read(&mut [0; 64]) {
-                Ok(_) => changed = true,
+                Ok(length) => changed |= length > 0,
                 Err(error) => return changed || error.kind() != io::ErrorKind::WouldBlock,
             }
         }
