@@ -11,6 +11,7 @@ from rich.table import Table
 from experiments.bench.accuracy import accuracy
 from experiments.bench.aggregation import aggregation
 from experiments.bench.converter import converter
+from experiments.bench.converter.soak import soak
 from experiments.bench.enforcement import enforcement
 from experiments.bench.queueing_delay import queueing_delay
 from experiments.bench.result import Result
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "converter": Benchmark(converter, "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay"),
     "throttler-scale": Benchmark(throttler_scale, "memory, time and throughput with 100,000 throttled subflows"),
     "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
+    "converter-soak": Benchmark(soak, "ten minutes of random connections through it: bytes, ends, memory, descriptors"),
     "accuracy": Benchmark(accuracy, "held rates and a quota against what passes on the wire"),
 }
 

@@ -36,6 +36,42 @@ echo END upload
 $python -m experiments.testbed down --name demo
 $python -m experiments.bench run queueing-delay --quick --json >/tmp/delay.json
 echo BEGIN delay; cat /tmp/delay.json; echo; echo END delay
+cat >/tmp/converter.toml <<EOF
+[clients]
+networks = ["127.0.0.0/8"]
+[targets]
+allow = ["127.0.0.1/32"]
+[limits]
+connections_per_client = 30000
+[control]
+socket = "/tmp/converter.sock"
+EOF
+ip link set lo up
+sysctl -qw net.ipv4.ip_local_port_range="1024 65535"
+ulimit -n 100000
+bin=/var/cache/tributary/bin
+$bin/tributary-load origin --listen 127.0.0.1:8080 >/tmp/origin.log &
+$bin/tributary-converter --config /tmp/converter.toml >/tmp/converter.log &
+converter=$!
+while ! grep -q ready /tmp/converter.log; do sleep 0.1; done
+before=$(awk '/VmRSS/ {print $2}' /proc/$converter/status)
+# It says so when all stand and live, and holds them until its input ends.
+mkfifo /tmp/release
+$bin/tributary-load hold --connections 20000 --to 127.0.0.1:8080 --via-connect 127.0.0.1:3128 --mptcp \
+    </tmp/release >/tmp/held.log &
+load=$!
+exec 3>/tmp/release
+for _ in $(seq 1000); do [ ! -s /tmp/held.log ] || break; sleep 0.2; done
+after=$(awk '/VmRSS/ {print $2}' /proc/$converter/status)
+$bin/tributary-converter status --json --socket /tmp/converter.sock | grep open_connections
+echo BEGIN held; cat /tmp/held.log; echo "$before $after"; echo END held
+exec 3>&-
+wait $load
+kill -TERM $converter
+wait $converter
+echo "converter ended with $?"
+kill %?origin
+ip link set lo down
 echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo END left
 """
 
@@ -62,6 +98,15 @@ def test_the_demo_does_its_job(console: str) -> None:
     assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}
     held = next(subflow for subflow in summary["mptcp_throttled"]["subflows"] if subflow["path"] == "wired")
     assert held["wire_mbps"] <= 5 * 1.05
+
+
+def test_the_converter_holds_twenty_thousand_connections_in_ten_kilobytes_each(console: str) -> None:
+    held, resident = section(console, "held").splitlines()
+    assert json.loads(held)["connections"] == 20_000
+    assert '"open_connections": 20000' in console
+    before, after = (int(kilobytes) for kilobytes in resident.split())
+    assert (after - before) / 20_000 < 10
+    assert "converter ended with 0" in console
 
 
 def test_links_are_made_by_netem(console: str) -> None:

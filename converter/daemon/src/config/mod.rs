@@ -170,6 +170,10 @@ pub struct Gateway {
     /// What happens to a connection when the gateway is away.
     #[serde(default)]
     pub when_away: WhenAway,
+    /// Whether the first bytes travel in the SYN, which spares a round trip (RFC 8803 section 3, RFC 7413). Linux 6.18
+    /// then drops much of what comes down by two links as out of its window, and gets it a fifth of a second later.
+    #[serde(default)]
+    pub fast_open: bool,
     /// For the gateway's part of the connection.
     #[serde(default = "gateway_timeout", deserialize_with = "units::time")]
     pub timeout: Duration,

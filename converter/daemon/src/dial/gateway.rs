@@ -55,7 +55,8 @@ impl GatewayState {
         }
     }
 
-    /// Asks for a connection to `server`, twice if the gateway wants a cookie first.
+    /// Asks for a connection to `server`, and again where the gateway wants a cookie first: twice, and once more if
+    /// the cookie that it gave before is no longer good (RFC 8803 section 6.2.7).
     pub async fn connect(
         &self,
         server: SocketAddr,
@@ -63,19 +64,15 @@ impl GatewayState {
         gateway: &Gateway,
         settings: &Downstream,
     ) -> Result<Dialed, GatewayError> {
-        let had_cookie = self.cookie.borrow().is_some();
-        match self.ask(server, early, gateway, settings).await? {
-            Asked::Dialed(dialed) => Ok(dialed),
-            Asked::Cookie if had_cookie => {
-                Err(GatewayError::Away("it refuses its own cookie".into()))
+        for _ in 0..3 {
+            let asked = self.ask(server, early, gateway, settings).await?;
+            if let Asked::Dialed(dialed) = asked {
+                return Ok(dialed);
             }
-            Asked::Cookie => match self.ask(server, early, gateway, settings).await? {
-                Asked::Dialed(dialed) => Ok(dialed),
-                Asked::Cookie => Err(GatewayError::Away(
-                    "it asks for a cookie again and again".into(),
-                )),
-            },
         }
+        Err(GatewayError::Away(
+            "it asks for a cookie again and again".into(),
+        ))
     }
 
     async fn ask(
@@ -89,7 +86,7 @@ impl GatewayState {
         let deadline = Instant::now() + gateway.timeout;
         let mut message = self.message(server)?;
         message.extend_from_slice(early);
-        let stream = timeout_at(deadline, open(gateway.address, &message, settings))
+        let stream = timeout_at(deadline, open(gateway, &message, settings))
             .await
             .map_err(|_| GatewayError::Away("it does not answer".into()))?
             .map_err(away)?;
@@ -169,8 +166,8 @@ enum Asked {
     Cookie,
 }
 
-/// Connects to the gateway; as much of `message` as fits travels in the SYN, where the kernel allows it.
-async fn open(gateway: SocketAddr, message: &[u8], settings: &Downstream) -> io::Result<Stream> {
+/// Connects to the gateway; with `fast_open` as much of `message` as fits travels in the SYN, where the kernel allows it.
+async fn open(gateway: &Gateway, message: &[u8], settings: &Downstream) -> io::Result<Stream> {
     let socket = sockets::to_gateway(gateway, settings)?;
     let sent = sockets::connect_with(&socket, gateway, message)?;
     let stream = Stream::new(TcpStream::from_std(socket.into())?);

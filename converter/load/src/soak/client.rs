@@ -27,8 +27,8 @@ const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// both ends send up to 4 MiB, in pieces and with pauses at random, and check every byte that comes; they half-close in
 /// either order, or one of them resets the connection in the middle. The same --seed gives the same plans. At the end
 /// prints both ends' counts; exit 1 if a byte was wrong or missing, a connection broke though nobody reset it, or one was
-/// not at its end within 90 s. A reset that a proxy made an orderly end of is counted (`resets_as_ends`) and no failure;
-/// one that was not heard of within 90 s (`resets_unheard`) is a failure by TCP: by MPTCP the kernel itself loses a few.
+/// not at its end within 30 s. A reset that a proxy made an orderly end of is counted (`resets_as_ends`) and no failure;
+/// one that was not heard of within 30 s (`resets_unheard`) is a failure by TCP: by MPTCP the kernel itself loses a few.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]

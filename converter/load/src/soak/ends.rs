@@ -16,7 +16,7 @@ use crate::sockets;
 
 const MOST_AT_ONCE: u64 = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(50);
-const STUCK: Duration = Duration::from_secs(90);
+const STUCK: Duration = Duration::from_secs(30);
 
 /// Plays `part` on `stream` to its end; `early` came in already.
 pub async fn play(mut stream: TcpStream, part: &Part, early: &[u8]) -> Tally {
