@@ -125,9 +125,14 @@ table inet intercept {{ chain prerouting {{
         conv.intercept("")
 
 
-CPE_LISTEN = (
-    '[[listen]]\nkind = "transparent"\nname = "lan"\naddress = "[::]:7003"\nintercept = "{how}"\nvia_gateway = true\n'
-)
+CPE_LISTEN = """[[listen]]
+kind = "transparent"
+name = "lan"
+address = "[::]:7003"
+intercept = "{how}"
+via_gateway = true
+"""
+GATEWAYS = (f"{GATEWAY}:{PORTS['convert']}", f"[fd00:1::1]:{PORTS['convert']}")
 CPE_RULES = {
     "tproxy": "type filter hook prerouting priority mangle; iifname home tcp dport 8000-8999 "
     "tproxy to :7003 meta mark set 1 accept;",
@@ -177,9 +182,7 @@ def outcome(converter: Converter) -> str:
     return str(converter.lines()[0]["outcome"])
 
 
-@pytest.mark.parametrize(
-    "address", [f"{GATEWAY}:{PORTS['convert']}", f"[fd00:1::1]:{PORTS['convert']}"], ids=["v4", "v6"]
-)
+@pytest.mark.parametrize("address", GATEWAYS, ids=["v4", "v6"])
 @HOSTS
 @pytest.mark.parametrize("how", TRANSPARENT)
 def test_plain_connection_of_the_lan_uses_both_links_to_the_gateway(
@@ -251,8 +254,7 @@ def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, w
         assert ask() == expected
         assert time.monotonic() - begin < 1.5
         with conv.converter(ALL) as gateway:
-            eventually(lambda: ask() == "hello" and gateway.lines())
-            home.wait_for("is back")
+            eventually(lambda: ask() == "hello" and gateway.lines() and "is back" in home.log)
             assert service.peers[-1][0] == "203.0.113.1"
         # Each thread finds it out for itself.
         assert home.log.count("is away") in (1, 2)
