@@ -1,0 +1,547 @@
+"""Applications over the native converter, as people run them, and the parts of HTTP that proxies get wrong."""
+
+import base64
+import hashlib
+import http.server
+import random
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.netns.converter_clients import (
+    KINDS,
+    TUNNELS,
+    Refused,
+    get,
+    opened,
+    proxy,
+    read_all,
+    request,
+    take,
+    take_head,
+)
+from tests.netns.converter_world import (
+    ALL,
+    GATEWAY,
+    GATEWAY6,
+    MPTCP,
+    PORTS,
+    SERVER,
+    SERVER6,
+    TCP,
+    Converter,
+    World,
+    conv,
+    eventually,
+    inside,
+    needs_tools,
+)
+
+__all__ = ["conv"]
+pytestmark = needs_tools
+
+PROTOCOLS = pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
+NAME = "origin.test"
+CONTENT = bytes(range(256)) * 8192
+PROXY = f"http://{GATEWAY}:{PORTS['http']}"
+
+
+@pytest.fixture(scope="module")
+def running(conv: World) -> Iterator[Converter]:
+    with conv.converter(ALL) as converter:
+        yield converter
+
+
+@pytest.fixture
+def net(conv: World, running: Converter) -> World:
+    """The shared world, with nothing left over from the test before."""
+    running.wait_until_idle()
+    conv.names.records[NAME] = [SERVER, SERVER6]
+    return conv
+
+
+@pytest.fixture(scope="module")
+def certificate(conv: World) -> Path:
+    """Of the server's name and address, and its key, in one file."""
+    file = conv.directory / "server.pem"
+    names = f"subjectAltName=DNS:{NAME},IP:{SERVER},IP:{SERVER6}"
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-keyout", str(file)]
+    made = ["openssl", "req", "-x509", *key, "-days", "2", "-subj", f"/CN={NAME}", "-addext", names]
+    text = subprocess.run([*made, "-out", "-"], capture_output=True, text=True, check=True).stdout
+    file.write_text(file.read_text() + text)
+    return file
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder, quietly and over connections that are kept."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def web(world: World, folder: Path, certificate: Path | None = None) -> Iterator[int]:
+    """A web server for a folder; yields its port."""
+
+    def handler(*arguments: object) -> Files:
+        return Files(*arguments, directory=str(folder))  # type: ignore[arg-type]
+
+    with inside(world.server):
+        server = http.server.ThreadingHTTPServer(("::", 0), handler, bind_and_activate=False)  # type: ignore[arg-type]
+        server.socket = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    server.server_name, server.server_port = NAME, server.socket.getsockname()[1]
+    port = server.server_port
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With one file that is large enough to be relayed in many pieces."""
+    (tmp_path / "file").write_bytes(CONTENT)
+    return tmp_path
+
+
+def at_client(world: World, *command: str, **environment: str) -> bytes:
+    """What a command prints at the client."""
+    done = subprocess.run(
+        world.client.command(["env", *(f"{key}={value}" for key, value in environment.items()), *command]),
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+CURL = ["curl", "-sS", "-m", "20", "--fail"]
+WAYS = {
+    "http": ["-x", PROXY],
+    "http-by-ipv6": ["-x", f"http://[{GATEWAY6}]:{PORTS['http']}"],
+    "connect": ["-x", PROXY, "--proxytunnel"],
+    "socks5": ["--socks5", f"{GATEWAY}:{PORTS['socks5']}"],
+    "socks5-hostname": ["--socks5-hostname", f"{GATEWAY}:{PORTS['socks5']}"],
+}
+
+
+# With --socks5 curl would ask the client's own name servers.
+@pytest.mark.parametrize(
+    ("way", "host"),
+    [(way, host) for way in WAYS for host in (SERVER, f"[{SERVER6}]", NAME) if (way, host) != ("socks5", NAME)],
+)
+def test_curl_gets_a_file(net: World, folder: Path, way: str, host: str) -> None:
+    with web(net, folder) as port:
+        assert at_client(net, *CURL, *WAYS[way], f"http://{host}:{port}/file") == CONTENT
+
+
+@pytest.mark.parametrize("host", [SERVER, NAME])
+@pytest.mark.parametrize("way", ["http", "socks5-hostname"])
+def test_curl_gets_a_file_over_tls_and_trusts_the_server_alone(
+    net: World, folder: Path, certificate: Path, way: str, host: str
+) -> None:
+    with web(net, folder, certificate) as port:
+        url = f"https://{host}:{port}/file"
+        assert at_client(net, *CURL, *WAYS[way], "--cacert", str(certificate), url) == CONTENT
+
+
+@pytest.mark.skipif(shutil.which("mptcpize") is None, reason="missing: mptcpize")
+def test_curl_gets_a_file_over_mptcp(net: World, running: Converter, folder: Path) -> None:
+    with web(net, folder) as port:
+        assert at_client(net, "mptcpize", "run", *CURL, "-x", PROXY, f"http://{SERVER}:{port}/file") == CONTENT
+        running.wait_until_idle()
+        assert running.metrics()["tributary_converter_mptcp_sessions_total"] > 0
+
+
+def test_wget_gets_a_file(net: World, folder: Path) -> None:
+    with web(net, folder) as port:
+        url = f"http://{NAME}:{port}/file"
+        assert at_client(net, "wget", "-q", "-T", "20", "-t", "1", "-O", "-", url, http_proxy=PROXY) == CONTENT
+
+
+@pytest.mark.parametrize("way", ["http", "https", "socks5h"])
+def test_git_clones_a_repository(net: World, tmp_path: Path, certificate: Path, way: str) -> None:
+    bare, tree = tmp_path / "served" / "it.git", tmp_path / "tree"
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (
+        ["init", "-q", "-b", "main", str(tree)],
+        ["-C", str(tree), *identity, "commit", "-q", "--allow-empty", "-m", "first"],
+    ):
+        subprocess.run(["git", *command], check=True)
+    (tree / "file").write_bytes(random.Random(1).randbytes(3 << 20))
+    for command in (
+        ["-C", str(tree), "add", "file"],
+        ["-C", str(tree), *identity, "commit", "-q", "-m", "second"],
+        ["clone", "-q", "--bare", str(tree), str(bare)],
+        ["-C", str(bare), "update-server-info"],
+    ):
+        subprocess.run(["git", *command], check=True)
+    with web(net, bare.parent, certificate if way == "https" else None) as port:
+        scheme = "https" if way == "https" else "http"
+        through = f"socks5h://{GATEWAY}:{PORTS['socks5']}" if way == "socks5h" else PROXY
+        command = ["git", "-c", f"http.proxy={through}", "clone", "-q", f"{scheme}://{NAME}:{port}/it.git"]
+        at_client(net, *command, str(tmp_path / "clone"), GIT_TERMINAL_PROMPT="0", GIT_SSL_CAINFO=str(certificate))
+    assert (tmp_path / "clone" / "file").read_bytes() == (tree / "file").read_bytes()
+
+
+def frame(data: bytes, mask: bytes = b"") -> bytes:
+    """One binary frame (RFC 6455 section 5.2)."""
+    head = b"\x82" + bytes([126 | (128 if mask else 0)]) + len(data).to_bytes(2, "big") + mask
+    return head + (bytes(byte ^ mask[at % 4] for at, byte in enumerate(data)) if mask else data)
+
+
+def unframed(connection: socket.socket) -> bytes:
+    """The content of the next frame."""
+    head = take(connection, 4)
+    mask = take(connection, 4) if head[1] & 128 else bytes(4)
+    data = take(connection, int.from_bytes(head[2:4], "big"))
+    return bytes(byte ^ mask[at % 4] for at, byte in enumerate(data))
+
+
+def websocket(connection: socket.socket) -> None:
+    """A server that sends a frame at once, and then each one back."""
+    head = take_head(connection).decode()
+    fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+    key = next(value for name, value in fields.items() if name.lower() == "sec-websocket-key")
+    digest = hashlib.sha1(key.encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
+    accept = base64.b64encode(digest).decode()
+    answer = (
+        f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    )
+    connection.sendall(answer.encode() + frame(b"welcome"))
+    while True:
+        connection.sendall(frame(unframed(connection)))
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("kind", KINDS)
+def test_websocket_is_opened_and_carries_frames_both_ways(net: World, kind: str, protocol: int) -> None:
+    key = base64.b64encode(bytes(range(16))).decode()
+    fields = f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+    with net.serving(websocket) as service, opened(net, kind, SERVER, service.port, protocol) as client:
+        client.sendall(request(kind, SERVER, service.port, "/chat", "GET", fields) + frame(b"early", b"abcd"))
+        head = take_head(client).decode().lower()
+        assert head.startswith("http/1.1 101 ")
+        assert "sec-websocket-accept: " in head
+        assert unframed(client) == b"welcome"
+        assert unframed(client) == b"early"
+        for size in (0, 1, 125, 65535):
+            client.sendall(frame(CONTENT[:size], b"wxyz"))
+            assert unframed(client) == CONTENT[:size]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_stream_both_ways_at_once_is_whole(net: World, kind: str, protocol: int) -> None:
+    """As SSH does: small and large pieces at any time, in both directions."""
+    size, digests = 8 << 20, {}
+
+    def talk(connection: socket.socket, seed: int) -> None:
+        source, data = random.Random(seed), random.Random(seed).randbytes(size)
+        at = 0
+        while at < size:
+            step = source.choice([1, 36, 1448, 4096, 200_000])
+            connection.sendall(data[at : at + step])
+            at += step
+        connection.shutdown(socket.SHUT_WR)
+
+    def both(connection: socket.socket, seed: int) -> None:
+        talking = threading.Thread(target=talk, args=(connection, seed))
+        talking.start()
+        digests[seed] = read_all(connection, 20)
+        talking.join()
+
+    with net.serving(lambda one: both(one, 2)) as service, opened(net, kind, SERVER, service.port, protocol) as client:
+        both(client, 1)
+        eventually(lambda: 2 in digests)
+    for seed, other in ((1, 2), (2, 1)):
+        assert digests[seed] == (random.Random(other).randbytes(size), "closed")
+
+
+def respond(connection: socket.socket, text: bytes, fields: bytes = b"", status: bytes = b"200 OK") -> None:
+    connection.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n%s\r\n%s" % (status, len(text), fields, text))
+
+
+def path_of(head: bytes) -> bytes:
+    return head.split()[1]
+
+
+def repeating(connection: socket.socket) -> None:
+    """Says which path it was asked for, over and over."""
+    while True:
+        respond(connection, path_of(take_head(connection)))
+
+
+def heard(connection: socket.socket) -> tuple[bytes, bytes]:
+    """A response with a length: its head and its content."""
+    head = take_head(connection)
+    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if line)
+    return head, take(connection, int(fields.get(b"content-length", b"0")))
+
+
+@PROTOCOLS
+def test_pipelined_requests_are_answered_in_order_over_one_connection(net: World, protocol: int) -> None:
+    with net.serving(repeating) as service, proxy(net, "absolute", protocol) as client:
+        client.sendall(b"".join(request("absolute", SERVER, service.port, f"/{number}") for number in range(50)))
+        assert [heard(client)[1] for _ in range(50)] == [b"/%d" % number for number in range(50)]
+        assert len(service.peers) == 1
+
+
+def test_pipelined_requests_for_two_servers_reach_each_its_own(net: World) -> None:
+    with net.serving(repeating) as one, net.serving(repeating) as two, proxy(net, "absolute") as client:
+        requests = [request("absolute", SERVER, (one, two)[number % 2].port, f"/{number}") for number in range(10)]
+        client.sendall(b"".join(requests))
+        assert [heard(client)[1] for _ in range(10)] == [b"/%d" % number for number in range(10)]
+        assert one.peers
+        assert two.peers
+
+
+def test_request_on_a_kept_connection_that_its_server_has_ended_is_asked_again(net: World) -> None:
+    def once(connection: socket.socket) -> None:
+        respond(connection, path_of(take_head(connection)))
+
+    with net.serving(once) as service, proxy(net, "absolute") as client:
+        for number in range(5):
+            client.sendall(request("absolute", SERVER, service.port, f"/{number}"))
+            assert heard(client)[1] == b"/%d" % number
+        assert len(service.peers) == 5
+
+
+def test_request_that_changes_things_is_never_sent_twice(net: World) -> None:
+    seen: list[bytes] = []
+
+    def once(connection: socket.socket) -> None:
+        respond(connection, path_of(take_head(connection)))
+        seen.append(take_head(connection))
+        take(connection, 3)
+
+    with net.serving(once) as service, proxy(net, "absolute") as client:
+        client.sendall(request("absolute", SERVER, service.port))
+        heard(client)
+        client.sendall(request("absolute", SERVER, service.port, "/", "POST", "Content-Length: 3\r\n") + b"abc")
+        assert heard(client)[0].startswith(b"HTTP/1.1 502 ")
+        assert (len(seen), len(service.peers)) == (1, 1)
+
+
+@PROTOCOLS
+def test_client_that_expects_100_is_told_by_the_server_alone(net: World, protocol: int) -> None:
+    def careful(connection: socket.socket) -> None:
+        assert b"expect: 100-continue" in take_head(connection).lower()
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        respond(connection, take(connection, len(CONTENT)))
+
+    with net.serving(careful) as service, proxy(net, "absolute", protocol) as client:
+        fields = f"Expect: 100-continue\r\nContent-Length: {len(CONTENT)}\r\n"
+        client.sendall(request("absolute", SERVER, service.port, "/", "POST", fields))
+        assert take_head(client).startswith(b"HTTP/1.1 100 ")
+        client.sendall(CONTENT)
+        assert heard(client)[1] == CONTENT
+
+
+def test_client_that_expects_100_and_is_refused_sends_nothing(net: World) -> None:
+    def refusing(connection: socket.socket) -> None:
+        take_head(connection)
+        respond(connection, b"no", status=b"417 Expectation Failed")
+        with suppress(Refused):
+            take(connection, 1)
+            raise AssertionError("the content came all the same")
+
+    with net.serving(refusing) as service, proxy(net, "absolute") as client:
+        fields = "Expect: 100-continue\r\nContent-Length: 100\r\n"
+        client.sendall(request("absolute", SERVER, service.port, "/", "POST", fields))
+        head, content = heard(client)
+        assert head.startswith(b"HTTP/1.1 417 ")
+        assert content == b"no"
+        # Whether the content will come is not known: the connection cannot be used again.
+        assert read_all(client)[0] == b""
+
+
+def chunks(data: bytes, size: int) -> bytes:
+    """RFC 9112 section 7.1, with an extension and a trailer."""
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    return b"".join(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+def dechunked(connection: socket.socket) -> bytes:
+    data = b""
+    while True:
+        line = b""
+        while not line.endswith(b"\r\n"):
+            line += take(connection, 1)
+        size = int(line.partition(b";")[0], 16)
+        data += take(connection, size)
+        assert take(connection, 2) == b"\r\n"
+        if size == 0:
+            return data
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("size", [7, 4096, 100_000])
+def test_chunked_content_goes_both_ways(net: World, size: int, protocol: int) -> None:
+    data = CONTENT[: 20 * size]
+
+    def echoing(connection: socket.socket) -> None:
+        while True:
+            assert b"transfer-encoding: chunked" in take_head(connection).lower()
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(chunks(dechunked(connection), size))
+
+    with net.serving(echoing) as service, proxy(net, "absolute", protocol) as client:
+        for _ in range(3):
+            head = request("absolute", SERVER, service.port, "/", "POST", "Transfer-Encoding: chunked\r\n")
+            client.sendall(head + chunks(data, size))
+            assert b"transfer-encoding: chunked" in take_head(client).lower()
+            assert dechunked(client) == data
+        assert len(service.peers) == 1
+
+
+def test_head_204_and_304_have_no_content_and_the_connection_goes_on(net: World) -> None:
+    def careful(connection: socket.socket) -> None:
+        while True:
+            head = take_head(connection)
+            if head.startswith(b"HEAD"):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+            elif path_of(head) == b"/204":
+                connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+            elif path_of(head) == b"/304":
+                connection.sendall(b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 100\r\n\r\n')
+            else:
+                respond(connection, path_of(head))
+
+    with net.serving(careful) as service, proxy(net, "absolute") as client:
+        for method, path, status in (("HEAD", "/", b"200"), ("GET", "/204", b"204"), ("GET", "/304", b"304")):
+            client.sendall(request("absolute", SERVER, service.port, path, method))
+            assert take_head(client).split()[1] == status
+            client.sendall(request("absolute", SERVER, service.port, "/after"))
+            assert heard(client)[1] == b"/after"
+        assert len(service.peers) == 1
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+def test_http_1_0_client_gets_whole_content_without_chunks(net: World, framing: str) -> None:
+    def serve(connection: socket.socket) -> None:
+        take_head(connection)
+        if framing == "length":
+            respond(connection, CONTENT)
+        elif framing == "chunked":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(CONTENT, 10_000))
+        else:
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + CONTENT)
+
+    with net.serving(serve) as service, proxy(net, "absolute") as client:
+        client.sendall(f"GET http://{SERVER}:{service.port}/ HTTP/1.0\r\n\r\n".encode())
+        assert b"chunked" not in take_head(client)
+        assert read_all(client) == (CONTENT, "closed")
+
+
+def test_http_1_0_server_s_content_ends_with_its_connection(net: World) -> None:
+    def old(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n" + CONTENT)
+
+    with net.serving(old) as service, get(net, "absolute", service.port) as client:
+        assert take_head(client).startswith(b"HTTP/1.1 200 ")
+        assert read_all(client) == (CONTENT, "closed")
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_response_that_was_cut_short_is_never_taken_for_whole(net: World, framing: str) -> None:
+    def cut(connection: socket.socket) -> None:
+        take_head(connection)
+        if framing == "length":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + bytes(999))
+        else:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(bytes(99), 50)[:-5])
+
+    with net.serving(cut) as service, get(net, "absolute", service.port) as client:
+        take_head(client)
+        assert read_all(client)[1] == "reset"
+
+
+@PROTOCOLS
+def test_response_that_comes_while_the_client_still_sends_gets_there(net: World, protocol: int) -> None:
+    def refusing(connection: socket.socket) -> None:
+        take_head(connection)
+        respond(connection, b"too large", b"Connection: close\r\n", b"413 Content Too Large")
+        connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(2)
+        while connection.recv(1 << 16):
+            pass
+
+    with net.serving(refusing) as service, proxy(net, "absolute", protocol) as client:
+        client.sendall(request("absolute", SERVER, service.port, "/", "PUT", f"Content-Length: {1 << 30}\r\n"))
+        client.sendall(bytes(100_000))
+        head, content = heard(client)
+        assert head.startswith(b"HTTP/1.1 413 ")
+        assert content == b"too large"
+        with suppress(ConnectionError):
+            client.sendall(bytes(10_000))
+        assert read_all(client)[0] == b""
+
+
+def test_options_for_the_converter_is_answered_by_it(net: World) -> None:
+    with proxy(net, "absolute") as client:
+        client.sendall(b"OPTIONS * HTTP/1.1\r\nHost: converter\r\n\r\n")
+        head = take_head(client)
+        assert head.split()[1] in (b"200", b"204")
+        assert b"CONNECT" in head
+
+
+def test_hop_by_hop_fields_stay_and_via_is_added(net: World) -> None:
+    seen: list[bytes] = []
+
+    def recording(connection: socket.socket) -> None:
+        seen.append(take_head(connection))
+        respond(connection, b"", b"Connection: x-hop\r\nX-Hop: 1\r\nX-End: 1\r\n")
+
+    fields = "Connection: x-mine\r\nX-Mine: 1\r\nProxy-Connection: keep-alive\r\nTE: trailers\r\nX-End: 1\r\n"
+    with net.serving(recording) as service, proxy(net, "absolute") as client:
+        client.sendall(request("absolute", SERVER, service.port, "/a?b", "GET", fields))
+        answer = heard(client)[0].lower()
+    (asked,) = seen
+    assert asked.startswith(b"GET /a?b HTTP/1.1\r\n")
+    for hop in (b"x-mine", b"proxy-connection"):
+        assert hop not in asked.lower()
+    assert b"x-end: 1" in asked.lower()
+    assert b"via: 1.1 tributary" in asked.lower()
+    assert b"x-hop" not in answer
+    assert b"x-end: 1" in answer
+
+
+def test_five_gigabytes_come_whole_and_take_no_memory(net: World, running: Converter) -> None:
+    size, block = 5_000_000_000, bytes(1 << 20)
+
+    def zeros(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(size // len(block)):
+            connection.sendall(block)
+        connection.sendall(block[: size % len(block)])
+        connection.recv(1)
+
+    before, count, buffer = running.resident(), 0, bytearray(1 << 20)
+    with net.serving(zeros) as service, get(net, "absolute", service.port, protocol=MPTCP) as client:
+        take_head(client)
+        while count < size and (got := client.recv_into(buffer)):
+            count += got
+        assert count == size
+        assert running.resident() - before < 4 << 20
+    eventually(lambda: running.lines()[-1]["down_bytes"] > size)
