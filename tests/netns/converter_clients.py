@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.netns.converter_world import CLIENT, CLIENT6, GATEWAY, GATEWAY6, PORTS, SERVER, TCP, World, eventually
+from tests.netns.converter_world import CLIENT, CLIENT6, GATEWAY, GATEWAY6, PORTS, SERVER, TCP, World
+from tests.netns.throttler_world import eventually
 
 KINDS = ("connect", "absolute", "socks5", "convert", "tproxy", "redirect")
 TUNNELS = tuple(kind for kind in KINDS if kind != "absolute")

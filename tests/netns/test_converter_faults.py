@@ -47,10 +47,10 @@ from tests.netns.converter_world import (
     Converter,
     World,
     conv,
-    eventually,
     needs_tools,
     start,
 )
+from tests.netns.throttler_world import eventually
 
 __all__ = ["conv"]
 pytestmark = needs_tools
@@ -234,8 +234,7 @@ def test_open_and_silent_connection_is_not_reaped_before_its_time(net: World, ru
         time.sleep(1.5)
         client.sendall(b"x")
         assert server.recv(1) == b"x"
-        half = running.status()["connections"]
-        assert [one["up_bytes"] for one in half] == [1]
+        eventually(lambda: [one["up_bytes"] for one in running.status()["connections"]] == [1])
 
 
 @PROTOCOLS
@@ -358,7 +357,7 @@ def test_out_of_descriptors_accepting_pauses_without_spinning_and_recovers(conv:
         time.sleep(0.5)
         assert converter.cpu_seconds() - before < 0.1
         old.sendall(b"still here")
-        assert take(old, 10) == b"still here"
+        assert take(old, 10) == b"still here", (converter.log, converter.lines())
         assert heard == []
         leave_files(converter, 1000)
         for client in waiting:
@@ -540,8 +539,8 @@ def test_full_disk_costs_lines_and_nothing_else(conv: World) -> None:
                 # The disk has room again, and the log begins a new file.
                 Path(disk, "access").unlink()
                 converter.reload(config)
-                assert hears(conv, "connect", GATEWAY, 999) == "403"
-                eventually(lambda: "999" in Path(disk, "access").read_text())
+                # As soon as the old file's last writer has closed it.
+                eventually(lambda: hears(conv, "connect", GATEWAY, 999) and "999" in Path(disk, "access").read_text())
                 assert all(json.loads(line) for line in Path(disk, "access").read_text().splitlines())
         finally:
             subprocess.run(["umount", disk], check=True)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,10 +40,10 @@ from tests.netns.converter_world import (
     Converter,
     World,
     conv,
-    eventually,
-    inside,
     needs_tools,
 )
+from tests.netns.squid_world import inside
+from tests.netns.throttler_world import eventually
 
 __all__ = ["conv"]
 pytestmark = needs_tools
@@ -92,11 +93,11 @@ class Files(http.server.SimpleHTTPRequestHandler):
 def web(world: World, folder: Path, certificate: Path | None = None) -> Iterator[int]:
     """A web server for a folder; yields its port."""
 
-    def handler(*arguments: object) -> Files:
-        return Files(*arguments, directory=str(folder))  # type: ignore[arg-type]
+    def handler(*arguments: Any) -> Files:
+        return Files(*arguments, directory=str(folder))
 
     with inside(world.server):
-        server = http.server.ThreadingHTTPServer(("::", 0), handler, bind_and_activate=False)  # type: ignore[arg-type]
+        server = http.server.ThreadingHTTPServer(("::", 0), handler, bind_and_activate=False)
         server.socket = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     server.server_name, server.server_port = NAME, server.socket.getsockname()[1]
     port = server.server_port

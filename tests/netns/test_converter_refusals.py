@@ -38,12 +38,12 @@ from tests.netns.converter_world import (
     STRANGER6,
     TCP,
     Converter,
-    Syn,
     World,
     conv,
-    eventually,
     needs_tools,
 )
+from tests.netns.squid_world import Syn
+from tests.netns.throttler_world import eventually
 
 __all__ = ["conv"]
 pytestmark = needs_tools

@@ -35,9 +35,9 @@ from tests.netns.converter_world import (
     Converter,
     World,
     conv,
-    eventually,
     needs_tools,
 )
+from tests.netns.throttler_world import eventually
 
 __all__ = ["conv"]
 pytestmark = needs_tools
