@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,6 +20,7 @@ const BATCH: usize = 64 << 10;
 /// Where the lines go; nowhere while no file is set.
 #[derive(Debug, Default)]
 pub struct AccessLog {
+    open: AtomicBool,
     sender: Mutex<Option<SyncSender<String>>>,
     dropped: Arc<AtomicU64>,
 }
@@ -30,8 +31,14 @@ impl AccessLog {
         let sender = path
             .map(|path| start_writer(path, Arc::clone(&self.dropped)))
             .transpose()?;
+        self.open.store(sender.is_some(), Ordering::Relaxed);
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = sender;
         Ok(())
+    }
+
+    /// Whether lines go anywhere.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Writes one line, or counts it as dropped.

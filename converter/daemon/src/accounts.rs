@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::access_log::AccessLog;
-use crate::metrics::{Metrics, OfListener};
+use crate::metrics::Metrics;
 use crate::multipath::Multipath;
 
 /// The path label of addresses that no configured path has.
@@ -237,12 +237,4 @@ impl Drop for Open {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&self.live.id);
     }
-}
-
-/// Counts an outcome, and writes its line.
-pub fn close(accounts: &Accounts, counters: &OfListener, line: &Line<'_>) {
-    counters.outcome(line.outcome);
-    counters.up.inc_by(line.up_bytes);
-    counters.down.inc_by(line.down_bytes);
-    accounts.log.write(line);
 }

@@ -97,6 +97,13 @@ pub struct OfListener {
 }
 
 impl OfListener {
+    /// A connection or request ended like this, and moved so many bytes to the server and to the client.
+    pub fn ended(&self, outcome: &str, up: u64, down: u64) {
+        self.outcome(outcome);
+        self.up.inc_by(up);
+        self.down.inc_by(down);
+    }
+
     /// One more connection or request ended like this.
     pub fn outcome(&self, outcome: &str) {
         if outcome == WHOLE {

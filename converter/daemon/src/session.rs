@@ -1,5 +1,6 @@
 //! One client's connection, and what its listener can do with it: ask for a server, relay, say what became of it.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -68,6 +69,8 @@ pub struct Session {
     pub config: Arc<Config>,
     surroundings: Rc<Surroundings>,
     account: Open,
+    /// The bytes that earlier outcomes had.
+    accounted: Cell<(u64, u64)>,
     _ticket: Ticket,
 }
 
@@ -93,8 +96,6 @@ pub struct Outcome<'a> {
     pub status: Option<u16>,
     /// When it began.
     pub since: Instant,
-    /// Bytes to the server and to the client.
-    pub bytes: (u64, u64),
 }
 
 impl Session {
@@ -115,6 +116,7 @@ impl Session {
             config,
             surroundings,
             account,
+            accounted: Cell::default(),
             _ticket: ticket,
         }
     }
@@ -139,15 +141,9 @@ impl Session {
         *self.surroundings.draining.borrow()
     }
 
-    /// Ready once this process is about to end.
-    pub async fn draining(&self) {
-        // Without its sender the thread has ended, and so has this.
-        let _ = self
-            .surroundings
-            .draining
-            .clone()
-            .wait_for(|draining| *draining)
-            .await;
+    /// Becomes true once this process is about to end.
+    pub fn when_draining(&self) -> watch::Receiver<bool> {
+        self.surroundings.draining.clone()
     }
 
     /// Whether the client is this machine: then a transparent listener has met its own connection.
@@ -270,7 +266,7 @@ impl Session {
         self.close(&self.outcome(ended.name(), target, Some(server.address), status, since));
     }
 
-    /// An outcome with all bytes of the connection.
+    /// An outcome; its bytes are those since the one before it.
     pub fn outcome<'a>(
         &self,
         name: &'a str,
@@ -285,7 +281,6 @@ impl Session {
             server,
             status,
             since,
-            bytes: self.bytes(),
         }
     }
 
@@ -308,7 +303,15 @@ impl Session {
     }
 
     fn write(&self, outcome: &Outcome<'_>, paths: Option<Vec<PathLine>>) {
-        let line = Line {
+        let (up, down) = self.bytes();
+        let (up_before, down_before) = self.accounted.replace((up, down));
+        let (up, down) = (up - up_before, down - down_before);
+        self.listener.counters.ended(outcome.name, up, down);
+        let log = &self.surroundings.accounts.log;
+        if !log.is_open() {
+            return;
+        }
+        log.write(&Line {
             time: accounts::now(),
             listener: &self.listener.label,
             client: self.client,
@@ -317,10 +320,9 @@ impl Session {
             outcome: outcome.name,
             status: outcome.status,
             seconds: outcome.since.elapsed().as_secs_f64(),
-            up_bytes: outcome.bytes.0,
-            down_bytes: outcome.bytes.1,
+            up_bytes: up,
+            down_bytes: down,
             paths,
-        };
-        accounts::close(&self.surroundings.accounts, &self.listener.counters, &line);
+        });
     }
 }

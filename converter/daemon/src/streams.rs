@@ -7,6 +7,8 @@ use std::ops::Deref;
 use std::task::Poll;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -121,6 +123,16 @@ impl Stream {
     /// More will be said: from now on to drop it resets it again.
     pub fn resume(&mut self) {
         self.finished = false;
+    }
+
+    /// Whether the peer reset the connection and left nothing to be read.
+    pub fn is_broken(&self) -> bool {
+        let peeked = rustix::net::recv(
+            &self.tcp,
+            &mut [0; 1],
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        );
+        peeked.is_err_and(|error| error != Errno::WOULDBLOCK)
     }
 
     /// Whether the peer has neither sent anything nor ended, as far as the event loop knows: a kept connection that can

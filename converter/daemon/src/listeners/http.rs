@@ -2,13 +2,16 @@
 //! the other. What could be read in two ways never gets past the parser.
 
 use std::cell::Cell;
-use std::future::pending;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Instant as Clock, SystemTime};
 
-use tokio::io::Interest;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tributary_wire::http::{
     Authority, Awaited, BodyReader, Delivery, HeadReader, Hop, Host, Method, Refused, Request,
@@ -47,8 +50,10 @@ pub async fn serve(mut session: Session) {
     let mut front = Side::default();
     let mut back = None;
     let mut deadline = Some(Instant::now() + session.config.timeouts.request);
+    let mut draining = pin!(draining(session.when_draining()));
     loop {
-        let next = match next_request(&session, &mut front, deadline.take()).await {
+        let next = next_request(&session, &mut front, deadline.take(), draining.as_mut()).await;
+        let next = match next {
             Next::Request(request) => request,
             Next::End => return session.leave(),
             Next::Refused(refused) => return refuse(session, refused, "", Clock::now()).await,
@@ -61,6 +66,12 @@ pub async fn serve(mut session: Session) {
             None => return,
         }
     }
+}
+
+/// Ready once this process is about to end.
+async fn draining(mut told: watch::Receiver<bool>) {
+    // Without its sender the thread has ended, and so has this.
+    let _ = told.wait_for(|draining| *draining).await;
 }
 
 /// What came from one side and is not yet used, and where its next head begins.
@@ -78,7 +89,12 @@ enum Next {
 }
 
 /// The next request; it must be whole at the deadline, or in time after its first byte where there is none yet.
-async fn next_request(session: &Session, front: &mut Side, deadline: Option<Instant>) -> Next {
+async fn next_request(
+    session: &Session,
+    front: &mut Side,
+    deadline: Option<Instant>,
+    mut draining: Pin<&mut impl Future<Output = ()>>,
+) -> Next {
     let timeouts = &session.config.timeouts;
     let idle = Instant::now() + timeouts.idle;
     let mut whole_by = deadline;
@@ -108,7 +124,7 @@ async fn next_request(session: &Session, front: &mut Side, deadline: Option<Inst
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Next::Refused(Refused::new(408, "the head took too long")),
                 Err(_) => return Next::End,
             },
-            () = session.draining(), if !begun => return Next::End,
+            () = draining.as_mut(), if !begun => return Next::End,
         }
     }
 }
@@ -151,6 +167,8 @@ fn target(authority: &Authority) -> Target {
 /// The server of the last request, which may serve the next one too.
 struct Back {
     authority: Authority,
+    /// The same as text.
+    name: Rc<str>,
     server: Server,
     side: Side,
 }
@@ -188,7 +206,6 @@ async fn exchange(
     request: Request,
 ) -> Option<Session> {
     let since = Clock::now();
-    let bytes = session.bytes();
     let to_head = request.method == Method::Head;
     if request.is_for_proxy() {
         return answer_options(session, front, &request, since).await;
@@ -202,9 +219,12 @@ async fn exchange(
         refuse(session, refused, "", since).await;
         return None;
     };
-    let name = authority.to_string();
+    let name = match back {
+        Some(back) if back.authority == *authority => Rc::clone(&back.name),
+        _ => authority.to_string().into(),
+    };
     let result = loop {
-        let reused = match server_for(&session, back, authority).await {
+        let reused = match server_for(&session, back, authority, &name).await {
             Ok(reused) => reused,
             Err(error) => {
                 refuse_dial(session, &error, to_head, &name, since).await;
@@ -222,10 +242,7 @@ async fn exchange(
     };
     let server = back.as_ref().map(|back| back.server.address);
     let note = |session: &Session, outcome: &str, status| {
-        let now = session.bytes();
-        let mut outcome = session.outcome(outcome, &name, server, status, since);
-        outcome.bytes = (now.0 - bytes.0, now.1 - bytes.1);
-        session.note(&outcome);
+        session.note(&session.outcome(outcome, &name, server, status, since));
     };
     match result {
         Exchange::Kept { status, server } => {
@@ -309,6 +326,7 @@ async fn server_for(
     session: &Session,
     back: &mut Option<Back>,
     authority: &Authority,
+    name: &Rc<str>,
 ) -> Result<bool, DialError> {
     if let Some(kept) = back.as_mut().filter(|back| back.can_serve(authority)) {
         kept.server.stream.resume();
@@ -323,6 +341,7 @@ async fn server_for(
     };
     *back = Some(Back {
         authority: authority.clone(),
+        name: Rc::clone(name),
         server,
         side,
     });
@@ -379,11 +398,21 @@ async fn serve_one(
     with_upload(session, front, server, side, &mut reader, awaited).await
 }
 
-/// Ready when the client reset its connection.
+/// Ready when the client reset its connection; not once it has sent more, or ended its direction, which it may.
 async fn broke_off(stream: &Stream) {
-    if stream.ready(Interest::ERROR).await.is_err() {
-        pending::<()>().await;
-    }
+    let mut watching = true;
+    poll_fn(|cx| {
+        if watching && stream.poll_read_ready(cx).is_ready() {
+            watching = false;
+            return if stream.is_broken() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            };
+        }
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The request's content and the response side by side: a server may answer before it has read everything.
