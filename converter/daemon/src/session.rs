@@ -17,7 +17,7 @@ use crate::admission::{Admission, Ticket};
 use crate::buffers::with_scratch;
 use crate::config::{Config, Listen};
 use crate::cookies::Cookies;
-use crate::dial::{DialError, Dialed, Dialer, Target, Wishes};
+use crate::dial::{DialError, Dialer, Server, Target, Wishes};
 use crate::metrics::OfListener;
 use crate::multipath;
 use crate::rate_limit::RateLimit;
@@ -72,16 +72,6 @@ pub struct Session {
     /// The bytes that earlier outcomes had.
     accounted: Cell<(u64, u64)>,
     _ticket: Ticket,
-}
-
-/// A server's side: the connection, its address, and what it said before the relay began.
-pub struct Server {
-    /// The connection.
-    pub stream: Stream,
-    /// The server's address and port.
-    pub address: SocketAddr,
-    /// Bytes for the client.
-    pub early: Vec<u8>,
 }
 
 /// What became of a request, for its log line.
@@ -171,35 +161,25 @@ impl Session {
         target: &Target,
         wishes: Wishes,
         early: &[u8],
-    ) -> Result<(Server, bool), DialError> {
+    ) -> Result<Server, DialError> {
         self.live().serves(&target.to_string());
         let since = Instant::now();
         let dialer = &self.surroundings.dialer;
-        let connection = if self.listener.listen.via_gateway {
+        let server = if self.listener.listen.via_gateway {
             dialer.dial_by_gateway(target, early, &self.config).await
         } else {
             dialer.dial(target, wishes, &self.config).await
-        };
-        let Dialed {
-            stream,
-            server,
-            early,
-            early_sent,
-        } = connection?;
+        }?;
+        let seconds = since.elapsed().as_secs_f64();
         self.surroundings
             .accounts
             .metrics
             .dial_seconds
-            .observe(since.elapsed().as_secs_f64());
-        let server = Server {
-            stream,
-            address: server,
-            early,
-        };
+            .observe(seconds);
         if self.config.downstream.proxy_protocol {
             self.introduce(&server).await?;
         }
-        Ok((server, early_sent))
+        Ok(server)
     }
 
     /// The PROXY protocol's header, before anything else.
@@ -253,17 +233,25 @@ impl Session {
         self.stream.finish();
     }
 
-    /// Relays to the end and writes the line of the whole connection.
+    /// Says `reply`, then relays to the end and writes the line of the whole connection. `early` came from the client
+    /// already.
     pub async fn tunnel(
         mut self,
         mut server: Server,
+        reply: &[u8],
         early: &[u8],
         target: &str,
         since: Instant,
         status: Option<u16>,
     ) {
-        let ended = self.relay(&mut server, early).await;
-        self.close(&self.outcome(ended.name(), target, Some(server.address), status, since));
+        let deadline = tokio::time::Instant::now() + self.config.timeouts.request;
+        let name = if self.stream.send(reply, Some(deadline)).await.is_ok() {
+            let early = if server.early_sent { &[] } else { early };
+            self.relay(&mut server, early).await.name()
+        } else {
+            "client-gone"
+        };
+        self.close(&self.outcome(name, target, Some(server.address), status, since));
     }
 
     /// An outcome; its bytes are those since the one before it.

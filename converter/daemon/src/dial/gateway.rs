@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use tributary_wire::convert::client::{Answer, parse};
 use tributary_wire::convert::{ErrorTlv, Request};
 
-use super::{DialError, Dialed};
+use super::{DialError, Server};
 use crate::config::{Downstream, Gateway};
 use crate::sockets::{self, IcmpError};
 use crate::streams::Stream;
@@ -63,11 +63,11 @@ impl GatewayState {
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
-    ) -> Result<Dialed, GatewayError> {
+    ) -> Result<Server, GatewayError> {
         for _ in 0..3 {
             let asked = self.ask(server, early, gateway, settings).await?;
-            if let Asked::Dialed(dialed) = asked {
-                return Ok(dialed);
+            if let Asked::Connected(server) = asked {
+                return Ok(server);
             }
         }
         Err(GatewayError::Away(
@@ -96,9 +96,9 @@ impl GatewayState {
             match parse(&inbox) {
                 Ok(Some((Answer::Established(_), length))) => {
                     inbox.drain(..length);
-                    return Ok(Asked::Dialed(Dialed {
+                    return Ok(Asked::Connected(Server {
                         stream,
-                        server,
+                        address: server,
                         early: inbox,
                         early_sent: true,
                     }));
@@ -161,7 +161,7 @@ impl GatewayState {
 }
 
 enum Asked {
-    Dialed(Dialed),
+    Connected(Server),
     /// The cookie has changed: ask again.
     Cookie,
 }

@@ -122,24 +122,24 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// A connection to a server.
+/// A server's side of a session.
 #[derive(Debug)]
-pub struct Dialed {
+pub struct Server {
     /// The connection, or the one to the gateway.
     pub stream: Stream,
     /// The server's address and port.
-    pub server: SocketAddr,
+    pub address: SocketAddr,
     /// What the server said already.
     pub early: Vec<u8>,
-    /// Whether the client's early bytes are on their way.
+    /// Whether the bytes that the client had sent before are on their way.
     pub early_sent: bool,
 }
 
-impl Dialed {
-    fn direct(stream: TcpStream, server: SocketAddr) -> Self {
+impl Server {
+    fn direct(stream: TcpStream, address: SocketAddr) -> Self {
         Self {
             stream: Stream::new(stream),
-            server,
+            address,
             early: Vec::new(),
             early_sent: false,
         }
@@ -169,11 +169,11 @@ impl Dialer {
         target: &Target,
         wishes: Wishes,
         config: &Config,
-    ) -> Result<Dialed, DialError> {
+    ) -> Result<Server, DialError> {
         let attempt = async {
             let allowed = self.allowed(target, config).await?;
             if let [address] = allowed[..] {
-                return Ok(Dialed::direct(
+                return Ok(Server::direct(
                     connect(address, wishes, &config.downstream).await?,
                     address,
                 ));
@@ -185,7 +185,7 @@ impl Dialer {
             };
             Box::pin(race(allowed, connect))
                 .await
-                .map(|(stream, address)| Dialed::direct(stream, address))
+                .map(|(stream, address)| Server::direct(stream, address))
         };
         timeout(config.timeouts.connect, attempt)
             .await
@@ -199,7 +199,7 @@ impl Dialer {
         target: &Target,
         early: &[u8],
         config: &Config,
-    ) -> Result<Dialed, DialError> {
+    ) -> Result<Server, DialError> {
         let Some(gateway) = &config.gateway else {
             return self.dial(target, Wishes::default(), config).await;
         };
@@ -212,7 +212,7 @@ impl Dialer {
             {
                 Ok(Err(GatewayError::Away(why))) => self.gateway.is_away(gateway, &why),
                 Ok(Err(GatewayError::Server(error))) => return Err(error),
-                Ok(Ok(dialed)) => return Ok(dialed),
+                Ok(Ok(server)) => return Ok(server),
                 Err(_) => return Err(DialError::TimedOut),
             }
         }
@@ -228,7 +228,7 @@ impl Dialer {
         early: &[u8],
         gateway: &Gateway,
         config: &Config,
-    ) -> Result<Dialed, GatewayError> {
+    ) -> Result<Server, GatewayError> {
         let mut last = GatewayError::Server(DialError::NoSuchName);
         for address in self
             .allowed(target, config)

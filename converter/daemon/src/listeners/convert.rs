@@ -74,24 +74,14 @@ async fn convert(
         .dial(&Target::Address(connect.target), wishes, early)
         .await
     {
-        Ok((server, early_sent)) => {
+        Ok(server) => {
             let options = watch
                 .map(|watch| watch.options(&server.stream))
                 .unwrap_or_default();
             let reply = request.reply(&options, &SUPPORTED_TCP_EXTENSIONS).encode();
-            let deadline = Instant::now() + session.config.timeouts.request;
-            if session.stream.send(&reply, Some(deadline)).await.is_err() {
-                session.close(&session.outcome(
-                    "client-gone",
-                    &name,
-                    Some(server.address),
-                    None,
-                    since,
-                ));
-                return;
-            }
-            let early = if early_sent { &[] } else { early };
-            session.tunnel(server, early, &name, since, None).await;
+            session
+                .tunnel(server, &reply, early, &name, since, None)
+                .await;
         }
         Err(error) => end(session, error.name(), &name, Some(tlv(&error)), since).await,
     }

@@ -20,11 +20,11 @@ use tributary_wire::http::{
 
 use super::PIECE;
 use crate::admission::Refusal;
-use crate::dial::{DialError, Target, Wishes};
+use crate::dial::{DialError, Server, Target, Wishes};
 use crate::flow::{Content, State};
 use crate::metrics::WHOLE;
 use crate::relay::transfer;
-use crate::session::{Server, Session};
+use crate::session::Session;
 use crate::streams::Stream;
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
@@ -137,20 +137,10 @@ async fn tunnel(session: Session, request: &Request, early: &[u8]) {
     let target = target(authority);
     let name = authority.to_string();
     match session.dial(&target, Wishes::default(), early).await {
-        Ok((server, early_sent)) => {
-            let deadline = Some(Instant::now() + session.config.timeouts.request);
-            if session.stream.send(ESTABLISHED, deadline).await.is_err() {
-                session.close(&session.outcome(
-                    "client-gone",
-                    &name,
-                    Some(server.address),
-                    None,
-                    since,
-                ));
-                return;
-            }
-            let early = if early_sent { &[] } else { early };
-            session.tunnel(server, early, &name, since, Some(200)).await;
+        Ok(server) => {
+            session
+                .tunnel(server, ESTABLISHED, early, &name, since, Some(200))
+                .await
         }
         Err(error) => refuse_dial(session, &error, false, &name, since).await,
     }
@@ -270,7 +260,7 @@ async fn exchange(
             } = back.take()?;
             server.early = side.inbox;
             session
-                .tunnel(server, &front.inbox, &name, since, Some(status))
+                .tunnel(server, &[], &front.inbox, &name, since, Some(status))
                 .await;
         }
         Exchange::Unanswered => {
@@ -332,7 +322,7 @@ async fn server_for(
         kept.server.stream.resume();
         return Ok(true);
     }
-    let (mut server, _) = session
+    let mut server = session
         .dial(&target(authority), Wishes::default(), &[])
         .await?;
     let side = Side {

@@ -111,22 +111,12 @@ async fn connect(session: Session, request: Request, early: &[u8], since: Clock)
     };
     let name = target.to_string();
     match session.dial(&target, Wishes::default(), early).await {
-        Ok((server, early_sent)) => {
+        Ok(server) => {
             let bound = server.stream.local_addr().unwrap_or(server.address);
             let reply = Reply::success(bound).encode();
-            let deadline = Instant::now() + session.config.timeouts.request;
-            if session.stream.send(&reply, Some(deadline)).await.is_err() {
-                session.close(&session.outcome(
-                    "client-gone",
-                    &name,
-                    Some(server.address),
-                    None,
-                    since,
-                ));
-                return;
-            }
-            let early = if early_sent { &[] } else { early };
-            session.tunnel(server, early, &name, since, None).await;
+            session
+                .tunnel(server, &reply, early, &name, since, None)
+                .await;
         }
         Err(error) => {
             session.close(&session.outcome(error.name(), &name, None, None, since));

@@ -39,9 +39,10 @@ pub async fn serve(session: Session) {
         )
         .await
     {
-        Ok((server, early_sent)) => {
-            let early = if early_sent { Vec::new() } else { early };
-            session.tunnel(server, &early, &name, since, None).await;
+        Ok(server) => {
+            session
+                .tunnel(server, &[], &early, &name, since, None)
+                .await
         }
         Err(error) => session.close(&session.outcome(error.name(), &name, None, None, since)),
     }
