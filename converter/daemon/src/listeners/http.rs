@@ -140,7 +140,7 @@ async fn tunnel(session: Session, request: &Request, early: &[u8]) {
         Ok(server) => {
             session
                 .tunnel(server, ESTABLISHED, early, &name, since, Some(200))
-                .await
+                .await;
         }
         Err(error) => refuse_dial(session, &error, false, &name, since).await,
     }

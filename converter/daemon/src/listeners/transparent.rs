@@ -42,7 +42,7 @@ pub async fn serve(session: Session) {
         Ok(server) => {
             session
                 .tunnel(server, &[], &early, &name, since, None)
-                .await
+                .await;
         }
         Err(error) => session.close(&session.outcome(error.name(), &name, None, None, since)),
     }
