@@ -11,6 +11,10 @@ const MPTCP_INFO: i32 = 1;
 const MPTCP_TCPINFO: i32 = 2;
 const MPTCP_SUBFLOW_ADDRS: i32 = 3;
 
+/// `mptcpi_subflows` and `mptcpi_subflows_total` of `struct mptcp_info`; the first alone can be 0 beside a joined subflow,
+/// when the initial one was taken away.
+const JOINED: usize = 0;
+const TOTAL: usize = 80;
 const FALLBACK: u32 = 1;
 const MOST_SUBFLOWS: usize = 16;
 /// `struct mptcp_subflow_data`: its own size, the number of subflows, the kernel's and our size of an element.
@@ -48,10 +52,11 @@ pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Multipath> {
     let mut info = [0; 128];
     let length = sys::get_option(socket, SOL_MPTCP, MPTCP_INFO, &mut info).ok()?;
     let info = &info[..length];
-    // Most short sessions never had a second subflow, and the first one's state is cheaper to ask for.
-    let subflows = match info.first() {
-        Some(0) => only_subflow(socket, peer).into_iter().collect(),
-        _ => subflows(socket).unwrap_or_default(),
+    // Most sessions have the first subflow and no other, and its state is cheaper to ask for.
+    let subflows = if (info.get(JOINED), info.get(TOTAL)) == (Some(&0), Some(&1)) {
+        only_subflow(socket, peer).into_iter().collect()
+    } else {
+        subflows(socket).unwrap_or_default()
     };
     Some(Multipath {
         fallback: u32_at(info, 8) & FALLBACK != 0,
