@@ -65,7 +65,7 @@ for _ in $(seq 1000); do [ ! -s /tmp/held.log ] || break; sleep 0.2; done
 after=$(awk '/VmRSS/ {print $2}' /proc/$converter/status)
 $bin/tributary-converter status --json --socket /tmp/converter.sock | grep open_connections
 echo BEGIN held; cat /tmp/held.log; echo "$before $after"; echo END held
-exec 3>&-
+kill -TERM $load
 wait $load
 kill -TERM $converter
 wait $converter
