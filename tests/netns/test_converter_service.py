@@ -574,7 +574,8 @@ def test_dead_ipv6_address_costs_a_quarter_of_a_second(conv: World, kind: str) -
                 begin = time.monotonic()
                 assert hears(conv, kind, "dual.test", service.port) == SERVED[kind]
                 times.append(time.monotonic() - begin)
-            assert 0.24 < min(times) < 3  # not the ten that a connection may take
+            # Where the answer with IPv6 addresses comes late its address is not tried at all.
+            assert 0.24 < sorted(times)[1] < 3  # not the ten that a connection may take
             assert {peer[0] for peer in service.peers} == {"203.0.113.1"}
     finally:
         conv.nft("delete table ip6 dead", conv.server)
