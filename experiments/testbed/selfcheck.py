@@ -12,7 +12,7 @@ from experiments.testbed.topology import Direction, Link
 from settings.failure import Exit, Failure
 
 TOLERANCE = 0.05
-_ATTEMPTS = 3
+_ATTEMPTS = 5
 _PINGS, _PING_INTERVAL = 40, 0.01
 _FLOOD_PORT, _FLOOD_SECONDS, _OVERLOAD = 5201, 0.5, 1.3
 

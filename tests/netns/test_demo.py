@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from experiments.results import ROOT
+from settings.failure import Exit
 from tests.netns.test_testbed import traces
 
 DEMO = (sys.executable, "-m", "experiments.demo")
 WAYS = ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_native", "mptcp_throttled")
+ATTEMPTS = 3  # a busy machine can spoil a link's self-check, or a claim
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -22,23 +24,25 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
-def failed(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    return [claim for claim in summary["claims"] if not claim["holds"]]
+def check_measured(summary: dict[str, Any]) -> None:
+    """What no busy machine may spoil."""
+    for way in WAYS:
+        assert summary[way]["sha256_ok"], way
+    assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}
+    assert 0 < summary["enforcement_ms"] < 1000
 
 
 @pytest.mark.parametrize("arguments", [[], ["--ipv6"]], ids=["ipv4", "ipv6"])
 def test_the_demo_converts_aggregates_and_throttles_and_leaves_nothing(tmp_path: Path, arguments: list[str]) -> None:
     before = traces()
-    done = run(tmp_path, *arguments)
-    summary = json.loads(done.stdout)  # nothing else is on standard output
-    for way in WAYS:
-        assert summary[way]["sha256_ok"], way
-    assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}
-    assert 0 < summary["enforcement_ms"] < 1000
-    if failed(summary):  # a busy machine can spoil one run: the second counts
+    for _ in range(ATTEMPTS):
         done = run(tmp_path, *arguments)
-        summary = json.loads(done.stdout)
-    assert (failed(summary), done.returncode) == ([], 0), done.stderr
+        assert done.returncode in (0, Exit.WRONG_RESULT), done.stderr
+        if done.stdout:
+            check_measured(json.loads(done.stdout))  # nothing else is on standard output
+        if done.returncode == 0:
+            break
+    assert done.returncode == 0, done.stdout + done.stderr
     assert traces() == before
 
 
