@@ -9,12 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.netns.converter_world import CLIENT, CLIENT6, GATEWAY, GATEWAY6, PORTS, SERVER, TCP, World
+import pytest
+
+from tests.netns.converter_world import CLIENT, CLIENT6, GATEWAY, GATEWAY6, MPTCP, PORTS, SERVER, TCP, World
 from tests.netns.throttler_world import eventually
 
 KINDS = ("connect", "absolute", "socks5", "convert", "tproxy", "redirect")
 TUNNELS = tuple(kind for kind in KINDS if kind != "absolute")
 TRANSPARENT = ("tproxy", "redirect")
+ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
+PROTOCOLS = pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
 LISTENER = {"connect": "http", "absolute": "http"} | {kind: kind for kind in KINDS[2:]}
 
 # What the client of each kind hears when its target is not allowed, or when it is no client.
@@ -204,6 +208,19 @@ def hears(world: World, kind: str, host: str, port: int, protocol: int = TCP, so
         return str(refused.args[0])
     except ConnectionError:
         return "reset"
+
+
+def nobody_listens(world: World, port: int) -> bool:
+    """Whether the gateway refuses connections to this port."""
+    try:
+        # From there, since what clients send to other ports may be intercepted.
+        world.connect(GATEWAY, port, MPTCP, node=world.gateway).close()
+    except ConnectionRefusedError:
+        return True
+    except ConnectionResetError:
+        # It was still in the queue when the listener was closed.
+        return False
+    return False
 
 
 ENDLESS = 1 << 40  # bytes, for lengths that are never reached

@@ -53,6 +53,7 @@ LISTENERS = "".join(
     for how in ("tproxy", "redirect")
 )
 ALL = CLIENTS + LISTENERS
+EXTRA = '[[listen]]\nkind = "http"\nname = "extra"\naddress = "[::]:3129"\n'
 
 _OURS = ", ".join(str(port) for port in (*PORTS.values(), METRICS))
 # What the clients send to ports that are not the converter's own goes to a transparent listener.

@@ -46,13 +46,11 @@ from tests.netns.converter_world import (
     TCP,
     Converter,
     World,
-    conv,
     needs_tools,
     start,
 )
 from tests.netns.throttler_world import eventually
 
-__all__ = ["conv"]
 pytestmark = needs_tools
 
 TIMES = '[timeouts]\nrequest = "600ms"\nconnect = "3s"\nidle = "30s"\nhalf_closed = "600ms"\n'

@@ -39,13 +39,11 @@ from tests.netns.converter_world import (
     TCP,
     Converter,
     World,
-    conv,
     needs_tools,
 )
 from tests.netns.squid_world import inside
 from tests.netns.throttler_world import eventually
 
-__all__ = ["conv"]
 pytestmark = needs_tools
 
 PROTOCOLS = pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])

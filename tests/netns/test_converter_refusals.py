@@ -39,13 +39,11 @@ from tests.netns.converter_world import (
     TCP,
     Converter,
     World,
-    conv,
     needs_tools,
 )
 from tests.netns.squid_world import Syn
 from tests.netns.throttler_world import eventually
 
-__all__ = ["conv"]
 pytestmark = needs_tools
 
 CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n'

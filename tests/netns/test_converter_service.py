@@ -21,11 +21,11 @@ from pathlib import Path
 import pytest
 
 from tests.netns.converter_clients import (
-    KINDS,
-    TUNNELS,
+    ALL_KINDS,
     get,
     hears,
     joined,
+    nobody_listens,
     opened,
     proxy,
     read_all,
@@ -34,9 +34,11 @@ from tests.netns.converter_clients import (
     take,
     take_head,
 )
+from tests.netns.converter_services import SERVED, SERVICE, answer, echo, greet, stream
 from tests.netns.converter_world import (
     ALL,
     CLIENTS,
+    EXTRA,
     GATEWAY,
     GATEWAY6,
     LISTENERS,
@@ -47,40 +49,14 @@ from tests.netns.converter_world import (
     SERVER6,
     TCP,
     Converter,
-    Handler,
     World,
-    conv,
     needs_tools,
     program,
     start,
 )
 from tests.netns.throttler_world import eventually
 
-__all__ = ["conv"]
 pytestmark = needs_tools
-
-ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
-EXTRA = '[[listen]]\nkind = "http"\nname = "extra"\naddress = "[::]:3129"\n'
-
-
-def echo(connection: socket.socket) -> None:
-    while data := connection.recv(1 << 16):
-        connection.sendall(data)
-
-
-def greet(connection: socket.socket) -> None:
-    connection.sendall(b"hello")
-    connection.recv(1)
-
-
-def answer(connection: socket.socket) -> None:
-    while True:
-        take_head(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-
-
-SERVICE = {"absolute": answer} | dict.fromkeys(TUNNELS, greet)
-SERVED = {"absolute": "200"} | dict.fromkeys(TUNNELS, "hello")
 
 
 def run(*arguments: str, seconds: float = 20) -> subprocess.CompletedProcess[str]:
@@ -227,95 +203,6 @@ def test_service_manager_is_told_of_every_state(conv: World) -> None:
                 converter.popen.terminate()
                 assert next_message(listening) == ["STOPPING=1"]
             assert converter.popen.wait(10) == 0
-
-
-def stream(size: int) -> Handler:
-    """A service that sends so many bytes, slowly enough for something to happen meanwhile."""
-
-    def push(connection: socket.socket) -> None:
-        for _ in range(size >> 16):
-            connection.sendall(bytes(1 << 16))
-            time.sleep(0.001)
-
-    return push
-
-
-def nobody_listens(world: World, port: int) -> bool:
-    """Whether the gateway refuses connections to this port."""
-    try:
-        # From there, since what clients send to other ports may be intercepted.
-        world.connect(GATEWAY, port, MPTCP, node=world.gateway).close()
-    except ConnectionRefusedError:
-        return True
-    except ConnectionResetError:
-        # It was still in the queue when the listener was closed.
-        return False
-    return False
-
-
-@pytest.mark.parametrize("kind", TUNNELS)
-def test_reload_disturbs_no_transfer_and_adds_and_removes_listeners(conv: World, kind: str) -> None:
-    size = 16 << 20
-    with (
-        conv.converter(ALL) as converter,
-        conv.serving(stream(size)) as service,
-        opened(conv, kind, SERVER, service.port, MPTCP) as client,
-    ):
-        take(client, 1 << 16)
-        assert "reloaded: 6 listeners" in converter.reload(ALL + EXTRA)
-        assert [one["name"] for one in converter.status()["listeners"]][-1] == "extra"
-        conv.connect(GATEWAY, 3129, node=conv.gateway).close()
-        # The listener that the client came by goes, and another stays that has never closed.
-        gone = {"connect": "http"}.get(kind, kind)
-        rest = "".join(f"[[listen]]{part}" for part in LISTENERS.split("[[listen]]")[1:] if f'"{gone}"' not in part)
-        assert "reloaded: 4 listeners" in converter.reload(CLIENTS + rest)
-        for port in (3129, PORTS[gone]):
-            eventually(lambda port=port: nobody_listens(conv, port))  # type: ignore[misc]
-        data, ended = read_all(client)
-        assert (len(data), ended) == (size - (1 << 16), "closed")
-
-
-def test_wrong_reload_changes_nothing(conv: World) -> None:
-    with conv.converter(ALL) as converter, conv.serving(greet) as service:
-        listeners = converter.status()["listeners"]
-        for wrong in (
-            "[limits]\nnonsense = 1\n",
-            ALL.replace('kind = "http"\nname = "http"', 'kind = "socks5"\nname = "http"'),
-            "workers = 7\n" + ALL,
-            ALL + EXTRA.replace("3129", str(METRICS)).replace("[::]", "127.0.0.1"),
-        ):
-            assert "not reloaded" in converter.reload(wrong), wrong
-            assert [one["address"] for one in converter.status()["listeners"]] == [one["address"] for one in listeners]
-            assert hears(conv, "connect", SERVER, service.port) == "hello"
-        assert "not reloaded" not in converter.reload(ALL)
-
-
-def test_a_hundred_reloads_under_load_lose_no_connection(conv: World) -> None:
-    heard: list[str] = []
-    with conv.converter(ALL) as converter, conv.serving(answer) as service:
-        stop = threading.Event()
-
-        def ask() -> None:
-            while not stop.is_set():
-                heard.append(hears(conv, "absolute", SERVER, service.port))
-
-        asking = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in asking:
-            thread.start()
-        before = converter.descriptors()
-        try:
-            for number in range(100):
-                # A port that was given up an instant ago may not be free yet.
-                extra = EXTRA.replace("3129", str(20_000 + number))
-                assert "not reloaded" not in converter.reload(ALL + (extra if number % 2 == 0 else ""))
-        finally:
-            stop.set()
-            for thread in asking:
-                thread.join(10)
-        assert len(heard) > 100
-        assert set(heard) == {"200"}
-        converter.wait_until_idle()
-        assert converter.descriptors() <= before + 8
 
 
 @ALL_KINDS

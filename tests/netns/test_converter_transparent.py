@@ -34,12 +34,10 @@ from tests.netns.converter_world import (
     TCP,
     Converter,
     World,
-    conv,
     needs_tools,
 )
 from tests.netns.throttler_world import eventually
 
-__all__ = ["conv"]
 pytestmark = needs_tools
 
 LAN, LAN6 = "10.0.9.2", "fd00:9::2"

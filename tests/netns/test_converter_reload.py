@@ -1,0 +1,89 @@
+"""The native converter takes a new configuration at SIGHUP, and disturbs nobody who is served."""
+
+import threading
+
+import pytest
+
+from tests.netns.converter_clients import TUNNELS, hears, nobody_listens, opened, read_all, take
+from tests.netns.converter_services import answer, greet, stream
+from tests.netns.converter_world import (
+    ALL,
+    CLIENTS,
+    EXTRA,
+    GATEWAY,
+    LISTENERS,
+    METRICS,
+    MPTCP,
+    PORTS,
+    SERVER,
+    World,
+    needs_tools,
+)
+from tests.netns.throttler_world import eventually
+
+pytestmark = needs_tools
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_reload_disturbs_no_transfer_and_adds_and_removes_listeners(conv: World, kind: str) -> None:
+    size = 16 << 20
+    with (
+        conv.converter(ALL) as converter,
+        conv.serving(stream(size)) as service,
+        opened(conv, kind, SERVER, service.port, MPTCP) as client,
+    ):
+        take(client, 1 << 16)
+        assert "reloaded: 6 listeners" in converter.reload(ALL + EXTRA)
+        assert [one["name"] for one in converter.status()["listeners"]][-1] == "extra"
+        conv.connect(GATEWAY, 3129, node=conv.gateway).close()
+        # The listener that the client came by goes, and another stays that has never closed.
+        gone = {"connect": "http"}.get(kind, kind)
+        rest = "".join(f"[[listen]]{part}" for part in LISTENERS.split("[[listen]]")[1:] if f'"{gone}"' not in part)
+        assert "reloaded: 4 listeners" in converter.reload(CLIENTS + rest)
+        for port in (3129, PORTS[gone]):
+            eventually(lambda port=port: nobody_listens(conv, port))  # type: ignore[misc]
+        data, ended = read_all(client)
+        assert (len(data), ended) == (size - (1 << 16), "closed")
+
+
+def test_wrong_reload_changes_nothing(conv: World) -> None:
+    with conv.converter(ALL) as converter, conv.serving(greet) as service:
+        listeners = converter.status()["listeners"]
+        for wrong in (
+            "[limits]\nnonsense = 1\n",
+            ALL.replace('kind = "http"\nname = "http"', 'kind = "socks5"\nname = "http"'),
+            "workers = 7\n" + ALL,
+            ALL + EXTRA.replace("3129", str(METRICS)).replace("[::]", "127.0.0.1"),
+        ):
+            assert "not reloaded" in converter.reload(wrong), wrong
+            assert [one["address"] for one in converter.status()["listeners"]] == [one["address"] for one in listeners]
+            assert hears(conv, "connect", SERVER, service.port) == "hello"
+        assert "not reloaded" not in converter.reload(ALL)
+
+
+def test_a_hundred_reloads_under_load_lose_no_connection(conv: World) -> None:
+    heard: list[str] = []
+    with conv.converter(ALL) as converter, conv.serving(answer) as service:
+        stop = threading.Event()
+
+        def ask() -> None:
+            while not stop.is_set():
+                heard.append(hears(conv, "absolute", SERVER, service.port))
+
+        asking = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in asking:
+            thread.start()
+        before = converter.descriptors()
+        try:
+            for number in range(100):
+                # A port that was given up an instant ago may not be free yet.
+                extra = EXTRA.replace("3129", str(20_000 + number))
+                assert "not reloaded" not in converter.reload(ALL + (extra if number % 2 == 0 else ""))
+        finally:
+            stop.set()
+            for thread in asking:
+                thread.join(10)
+        assert len(heard) > 100
+        assert set(heard) == {"200"}
+        converter.wait_until_idle()
+        assert converter.descriptors() <= before + 8
