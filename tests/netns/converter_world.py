@@ -342,6 +342,11 @@ def program() -> str:
     return str(native.build().converter)
 
 
+def run(*arguments: str, seconds: float = 20) -> subprocess.CompletedProcess[str]:
+    """The program, to its end."""
+    return subprocess.run([program(), *arguments], capture_output=True, text=True, timeout=seconds, check=False)
+
+
 def start(node: Node, directory: Path, config: str, *wrapper: str) -> Converter:
     """Start a converter in ``node`` whose files are in ``directory``; it may not be ready yet, or never be."""
     file = write_config(directory, config)

@@ -1,0 +1,90 @@
+"""How the native converter connects to servers: from where, to which address, and what it tells them."""
+
+import socket
+import time
+
+import pytest
+
+from tests.netns.converter_clients import ALL_KINDS, hears, take
+from tests.netns.converter_services import SERVED, SERVICE, answer
+from tests.netns.converter_world import ALL, SERVER, SERVER6, World, needs_tools
+
+pytestmark = needs_tools
+
+
+@pytest.mark.parametrize("host", [SERVER, SERVER6])
+@ALL_KINDS
+def test_server_is_told_the_client_by_the_proxy_protocol(conv: World, kind: str, host: str) -> None:
+    heads: list[bytes] = []
+
+    def told(connection: socket.socket) -> None:
+        head = take(connection, 16)
+        heads.append(head + take(connection, int.from_bytes(head[14:16], "big")))
+        connection.sendall(b"hello") if kind != "absolute" else answer(connection)
+        connection.recv(1)
+
+    with conv.converter(ALL + "[downstream]\nproxy_protocol = true\n"), conv.serving(told) as service:
+        # The server's family is not the client's on the way to a proxy.
+        assert hears(conv, kind, host, service.port) == SERVED[kind]
+    (head,) = heads
+    assert head[:13] == b"\r\n\r\n\0\r\nQUIT\n\x21"
+    six = head[13] == 0x21
+    family, length = (socket.AF_INET6, 16) if six else (socket.AF_INET, 4)
+    assert six == (":" in host)
+    source, destination = head[16 : 16 + length], head[16 + length : 16 + 2 * length]
+    known = {"fd00:1::2", "10.0.1.2", "::ffff:10.0.1.2"}
+    assert socket.inet_ntop(family, source) in known
+    assert socket.inet_ntop(family, destination) == host
+    assert int.from_bytes(head[18 + 2 * length : 20 + 2 * length], "big") == service.port
+
+
+@ALL_KINDS
+def test_mark_and_source_address_are_those_of_the_settings(conv: World, kind: str) -> None:
+    settings = '[downstream]\nmark = 77\nsource4 = "10.7.0.1"\nsource6 = "2001:db8::77"\n'
+    conv.gateway.ip("address", "add", "2001:db8::77/64", "dev", "origins", "nodad")
+    conv.nft(
+        "table inet marked { chain out { type filter hook output priority 0; meta mark 77 tcp flags syn counter; }; }"
+    )
+    try:
+        with conv.converter(ALL + settings), conv.serving(SERVICE[kind]) as service:
+            for host, source in ((SERVER, "10.7.0.1"), (SERVER6, "2001:db8::77")):
+                assert hears(conv, kind, host, service.port) == SERVED[kind]
+                assert service.peers[-1][0] == source
+        assert "counter packets 2 " in conv.gateway.run("nft", "list", "table", "inet", "marked")
+    finally:
+        conv.nft("delete table inet marked")
+        conv.gateway.ip("address", "delete", "2001:db8::77/64", "dev", "origins")
+
+
+@ALL_KINDS
+def test_server_is_offered_mptcp_if_asked_for(conv: World, kind: str) -> None:
+    with conv.converter(ALL + "[downstream]\nmptcp = true\n"), conv.serving(SERVICE[kind]) as service:
+        conv.syns()
+        assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
+        assert [syn.with_mptcp for syn in conv.syns() if syn.port == service.port][:1] == [True]
+
+
+@pytest.mark.parametrize("kind", ["connect", "absolute", "socks5"])
+def test_dead_ipv6_address_costs_a_quarter_of_a_second(conv: World, kind: str) -> None:
+    conv.names.records["dual.test"] = [SERVER6, SERVER]
+    conv.nft("table ip6 dead { chain in { type filter hook input priority 0; meta l4proto tcp drop; }; }", conv.server)
+    try:
+        with conv.converter(ALL), conv.serving(SERVICE[kind]) as service:
+            times = []
+            for _ in range(3):
+                begin = time.monotonic()
+                assert hears(conv, kind, "dual.test", service.port) == SERVED[kind]
+                times.append(time.monotonic() - begin)
+            # Where the answer with IPv6 addresses comes late its address is not tried at all.
+            assert 0.24 < sorted(times)[1] < 3  # not the ten that a connection may take
+            assert {peer[0] for peer in service.peers} == {"203.0.113.1"}
+    finally:
+        conv.nft("delete table ip6 dead", conv.server)
+
+
+@pytest.mark.parametrize("kind", ["connect", "absolute", "socks5"])
+def test_ipv6_address_that_answers_is_preferred(conv: World, kind: str) -> None:
+    conv.names.records["dual.test"] = [SERVER, SERVER6]
+    with conv.converter(ALL), conv.serving(SERVICE[kind]) as service:
+        assert hears(conv, kind, "dual.test", service.port) == SERVED[kind]
+        assert [peer[0] for peer in service.peers] == ["2001:db8::1"]

@@ -1,0 +1,78 @@
+"""How the native converter ends: it lets transfers end, and lets nobody in."""
+
+import signal
+import socket
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from tests.netns.converter_clients import (
+    ALL_KINDS,
+    get,
+    joined,
+    nobody_listens,
+    proxy,
+    read_all,
+    seconds_to_reset,
+    take,
+    take_head,
+)
+from tests.netns.converter_world import ALL, MPTCP, PORTS, World, needs_tools
+from tests.netns.throttler_world import eventually
+
+pytestmark = needs_tools
+
+
+@ALL_KINDS
+def test_drain_lets_transfers_end_and_nobody_in(conv: World, kind: str) -> None:
+    begin = threading.Event()
+    size = 4 << 20
+
+    def late(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        begin.wait(10)
+        connection.sendall(bytes(size))
+
+    with conv.converter(ALL + '[timeouts]\ndrain = "10s"\n') as converter, conv.serving(late) as service:
+        with get(conv, kind, service.port, protocol=MPTCP) as client, proxy(conv, "absolute") as idle:
+            take_head(client)
+            conv.intercept("")
+            converter.popen.terminate()
+            eventually(lambda: converter.status()["draining"])
+            for port in PORTS.values():
+                eventually(lambda port=port: nobody_listens(conv, port))  # type: ignore[misc]
+            assert converter.metrics()["tributary_converter_open_connections"] >= 1
+            # Nobody waits for who has not asked for anything.
+            assert read_all(idle) == (b"", "closed")
+            if kind in ("tproxy", "redirect"):
+                conv.intercept(kind)
+            begin.set()
+            assert len(take(client, size)) == size
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client) == (b"", "closed")
+        assert converter.popen.wait(10) == 0
+        assert not (converter.directory / "control").exists()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deadline", "second-signal"])
+def test_drain_ends_at_its_deadline_or_at_a_second_signal_by_resets(conv: World, again: bool) -> None:
+    limit = "10s" if again else "500ms"
+    with conv.converter(ALL + f'[timeouts]\ndrain = "{limit}"\n') as converter, ExitStack() as stack:
+        pairs = [
+            stack.enter_context(joined(conv, kind, MPTCP)) for kind in ("connect", "absolute", "socks5", "convert")
+        ]
+        begin = time.monotonic()
+        converter.popen.terminate()
+        if again:
+            eventually(lambda: converter.status()["draining"])
+            converter.popen.send_signal(signal.SIGINT)
+        assert converter.popen.wait(5) == 1
+        assert (time.monotonic() - begin < 0.5) == again
+        for client, server in pairs:
+            assert seconds_to_reset(client) < 1
+            assert seconds_to_reset(server) < 1
+        assert "4 connections had not ended in time" in converter.log
+        converter.popen.returncode = 0
