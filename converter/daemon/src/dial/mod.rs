@@ -8,7 +8,6 @@ mod race;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -149,18 +148,18 @@ impl Server {
 /// Connects to servers for one thread.
 pub struct Dialer {
     names: Names,
-    routes: Routes,
+    routes: Rc<Routes>,
     gateway: GatewayState,
 }
 
 impl Dialer {
-    /// Raises what socket(2) does.
-    pub fn new(names: Names) -> io::Result<Self> {
-        Ok(Self {
+    /// Asks `names` for addresses, and `routes` what they are to this machine.
+    pub fn new(names: Names, routes: Rc<Routes>) -> Self {
+        Self {
             names,
-            routes: Routes::open()?,
+            routes,
             gateway: GatewayState::default(),
-        })
+        }
     }
 
     /// A connection to `target`. `config` says what is allowed and how long it may take.
@@ -337,6 +336,3 @@ async fn connect(
     sockets::send_at_once(&stream);
     Ok(stream)
 }
-
-/// Between two attempts of Happy Eyeballs (RFC 8305 section 5).
-const ATTEMPT_DELAY: Duration = Duration::from_millis(250);

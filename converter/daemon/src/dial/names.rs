@@ -10,11 +10,13 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::name_server::TokioConnectionProvider;
 use hickory_resolver::proto::ProtoErrorKind;
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use super::DialError;
+use super::race::ATTEMPT_DELAY;
 
-/// How long an answer with IPv4 addresses waits for one with IPv6 addresses (RFC 8305 section 3).
+/// How long an answer with IPv4 addresses waits for one with IPv6 addresses (RFC 8305 section 3). The other way round
+/// it is `ATTEMPT_DELAY`: an IPv4 address would not be tried sooner.
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 const CACHED_NAMES: usize = 1024;
 
@@ -45,18 +47,10 @@ impl Names {
         let six = self.six.lookup_ip(name);
         let four = self.four.lookup_ip(name);
         tokio::pin!(six, four);
-        let (first, second) = tokio::select! {
-            found = &mut six => (found, Some(four.await)),
-            found = &mut four => {
-                let late = if found.is_ok() {
-                    tokio::select! { late = &mut six => Some(late), () = sleep(RESOLUTION_DELAY) => None }
-                } else {
-                    Some(six.await)
-                };
-                (found, late)
-            }
+        let answers = tokio::select! {
+            first = &mut six => and_late(first, four, ATTEMPT_DELAY).await,
+            first = &mut four => and_late(first, six, RESOLUTION_DELAY).await,
         };
-        let answers = std::iter::once(first).chain(second).collect::<Vec<_>>();
         let found: Vec<IpAddr> = answers
             .iter()
             .flatten()
@@ -68,6 +62,20 @@ impl Names {
             Ok(found)
         }
     }
+}
+
+/// Both answers; only the first, if that is a good one and the other does not come within `delay`.
+async fn and_late<T>(
+    first: Result<T, ResolveError>,
+    other: impl Future<Output = Result<T, ResolveError>>,
+    delay: Duration,
+) -> Vec<Result<T, ResolveError>> {
+    let late = if first.is_ok() {
+        timeout(delay, other).await.ok()
+    } else {
+        Some(other.await)
+    };
+    std::iter::once(first).chain(late).collect()
 }
 
 fn why<T>(answers: &[Result<T, ResolveError>]) -> DialError {

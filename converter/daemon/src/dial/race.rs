@@ -4,11 +4,15 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use super::{ATTEMPT_DELAY, DialError};
+use super::DialError;
+
+/// Between the starts of two attempts (RFC 8305 section 5).
+pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 type Attempt<S> = Pin<Box<dyn Future<Output = (SocketAddr, Result<S, DialError>)>>>;
 
@@ -75,8 +79,6 @@ async fn first<S>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::Instant;
 
     use super::*;

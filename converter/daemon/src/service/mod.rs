@@ -4,6 +4,7 @@ mod activation;
 mod control;
 mod exposition;
 mod plan;
+mod pool;
 mod run;
 mod worker;
 

@@ -1,16 +1,16 @@
 //! The main thread: starts everything, listens to signals, and ends everything.
 
 use std::io;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use sd_notify::NotifyState;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
@@ -20,7 +20,8 @@ use super::activation::Passed;
 use super::control::{self, ListenerStatus, Status};
 use super::exposition;
 use super::plan::{Plan, raise_open_files};
-use super::worker::{Phase, Shared, work};
+use super::pool::Pool;
+use super::worker::{Phase, Shared};
 use crate::access_log::AccessLog;
 use crate::accounts::Accounts;
 use crate::admission::Admission;
@@ -50,7 +51,7 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
         .build();
     let runtime = runtime.map_err(|error| Failure::from_io("event loop", &error))?;
     LocalSet::new().block_on(&runtime, async {
-        let service = Service::start(file.map(Path::to_owned), plan, accounts)?;
+        let service = Service::start(file.map(Path::to_owned), plan, accounts).await?;
         service.serve().await
     })
 }
@@ -60,8 +61,7 @@ struct Service {
     since: Clock,
     shared: Arc<Shared>,
     plan: Arc<Plan>,
-    phase: watch::Sender<Phase>,
-    workers: Vec<JoinHandle<()>>,
+    pool: Pool,
     control: ControlSocket,
     metrics: Option<TcpListener>,
 }
@@ -80,7 +80,11 @@ impl Drop for ControlSocket {
 }
 
 impl Service {
-    fn start(file: Option<PathBuf>, plan: Plan, accounts: Arc<Accounts>) -> Result<Self, Failure> {
+    async fn start(
+        file: Option<PathBuf>,
+        plan: Plan,
+        accounts: Arc<Accounts>,
+    ) -> Result<Self, Failure> {
         let cookies = Cookies::new().map_err(|error| Failure::from_io("random numbers", &error))?;
         let control = ControlSocket {
             listener: control::listen(&plan.config.control.socket)?,
@@ -93,16 +97,16 @@ impl Service {
             pseudonym: pseudonym().map_err(|error| Failure::from_io("random numbers", &error))?,
         });
         let plan = Arc::new(plan);
-        let (phase, _) = watch::channel(Phase::Serving(Arc::clone(&plan)));
         let metrics = listen_for_metrics(&plan.config)?;
-        let workers = start_workers(&plan.config, &shared, &phase)?;
+        let pool = start_pool(&plan, &shared)
+            .await
+            .map_err(|error| Failure::from_io("threads", &error))?;
         Ok(Self {
             file,
             since: Clock::now(),
             shared,
             plan,
-            phase,
-            workers,
+            pool,
             control,
             metrics,
         })
@@ -125,7 +129,7 @@ impl Service {
         );
         loop {
             tokio::select! {
-                _ = hangup.recv() => self.reload(),
+                _ = hangup.recv() => self.reload().await,
                 () = first(&mut terminate, &mut interrupt) => break,
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
                 asked = self.control.listener.accept() => self.tell(asked.ok(), false),
@@ -135,24 +139,30 @@ impl Service {
         self.drain(terminate, interrupt).await
     }
 
-    /// Takes the file anew; if it is wrong, everything stays as it was.
-    fn reload(&mut self) {
+    /// Takes the file anew; if it is wrong, everything stays as it was. It is over when all threads go by the new plan.
+    async fn reload(&mut self) {
         notify(&[
             NotifyState::Reloading,
             NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading),
         ]);
-        match self.reloaded() {
-            Ok(plan) => {
-                tracing::info!("reloaded: {} listeners", plan.bound.len());
-                self.plan = Arc::clone(&plan);
-                self.phase.send_replace(Phase::Serving(plan));
+        match self.take_anew() {
+            Ok(()) => {
+                let entered = self
+                    .pool
+                    .enter(Phase::Serving(Arc::clone(&self.plan)))
+                    .await;
+                match entered {
+                    Ok(()) => tracing::info!("reloaded: {} listeners", self.plan.bound.len()),
+                    Err(error) => tracing::error!("reloaded, but not in whole: {error}"),
+                }
             }
             Err(failure) => tracing::error!("not reloaded, everything stays as it was: {failure}"),
         }
         notify(&[NotifyState::Ready]);
     }
 
-    fn reloaded(&mut self) -> Result<Arc<Plan>, Failure> {
+    /// The file becomes the plan. On a failure nothing has changed.
+    fn take_anew(&mut self) -> Result<(), Failure> {
         let config = self
             .file
             .as_deref()
@@ -168,28 +178,20 @@ impl Service {
                 ));
             }
         }
-        let metrics = if config.metrics == self.plan.config.metrics {
-            self.metrics.take()
-        } else {
-            listen_for_metrics(&config)?
-        };
-        let plan = Plan::new(
-            config,
-            Some(&self.plan),
-            &mut Passed::default(),
-            &self.shared.accounts.metrics,
-        );
-        self.metrics = metrics;
-        let plan = plan?;
-        self.shared
-            .accounts
-            .log
-            .open(plan.config.log.access.as_deref())?;
-        self.shared
-            .admission
-            .budget
-            .set(plan.config.limits.buffered);
-        Ok(Arc::new(plan))
+        let new_metrics = (config.metrics != self.plan.config.metrics)
+            .then(|| listen_for_metrics(&config))
+            .transpose()?;
+        let accounts = &self.shared.accounts;
+        let passed = &mut Passed::default();
+        let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
+        accounts.log.open(plan.config.log.access.as_deref())?;
+        let budget = &self.shared.admission.budget;
+        budget.set(plan.config.limits.buffered);
+        if let Some(metrics) = new_metrics {
+            self.metrics = metrics;
+        }
+        self.plan = Arc::new(plan);
+        Ok(())
     }
 
     /// Waits until the last connection has ended, up to the deadline or a second signal.
@@ -197,7 +199,9 @@ impl Service {
         notify(&[NotifyState::Stopping]);
         // The plan holds the listeners open: whoever comes now shall be refused, not wait for an end.
         self.plan = Arc::new(self.plan.without_listeners());
-        self.phase.send_replace(Phase::Draining);
+        if let Err(error) = self.pool.enter(Phase::Draining).await {
+            tracing::error!("{error}");
+        }
         let deadline = Instant::now() + self.plan.config.timeouts.drain;
         tracing::info!(
             "ending: {} connections are open",
@@ -213,12 +217,7 @@ impl Service {
             }
         }
         let left = self.shared.admission.open();
-        self.phase.send_replace(Phase::Ended);
-        for worker in self.workers {
-            if worker.join().is_err() {
-                tracing::error!("a thread ended by a panic");
-            }
-        }
+        self.pool.end();
         if left == 0 {
             return Ok(());
         }
@@ -301,29 +300,16 @@ fn listen_for_metrics(config: &Config) -> Result<Option<TcpListener>, Failure> {
         .map_err(|error| Failure::from_io(&format!("metrics on {address}"), &error))
 }
 
-fn start_workers(
-    config: &Config,
-    shared: &Arc<Shared>,
-    phase: &watch::Sender<Phase>,
-) -> Result<Vec<JoinHandle<()>>, Failure> {
-    let count = config
+/// As many threads as configured, or as there are processors, each ready to accept.
+async fn start_pool(plan: &Arc<Plan>, shared: &Arc<Shared>) -> io::Result<Pool> {
+    let count = plan
+        .config
         .workers
         .or_else(|| thread::available_parallelism().ok())
-        .map_or(1, std::num::NonZero::get);
-    let start = |number| {
-        let (shared, phase) = (Arc::clone(shared), phase.subscribe());
-        thread::Builder::new()
-            .name(format!("worker-{number}"))
-            .spawn(move || {
-                if let Err(error) = work(&shared, phase) {
-                    tracing::error!("worker {number}: {error}");
-                    // Without its threads the process serves nobody: let the service manager start it anew.
-                    std::process::exit(i32::from(Exit::System as u8));
-                }
-            })
-    };
-    let started: io::Result<Vec<_>> = (0..count).map(start).collect();
-    started.map_err(|error| Failure::from_io("threads", &error))
+        .map_or(1, NonZero::get);
+    let mut pool = Pool::start(count, shared, Phase::Serving(Arc::clone(plan)))?;
+    pool.reached().await?;
+    Ok(pool)
 }
 
 async fn first(one: &mut Signal, other: &mut Signal) {

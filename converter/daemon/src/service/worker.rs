@@ -1,5 +1,6 @@
 //! One thread that accepts and carries connections. Every thread waits on every listener: who is idle accepts.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::sleep;
 
@@ -20,6 +21,7 @@ use crate::cookies::Cookies;
 use crate::dial::{Dialer, Names};
 use crate::listeners;
 use crate::rate_limit::RateLimit;
+use crate::route::Routes;
 use crate::session::{Listener, Session, Surroundings};
 use crate::sockets;
 use crate::streams::Stream;
@@ -55,48 +57,55 @@ pub enum Phase {
     Ended,
 }
 
-/// The thread's whole life.
-pub fn work(shared: &Shared, mut phase: watch::Receiver<Phase>) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    LocalSet::new().block_on(&runtime, async {
-        let mut acceptors: Vec<Acceptor> = Vec::new();
+/// The thread's whole life. Tells `reach` of each phase that it came to, and what of it could not be done.
+pub fn work(
+    shared: &Shared,
+    mut phase: watch::Receiver<Phase>,
+    reach: &mpsc::UnboundedSender<io::Result<()>>,
+) {
+    let life = async {
+        let routes = Rc::new(Routes::open()?);
         let draining = watch::Sender::new(false);
+        let mut doors = Vec::new();
         loop {
             let now = phase.borrow_and_update().clone();
-            match now {
-                Phase::Serving(plan) => acceptors = start(&plan, shared, draining.subscribe())?,
+            let came = match now {
+                Phase::Serving(plan) => {
+                    let surroundings = surroundings(&plan, shared, &routes, draining.subscribe());
+                    serve(&plan, &Rc::new(surroundings), &mut doors).await
+                }
                 Phase::Draining => {
-                    acceptors.clear();
+                    close(std::mem::take(&mut doors)).await;
                     draining.send_replace(true);
+                    Ok(())
                 }
                 Phase::Ended => return Ok(()),
-            }
+            };
+            // Without the main thread there is no next phase either.
+            let _ = reach.send(came);
             if phase.changed().await.is_err() {
                 return Ok(());
             }
         }
-    })
-}
-
-/// Ends when it is dropped.
-struct Acceptor(JoinHandle<()>);
-
-impl Drop for Acceptor {
-    fn drop(&mut self) {
-        self.0.abort();
+    };
+    let lived = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| LocalSet::new().block_on(&runtime, life));
+    if lived.is_err() {
+        let _ = reach.send(lived);
     }
 }
 
-fn start(
-    plan: &Arc<Plan>,
+fn surroundings(
+    plan: &Plan,
     shared: &Shared,
+    routes: &Rc<Routes>,
     draining: watch::Receiver<bool>,
-) -> io::Result<Vec<Acceptor>> {
+) -> Surroundings {
     let names = Names::new(&plan.config.names.servers);
-    let surroundings = Rc::new(Surroundings {
-        dialer: Dialer::new(names)?,
+    Surroundings {
+        dialer: Dialer::new(names, Rc::clone(routes)),
         accounts: Arc::clone(&shared.accounts),
         admission: Arc::clone(&shared.admission),
         cookies: Arc::clone(&shared.cookies),
@@ -106,14 +115,79 @@ fn start(
             ..Limits::new(shared.pseudonym.clone())
         },
         draining,
-    });
-    let entrance = |bound: &Arc<Bound>| {
-        let entrance = Rc::new(Entrance::new(plan, bound, &surroundings));
-        let socket: TcpListener = bound.socket.try_clone()?;
-        let listener = tokio::net::TcpListener::from_std(socket)?;
-        Ok(Acceptor(spawn_local(entrance.accept(listener))))
-    };
-    plan.bound.iter().map(entrance).collect()
+    }
+}
+
+/// Goes by `plan`: the doors that it has too stay open, and take no descriptor anew. The first error; all that works
+/// is done.
+async fn serve(
+    plan: &Arc<Plan>,
+    surroundings: &Rc<Surroundings>,
+    doors: &mut Vec<Door>,
+) -> io::Result<()> {
+    let mut result = Ok(());
+    let mut old = std::mem::take(doors);
+    for bound in &plan.bound {
+        let entrance = Rc::new(Entrance::new(plan, bound, surroundings));
+        let same = |door: &Door| Arc::ptr_eq(&door.socket, &bound.socket);
+        if let Some(at) = old.iter().position(same) {
+            old[at].entrance.replace(entrance);
+            doors.push(old.swap_remove(at));
+            continue;
+        }
+        match Door::open(&bound.socket, entrance) {
+            Ok(door) => doors.push(door),
+            Err(error) => result = result.and(Err(error)),
+        }
+    }
+    close(old).await;
+    result
+}
+
+/// Ends when nobody accepts there any more, and no listening socket is held.
+async fn close(doors: Vec<Door>) {
+    for door in doors {
+        door.accepting.abort();
+        // It was cancelled: that is no error here.
+        let _ = door.accepting.await;
+    }
+}
+
+/// A listening socket at which this thread accepts.
+struct Door {
+    socket: Arc<TcpListener>,
+    /// Where those who are accepted go.
+    entrance: Rc<RefCell<Rc<Entrance>>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Door {
+    /// Raises what dup(2) does.
+    fn open(socket: &Arc<TcpListener>, entrance: Rc<Entrance>) -> io::Result<Self> {
+        let listener = tokio::net::TcpListener::from_std(socket.try_clone()?)?;
+        let entrance = Rc::new(RefCell::new(entrance));
+        Ok(Self {
+            socket: Arc::clone(socket),
+            entrance: Rc::clone(&entrance),
+            accepting: spawn_local(accept(listener, entrance)),
+        })
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, entrance: Rc<RefCell<Rc<Entrance>>>) {
+    loop {
+        let accepted = listener.accept().await;
+        let entrance = Rc::clone(&entrance.borrow());
+        match accepted {
+            Ok((stream, client)) => entrance.enter(stream, sockets::canonical(client)),
+            Err(error) if lacks_resources(&error) => {
+                entrance.surroundings.accounts.metrics.accept_pauses.inc();
+                sleep(PAUSE).await;
+            }
+            // This one connection ended before it was accepted (accept(2)).
+            Err(_) => {}
+        }
+    }
 }
 
 /// One listener, as one thread serves it.
@@ -137,20 +211,6 @@ impl Entrance {
             listener: Rc::new(listener),
             surroundings: Rc::clone(surroundings),
             told: Rc::new(()),
-        }
-    }
-
-    async fn accept(self: Rc<Self>, listener: tokio::net::TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((stream, client)) => self.enter(stream, sockets::canonical(client)),
-                Err(error) if lacks_resources(&error) => {
-                    self.surroundings.accounts.metrics.accept_pauses.inc();
-                    sleep(PAUSE).await;
-                }
-                // This one connection ended before it was accepted (accept(2)).
-                Err(_) => {}
-            }
         }
     }
 
