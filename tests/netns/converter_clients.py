@@ -18,6 +18,7 @@ KINDS = ("connect", "absolute", "socks5", "convert", "tproxy", "redirect")
 TUNNELS = tuple(kind for kind in KINDS if kind != "absolute")
 TRANSPARENT = ("tproxy", "redirect")
 ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
+ALL_TUNNELS = pytest.mark.parametrize("kind", TUNNELS)
 PROTOCOLS = pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
 LISTENER = {"connect": "http", "absolute": "http"} | {kind: kind for kind in KINDS[2:]}
 

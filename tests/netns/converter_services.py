@@ -6,6 +6,8 @@ import time
 from tests.netns.converter_clients import TUNNELS, take_head
 from tests.netns.converter_world import Handler
 
+CONTENT = bytes(range(256)) * 8192
+
 
 def echo(connection: socket.socket) -> None:
     while data := connection.recv(1 << 16):
@@ -22,6 +24,13 @@ def answer(connection: socket.socket) -> None:
     while True:
         take_head(connection)
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+
+
+def content(connection: socket.socket) -> None:
+    """An HTTP server that says CONTENT and waits for the client to end."""
+    while True:
+        take_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT)
 
 
 def stream(size: int) -> Handler:

@@ -12,16 +12,19 @@ is in none of its networks; lan's way out is the client, which may run a convert
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ import pytest
 
 from experiments.testbed import native
 from experiments.testbed.node import Node, end_processes
+from tests.netns.converter_names import Names
 from tests.netns.squid_world import IPPROTO_MPTCP, Syn, Wire, inside
 from tests.netns.throttler_world import eventually
 
@@ -82,45 +86,6 @@ class Service:
     port: int
     peers: list[tuple[str, int]] = field(default_factory=list)
     connections: list[socket.socket] = field(default_factory=list)
-
-
-class Names:
-    """A name server: ``records`` has addresses by name, or a function that gives them anew for each question."""
-
-    def __init__(self, node: Node) -> None:
-        self.records: dict[str, list[str] | Callable[[], list[str]]] = {}
-        self.asked: list[tuple[str, int]] = []
-        with inside(node):
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((SERVER, 53))
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                question, client = self._socket.recvfrom(512)
-                self._socket.sendto(self._answer(question), client)
-
-    def _answer(self, message: bytes) -> bytes:
-        """RFC 1035 section 4.1, for questions of type A and AAAA alone, with a time to live of zero."""
-        labels, at = [], 12
-        while length := message[at]:
-            labels.append(message[at + 1 : at + 1 + length].decode())
-            at += 1 + length
-        question, kind = message[12 : at + 5], int.from_bytes(message[at + 1 : at + 3], "big")
-        name = ".".join(labels).lower()
-        self.asked.append((name, kind))
-        known = self.records.get(name)
-        found = known() if callable(known) else known or []
-        family, length = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
-        records = [socket.inet_pton(family, text) for text in found if (":" in text) == (kind == 28)]
-        head = message[:2] + (b"\x81\x80" if known is not None else b"\x81\x83")
-        fixed = b"\xc0\x0c" + kind.to_bytes(2, "big") + b"\0\1" + bytes(4) + length.to_bytes(2, "big")
-        counts = b"\0\1" + len(records).to_bytes(2, "big") + bytes(4)
-        return head + counts + question + b"".join(fixed + record for record in records)
 
 
 @dataclass
@@ -210,6 +175,15 @@ class Converter:
     def descriptors(self) -> int:
         """Open files."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def idle_descriptors(self) -> int:
+        """Open files when it has nothing to do, once all of its threads are there."""
+        eventually(lambda: len(list(Path(f"/proc/{self.pid}/task").iterdir())) > 2)
+        seen: list[int] = []
+        while len(seen) < 6 or len(set(seen[-6:])) > 1:
+            seen.append(self.descriptors())
+            time.sleep(0.02)
+        return seen[-1]
 
     def resident(self) -> int:
         """Bytes of memory."""
@@ -356,6 +330,15 @@ def start(node: Node, directory: Path, config: str, *wrapper: str) -> Converter:
     return Converter(popen, node, directory)
 
 
+def leave_files(converter: Converter, free: int) -> None:
+    """Let the converter open so many descriptors more, and no other."""
+    converter.idle_descriptors()
+    taken = {int(entry.name) for entry in Path(f"/proc/{converter.pid}/fd").iterdir()}
+    most = resource.prlimit(converter.pid, resource.RLIMIT_NOFILE)[1]
+    unused = (number for number in count() if number not in taken)
+    resource.prlimit(converter.pid, resource.RLIMIT_NOFILE, (next(islice(unused, free, None)), most))
+
+
 @contextmanager
 def standing() -> Iterator[World]:
     """Build all of it; whatever happens, take all of it down again."""
@@ -369,7 +352,7 @@ def standing() -> Iterator[World]:
             nodes.append(node)
         lan, client, gateway, server = nodes
         _wire(lan, client, gateway, server)
-        wire, names = Wire(gateway), Names(server)
+        wire, names = Wire(gateway), Names(server, SERVER)
         stack.callback(wire.close)
         stack.callback(names.close)
         yield World(lan, client, gateway, server, directory, wire, names)

@@ -1,7 +1,13 @@
 """The native converter's access log."""
 
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
 from tests.netns.converter_clients import hears, opened, request, take_head
-from tests.netns.converter_services import answer
+from tests.netns.converter_impatient import TIMES
+from tests.netns.converter_services import answer, content
 from tests.netns.converter_world import ALL, GATEWAY, MPTCP, SERVER, TCP, World, needs_tools
 from tests.netns.throttler_world import eventually
 
@@ -25,3 +31,26 @@ def test_access_log_has_one_object_a_line_and_paths_of_multipath_clients(conv: W
         converter.reload(ALL)
         assert hears(conv, "connect", GATEWAY, 1) == "403"
         eventually(lambda: len(converter.lines()) == 1)
+
+
+def test_full_disk_costs_lines_and_nothing_else(conv: World) -> None:
+    with tempfile.TemporaryDirectory(dir=conv.directory) as disk:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "log", disk], check=True)
+        try:
+            config = f'[log]\naccess = "{disk}/access"\n' + ALL + TIMES
+            with conv.converter(config) as converter, conv.serving(content) as service:
+                for _ in range(200):
+                    assert hears(conv, "connect", GATEWAY, service.port) == "403"
+                eventually(lambda: "lines are lost" in converter.log)
+                for _ in range(50):
+                    assert hears(conv, "absolute", SERVER, service.port) == "200"
+                assert converter.log.count("lines are lost") == 1
+                assert converter.status()["log_lines_dropped"] > 0
+                # The disk has room again, and the log begins a new file.
+                Path(disk, "access").unlink()
+                converter.reload(config)
+                # As soon as the old file's last writer has closed it.
+                eventually(lambda: hears(conv, "connect", GATEWAY, 999) and "999" in Path(disk, "access").read_text())
+                assert all(json.loads(line) for line in Path(disk, "access").read_text().splitlines())
+        finally:
+            subprocess.run(["umount", disk], check=True)

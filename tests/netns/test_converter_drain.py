@@ -1,4 +1,4 @@
-"""How the native converter ends: it lets transfers end, and lets nobody in."""
+"""How the native converter ends: it lets transfers end, and lets nobody in; or it is killed, and replaced."""
 
 import signal
 import socket
@@ -10,7 +10,10 @@ import pytest
 
 from tests.netns.converter_clients import (
     ALL_KINDS,
+    TUNNELS,
+    clog,
     get,
+    hears,
     joined,
     nobody_listens,
     proxy,
@@ -19,7 +22,9 @@ from tests.netns.converter_clients import (
     take,
     take_head,
 )
-from tests.netns.converter_world import ALL, MPTCP, PORTS, World, needs_tools
+from tests.netns.converter_impatient import IMPATIENT
+from tests.netns.converter_services import greet
+from tests.netns.converter_world import ALL, MPTCP, PORTS, SERVER, World, needs_tools, start
 from tests.netns.throttler_world import eventually
 
 pytestmark = needs_tools
@@ -76,3 +81,26 @@ def test_drain_ends_at_its_deadline_or_at_a_second_signal_by_resets(conv: World,
             assert seconds_to_reset(server) < 1
         assert "4 connections had not ended in time" in converter.log
         converter.popen.returncode = 0
+
+
+def test_killed_converter_is_replaced_at_once_and_its_clients_know(conv: World) -> None:
+    with conv.converter(IMPATIENT) as first, joined(conv, "connect", MPTCP) as (client, server):
+        clog(server)
+        first.popen.send_signal(signal.SIGKILL)
+        first.popen.wait()
+        # Its control socket and its connections' ports are still there.
+        assert (first.directory / "control").is_socket()
+        second = start(conv.gateway, first.directory, IMPATIENT)
+        try:
+            eventually(lambda: second.popen.poll() is not None or "listening" in second.log.partition("redirect")[2])
+            eventually(lambda: second.status()["pid"] == second.pid)
+            with conv.serving(greet) as service:
+                heard = {kind: hears(conv, kind, SERVER, service.port, MPTCP) for kind in TUNNELS}
+            assert set(heard.values()) == {"hello"}
+            assert seconds_to_reset(server) < 1
+            assert read_all(client)[1] in ("closed", "reset")
+        finally:
+            second.popen.terminate()
+            assert second.popen.wait(10) == 0
+        # The block's end looks at the first one, which was killed.
+        first.popen.returncode = 0

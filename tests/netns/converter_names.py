@@ -1,0 +1,48 @@
+"""The name server that the native converter asks in its tests."""
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from experiments.testbed.node import Node
+from tests.netns.squid_world import inside
+
+
+class Names:
+    """A name server: ``records`` has addresses by name, or a function that gives them anew for each question."""
+
+    def __init__(self, node: Node, address: str) -> None:
+        self.records: dict[str, list[str] | Callable[[], list[str]]] = {}
+        self.asked: list[tuple[str, int]] = []
+        with inside(node):
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((address, 53))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                question, client = self._socket.recvfrom(512)
+                self._socket.sendto(self._answer(question), client)
+
+    def _answer(self, message: bytes) -> bytes:
+        """RFC 1035 section 4.1, for questions of type A and AAAA alone, with a time to live of zero."""
+        labels, at = [], 12
+        while length := message[at]:
+            labels.append(message[at + 1 : at + 1 + length].decode())
+            at += 1 + length
+        question, kind = message[12 : at + 5], int.from_bytes(message[at + 1 : at + 3], "big")
+        name = ".".join(labels).lower()
+        self.asked.append((name, kind))
+        known = self.records.get(name)
+        found = known() if callable(known) else known or []
+        family, length = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
+        records = [socket.inet_pton(family, text) for text in found if (":" in text) == (kind == 28)]
+        head = message[:2] + (b"\x81\x80" if known is not None else b"\x81\x83")
+        fixed = b"\xc0\x0c" + kind.to_bytes(2, "big") + b"\0\1" + bytes(4) + length.to_bytes(2, "big")
+        counts = b"\0\1" + len(records).to_bytes(2, "big") + bytes(4)
+        return head + counts + question + b"".join(fixed + record for record in records)

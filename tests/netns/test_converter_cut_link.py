@@ -1,0 +1,104 @@
+"""A transfer through the native converter over two links of which one is cut, and comes back."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+
+import pytest
+
+from tests.netns.converter_clients import KINDS, TRANSPARENT, get, take_head
+from tests.netns.converter_impatient import net, running
+from tests.netns.converter_world import CLIENT, MPTCP, Converter, World, needs_tools
+from tests.netns.throttler_world import eventually
+
+__all__ = ["net", "running"]
+pytestmark = needs_tools
+
+
+@contextmanager
+def two_links(world: World, rate: str = "50mbit") -> Iterator[None]:
+    """Both access links at this rate each way, and the client joining over wireless."""
+    shaped = [(node, link) for node in (world.client, world.gateway) for link in ("wired", "wireless")]
+    with ExitStack() as stack:
+        for node, link in shaped:
+            node.run(*f"tc qdisc add dev {link} root tbf rate {rate} burst 15140b limit 150000b".split())
+            stack.callback(node.run, *f"tc qdisc del dev {link} root".split())
+        world.client.ip("mptcp", "endpoint", "add", "10.0.2.2", "dev", "wireless", "subflow")
+        stack.callback(world.client.ip, "mptcp", "endpoint", "flush")
+        yield
+
+
+def received(world: World, link: str) -> int:
+    """Bytes that came to the client over the link."""
+    text = world.client.run("cat", f"/sys/class/net/{link}/statistics/rx_bytes")
+    return int(text)
+
+
+CUT = """table netdev cut {{
+    chain in {{ type filter hook ingress device {0} priority 0; drop; }}
+    chain out {{ type filter hook egress device {0} priority 0; drop; }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "cut"),
+    [("connect", "wireless"), *((kind, "wired") for kind in KINDS if kind not in TRANSPARENT)],
+)
+def test_transfer_outlives_a_cut_link_and_uses_it_again(net: World, running: Converter, kind: str, cut: str) -> None:
+    """Half a minute's silence would be whole as well: what counts is that no second passes without a byte."""
+    size, progress = 40 << 20, [(0.0, 0)]
+    block = bytes(range(256)) * 256
+
+    def push(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(size // len(block)):
+            connection.sendall(block)
+
+    def pull(client: socket.socket) -> None:
+        got = 0
+        while got < size and (data := client.recv(1 << 16)):
+            start = got % 256
+            assert data == (block + block)[start : start + len(data)]
+            got += len(data)
+            progress.append((time.monotonic(), got))
+
+    address = {"wired": CLIENT, "wireless": "10.0.2.2"}[cut]
+    with two_links(net), net.serving(push) as service, get(net, kind, service.port, protocol=MPTCP) as client:
+        take_head(client)
+        puller = threading.Thread(target=pull, args=(client,))
+        puller.start()
+        other = {"wired": "wireless", "wireless": "wired"}[cut]
+        used = received(net, "wireless")
+        eventually(lambda: received(net, "wireless") > used + (1 << 20))
+        net.nft(CUT.format(cut))
+        at = time.monotonic()
+        try:
+            eventually(lambda: progress[-1][0] > at + 0.7)
+            # The kernel's path manager goes by addresses: a link monitor takes that of a dead link away.
+            identity = "0" if cut == "wired" else endpoint(net, address)
+            net.client.ip("mptcp", "endpoint", "delete", "id", identity, *([address] if cut == "wired" else []))
+            used = received(net, other)
+            eventually(lambda: received(net, other) > used + (1 << 20))
+        finally:
+            net.nft("delete table netdev cut")
+        net.client.ip("mptcp", "endpoint", "add", address, "dev", cut, "subflow")
+        used = received(net, cut)
+        eventually(lambda: received(net, cut) > used + (1 << 20))
+        puller.join(30)
+    assert progress[-1][1] == size
+    gaps = [after[0] - before[0] for before, after in pairwise(progress[1:])]
+    assert max(gaps) < 1
+    eventually(lambda: running.lines() and running.lines()[-1]["down_bytes"] >= size)
+    # Of a request among others the line has no paths.
+    if kind != "absolute":
+        assert {path["client"] for path in running.lines()[-1]["paths"]} == {CLIENT, "10.0.2.2"}
+
+
+def endpoint(world: World, address: str) -> str:
+    """The id of an MPTCP endpoint of the client's."""
+    lines = world.client.ip("mptcp", "endpoint", "show").splitlines()
+    return next(line.split()[2] for line in lines if line.split()[0] == address)
