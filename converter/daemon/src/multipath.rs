@@ -21,7 +21,7 @@ const MOST_SUBFLOWS: usize = 16;
 const DATA: usize = 16;
 const ADDRESSES: usize = 256; // struct mptcp_subflow_addrs: the local and the remote sockaddr_storage
 const REMOTE: usize = 128;
-const TCP_INFO: usize = 136; // of struct tcp_info, up to tcpi_bytes_received
+const TCP_INFO: usize = 216; // of struct tcp_info, up to tcpi_bytes_retrans
 
 /// An MPTCP connection, as it stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Multipath {
 pub struct Subflow {
     /// The client's address on this path.
     pub remote: IpAddr,
-    /// Bytes that the client acknowledged.
+    /// Bytes sent to the client, without those sent again.
     pub sent: u64,
     /// Bytes that came from the client.
     pub received: u64,
@@ -102,7 +102,7 @@ fn subflow(addresses: &[u8; ADDRESSES], state: &[u8; TCP_INFO]) -> Option<Subflo
 fn subflow_of(remote: IpAddr, state: &[u8; TCP_INFO]) -> Subflow {
     Subflow {
         remote,
-        sent: u64_at(state, 120),
+        sent: u64_at(state, 200).saturating_sub(u64_at(state, 208)),
         received: u64_at(state, 128),
         retransmissions: u32_at(state, 100),
     }

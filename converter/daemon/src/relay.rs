@@ -57,17 +57,19 @@ impl Ended {
 }
 
 /// Relays until the end. `asked` came from the client already and goes to the server first, and `said` the other way
-/// round. What has not ended whole is for the caller to reset.
+/// round. `half` is called once, when the first of the two directions ends. What has not ended whole is for the caller
+/// to reset.
 pub async fn relay(
     client: &TcpStream,
     server: &TcpStream,
     asked: &[u8],
     said: &[u8],
     terms: &Terms<'_>,
+    half: impl FnOnce(),
 ) -> Ended {
     let up = Flow::new(client, server, terms, terms.up, asked);
     let down = Flow::new(server, client, terms, terms.down, said);
-    both(up, down, terms).await
+    both(up, down, terms, half).await
 }
 
 /// Moves the content of one message, which `content` follows, from its writer to its reader; `early` of it came already.
@@ -102,7 +104,13 @@ pub async fn transfer(
     .await
 }
 
-async fn both(mut up: Flow<'_>, mut down: Flow<'_>, terms: &Terms<'_>) -> Ended {
+async fn both(
+    mut up: Flow<'_>,
+    mut down: Flow<'_>,
+    terms: &Terms<'_>,
+    half: impl FnOnce(),
+) -> Ended {
+    let mut half = Some(half);
     let mut client_broke = pin!(up.writer().ready(Interest::ERROR));
     let mut server_broke = pin!(down.writer().ready(Interest::ERROR));
     let mut silence = Silence::begin();
@@ -129,10 +137,14 @@ async fn both(mut up: Flow<'_>, mut down: Flow<'_>, terms: &Terms<'_>) -> Ended 
         if before != (up.moved(), down.moved()) {
             silence.broken();
         }
-        let half = up_state.is_over() || down_state.is_over();
-        silence
-            .poll_after(cx, if half { terms.half_closed } else { terms.idle })
-            .map(|()| Ended::Silent)
+        let mut patience = terms.idle;
+        if up_state.is_over() || down_state.is_over() {
+            patience = terms.half_closed;
+            if let Some(half) = half.take() {
+                half();
+            }
+        }
+        silence.poll_after(cx, patience).map(|()| Ended::Silent)
     })
     .await
 }

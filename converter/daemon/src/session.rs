@@ -1,6 +1,6 @@
 //! One client's connection, and what its listener can do with it: ask for a server, relay, say what became of it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::config::{Config, Listen};
 use crate::cookies::Cookies;
 use crate::dial::{DialError, Dialer, Server, Target, Wishes};
 use crate::metrics::OfListener;
-use crate::multipath;
+use crate::multipath::{self, Subflow};
 use crate::rate_limit::RateLimit;
 use crate::relay::{Ended, Terms, relay};
 use crate::sockets;
@@ -71,6 +71,8 @@ pub struct Session {
     account: Open,
     /// The bytes that earlier outcomes had.
     accounted: Cell<(u64, u64)>,
+    /// The client's subflows as they were when the first direction of a relay ended.
+    at_half: RefCell<Vec<Subflow>>,
     _ticket: Ticket,
 }
 
@@ -107,6 +109,7 @@ impl Session {
             surroundings,
             account,
             accounted: Cell::default(),
+            at_half: RefCell::default(),
             _ticket: ticket,
         }
     }
@@ -219,7 +222,9 @@ impl Session {
     /// Relays until the end. `early` came from the client already.
     async fn relay(&mut self, server: &mut Server, early: &[u8]) -> Ended {
         let said = std::mem::take(&mut server.early);
-        let ended = relay(&self.stream, &server.stream, early, &said, &self.terms()).await;
+        let half = || *self.at_half.borrow_mut() = self.subflows();
+        let (client, terms) = (&self.stream, self.terms());
+        let ended = relay(client, &server.stream, early, &said, &terms, half).await;
         if ended == Ended::Whole {
             self.stream.finish();
             server.stream.finish();
@@ -284,10 +289,22 @@ impl Session {
 
     /// Counts the client's paths, as they are now.
     pub fn paths(&self) -> Option<Vec<PathLine>> {
-        let multipath = multipath::of(self.stream.as_fd(), self.client.ip());
+        let mut multipath = multipath::of(self.stream.as_fd(), self.client.ip());
+        if let Some(multipath) = &mut multipath {
+            // Where both sides have ended the kernel has let go of some of them, or of what it knew.
+            let before = self.at_half.take();
+            if moved(&before) > moved(&multipath.subflows) {
+                multipath.subflows = before;
+            }
+        }
         self.surroundings
             .accounts
             .add_multipath(multipath.as_ref(), &self.config.paths)
+    }
+
+    fn subflows(&self) -> Vec<Subflow> {
+        multipath::of(self.stream.as_fd(), self.client.ip())
+            .map_or_else(Vec::new, |multipath| multipath.subflows)
     }
 
     fn write(&self, outcome: &Outcome<'_>, paths: Option<Vec<PathLine>>) {
@@ -313,4 +330,11 @@ impl Session {
             paths,
         });
     }
+}
+
+fn moved(subflows: &[Subflow]) -> u64 {
+    subflows
+        .iter()
+        .map(|subflow| subflow.sent + subflow.received)
+        .sum()
 }
