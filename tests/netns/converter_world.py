@@ -303,6 +303,10 @@ class World:
         """The SYNs that left the gateway since the last call."""
         return self.wire.syns()
 
+    def syns_to_servers(self) -> list[Syn]:
+        """Those since the last call that were no question to a name server, and none of the tests' own."""
+        return [syn for syn in self.syns() if syn.port not in (53, METRICS)]
+
 
 def _answers(converter: Converter) -> bool:
     with suppress(OSError, ValueError):

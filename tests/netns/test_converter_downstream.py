@@ -88,3 +88,19 @@ def test_ipv6_address_that_answers_is_preferred(conv: World, kind: str) -> None:
     with conv.converter(ALL), conv.serving(SERVICE[kind]) as service:
         assert hears(conv, kind, "dual.test", service.port) == SERVED[kind]
         assert [peer[0] for peer in service.peers] == ["2001:db8::1"]
+
+
+@ALL_KINDS
+def test_dead_server_is_told_and_never_a_success(conv: World, kind: str) -> None:
+    """A reset of the server's, and nobody at the address at all."""
+    with conv.converter(ALL + '[timeouts]\nconnect = "1s"\n'):
+        refused = {"socks5": "socks 5", "convert": "convert 96", "tproxy": "reset", "redirect": "reset"}
+        assert hears(conv, kind, SERVER, 4) == refused.get(kind, "502")
+        start = time.monotonic()
+        silent = {"socks5": "socks 4", "convert": "convert 65", "tproxy": "reset", "redirect": "reset"}
+        conv.nft("table ip dead { chain input { type filter hook input priority 0; tcp dport 5 drop; }; }", conv.server)
+        try:
+            assert hears(conv, kind, SERVER, 5) == silent.get(kind, "504")
+        finally:
+            conv.nft("delete table ip dead", conv.server)
+        assert 0.9 < time.monotonic() - start < 3

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from tests.netns.converter_clients import request, take_head
 from tests.netns.converter_services import answer
 from tests.netns.converter_world import CLIENTS, GATEWAY, GATEWAY6, MPTCP, SERVER, World, needs_tools
 
@@ -34,3 +35,15 @@ def test_listener_can_be_one_family_s_alone(conv: World, address: str) -> None:
         conv.connect(address, 3128, MPTCP).close()
         with pytest.raises(ConnectionRefusedError):
             conv.connect(GATEWAY6 if address == GATEWAY else GATEWAY, 3128)
+
+
+def test_converter_is_no_open_proxy_by_default(conv: World) -> None:
+    """Without client networks it serves its own machine, at loopback alone."""
+    default = '[[listen]]\nkind = "http"\naddress = "127.0.0.1:3129"\n'
+    conv.intercept("")
+    with conv.converter(default + '[metrics]\naddress = "127.0.0.1:9099"\n'), conv.serving(answer) as service:
+        with pytest.raises(ConnectionError):
+            conv.connect(GATEWAY, 3129)
+        with conv.connect("127.0.0.1", 3129, node=conv.gateway) as connection:
+            connection.sendall(request("absolute", SERVER, service.port))
+            assert take_head(connection).startswith(b"HTTP/1.1 200 ")
