@@ -9,10 +9,10 @@ from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile
 from settings.files import load
-from tests.netns.converter_world import conv
+from tests.netns.converter_world import conv, running
 from tests.netns.throttler_world import source, world
 
-__all__ = ["conv", "name", "source", "testbed", "world"]
+__all__ = ["conv", "name", "running", "source", "testbed", "world"]
 
 _numbers = count(1)
 

@@ -370,6 +370,13 @@ def conv() -> Iterator[World]:
         yield world
 
 
+@pytest.fixture(scope="module")
+def running(conv: World, request: pytest.FixtureRequest) -> Iterator[Converter]:
+    """A converter with the CONFIG of the tests' file, shared by them."""
+    with conv.converter(request.module.CONFIG) as converter:
+        yield converter
+
+
 def _take_down(nodes: list[Node]) -> None:
     end_processes(nodes)
     for node in nodes:

@@ -24,14 +24,9 @@ from tests.netns.throttler_world import eventually
 
 pytestmark = needs_tools
 
+CONFIG = ALL
 NAME = "origin.test"
 PROXY = f"http://{GATEWAY}:{PORTS['http']}"
-
-
-@pytest.fixture(scope="module")
-def running(conv: World) -> Iterator[Converter]:
-    with conv.converter(ALL) as converter:
-        yield converter
 
 
 @pytest.fixture

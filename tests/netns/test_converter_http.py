@@ -1,7 +1,6 @@
 """The parts of HTTP that proxies get wrong, end to end over the native converter."""
 
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -13,11 +12,7 @@ from tests.netns.throttler_world import eventually
 
 pytestmark = needs_tools
 
-
-@pytest.fixture(scope="module")
-def running(conv: World) -> Iterator[Converter]:
-    with conv.converter(ALL) as converter:
-        yield converter
+CONFIG = ALL
 
 
 @pytest.fixture

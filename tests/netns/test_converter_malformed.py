@@ -1,7 +1,6 @@
 """Requests that are malformed, ambiguous or too large: the native converter refuses them, and no SYN leaves."""
 
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -13,12 +12,6 @@ from tests.netns.throttler_world import eventually
 pytestmark = needs_tools
 
 CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n'
-
-
-@pytest.fixture(scope="module")
-def running(conv: World) -> Iterator[Converter]:
-    with conv.converter(CONFIG) as converter:
-        yield converter
 
 
 @pytest.fixture

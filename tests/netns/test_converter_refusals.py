@@ -41,12 +41,6 @@ BROADCAST = "203.0.113.255"
 NUMERIC = ["2130706433", "0x7f.1", "0x7f000001", "127.1", "017700000001", "0177.0.0.1", "127.0.0.01", "0"]
 
 
-@pytest.fixture(scope="module")
-def running(conv: World) -> Iterator[Converter]:
-    with conv.converter(CONFIG) as converter:
-        yield converter
-
-
 @contextmanager
 def reloaded(converter: Converter, config: str) -> Iterator[None]:
     """The converter with another configuration for the length of the block."""

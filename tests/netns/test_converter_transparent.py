@@ -10,11 +10,13 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from tests.netns.converter_clients import (
+    PROTOCOLS,
     TRANSPARENT,
     convert_connect,
     convert_message,
     convert_reply,
     hears,
+    hold,
     opened,
     proxy,
     read_all,
@@ -22,6 +24,7 @@ from tests.netns.converter_clients import (
     seconds_to_reset,
     take,
 )
+from tests.netns.converter_services import echo, greet
 from tests.netns.converter_world import (
     ALL,
     CLIENT,
@@ -31,7 +34,6 @@ from tests.netns.converter_world import (
     PORTS,
     SERVER,
     SERVER6,
-    TCP,
     Converter,
     World,
     needs_tools,
@@ -42,16 +44,6 @@ pytestmark = needs_tools
 
 LAN, LAN6 = "10.0.9.2", "fd00:9::2"
 HOSTS = pytest.mark.parametrize("host", [SERVER, SERVER6])
-
-
-def greet(connection: socket.socket) -> None:
-    connection.sendall(b"hello")
-    connection.recv(1)
-
-
-def echo(connection: socket.socket) -> None:
-    while data := connection.recv(1 << 16):
-        connection.sendall(data)
 
 
 @contextmanager
@@ -70,7 +62,7 @@ def return_path(world: World) -> Iterator[None]:
 KEEPING = ALL.replace('intercept = "tproxy"\n', 'intercept = "tproxy"\nkeep_client_address = true\n')
 
 
-@pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
+@PROTOCOLS
 @HOSTS
 def test_server_sees_the_client_s_own_address_and_port(conv: World, host: str, protocol: int) -> None:
     with conv.converter(KEEPING) as converter, return_path(conv), conv.serving(echo) as service:
@@ -291,7 +283,7 @@ def test_what_the_gateway_says_of_the_server_is_passed_on_and_is_not_its_absence
 
 def test_reset_goes_all_the_way(conv: World) -> None:
     for who in ("device", "server"):
-        with conv.converter(ALL), cpe(conv), conv.serving(hold_on) as service, ExitStack() as stack:
+        with conv.converter(ALL), cpe(conv), conv.serving(hold) as service, ExitStack() as stack:
             client = stack.enter_context(from_lan(conv, SERVER, service.port))
             eventually(lambda service=service: service.connections)  # type: ignore[misc]
             server = service.connections[0]
@@ -299,12 +291,6 @@ def test_reset_goes_all_the_way(conv: World) -> None:
             take(server, 1)
             reset(client if who == "device" else server)
             assert seconds_to_reset(server if who == "device" else client) < 1
-
-
-def hold_on(connection: socket.socket) -> None:
-    """The connection is the test's."""
-    while connection.fileno() >= 0:
-        time.sleep(0.02)
 
 
 COOKIES = ALL.replace('name = "convert"\n', 'name = "convert"\ncookies = true\n')
@@ -333,7 +319,7 @@ def test_new_secret_of_the_gateway_costs_one_more_question(conv: World) -> None:
         assert "is away" not in home.log
 
 
-@pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
+@PROTOCOLS
 def test_client_without_a_cookie_is_given_one_and_reaches_nobody(conv: World, protocol: int) -> None:
     with conv.converter(COOKIES), conv.serving(greet) as service:
         connect = convert_connect(SERVER, service.port)
