@@ -20,7 +20,7 @@ pub const OTHER_PATH: &str = "other";
 #[derive(Debug)]
 pub struct Live {
     id: u64,
-    listener: String,
+    listener: Arc<str>,
     client: SocketAddr,
     since: Instant,
     target: Mutex<String>,
@@ -42,7 +42,7 @@ impl Live {
     fn seen(&self) -> Seen {
         Seen {
             id: self.id,
-            listener: self.listener.clone(),
+            listener: self.listener.to_string(),
             client: self.client,
             target: self
                 .target
@@ -143,10 +143,10 @@ impl Accounts {
     }
 
     /// An account for an accepted connection; it is closed when what this returns is dropped.
-    pub fn open(self: &Arc<Self>, listener: &str, client: SocketAddr) -> Open {
+    pub fn open(self: &Arc<Self>, listener: &Arc<str>, client: SocketAddr) -> Open {
         let live = Arc::new(Live {
             id: self.next.fetch_add(1, Ordering::Relaxed),
-            listener: listener.to_owned(),
+            listener: Arc::clone(listener),
             client,
             since: Instant::now(),
             target: Mutex::default(),

@@ -34,7 +34,7 @@ pub struct Listener {
     /// As configured.
     pub listen: Listen,
     /// Its name in logs and metrics.
-    pub label: String,
+    pub label: Arc<str>,
     /// Its counters.
     pub counters: Arc<OfListener>,
 }
@@ -77,6 +77,7 @@ pub struct Session {
 }
 
 /// What became of a request, for its log line.
+#[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
     /// `whole`, or why not.
     pub name: &'a str,
@@ -88,6 +89,19 @@ pub struct Outcome<'a> {
     pub status: Option<u16>,
     /// When it began.
     pub since: Instant,
+}
+
+impl<'a> Outcome<'a> {
+    /// Of a request that began at `since`, and knows of no target yet.
+    pub fn new(name: &'a str, since: Instant) -> Self {
+        Self {
+            name,
+            target: "",
+            server: None,
+            status: None,
+            since,
+        }
+    }
 }
 
 impl Session {
@@ -134,9 +148,13 @@ impl Session {
         *self.surroundings.draining.borrow()
     }
 
-    /// Becomes true once this process is about to end.
-    pub fn when_draining(&self) -> watch::Receiver<bool> {
-        self.surroundings.draining.clone()
+    /// Ready once this process is about to end.
+    pub fn draining(&self) -> impl Future<Output = ()> + use<> {
+        let mut told = self.surroundings.draining.clone();
+        async move {
+            // Without its sender the thread has ended, and so has this.
+            let _ = told.wait_for(|draining| *draining).await;
+        }
     }
 
     /// Whether the client is this machine: then a transparent listener has met its own connection.
@@ -157,15 +175,17 @@ impl Session {
         &self.account.live
     }
 
-    /// A connection to `target`, by way of the gateway if the listener has it so. `early` came from the client already;
-    /// it may travel with the request to the gateway, and then `early_sent` of the answer says so.
+    /// A connection to `target`, which the client calls `name`, by way of the gateway if the listener has it so. `early`
+    /// came from the client already; it may travel with the request to the gateway, and then `early_sent` of the answer
+    /// says so.
     pub async fn dial(
         &self,
         target: &Target,
+        name: &str,
         wishes: Wishes,
         early: &[u8],
     ) -> Result<Server, DialError> {
-        self.live().serves(&target.to_string());
+        self.live().serves(name);
         let since = Instant::now();
         let dialer = &self.surroundings.dialer;
         let server = if self.listener.listen.via_gateway {
@@ -256,33 +276,20 @@ impl Session {
         } else {
             "client-gone"
         };
-        self.close(&self.outcome(name, target, Some(server.address), status, since));
-    }
-
-    /// An outcome; its bytes are those since the one before it.
-    pub fn outcome<'a>(
-        &self,
-        name: &'a str,
-        target: &'a str,
-        server: Option<SocketAddr>,
-        status: Option<u16>,
-        since: Instant,
-    ) -> Outcome<'a> {
-        Outcome {
-            name,
+        self.close(&Outcome {
             target,
-            server,
+            server: Some(server.address),
             status,
-            since,
-        }
+            ..Outcome::new(name, since)
+        });
     }
 
-    /// The last outcome of the connection: its line has the client's paths.
+    /// The last outcome of the connection: its line has the client's paths, and the bytes since the outcome before it.
     pub fn close(&self, outcome: &Outcome<'_>) {
         self.write(outcome, self.paths());
     }
 
-    /// An outcome of one request among others.
+    /// The outcome of one request among others; its line has the bytes since the outcome before it.
     pub fn note(&self, outcome: &Outcome<'_>) {
         self.write(outcome, None);
     }

@@ -7,7 +7,7 @@ use tributary_wire::convert::{Connect, ErrorTlv, Request, SUPPORTED_TCP_EXTENSIO
 
 use super::{Missing, message};
 use crate::dial::{DialError, Target, Wishes};
-use crate::session::Session;
+use crate::session::{Outcome, Session};
 use crate::syn_ack::SynAckWatch;
 
 /// Serves one client.
@@ -37,7 +37,7 @@ async fn answer(session: Session, request: Request, early: &[u8], since: Clock) 
     }
     // RFC 8803 section 6.2.3: Info alone wants nothing but the list.
     let reply = request.reply(&[], &SUPPORTED_TCP_EXTENSIONS).encode();
-    session.close(&session.outcome("info", "", None, None, since));
+    session.close(&Outcome::new("info", since));
     session.stream.end_with(&reply).await;
 }
 
@@ -71,7 +71,7 @@ async fn convert(
         icmp: true,
     };
     match session
-        .dial(&Target::Address(connect.target), wishes, early)
+        .dial(&Target::Address(connect.target), &name, wishes, early)
         .await
     {
         Ok(server) => {
@@ -90,7 +90,10 @@ async fn convert(
 /// The line, the Error TLV, and an orderly close: a reset could overtake the TLV (RFC 8803 section 6.2.2). Without a
 /// TLV, and when there were too many of late (section 6.2.5), a reset.
 async fn end(session: Session, name: &str, target: &str, error: Option<ErrorTlv>, since: Clock) {
-    session.close(&session.outcome(name, target, None, None, since));
+    session.close(&Outcome {
+        target,
+        ..Outcome::new(name, since)
+    });
     if let Some(error) = error.filter(|_| session.may_send_error()) {
         session.stream.end_with(&error.encode()).await;
     }

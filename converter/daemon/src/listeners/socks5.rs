@@ -10,7 +10,7 @@ use tributary_wire::socks5::{
 
 use super::{Missing, message};
 use crate::dial::{DialError, Target, Wishes};
-use crate::session::Session;
+use crate::session::{Outcome, Session};
 
 /// Serves one client.
 pub async fn serve(session: Session) {
@@ -20,7 +20,7 @@ pub async fn serve(session: Session) {
     match negotiate(&session, &mut inbox, deadline).await {
         Ok(request) => connect(session, request, &inbox, since).await,
         Err(End { name, last }) => {
-            session.close(&session.outcome(name, "", None, None, since));
+            session.close(&Outcome::new(name, since));
             session.stream.end_with(&last).await;
         }
     }
@@ -110,7 +110,7 @@ async fn connect(session: Session, request: Request, early: &[u8], since: Clock)
         socks5::Target::Name { name, port } => Target::named(name, port),
     };
     let name = target.to_string();
-    match session.dial(&target, Wishes::default(), early).await {
+    match session.dial(&target, &name, Wishes::default(), early).await {
         Ok(server) => {
             let bound = server.stream.local_addr().unwrap_or(server.address);
             let reply = Reply::success(bound).encode();
@@ -119,11 +119,12 @@ async fn connect(session: Session, request: Request, early: &[u8], since: Clock)
                 .await;
         }
         Err(error) => {
-            session.close(&session.outcome(error.name(), &name, None, None, since));
-            session
-                .stream
-                .end_with(&Reply::refusal(code(&error)).encode())
-                .await;
+            session.close(&Outcome {
+                target: &name,
+                ..Outcome::new(error.name(), since)
+            });
+            let refusal = Reply::refusal(code(&error)).encode();
+            session.stream.end_with(&refusal).await;
         }
     }
 }

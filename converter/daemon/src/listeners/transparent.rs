@@ -4,7 +4,7 @@ use std::time::Instant as Clock;
 
 use crate::config::Intercept;
 use crate::dial::{Target, Wishes};
-use crate::session::Session;
+use crate::session::{Outcome, Session};
 use crate::sockets;
 
 /// Serves one client.
@@ -16,34 +16,31 @@ pub async fn serve(session: Session) {
         .intercept
         .unwrap_or(Intercept::Tproxy);
     let Ok(server) = sockets::original_destination(&session.stream, how) else {
-        return session.close(&session.outcome("no-original-destination", "", None, None, since));
+        return session.close(&Outcome::new("no-original-destination", since));
     };
-    let name = server.to_string();
+    let target = &server.to_string();
+    let failed = |name| Outcome {
+        target,
+        ..Outcome::new(name, since)
+    };
     if session.is_own_loop() {
-        return session.close(&session.outcome("loop", &name, None, None, since));
+        return session.close(&failed("loop"));
     }
-    let source = session
-        .listener
-        .listen
-        .keep_client_address
-        .then_some(session.client);
+    let keep = session.listener.listen.keep_client_address;
+    let wishes = Wishes {
+        source: keep.then_some(session.client),
+        ..Wishes::default()
+    };
     let early = session.early_bytes();
     match session
-        .dial(
-            &Target::Address(server),
-            Wishes {
-                source,
-                ..Wishes::default()
-            },
-            &early,
-        )
+        .dial(&Target::Address(server), target, wishes, &early)
         .await
     {
         Ok(server) => {
             session
-                .tunnel(server, &[], &early, &name, since, None)
+                .tunnel(server, &[], &early, target, since, None)
                 .await;
         }
-        Err(error) => session.close(&session.outcome(error.name(), &name, None, None, since)),
+        Err(error) => session.close(&failed(error.name())),
     }
 }

@@ -33,7 +33,7 @@ pub struct Bound {
     /// As configured.
     pub listen: Listen,
     /// Its name in logs and metrics.
-    pub label: String,
+    pub label: Arc<str>,
     /// Its counters.
     pub counters: Arc<OfListener>,
     /// Shared with the same listener of the plan before and after.
@@ -56,7 +56,7 @@ impl Plan {
                 socket: socket(listen, &config, old, passed)?,
                 counters: metrics.of_listener(&label),
                 listen: listen.clone(),
-                label,
+                label: label.into(),
             }));
         }
         Ok(Self {

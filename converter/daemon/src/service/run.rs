@@ -253,7 +253,7 @@ impl Service {
 
     fn status(&self, draining: bool) -> Status {
         let listeners = self.plan.bound.iter().map(|bound| ListenerStatus {
-            name: bound.label.clone(),
+            name: bound.label.to_string(),
             kind: bound.listen.kind.name().to_owned(),
             address: bound.listen.address,
             mptcp: bound.listen.takes_mptcp(),

@@ -203,7 +203,7 @@ impl Entrance {
     fn new(plan: &Arc<Plan>, bound: &Bound, surroundings: &Rc<Surroundings>) -> Self {
         let listener = Listener {
             listen: bound.listen.clone(),
-            label: bound.label.clone(),
+            label: Arc::clone(&bound.label),
             counters: Arc::clone(&bound.counters),
         };
         Self {

@@ -1,0 +1,61 @@
+//! A client's next request.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+
+use tokio::time::Instant;
+use tributary_wire::http::{Refused, Request};
+
+use super::Side;
+use crate::listeners::PIECE;
+use crate::session::Session;
+
+/// What a client wants.
+pub enum Next {
+    /// An exchange, or a tunnel.
+    Request(Request),
+    /// The client, or this process, wants no more.
+    End,
+    /// Something that it cannot have.
+    Refused(Refused),
+}
+
+/// The next request; it must be whole at the deadline, or in time after its first byte where there is none yet.
+pub async fn next_request(
+    session: &Session,
+    front: &mut Side,
+    deadline: Option<Instant>,
+    mut draining: Pin<&mut impl Future<Output = ()>>,
+) -> Next {
+    let timeouts = &session.config.timeouts;
+    let idle = Instant::now() + timeouts.idle;
+    let mut whole_by = deadline;
+    loop {
+        match front.reader.request(&front.inbox, session.http_limits()) {
+            Ok(Some((request, length))) => {
+                front.inbox.drain(..length);
+                return Next::Request(request);
+            }
+            Ok(None) => {}
+            Err(refused) => return Next::Refused(refused),
+        }
+        let begun = front.reader.has_begun();
+        if begun && whole_by.is_none() {
+            whole_by = Some(Instant::now() + timeouts.request);
+        }
+        let wait = Some(whole_by.unwrap_or(idle));
+        let read = session.stream.read_more(&mut front.inbox, PIECE, wait);
+        tokio::select! {
+            read = read => match read {
+                Ok(count) if count > 0 => {}
+                Ok(_) if begun => return Next::Refused(Refused::new(400, "the head was cut short")),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && whole_by.is_some() => {
+                    return Next::Refused(Refused::new(408, "the head took too long"));
+                }
+                _ => return Next::End,
+            },
+            () = draining.as_mut(), if !begun => return Next::End,
+        }
+    }
+}
