@@ -63,6 +63,33 @@ fn told(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("it prints one JSON object")
 }
 
+/// Connections that are held open.
+struct Held {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+/// Holds so many connections to `origin`; returns once all of them are there.
+fn hold(origin: &Server, connections: u32) -> Held {
+    let count = connections.to_string();
+    let mut command = program(&["hold", "--to", &origin.address, "--connections", &count]);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("the program starts");
+    let mut output = lines(&mut child);
+    assert!(next(&mut output).contains(&format!("\"connections\":{count}")));
+    Held { child, output }
+}
+
+impl Held {
+    /// What it says of them after a line on its standard input, and the code that it ends with.
+    fn told(mut self) -> (String, Option<i32>) {
+        let mut input = self.child.stdin.take().expect("its input is a pipe");
+        input.write_all(b"\n").expect("it reads");
+        let said = next(&mut self.output);
+        (said, self.child.wait().expect("it ends").code())
+    }
+}
+
 /// A relay to `to` that damages each 100,000th byte which comes back.
 fn damaging(to: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -171,36 +198,22 @@ fn small_requests_are_all_answered() {
 #[test]
 fn held_connections_are_proven_alive_after_a_line_on_standard_input() {
     let origin = serve(&["origin"]);
-    let mut command = program(&["hold", "--to", &origin.address, "--connections", "100"]);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut output = lines(&mut child);
-    assert!(next(&mut output).contains("\"connections\":100"));
-    let mut input = child.stdin.take().expect("its input is a pipe");
-    input.write_all(b"\n").expect("it reads");
-    assert_eq!(next(&mut output), "{\"alive\":100,\"dead\":0}");
-    assert!(child.wait().expect("it ends").success());
+    let held = hold(&origin, 100);
+    assert_eq!(
+        held.told(),
+        ("{\"alive\":100,\"dead\":0}".to_owned(), Some(0))
+    );
 }
 
 #[test]
 fn held_connections_that_died_are_told() {
     let origin = serve(&["origin"]);
-    let mut command = program(&["hold", "--to", &origin.address, "--connections", "10"]);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut output = lines(&mut child);
-    next(&mut output);
+    let held = hold(&origin, 10);
     drop(origin);
-    let mut input = child.stdin.take().expect("its input is a pipe");
-    input.write_all(b"\n").expect("it reads");
-    assert_eq!(next(&mut output), "{\"alive\":0,\"dead\":10}");
-    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert_eq!(
+        held.told(),
+        ("{\"alive\":0,\"dead\":10}".to_owned(), Some(1))
+    );
 }
 
 #[test]
