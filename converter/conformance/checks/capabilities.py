@@ -2,6 +2,7 @@
 
 from .. import message
 from ..message import Kind, Tlv
+from ..origin import Origin
 from ..rig import Rig, accepted
 from ..verdict import Checks, Level, Skip, require
 
@@ -75,25 +76,25 @@ def supported_has_multipath(rig: Rig) -> str:
     return ", ".join(map(str, listed))
 
 
-@CHECKS.add("6.2.2", Level.MUST)
-def info_and_connect(rig: Rig) -> str:
-    """A message with Info and Connect gets the list and the connection."""
-    origin = rig.origin()
+def _list_and_connection(rig: Rig, origin: Origin, *tlvs: bytes) -> str:
+    """A message of these TLVs, Info and Connect among them, gets the list and reaches the server."""
     upstream = rig.upstream()
-    upstream.ask(rig.request(message.info(), origin.connect()) + b"data")
+    upstream.ask(rig.request(*tlvs) + b"data")
     reply = accepted(upstream.reply())
     require(Tlv.SUPPORTED_TCP_EXTENSIONS in reply.tlvs, "a Supported TCP Extensions TLV", reply)
     origin.accept().expect(b"data", "the data at the server")
     return str(reply)
+
+
+@CHECKS.add("6.2.2", Level.MUST)
+def info_and_connect(rig: Rig) -> str:
+    """A message with Info and Connect gets the list and the connection."""
+    origin = rig.origin()
+    return _list_and_connection(rig, origin, message.info(), origin.connect())
 
 
 @CHECKS.add("6.2.2", Level.MUST)
 def connect_and_info(rig: Rig) -> str:
     """The order of Info and Connect does not matter."""
     origin = rig.origin()
-    upstream = rig.upstream()
-    upstream.ask(rig.request(origin.connect(), message.info()) + b"data")
-    reply = accepted(upstream.reply())
-    require(Tlv.SUPPORTED_TCP_EXTENSIONS in reply.tlvs, "a Supported TCP Extensions TLV", reply)
-    origin.accept().expect(b"data", "the data at the server")
-    return str(reply)
+    return _list_and_connection(rig, origin, origin.connect(), message.info())
