@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -38,16 +39,20 @@ impl Back {
     }
 }
 
-/// How an exchange went.
-pub enum Exchange {
-    /// Whole; whether the connections can serve another one.
-    Whole {
-        status: u16,
-        client: bool,
-        server: bool,
-    },
-    /// The connections carry another protocol now.
-    Switched { status: u16 },
+/// An exchange that is whole.
+pub struct Whole {
+    /// Of the response.
+    pub status: u16,
+    /// Whether the client's connection can serve another one.
+    pub client: bool,
+    /// Whether the server's connection can.
+    pub server: bool,
+}
+
+/// How an exchange ended that is not whole.
+pub enum Otherwise {
+    /// There is no server to ask.
+    NoServer(DialError),
     /// The server ended before it answered.
     Unanswered,
     /// The client is told why.
@@ -57,9 +62,11 @@ pub enum Exchange {
         status: Option<u16>,
         name: &'static str,
     },
+    /// The connections carry another protocol now.
+    Switched { status: u16 },
 }
 
-impl Exchange {
+impl Otherwise {
     /// The client broke off before a response had begun.
     pub const CLIENT_RESET: Self = Self::Broken {
         status: None,
@@ -67,7 +74,14 @@ impl Exchange {
     };
 }
 
-/// One request and its response; the session, if another request may follow.
+impl From<Refused> for Otherwise {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// One request and its response; the session, if another request may follow. What only some exchanges need is in boxes
+/// of its own: the box for this one is taken anew for every request.
 pub async fn exchange(
     session: Session,
     front: &mut Side,
@@ -76,32 +90,44 @@ pub async fn exchange(
 ) -> Option<Session> {
     let since = Clock::now();
     if request.is_for_proxy() {
-        return answer_options(session, request, since).await;
+        return Box::pin(answer_options(session, request, since)).await;
     }
-    let to_head = request.method == Method::Head;
     let Form::Absolute { authority, .. } = &request.target else {
         let why = "the request target must be an absolute http URI, or CONNECT";
-        let refused = Refused::new(400, why).to_head(to_head);
-        refuse(session, refused, "", since).await;
+        let refused = Refused::new(400, why).to_head(request.method == Method::Head);
+        Box::pin(refuse(session, refused, "", since)).await;
         return None;
     };
     let name = match back {
         Some(back) if back.authority == *authority => Rc::clone(&back.name),
         _ => authority.to_string().into(),
     };
-    let result = match ask(&session, front, back, request, authority, &name).await {
-        Ok(result) => result,
-        Err(error) => {
-            refuse_dial(session, &error, to_head, &name, since).await;
-            return None;
-        }
-    };
+    let result = ask(&session, front, back, request, authority, &name).await;
     let outcome = Outcome {
         target: &name,
         server: back.as_ref().map(|back| back.server.address),
         ..Outcome::new(WHOLE, since)
     };
-    end(session, front, back, request, result, outcome).await
+    let whole = match result {
+        Ok(whole) => whole,
+        Err(otherwise) => {
+            Box::pin(go_on(session, front, back, request, otherwise, outcome)).await;
+            return None;
+        }
+    };
+    session.note(&Outcome {
+        status: Some(whole.status),
+        ..outcome
+    });
+    if let Some(back) = back {
+        back.server.stream.finish();
+    }
+    back.take_if(|_| !whole.server);
+    if whole.client {
+        return Some(session);
+    }
+    Box::pin(part(session, request)).await;
+    None
 }
 
 /// OPTIONS for the proxy itself (RFC 9110 section 9.3.7).
@@ -135,20 +161,20 @@ async fn ask(
     request: &Request,
     authority: &Authority,
     name: &Rc<str>,
-) -> Result<Exchange, DialError> {
+) -> Result<Whole, Otherwise> {
     if let Some(kept) = back.as_mut().filter(|back| back.can_serve(authority)) {
         kept.server.stream.resume();
         let result = serve_one(session, front, kept, request).await;
         // The server may have been about to end the connection (RFC 9112 section 9.3.1). Nothing of the request is lost,
         // and to ask again changes nothing (RFC 9110 section 9.2.2).
-        if !(matches!(result, Exchange::Unanswered) && may_repeat(request)) {
-            return Ok(result);
+        if !(matches!(result, Err(Otherwise::Unanswered)) && may_repeat(request)) {
+            return result;
         }
     }
     *back = None;
-    let mut server = session
-        .dial(&target(authority), name, Wishes::default(), &[])
-        .await?;
+    let target = target(authority);
+    let dialled = session.dial(&target, name, Wishes::default(), &[]);
+    let mut server = Box::pin(dialled).await.map_err(Otherwise::NoServer)?;
     let side = Side {
         inbox: std::mem::take(&mut server.early),
         reader: HeadReader::new(),
@@ -159,7 +185,7 @@ async fn ask(
         server,
         side,
     });
-    Ok(serve_one(session, front, new, request).await)
+    serve_one(session, front, new, request).await
 }
 
 fn may_repeat(request: &Request) -> bool {
@@ -167,57 +193,36 @@ fn may_repeat(request: &Request) -> bool {
         && matches!(request.method, Method::Get | Method::Head | Method::Options)
 }
 
-/// Writes the line of an exchange, and does with the connections what its `result` asks for. `outcome` is that of a
-/// whole one.
-async fn end(
-    mut session: Session,
+/// Ends the connection in order.
+async fn part(mut session: Session, request: &Request) {
+    session.leave();
+    // A client that announced its last request sends no more, and need not be waited for.
+    if request.keep_alive {
+        session.stream.end_with(&[]).await;
+    }
+}
+
+/// Does what is to be done behind an exchange that is not whole, and writes its line. `outcome` is that of a whole one.
+async fn go_on(
+    session: Session,
     front: &Side,
     back: &mut Option<Back>,
     request: &Request,
-    result: Exchange,
+    otherwise: Otherwise,
     outcome: Outcome<'_>,
-) -> Option<Session> {
+) {
     let Outcome { target, since, .. } = outcome;
     let to_head = request.method == Method::Head;
-    match result {
-        Exchange::Whole {
-            status,
-            client,
-            server,
-        } => {
-            let status = Some(status);
-            session.note(&Outcome { status, ..outcome });
-            if let Some(back) = back {
-                back.server.stream.finish();
-            }
-            back.take_if(|_| !server);
-            if client {
-                return Some(session);
-            }
-            session.leave();
-            // A client that announced its last request sends no more, and need not be waited for.
-            if request.keep_alive {
-                session.stream.end_with(&[]).await;
-            }
-        }
-        Exchange::Switched { status } => {
-            let Back {
-                mut server, side, ..
-            } = back.take()?;
-            server.early = side.inbox;
-            let early = &front.inbox;
-            session
-                .tunnel(server, &[], early, target, since, Some(status))
-                .await;
-        }
-        Exchange::Unanswered => {
+    match otherwise {
+        Otherwise::NoServer(error) => refuse_dial(session, &error, to_head, target, since).await,
+        Otherwise::Unanswered => {
             let refused = Refused::new(502, "the server ended without a response");
             refuse(session, refused.to_head(to_head), target, since).await;
         }
-        Exchange::Refused(refused) => {
+        Otherwise::Refused(refused) => {
             refuse(session, refused.to_head(to_head), target, since).await;
         }
-        Exchange::Broken { status, name } => {
+        Otherwise::Broken { status, name } => {
             session.note(&Outcome {
                 name,
                 status,
@@ -225,8 +230,20 @@ async fn end(
             });
             session.paths();
         }
+        Otherwise::Switched { status } => {
+            let Some(Back {
+                mut server, side, ..
+            }) = back.take()
+            else {
+                return;
+            };
+            server.early = side.inbox;
+            let early = &front.inbox;
+            session
+                .tunnel(server, &[], early, target, since, Some(status))
+                .await;
+        }
     }
-    None
 }
 
 async fn serve_one(
@@ -234,44 +251,36 @@ async fn serve_one(
     front: &mut Side,
     back: &mut Back,
     request: &Request,
-) -> Exchange {
+) -> Result<Whole, Otherwise> {
     let Back { server, side, .. } = back;
-    let mut head = Vec::new();
     let hop = Hop {
         pseudonym: &session.http_limits().pseudonym,
         keep_alive: true,
     };
-    if let Err(refused) = request.forward(&hop, &mut head) {
-        return Exchange::Refused(refused);
-    }
-    let awaited = request.awaited();
-    let mut reader = BodyReader::new(request.body);
-    let early = std::mem::take(&mut front.inbox);
+    let mut out = Vec::new();
+    request.forward(&hop, &mut out)?;
     // A whole small request is one write, and one packet.
-    match reader.advance(&early) {
-        Ok(used) => {
-            head.extend_from_slice(&early[..used]);
-            front.inbox = early[used..].to_vec();
-        }
-        Err(bad) => return Exchange::Refused(bad.into()),
-    }
+    let mut reader = BodyReader::new(request.body);
+    let used = reader
+        .advance(&front.inbox)
+        .map_err(|bad| Otherwise::Refused(bad.into()))?;
+    out.extend_from_slice(&front.inbox[..used]);
+    front.inbox = front.inbox.split_off(used);
     let deadline = Some(Instant::now() + session.config.timeouts.idle);
-    if server.stream.send(&head, deadline).await.is_err() {
-        return Exchange::Unanswered;
-    }
-    session
-        .live()
-        .up
-        .fetch_add(head.len() as u64, Ordering::Relaxed);
-    drop(head);
+    let sent = server.stream.send(&out, deadline).await;
+    sent.map_err(|_| Otherwise::Unanswered)?;
+    let up = &session.live().up;
+    up.fetch_add(out.len() as u64, Ordering::Relaxed);
+    drop(out);
+    let awaited = request.awaited();
     if reader.has_ended() {
         let begun = Cell::new(false);
         return tokio::select! {
-            exchange = respond(session, server, side, awaited, &begun) => exchange,
-            () = broke_off(&session.stream) => Exchange::CLIENT_RESET,
+            response = respond(session, server, side, awaited, &begun) => response,
+            () = broke_off(&session.stream) => Err(Otherwise::CLIENT_RESET),
         };
     }
-    with_upload(session, front, server, side, &mut reader, awaited).await
+    Box::pin(with_upload(session, front, server, side, reader, awaited)).await
 }
 
 /// Ready when the client reset its connection; not once it has sent more, or ended its direction, which it may.
@@ -297,58 +306,44 @@ async fn with_upload(
     front: &mut Side,
     server: &Server,
     side: &mut Side,
-    reader: &mut BodyReader,
+    mut reader: BodyReader,
     awaited: Awaited,
-) -> Exchange {
-    let terms = session.terms();
-    let mut rest = Vec::new();
+) -> Result<Whole, Otherwise> {
+    let (terms, begun) = (session.terms(), Cell::new(false));
     let content = Content {
-        reader,
-        rest: &mut rest,
+        reader: &mut reader,
+        rest: &mut front.inbox,
         decode: false,
     };
-    let begun = Cell::new(false);
     // Once the response has begun no other one can take its place.
-    let refuse = |refused: Refused| {
+    let refuse = |refused| {
         if begun.get() {
-            let name = "bad-request";
-            return Exchange::Broken { status: None, name };
+            return Err(Otherwise::Broken {
+                status: None,
+                name: "bad-request",
+            });
         }
-        Exchange::Refused(refused)
+        Err(Otherwise::Refused(refused))
     };
+    let (from, to) = (&session.stream, &server.stream);
+    let mut upload = pin!(transfer(from, to, &[], content, &terms, terms.up));
+    let mut response = pin!(respond(session, server, side, awaited, &begun));
     let mut state = None;
-    let exchange = {
-        let upload = transfer(
-            &session.stream,
-            &server.stream,
-            &[],
-            content,
-            &terms,
-            terms.up,
-        );
-        let response = respond(session, server, side, awaited, &begun);
-        tokio::pin!(upload, response);
-        loop {
-            tokio::select! {
-                exchange = &mut response => break exchange,
-                over = &mut upload, if state.is_none() => match over {
-                    State::Malformed => break refuse(Refused::new(400, "malformed content")),
-                    State::WriterBroke => break Exchange::CLIENT_RESET,
-                    State::Silent => break refuse(Refused::new(408, "the content took too long")),
-                    // A server that reads no more may have said why.
-                    over => state = Some(over),
-                },
-            }
+    let whole = loop {
+        tokio::select! {
+            response = &mut response => break response?,
+            over = &mut upload, if state.is_none() => match over {
+                State::Malformed => return refuse(Refused::new(400, "malformed content")),
+                State::WriterBroke => return Err(Otherwise::CLIENT_RESET),
+                State::Silent => return refuse(Refused::new(408, "the content took too long")),
+                // A server that reads no more may have said why.
+                over => state = Some(over),
+            },
         }
     };
-    front.inbox = rest;
-    match exchange {
+    Ok(Whole {
         // What is left of the content cannot be told from another request.
-        Exchange::Whole { status, server, .. } if state != Some(State::Ended) => Exchange::Whole {
-            status,
-            client: false,
-            server,
-        },
-        other => other,
-    }
+        client: whole.client && state == Some(State::Ended),
+        ..whole
+    })
 }

@@ -39,7 +39,7 @@ pub async fn serve(mut session: Session) {
         if let Form::Connect(authority) = &request.target {
             return Box::pin(tunnel(session, authority, &front.inbox)).await;
         }
-        // In a box of its own, so that a client that asks for nothing takes little memory.
+        // In a box, so that a client that asks for nothing, or has a tunnel, takes little memory.
         match Box::pin(exchange(session, &mut front, &mut back, &request)).await {
             Some(kept) => session = kept,
             None => return,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tributary_wire::http::{Awaited, BodyReader, Delivery, Hop, Refused, Response};
 
 use super::Side;
-use super::exchange::Exchange;
+use super::exchange::{Otherwise, Whole};
 use crate::dial::Server;
 use crate::flow::{Content, State};
 use crate::listeners::PIECE;
@@ -23,22 +23,20 @@ pub async fn respond(
     side: &mut Side,
     awaited: Awaited,
     begun: &Cell<bool>,
-) -> Exchange {
+) -> Result<Whole, Otherwise> {
     loop {
-        let response = match response_head(session, server, side, awaited).await {
-            Ok(response) => response,
-            Err(exchange) => return exchange,
-        };
+        let response = response_head(session, server, side, awaited).await?;
         let mut delivery = response.delivery(awaited);
         delivery.keep_alive &= !session.is_draining();
         if !response.is_informational() {
             begun.set(true);
             return deliver(session, server, side, awaited, &response, delivery).await;
         }
-        let mut out = Vec::new();
-        write_head(session, &response, awaited, delivery, &mut out);
-        if delivery.send && send_down(session, &out).await.is_err() {
-            return Exchange::CLIENT_RESET;
+        if delivery.send {
+            let mut out = Vec::new();
+            write_head(session, &response, awaited, delivery, &mut out);
+            let sent = send_down(session, &out).await;
+            sent.map_err(|_| Otherwise::CLIENT_RESET)?;
         }
     }
 }
@@ -48,39 +46,26 @@ async fn response_head(
     server: &Server,
     side: &mut Side,
     awaited: Awaited,
-) -> Result<Response, Exchange> {
-    let deadline = Instant::now() + session.config.timeouts.idle;
+) -> Result<Response, Otherwise> {
+    let deadline = Some(Instant::now() + session.config.timeouts.idle);
+    let limits = session.http_limits();
     loop {
-        match side
-            .reader
-            .response(&side.inbox, awaited, session.http_limits())
-        {
+        match side.reader.response(&side.inbox, awaited, limits) {
             Ok(Some((response, length))) => {
                 side.inbox.drain(..length);
                 return Ok(response);
             }
             Ok(None) => {}
-            Err(bad) => return Err(Exchange::Refused(bad.into())),
+            Err(bad) => return Err(Otherwise::Refused(bad.into())),
         }
-        match server
-            .stream
-            .read_more(&mut side.inbox, PIECE, Some(deadline))
-            .await
-        {
+        let read = server.stream.read_more(&mut side.inbox, PIECE, deadline);
+        match read.await {
             Ok(count) if count > 0 => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                return Err(Exchange::Refused(Refused::new(
-                    504,
-                    "the server did not respond in time",
-                )));
+                Err(Refused::new(504, "the server did not respond in time"))?;
             }
-            _ if side.inbox.is_empty() => return Err(Exchange::Unanswered),
-            _ => {
-                return Err(Exchange::Refused(Refused::new(
-                    502,
-                    "the server ended within its response",
-                )));
-            }
+            _ if side.inbox.is_empty() => return Err(Otherwise::Unanswered),
+            _ => Err(Refused::new(502, "the server ended within its response"))?,
         }
     }
 }
@@ -119,9 +104,9 @@ async fn deliver(
     awaited: Awaited,
     response: &Response,
     delivery: Delivery,
-) -> Exchange {
+) -> Result<Whole, Otherwise> {
     let status = response.status;
-    let broken = |name| Exchange::Broken {
+    let broken = |name| Otherwise::Broken {
         status: Some(status),
         name,
     };
@@ -131,19 +116,17 @@ async fn deliver(
     let mut early = std::mem::take(&mut side.inbox);
     if !delivery.decode && !response.switching_protocols {
         // A whole small response is one write, and one packet.
-        let Ok(used) = reader.advance(&early) else {
-            return Exchange::Refused(Refused::new(502, "malformed content"));
-        };
-        out.extend_from_slice(&early[..used]);
-        early.drain(..used);
+        let used = reader
+            .advance(&early)
+            .map_err(|_| Refused::new(502, "malformed content"))?;
+        out.extend(early.drain(..used));
     }
-    if send_down(session, &out).await.is_err() {
-        return broken("client-reset");
-    }
+    let sent = send_down(session, &out).await;
+    sent.map_err(|_| broken("client-reset"))?;
     drop(out);
     if response.switching_protocols {
         side.inbox = early;
-        return Exchange::Switched { status };
+        return Err(Otherwise::Switched { status });
     }
     if reader.has_ended() {
         side.inbox = early;
@@ -154,26 +137,21 @@ async fn deliver(
             rest: &mut side.inbox,
             decode: delivery.decode,
         };
-        match transfer(
-            &server.stream,
-            &session.stream,
-            &early,
-            content,
-            &terms,
-            terms.down,
-        )
-        .await
-        {
+        let (from, to) = (&server.stream, &session.stream);
+        let transfer = transfer(from, to, &early, content, &terms, terms.down);
+        match Box::pin(transfer).await {
             State::Ended => {}
-            State::WriterBroke => return broken("server-reset"),
-            State::Malformed => return broken("malformed-content"),
-            State::Silent => return broken("silent"),
-            State::ReaderBroke | State::Open | State::Clogged => return broken("client-reset"),
+            State::WriterBroke => return Err(broken("server-reset")),
+            State::Malformed => return Err(broken("malformed-content")),
+            State::Silent => return Err(broken("silent")),
+            State::ReaderBroke | State::Open | State::Clogged => {
+                return Err(broken("client-reset"));
+            }
         }
     }
-    Exchange::Whole {
+    Ok(Whole {
         status,
         client: delivery.keep_alive,
         server: response.keep_alive,
-    }
+    })
 }
