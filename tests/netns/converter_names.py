@@ -10,11 +10,15 @@ from tests.netns.squid_world import inside
 
 
 class Names:
-    """A name server: ``records`` has addresses by name, or a function that gives them anew for each question."""
+    """A name server: ``records`` has addresses by name, or a function that gives them anew for each question.
+
+    Questions for the types in ``lost`` (1 for A, 28 for AAAA) are not answered.
+    """
 
     def __init__(self, node: Node, address: str) -> None:
         self.records: dict[str, list[str] | Callable[[], list[str]]] = {}
         self.asked: list[tuple[str, int]] = []
+        self.lost: set[int] = set()
         with inside(node):
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind((address, 53))
@@ -27,7 +31,9 @@ class Names:
         with suppress(OSError):
             while True:
                 question, client = self._socket.recvfrom(512)
-                self._socket.sendto(self._answer(question), client)
+                answer = self._answer(question)
+                if self.asked[-1][1] not in self.lost:
+                    self._socket.sendto(answer, client)
 
     def _answer(self, message: bytes) -> bytes:
         """RFC 1035 section 4.1, for questions of type A and AAAA alone, with a time to live of zero."""

@@ -1,11 +1,14 @@
 """The native converter's access log."""
 
 import json
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.netns.converter_clients import hears, opened, request, take_head
+import pytest
+
+from tests.netns.converter_clients import hears, opened, read_all, request, take, take_head
 from tests.netns.converter_impatient import TIMES
 from tests.netns.converter_services import answer, content
 from tests.netns.converter_world import ALL, GATEWAY, MPTCP, SERVER, TCP, World, needs_tools
@@ -31,6 +34,30 @@ def test_access_log_has_one_object_a_line_and_paths_of_multipath_clients(conv: W
         converter.reload(ALL)
         assert hears(conv, "connect", GATEWAY, 1) == "403"
         eventually(lambda: len(converter.lines()) == 1)
+
+
+@pytest.mark.parametrize("first", ["client", "server"])
+def test_bytes_by_path_are_told_whoever_ends_first(conv: World, first: str) -> None:
+    size, asked = 4 << 20, b"all of it"
+
+    def serve(connection: socket.socket) -> None:
+        assert take(connection, len(asked)) == asked
+        connection.sendall(bytes(size))
+        if first == "client":
+            connection.recv(1)
+
+    with conv.converter(ALL) as converter, conv.serving(serve) as service:
+        for number in range(5):
+            with opened(conv, "connect", SERVER, service.port, MPTCP) as client:
+                client.sendall(asked)
+                take(client, size)
+                if first == "client":
+                    client.shutdown(socket.SHUT_WR)
+                assert read_all(client) == (b"", "closed")
+            eventually(lambda number=number: len(converter.lines()) == number + 1)  # type: ignore[misc]
+            (path,) = converter.lines()[-1]["paths"]
+            assert path["down_bytes"] >= size
+            assert path["up_bytes"] > len(asked)
 
 
 def test_full_disk_costs_lines_and_nothing_else(conv: World) -> None:

@@ -6,8 +6,9 @@ import time
 import pytest
 
 from tests.netns.converter_clients import ALL_KINDS, hears, take
-from tests.netns.converter_services import SERVED, SERVICE, answer
+from tests.netns.converter_services import SERVED, SERVICE, answer, greet
 from tests.netns.converter_world import ALL, SERVER, SERVER6, World, needs_tools
+from tests.netns.throttler_world import eventually
 
 pytestmark = needs_tools
 
@@ -104,3 +105,18 @@ def test_dead_server_is_told_and_never_a_success(conv: World, kind: str) -> None
         finally:
             conv.nft("delete table ip dead", conv.server)
         assert 0.9 < time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize(("lost", "used"), [(1, SERVER6), (28, SERVER)])
+def test_name_server_that_loses_questions_for_one_family_costs_a_moment(conv: World, lost: int, used: str) -> None:
+    conv.names.records["half.test"] = [SERVER6, SERVER]
+    conv.names.lost.add(lost)
+    try:
+        with conv.converter(ALL) as converter, conv.serving(greet) as service:
+            start = time.monotonic()
+            assert hears(conv, "connect", "half.test", service.port) == "hello"
+            assert time.monotonic() - start < 1.5  # the resolver itself would give up after four seconds
+            eventually(lambda: len(converter.lines()) == 1)
+            assert converter.lines()[0]["server"].rpartition(":")[0].strip("[]") == used
+    finally:
+        conv.names.lost.clear()
