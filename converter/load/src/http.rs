@@ -34,7 +34,7 @@ impl<'a> Head<'a> {
 
     /// The value of the first field of this name, whatever the case.
     pub fn field(&self, name: &str) -> Option<&'a str> {
-        self.fields.split("\r\n").find_map(|line| {
+        self.fields.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim())
         })

@@ -94,17 +94,23 @@ async fn client(options: Arc<Options>, keep: bool, until: Instant) -> Tally {
     let mut tally = Tally::default();
     let mut received = Vec::with_capacity(2 * options.bytes);
     let mut kept = None;
-    while Instant::now() < until {
-        let start = Instant::now();
+    let mut start = Instant::now();
+    while start < until {
         match ask(&options, kept.take(), &request, &mut received).await {
             Ok(stream) => {
                 kept = keep.then_some(stream);
-                tally.latencies.add(start.elapsed());
+                let now = Instant::now();
+                tally.latencies.add(now - start);
+                start = now;
             }
-            Err(error) => tally.fail(error).await,
+            Err(error) => {
+                tally.fail(error).await;
+                start = Instant::now();
+            }
         }
         if options.pause > 0.0 {
             tokio::time::sleep(Duration::from_secs_f64(options.pause / 1e3)).await;
+            start = Instant::now();
         }
     }
     tally

@@ -1,6 +1,7 @@
 //! Where a request goes: a host in one unmistakable form, and a port.
 
 use std::fmt;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Reason;
@@ -105,11 +106,12 @@ impl Authority {
     pub(crate) fn write_host(&self, out: &mut Vec<u8>) {
         match &self.host {
             Host::Name(name) => out.extend_from_slice(name.as_bytes()),
-            address => out.extend_from_slice(address.to_string().as_bytes()),
+            address => {
+                let _ = write!(out, "{address}"); // a Vec takes everything
+            }
         }
         if self.port != HTTP_PORT {
-            out.push(b':');
-            out.extend_from_slice(self.port.to_string().as_bytes());
+            let _ = write!(out, ":{}", self.port);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How long a message says it is (RFC 9112 section 6), before method and status have their say.
 
+use std::io::Write as _;
+
 use super::fields::{Fields, Kind, list};
 use super::{Reason, Version};
 
@@ -72,9 +74,7 @@ pub(crate) fn write(declared: Declared, out: &mut Vec<u8>) {
         Declared::Nothing => {}
         Declared::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         Declared::Length(length) => {
-            out.extend_from_slice(b"Content-Length: ");
-            out.extend_from_slice(length.to_string().as_bytes());
-            out.extend_from_slice(b"\r\n");
+            let _ = write!(out, "Content-Length: {length}\r\n"); // a Vec takes everything
         }
     }
 }

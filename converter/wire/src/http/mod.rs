@@ -21,7 +21,6 @@
 pub mod authority;
 pub mod body;
 pub mod chunked;
-mod date;
 mod fields;
 mod framing;
 mod head;

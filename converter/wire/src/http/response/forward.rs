@@ -1,10 +1,13 @@
 //! The response as the client gets it.
 
+use std::io::Write as _;
 use std::time::SystemTime;
+
+use httpdate::HttpDate;
 
 use super::super::fields::Kind;
 use super::super::framing::{self, Declared};
-use super::super::{Awaited, Body, Hop, Version, date};
+use super::super::{Awaited, Body, Hop, Version};
 use super::Response;
 
 /// How a response reaches its client.
@@ -52,7 +55,8 @@ impl Response {
         };
         self.fields.write_end_to_end(left_out, out);
         if self.status >= 200 && !self.fields.has(Kind::Date) {
-            date::write_field(now, out);
+            let date = HttpDate::from(now.max(SystemTime::UNIX_EPOCH));
+            let _ = write!(out, "Date: {date}\r\n"); // a Vec takes everything
         }
         framing::write(declared, out);
         hop.pseudonym.write(self.version, out);
@@ -62,8 +66,7 @@ impl Response {
 
     fn write_status_line(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 "); // our version, not the origin's (RFC 9110 section 2.5)
-        out.extend_from_slice(self.status.to_string().as_bytes());
-        out.push(b' ');
+        let _ = write!(out, "{} ", self.status);
         out.extend_from_slice(self.phrase.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
