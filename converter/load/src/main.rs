@@ -91,8 +91,8 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Origin(options) => with_runtime(origin::run(&options)),
         Command::Bulk(options) => bulk::run(&options),
-        Command::Connect(options) => with_runtime(requests::run(options, false)),
-        Command::Requests(options) => with_runtime(requests::run(options, true)),
+        Command::Connect(options) => requests::run(options, false),
+        Command::Requests(options) => requests::run(options, true),
         Command::Hold(options) => with_runtime(hold::run(options)),
         Command::Soak(options) => with_runtime(soak::run(options)),
         Command::SoakOrigin(options) => with_runtime(soak::run_origin(&options)),

@@ -2,17 +2,22 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 use tokio::net::TcpStream;
+use tokio::runtime::Builder;
 
 use crate::bulk::print_report;
 use crate::failure::Failure;
 use crate::http;
 use crate::latency::{Latencies, Quantiles};
 use crate::route::Route;
+
+/// As many as the processors that are there to measure on.
+const THREADS: u64 = 2;
 
 /// What `connect` and `requests` share.
 #[derive(Args, Debug)]
@@ -57,17 +62,23 @@ struct Tally {
 }
 
 /// Asks for the time that was wished; `keep` says whether on one connection for each client.
-pub async fn run(options: Options, keep: bool) -> Result<(), Failure> {
-    let options = Arc::new(options);
+pub fn run(options: Options, keep: bool) -> Result<(), Failure> {
+    let options = &Arc::new(options);
     let start = Instant::now();
     let until = start + Duration::from_secs_f64(options.seconds);
-    let clients: Vec<_> = (0..options.clients)
-        .map(|_| tokio::spawn(client(Arc::clone(&options), keep, until)))
-        .collect();
     let mut all = Tally::default();
-    for client in clients {
-        all.join(client.await.expect("a client does not panic"));
-    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let clients = (options.clients + number) / THREADS;
+                scope.spawn(move || some_clients(options, clients, keep, until))
+            })
+            .collect();
+        for thread in threads {
+            all.join(thread.join().expect("a thread does not panic")?);
+        }
+        Ok::<_, io::Error>(())
+    })?;
     let seconds = start.elapsed().as_secs_f64();
     let requests = all.latencies.count();
     if requests == 0 {
@@ -87,6 +98,26 @@ pub async fn run(options: Options, keep: bool) -> Result<(), Failure> {
         latency: all.latencies.quantiles(),
     });
     Ok(())
+}
+
+/// Some clients on a thread of their own: it wakes no other one, so that they cost little beside what they ask through.
+fn some_clients(
+    options: &Arc<Options>,
+    count: u64,
+    keep: bool,
+    until: Instant,
+) -> io::Result<Tally> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let clients: Vec<_> = (0..count)
+            .map(|_| tokio::spawn(client(Arc::clone(options), keep, until)))
+            .collect();
+        let mut all = Tally::default();
+        for client in clients {
+            all.join(client.await.expect("a client does not panic"));
+        }
+        Ok(all)
+    })
 }
 
 async fn client(options: Arc<Options>, keep: bool, until: Instant) -> Tally {
