@@ -26,7 +26,7 @@ _RATIOS = {
 
 
 def converter(quick: bool, say: Callable[[str], None]) -> Result:
-    """A gigabyte and three repetitions of everything, or a third of it once if ``quick``; medians and ratios."""
+    """A gigabyte and five repetitions of everything, or a third of it once if ``quick``; medians and ratios."""
     extent = QUICK if quick else FULL
     say("building the converter")
     programs = build()

@@ -18,5 +18,5 @@ class Extent:
     """Connections that ours holds at once."""
 
 
-FULL = Extent(3, 1_000_000_000, (8, 64), 3.0, 20, 2000, 20_000)
+FULL = Extent(5, 1_000_000_000, (8, 64), 3.0, 20, 2000, 20_000)
 QUICK = Extent(1, 300_000_000, (8,), 0.7, 3, 500, 2000)

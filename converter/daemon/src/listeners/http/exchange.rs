@@ -255,7 +255,8 @@ async fn serve_one(
     let Back { server, side, .. } = back;
     let hop = Hop {
         pseudonym: &session.http_limits().pseudonym,
-        keep_alive: true,
+        // Whoever ends a connection first keeps its port for a minute (RFC 9293 section 3.6): better the server's.
+        keep_alive: request.keep_alive,
     };
     let mut out = Vec::new();
     request.forward(&hop, &mut out)?;
