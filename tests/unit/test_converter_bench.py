@@ -86,14 +86,14 @@ def test_a_frame_tells_data_and_syn(
         assert (found.has_data, found.is_syn) == expected
 
 
-def test_ratios_are_of_medians_and_of_those_that_took_part() -> None:
+def test_ratios_are_those_of_each_repetition_and_of_those_that_took_part() -> None:
     reached = {
         (BULK, NATIVE): [10.0, 30.0, 20.0],
         (BULK, "squid"): [4.0, 4.0, 100.0],
         (BULK, "direct"): [40.0, 40.0, 40.0],
         ("connections", "nginx"): [5.0],
     }
-    assert ratios(reached) == {"bulk_vs_squid": 5, "bulk_vs_direct": 0.5}
+    assert ratios(reached) == {"bulk_vs_squid": 2.5, "bulk_vs_direct": 0.5}
 
 
 def test_a_contender_that_is_not_installed_is_left_out_by_name() -> None:

@@ -99,11 +99,18 @@ def _series(reached: Reached, extent: Extent) -> Iterator[Series]:
 
 
 def ratios(reached: Reached) -> dict[str, float]:
-    """Ours to each peer that took part, of the medians: ``bulk_vs_squid`` and the like."""
-    medians = {key: median(numbers) for key, numbers in reached.items()}
+    """Ours to each peer that took part, ``bulk_vs_squid`` and the like: the medians of every repetition's own ratio.
+
+    What stands in one repetition was measured within a minute; a machine that others slow down slows both.
+    """
     return {
-        f"{measurement}_vs_{peer}": medians[measurement, NATIVE] / medians[measurement, peer]
+        f"{measurement}_vs_{peer}": median(ours / theirs for ours, theirs in pairs)
         for measurement, peers in _RATIOS.items()
         for peer in peers
-        if {(measurement, NATIVE), (measurement, peer)} <= medians.keys()
+        if (pairs := _pairs(reached, measurement, peer))
     }
+
+
+def _pairs(reached: Reached, measurement: str, peer: str) -> list[tuple[float, float]]:
+    """Each repetition's figures, ours and the peer's; fewer where it was given up."""
+    return list(zip(reached.get((measurement, NATIVE), ()), reached.get((measurement, peer), ()), strict=False))
