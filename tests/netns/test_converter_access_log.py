@@ -19,11 +19,11 @@ pytestmark = needs_tools
 
 def test_access_log_has_one_object_a_line_and_paths_of_multipath_clients(conv: World) -> None:
     with conv.converter(ALL + '[paths]\nwired = ["10.0.1.0/24"]\n') as converter, conv.serving(answer) as service:
-        for protocol in (TCP, MPTCP):
+        for number, protocol in enumerate((TCP, MPTCP), start=1):
             with opened(conv, "socks5", SERVER, service.port, protocol) as client:
                 client.sendall(request("socks5", SERVER, service.port))
                 take_head(client)
-        eventually(lambda: len(converter.lines()) == 2)
+            eventually(lambda number=number: len(converter.lines()) == number)  # type: ignore[misc]
         plain, multi = converter.lines()
         assert "paths" not in plain
         assert [path["path"] for path in multi["paths"]] == ["wired"]
