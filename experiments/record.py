@@ -71,6 +71,13 @@ class Download:
                 rate = 8 * (count - before.by_path().get(path, 0)) / (now.at - before.at) / 1e6
                 yield now.at, path, count, rate
 
+    def series(self) -> dict[str, list[tuple[float, float]]]:
+        """The throughput over time by path: (seconds, Mbit/s since the sample before)."""
+        series: dict[str, list[tuple[float, float]]] = {}
+        for at, path, _, rate in self.rates():
+            series.setdefault(path, []).append((at, rate))
+        return series
+
 
 def read_download(name: str, lines: Sequence[Mapping[str, Any]], path_of: Callable[[str], str]) -> Download:
     """A Download from the JSON objects that experiments.probes.download prints; ``path_of`` names an address's path."""

@@ -52,6 +52,11 @@ def manifest(script: str, **about: object) -> dict[str, object]:
     }
 
 
+def commit() -> str | None:
+    """The commit that is checked out here."""
+    return _first_line(_VERSIONS["commit"])
+
+
 def machine() -> dict[str, object]:
     """The machine that a figure was measured on."""
     return {

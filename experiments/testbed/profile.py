@@ -1,6 +1,8 @@
 """Profiles of access links: read from a file, changed on the command line."""
 
 import argparse
+from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +30,16 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
 
 def profile_from(arguments: argparse.Namespace) -> Profile:
     """The profile that the options of add_profile_arguments() name; raises Failure with exit 64 or 66."""
-    document = read(arguments.profile)
-    for change in arguments.set:
-        _apply(document, change)
+    document = changed(read(arguments.profile), arguments.set)
     return check(document, Profile, where=" ".join([str(arguments.profile), *(f"--set {c}" for c in arguments.set)]))
+
+
+def changed(document: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """A profile's ``document`` with ``changes`` such as ``wired.rate=50mbit``; raises Failure with exit 64."""
+    document = deepcopy(document)
+    for change in changes:
+        _apply(document, change)
+    return document
 
 
 def _apply(document: dict[str, Any], change: str) -> None:

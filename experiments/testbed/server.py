@@ -12,6 +12,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from settings.failure import Exit, Failure
 
+FILES = CACHE / "files"
 _CHUNK = 1 << 20
 
 _CONFIGURATION = """\
@@ -49,10 +50,9 @@ class File:
 
 def random_file(size: int, seed: int) -> File:
     """The file of ``size`` bytes of ``seed``, made in the cache folder unless it is there."""
-    folder = CACHE / "files"
-    path = folder / f"{size}-{seed}.bin"
+    path = FILES / f"{size}-{seed}.bin"
     if not path.exists() or path.stat().st_size != size:
-        folder.mkdir(parents=True, exist_ok=True)
+        FILES.mkdir(parents=True, exist_ok=True)
         source = random.Random(seed)
         partial = path.with_suffix(f".{os.getpid()}")
         with partial.open("wb") as output:

@@ -1,0 +1,83 @@
+"""MPTCP to the converter over all access links, which speaks plain TCP to the server.
+
+    client ==link 1== gateway ---- server      the first subflow over the first link, one more over each other link
+           ==link 2==
+
+Derived: each path's throughput over time, the sum behind slow start, the better path's share. Expected: the sum reaches
+90 % of what legacy TCP gets over the links one by one, since nothing is lost and the buffers grow as they need; the
+faster link carries more than half.
+"""
+
+from collections.abc import Iterator
+
+from matplotlib.figure import Figure
+
+from experiments.plots import colours_of, draw_paths, label
+from experiments.scenarios.downloads import FAMILIES, LEGACY, DownloadOptions, measure
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
+from experiments.study.scenario import Scenario
+from experiments.study.stage import CONVERTERS
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.topology import Topology
+
+_SHARE = 0.9  # of the sum of what legacy TCP gets over each link
+
+
+def _points(_options: DownloadOptions, topology: Topology) -> list[Point]:
+    """Legacy TCP over each link, in the same run, and each converter."""
+    first = topology.links[0].name
+    alone: list[Point] = [
+        {"by": LEGACY, "link": link.name, "family": family} for family in FAMILIES for link in topology.links
+    ]
+    return alone + [{"by": name, "link": first, "family": family} for family in FAMILIES for name in CONVERTERS]
+
+
+def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> list[Verdict]:
+    return [
+        verdict
+        for family in FAMILIES
+        for converter in CONVERTERS
+        for verdict in _verdicts(topology, readings.at(family=family), converter, f"{converter}, {family}")
+    ]
+
+
+def _verdicts(topology: Topology, readings: Readings, converter: str, who: str) -> Iterator[Verdict]:
+    alone = [readings.at(by=LEGACY, link=link.name).estimate("steady_mbps").mean for link in topology.links]
+    together = readings.at(by=converter)
+    reached = together.estimate("steady_mbps")
+    yield at_least(f"both paths together beat the best one ({who})", reached, max(alone), "Mbit/s")
+    yield at_least(f"they reach 90 % of the paths' sum ({who})", reached, _SHARE * sum(alone), "Mbit/s")
+    best = max(topology.links, key=lambda link: link.down.rate).name
+    shares = Estimate.of([100 * _share(reading, best) for reading in together])
+    yield at_least(f"the better path carries most ({who})", shares, 50, "%")
+
+
+def _share(reading: Reading, path: str) -> float:
+    """The share of the payload that came by ``path``."""
+    total = sum(number for name, number in reading.values.items() if name.endswith("_bytes"))
+    return reading.values.get(f"{path}_bytes", 0.0) / total
+
+
+def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
+    colours = colours_of(link.name for link in topology.links)
+    panels = figure.subplots(1, len(CONVERTERS), sharey=True)
+    for axes, converter in zip(panels, CONVERTERS, strict=True):
+        reading = next(iter(readings.at(by=converter, family="ipv4")))
+        draw_paths(axes, reading.series, colours, reading.values["seconds"])
+        axes.set_title(f"MPTCP through {converter}: {reading.values['mbps']:.1f} Mbit/s", fontsize=10)
+    label(figure, colours)
+
+
+SCENARIO = Scenario(
+    name="multipath",
+    paper="figure 3",
+    claim="Through the converter a client of MPTCP uses both links at once, and the better one carries most.",
+    expected="90 % of what the links carry one by one or more, by either converter, by IPv4 and by IPv6.",
+    profile=DEFAULT,
+    options=DownloadOptions,
+    quick={"repeat": 1, "size": "20MB", "warm_up": 0.5},
+    points=_points,
+    measure=measure,
+    judge=_judge,
+    draw=_draw,
+)

@@ -1,0 +1,72 @@
+"""A run's folder: every reading in a file of its own once it is there, so that a run can go on where it stopped."""
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from experiments.results import write_json
+from experiments.study.readings import Point, Reading, Readings, name_of
+
+
+@dataclass(frozen=True)
+class Folder:
+    """``path`` is TIME.partial until the run is whole. ``plan`` is what two runs must agree in to be one."""
+
+    path: Path
+
+    @classmethod
+    def resume_or_begin(cls, parent: Path, plan: Mapping[str, Any]) -> Self:
+        """The newest unfinished run of ``plan`` in ``parent``, or a new one."""
+        for path in sorted(parent.glob("*.partial"), reverse=True):
+            if _read(path / "plan.json") == plan:
+                return cls(path)
+        path = parent / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ.partial")
+        (path / "readings").mkdir(parents=True)
+        write_json(path / "plan.json", plan)
+        return cls(path)
+
+    def readings(self) -> Readings:
+        """What is there so far."""
+        return Readings(Reading.read(_read(path)) for path in sorted((self.path / "readings").glob("*.json")))
+
+    def has(self, point: Point, repetition: int) -> bool:
+        """Whether this reading is there."""
+        return self._file(point, repetition).exists()
+
+    def add(self, reading: Reading) -> None:
+        """Keep ``reading``: whole, or not at all."""
+        path = self._file(reading.point, reading.repetition)
+        new = path.with_suffix(".new")
+        write_json(new, reading.as_json())
+        new.replace(path)
+
+    def write_tables(self, readings: Readings) -> None:
+        """values.csv and series.csv: the same as the readings' files, for a spreadsheet."""
+        with (self.path / "values.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["point", "repetition", "value", "number"])
+            for reading in readings:
+                for name, number in reading.values.items():
+                    writer.writerow([name_of(reading.point), reading.repetition, name, number])
+        with (self.path / "series.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["point", "repetition", "path", "seconds", "mbps"])
+            for reading in readings:
+                for path, rates in reading.series.items():
+                    for at, rate in rates:
+                        writer.writerow([name_of(reading.point), reading.repetition, path, f"{at:.3f}", f"{rate:.3f}"])
+
+    def finish(self) -> Path:
+        """The run is whole; returns where it lies from now on."""
+        return self.path.rename(self.path.with_suffix(""))
+
+    def _file(self, point: Point, repetition: int) -> Path:
+        return self.path / "readings" / f"{name_of(point)}-{repetition:02}.json"
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.exists() else None

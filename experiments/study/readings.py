@@ -1,0 +1,113 @@
+"""What an experiment measured, and what follows from it. Pure: no clock, no network, no file."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Any, Self
+
+Point = Mapping[str, str]
+"""One set of circumstances, such as {"converter": "native", "family": "ipv4"}."""
+
+
+def name_of(point: Point) -> str:
+    """``converter=native,family=ipv4``: unique among the points of a scenario."""
+    return ",".join(f"{key}={value}" for key, value in point.items())
+
+
+# Student's t for a two-sided 95 % interval, by degrees of freedom; NIST/SEMATECH e-Handbook, section 1.3.6.7.2.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+_T95_BEYOND = 2.131  # a little too wide from 16 degrees on, where it goes down to 1.960
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one repetition at one point gave.
+
+    ``values`` have their unit in the name; ``series`` are (seconds, Mbit/s) of each path.
+    """
+
+    point: Point
+    repetition: int
+    values: Mapping[str, float]
+    series: Mapping[str, Sequence[tuple[float, float]]]
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """From what as_json() gave."""
+        series = {path: [(at, rate) for at, rate in rates] for path, rates in document["series"].items()}
+        return cls(document["point"], document["repetition"], document["values"], series)
+
+    def as_json(self) -> dict[str, object]:
+        """For a file."""
+        return {
+            "point": dict(self.point),
+            "repetition": self.repetition,
+            "values": dict(self.values),
+            "series": {path: list(rates) for path, rates in self.series.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and its 95 % confidence interval; ``margin`` is half of that, and 0 for a single number."""
+
+    mean: float
+    margin: float
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Self:
+        """The estimate from at least one number."""
+        if len(numbers) == 1:
+            return cls(numbers[0], 0.0)
+        t = _T95[len(numbers) - 2] if len(numbers) - 2 < len(_T95) else _T95_BEYOND
+        return cls(fmean(numbers), t * stdev(numbers) / sqrt(len(numbers)))
+
+    def __str__(self) -> str:
+        digits = 1 if self.mean >= 10 else 2
+        return f"{self.mean:.{digits}f} ± {self.margin:.{digits}f}" if self.margin else f"{self.mean:.{digits}f}"
+
+
+class Readings:
+    """All readings of a run, or those at some points of it."""
+
+    def __init__(self, readings: Iterable[Reading]) -> None:
+        self._readings = list(readings)
+
+    def __iter__(self) -> Iterator[Reading]:
+        return iter(self._readings)
+
+    def at(self, **circumstances: str) -> "Readings":
+        """Those whose point has all of these ``circumstances``."""
+        wanted = circumstances.items()
+        return Readings(reading for reading in self if all(reading.point.get(key) == value for key, value in wanted))
+
+    def values(self, name: str) -> list[float]:
+        """The value ``name`` of every reading that has it."""
+        return [reading.values[name] for reading in self if name in reading.values]
+
+    def estimate(self, name: str) -> Estimate:
+        """The mean of the value ``name``, with its interval; raises KeyError if no reading has it."""
+        values = self.values(name)
+        if not values:
+            raise KeyError(name)
+        return Estimate.of(values)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim holds: what was measured, and what it was held against, both as text with units."""
+
+    claim: str
+    measured: str
+    bound: str
+    holds: bool
+
+    def as_json(self) -> dict[str, object]:
+        """For a file, or another program."""
+        return asdict(self)
+
+
+def at_least(claim: str, measured: Estimate, bound: float, unit: str) -> Verdict:
+    """Holds if the mean reaches ``bound``."""
+    return Verdict(claim, f"{measured} {unit}", f"at least {bound:.1f} {unit}", measured.mean >= bound)

@@ -1,0 +1,45 @@
+"""What an experiment is: a question, the circumstances in which it is put, and what the answers are held against."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.study.readings import Point, Reading, Readings, Verdict
+from experiments.study.stage import Stage
+from experiments.testbed.topology import Topology
+from settings.files import Settings
+
+
+class Options(Settings):
+    """What --set can change of every scenario, beside its links."""
+
+    repeat: int = Field(default=3, ge=1, description="a whole number of repetitions, at least 1")
+
+
+Chosen = TypeVar("Chosen", bound=Options)
+
+
+@dataclass(frozen=True)
+class Scenario(Generic[Chosen]):
+    """One experiment.
+
+    ``paper`` is the figure or table that it reproduces, or "new"; ``claim`` what the paper says of it; ``expected``
+    what should come out, and why. ``points`` gives the circumstances to measure in, ``measure`` one reading (the third
+    argument counts repetitions from 1), ``judge`` the verdicts, and ``draw`` the plot, from the readings alone.
+    """
+
+    name: str
+    paper: str
+    claim: str
+    expected: str
+    profile: Path
+    options: type[Chosen]
+    quick: Mapping[str, int | float | str]
+    points: Callable[[Chosen, Topology], Sequence[Point]]
+    measure: Callable[[Stage, Chosen, Point, int], Reading]
+    judge: Callable[[Chosen, Topology, Readings], Sequence[Verdict]]
+    draw: Callable[[Figure, Topology, Readings], None]

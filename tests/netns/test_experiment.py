@@ -1,0 +1,69 @@
+"""An experiment as a user runs it, on this machine's kernel."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.results import ROOT
+from settings.failure import Exit
+from tests.netns.test_testbed import traces
+
+EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
+FEW = ("--quick", "--set", "size=3MB", "--set", "warm_up=0.1")  # too few bytes to hold the claims
+
+
+def command(name: str, results: Path) -> list[str]:
+    return [*EXPERIMENT, name, *FEW, "--json", "--results", str(results)]
+
+
+def test_a_run_leaves_results_that_are_whole_and_nothing_else(tmp_path: Path) -> None:
+    before = traces()
+    done = subprocess.run(command("multipath", tmp_path), capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode in (0, Exit.WRONG_RESULT), done.stderr
+    assert traces() == before
+    (folder,) = (tmp_path / "experiment/multipath").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "manifest.json",
+        "plan.json",
+        "plot.svg",
+        "readings",
+        "series.csv",
+        "values.csv",
+        "verdicts.json",
+    ]
+    assert json.loads(done.stdout) == {"multipath": json.loads((folder / "verdicts.json").read_text())}
+    readings = [json.loads(path.read_text()) for path in (folder / "readings").iterdir()]
+    assert len(readings) == 8
+    for reading in readings:
+        assert reading["values"]["subflows"] == (1 if reading["point"]["by"] == "legacy" else 2)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["command"][0] == "scripts/experiment"
+    assert {link["link"] for link in manifest["links"]["measured"]} == {"wired", "wireless"}
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals) -> None:
+    before = traces()
+    process = subprocess.Popen(
+        command("legacy", tmp_path), cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    while not (first := list(tmp_path.glob("experiment/legacy/*.partial/readings/*.json"))):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(how)
+    assert process.wait(60) == 128 + how
+    assert traces() == before
+    written = first[0].stat().st_mtime_ns
+    done = subprocess.run(command("legacy", tmp_path), capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode in (0, Exit.WRONG_RESULT), done.stderr
+    (folder,) = (tmp_path / "experiment/legacy").iterdir()
+    assert folder.suffix != ".partial"
+    assert len(list((folder / "readings").glob("*.json"))) == 4
+    assert (folder / "readings" / first[0].name).stat().st_mtime_ns == written

@@ -1,0 +1,41 @@
+"""The command ``experiment``, as far as it goes without a network."""
+
+import json
+
+import pytest
+
+from experiments.study.__main__ import main
+from experiments.study.catalogue import SCENARIOS
+from settings.failure import Exit, Failure
+
+
+def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == list(SCENARIOS)
+    assert main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(SCENARIOS)
+
+
+def test_dry_run_tells_what_would_be_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", "legacy", "--dry-run", "--repeat", "5", "--set", "size=2MB", "--set", "wired.delay=40ms"]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "legacy: 4 points, 5 times each"
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("size=2", "accepted: a size"),
+        ("colour=blue", "one of the keys repeat, size, warm_up"),
+        ("repeat=0", "at least 1"),
+        ("size", "accepted: KEY=VALUE"),
+        ("wired.rate=fast", "accepted: a rate"),
+        ("dsl.rate=1mbit", "one of the links wired, wireless"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(change: str, complaint: str) -> None:
+    with pytest.raises(Failure, match=complaint) as failure:
+        main(["run", "legacy", "--dry-run", "--set", change])
+    assert failure.value.code == Exit.USAGE

@@ -1,0 +1,42 @@
+"""A run's folder: what is there stays there, and only a run of the same plan goes on with it."""
+
+from pathlib import Path
+
+from experiments.study.folder import Folder
+from tests.unit.study.test_readings import reading
+
+PLAN = {"scenario": "made up", "options": {"repeat": 2}}
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    first = Folder.resume_or_begin(tmp_path, PLAN)
+    first.add(reading("squid", 1, 10.0))
+    again = Folder.resume_or_begin(tmp_path, PLAN)
+    assert again == first
+    assert again.has({"by": "squid", "family": "ipv4"}, 1)
+    assert not again.has({"by": "squid", "family": "ipv4"}, 2)
+    assert [each.values["mbps"] for each in again.readings()] == [10.0]
+
+
+def test_another_plan_or_a_whole_run_is_not_gone_on_with(tmp_path: Path) -> None:
+    first = Folder.resume_or_begin(tmp_path, PLAN)
+    assert Folder.resume_or_begin(tmp_path, PLAN | {"options": {"repeat": 3}}) != first
+    whole = first.finish()
+    assert whole.suffix != ".partial"
+    assert Folder.resume_or_begin(tmp_path, PLAN).path != whole
+
+
+def test_tables_have_every_number(tmp_path: Path) -> None:
+    folder = Folder.resume_or_begin(tmp_path, PLAN)
+    for repetition in (1, 2):
+        folder.add(reading("squid", repetition, 10.0 * repetition))
+    folder.write_tables(folder.readings())
+    assert (folder.path / "values.csv").read_text().splitlines() == [
+        "point,repetition,value,number",
+        '"by=squid,family=ipv4",1,mbps,10.0',
+        '"by=squid,family=ipv4",2,mbps,20.0',
+    ]
+    assert (folder.path / "series.csv").read_text().splitlines()[1:] == [
+        '"by=squid,family=ipv4",1,wired,0.100,10.000',
+        '"by=squid,family=ipv4",2,wired,0.100,20.000',
+    ]
