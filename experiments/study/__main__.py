@@ -109,7 +109,8 @@ def _number_or_text(value: str) -> int | float | str:
 
 def _list(as_json: bool) -> None:
     if as_json:
-        about = {name: {"paper": each.paper, "claim": each.claim} for name, each in SCENARIOS.items()}
+        keys = ("paper", "claim", "expected")
+        about = {name: {key: getattr(each, key) for key in keys} for name, each in SCENARIOS.items()}
         print(json.dumps(about, indent=2))
         return
     for name, scenario in SCENARIOS.items():
