@@ -29,15 +29,25 @@ def results_folder(name: str, parent: Path) -> Iterator[Path]:
 
     An empty one does not stay.
     """
-    final = parent / name / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    partial = final.with_name(f"{final.name}.partial")
-    partial.mkdir(parents=True)
+    partial = partial_folder(parent / name)
     try:
         yield partial
-        partial.rename(final)
+        finish(partial)
     finally:
         if partial.exists() and not any(partial.iterdir()):
             partial.rmdir()
+
+
+def partial_folder(parent: Path) -> Path:
+    """A new folder ``parent``/TIME.partial."""
+    partial = parent / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ.partial")
+    partial.mkdir(parents=True)
+    return partial
+
+
+def finish(partial: Path) -> None:
+    """TIME.partial is whole, and is TIME from now on."""
+    partial.rename(partial.with_suffix(""))
 
 
 def manifest(script: str, **about: object) -> dict[str, object]:

@@ -1,18 +1,24 @@
-"""What the experiments on downloads have in common: the workload, and what is read off it."""
+"""What the experiments on downloads have in common: the workload, what is read off it, and how it is drawn."""
 
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.fetch import fetch
+from experiments.plots import colours_of, draw_paths, label
 from experiments.record import Download
-from experiments.study.readings import Point, Reading
+from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
 from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed.server import random_file
+from experiments.testbed.topology import Topology
 from settings.failure import Exit, Failure
 from settings.units import Size
 
 FAMILIES = ("ipv4", "ipv6")
 LEGACY = "legacy"
+QUICK: Mapping[str, int | float | str] = {"repeat": 1, "size": "20MB", "warm_up": 0.5}
 
 
 class DownloadOptions(Options):
@@ -33,6 +39,22 @@ def measure(stage: Stage, options: DownloadOptions, point: Point, repetition: in
     if download.sha256 != file.sha256:
         raise Failure(Exit.WRONG_RESULT, f"a download by {point['by']} has the wrong SHA-256")
     return Reading(point, repetition, values_of(download, options.warm_up), download.series())
+
+
+def legacy_points(topology: Topology) -> list[Point]:
+    """Legacy TCP over each link alone."""
+    return [{"by": LEGACY, "link": link.name, "family": family} for family in FAMILIES for link in topology.links]
+
+
+def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Readings]) -> None:
+    """A panel of throughput over time by title: of the first of its readings."""
+    colours = colours_of(link.name for link in topology.links)
+    panels = figure.subplots(1, len(titled), sharey=True, squeeze=False)[0]
+    for axes, (title, readings) in zip(panels, titled.items(), strict=True):
+        reading = next(iter(readings))
+        draw_paths(axes, reading.series, colours, reading.values["seconds"])
+        axes.set_title(f"{title}: {reading.values['mbps']:.1f} Mbit/s", fontsize=10)
+    label(figure, colours)
 
 
 def values_of(download: Download, warm_up: float) -> dict[str, float]:

@@ -8,8 +8,7 @@ queue holds its bandwidth-delay product; of each 1,500 bytes that the link carri
 
 from matplotlib.figure import Figure
 
-from experiments.plots import colours_of, draw_paths, label
-from experiments.scenarios.downloads import FAMILIES, LEGACY, DownloadOptions, measure
+from experiments.scenarios.downloads import FAMILIES, QUICK, DownloadOptions, draw_panels, legacy_points, measure
 from experiments.study.readings import Point, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import DEFAULT
@@ -19,7 +18,7 @@ _SHARE = 0.9  # of the link's rate, as payload
 
 
 def _points(_options: DownloadOptions, topology: Topology) -> list[Point]:
-    return [{"by": LEGACY, "link": link.name, "family": family} for family in FAMILIES for link in topology.links]
+    return legacy_points(topology)
 
 
 def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> list[Verdict]:
@@ -36,13 +35,8 @@ def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) ->
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    colours = colours_of(link.name for link in topology.links)
-    panels = figure.subplots(1, len(topology.links), sharey=True, squeeze=False)[0]
-    for axes, link in zip(panels, topology.links, strict=True):
-        reading = next(iter(readings.at(link=link.name, family="ipv4")))
-        draw_paths(axes, reading.series, colours, reading.values["seconds"])
-        axes.set_title(f"legacy TCP over {link.name}: {reading.values['mbps']:.1f} Mbit/s", fontsize=10)
-    label(figure, colours)
+    titled = {f"legacy TCP over {link.name}": readings.at(link=link.name, family="ipv4") for link in topology.links}
+    draw_panels(figure, topology, titled)
 
 
 SCENARIO = Scenario(
@@ -52,7 +46,7 @@ SCENARIO = Scenario(
     expected="Each link filled to 90 % of its rate or more, by IPv4 and by IPv6.",
     profile=DEFAULT,
     options=DownloadOptions,
-    quick={"repeat": 1, "size": "20MB", "warm_up": 0.5},
+    quick=QUICK,
     points=_points,
     measure=measure,
     judge=_judge,

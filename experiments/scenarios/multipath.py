@@ -12,8 +12,15 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
-from experiments.plots import colours_of, draw_paths, label
-from experiments.scenarios.downloads import FAMILIES, LEGACY, DownloadOptions, measure
+from experiments.scenarios.downloads import (
+    FAMILIES,
+    LEGACY,
+    QUICK,
+    DownloadOptions,
+    draw_panels,
+    legacy_points,
+    measure,
+)
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS
@@ -26,10 +33,8 @@ _SHARE = 0.9  # of the sum of what legacy TCP gets over each link
 def _points(_options: DownloadOptions, topology: Topology) -> list[Point]:
     """Legacy TCP over each link, in the same run, and each converter."""
     first = topology.links[0].name
-    alone: list[Point] = [
-        {"by": LEGACY, "link": link.name, "family": family} for family in FAMILIES for link in topology.links
-    ]
-    return alone + [{"by": name, "link": first, "family": family} for family in FAMILIES for name in CONVERTERS]
+    through: list[Point] = [{"by": name, "link": first, "family": family} for family in FAMILIES for name in CONVERTERS]
+    return legacy_points(topology) + through
 
 
 def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> list[Verdict]:
@@ -59,13 +64,8 @@ def _share(reading: Reading, path: str) -> float:
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    colours = colours_of(link.name for link in topology.links)
-    panels = figure.subplots(1, len(CONVERTERS), sharey=True)
-    for axes, converter in zip(panels, CONVERTERS, strict=True):
-        reading = next(iter(readings.at(by=converter, family="ipv4")))
-        draw_paths(axes, reading.series, colours, reading.values["seconds"])
-        axes.set_title(f"MPTCP through {converter}: {reading.values['mbps']:.1f} Mbit/s", fontsize=10)
-    label(figure, colours)
+    titled = {f"MPTCP through {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
+    draw_panels(figure, topology, titled)
 
 
 SCENARIO = Scenario(
@@ -75,7 +75,7 @@ SCENARIO = Scenario(
     expected="90 % of what the links carry one by one or more, by either converter, by IPv4 and by IPv6.",
     profile=DEFAULT,
     options=DownloadOptions,
-    quick={"repeat": 1, "size": "20MB", "warm_up": 0.5},
+    quick=QUICK,
     points=_points,
     measure=measure,
     judge=_judge,

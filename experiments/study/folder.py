@@ -4,11 +4,10 @@ import csv
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from experiments.results import write_json
+from experiments.results import partial_folder, write_json
 from experiments.study.readings import Point, Reading, Readings, name_of
 
 
@@ -24,8 +23,8 @@ class Folder:
         for path in sorted(parent.glob("*.partial"), reverse=True):
             if _read(path / "plan.json") == plan:
                 return cls(path)
-        path = parent / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ.partial")
-        (path / "readings").mkdir(parents=True)
+        path = partial_folder(parent)
+        (path / "readings").mkdir()
         write_json(path / "plan.json", plan)
         return cls(path)
 
@@ -46,26 +45,27 @@ class Folder:
 
     def write_tables(self, readings: Readings) -> None:
         """values.csv and series.csv: the same as the readings' files, for a spreadsheet."""
-        with (self.path / "values.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["point", "repetition", "value", "number"])
-            for reading in readings:
-                for name, number in reading.values.items():
-                    writer.writerow([name_of(reading.point), reading.repetition, name, number])
-        with (self.path / "series.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["point", "repetition", "path", "seconds", "mbps"])
-            for reading in readings:
-                for path, rates in reading.series.items():
-                    for at, rate in rates:
-                        writer.writerow([name_of(reading.point), reading.repetition, path, f"{at:.3f}", f"{rate:.3f}"])
-
-    def finish(self) -> Path:
-        """The run is whole; returns where it lies from now on."""
-        return self.path.rename(self.path.with_suffix(""))
+        values = [
+            [name_of(reading.point), reading.repetition, name, number]
+            for reading in readings
+            for name, number in reading.values.items()
+        ]
+        series = [
+            [name_of(reading.point), reading.repetition, path, f"{at:.3f}", f"{rate:.3f}"]
+            for reading in readings
+            for path, rates in reading.series.items()
+            for at, rate in rates
+        ]
+        _write_table(self.path / "values.csv", ["point", "repetition", "value", "number"], values)
+        _write_table(self.path / "series.csv", ["point", "repetition", "path", "seconds", "mbps"], series)
 
     def _file(self, point: Point, repetition: int) -> Path:
         return self.path / "readings" / f"{name_of(point)}-{repetition:02}.json"
+
+
+def _write_table(path: Path, header: list[str], rows: list[list[object]]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
 
 
 def _read(path: Path) -> Any:

@@ -17,7 +17,6 @@ def name_of(point: Point) -> str:
 
 # Student's t for a two-sided 95 % interval, by degrees of freedom; NIST/SEMATECH e-Handbook, section 1.3.6.7.2.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-_T95_BEYOND = 2.131  # a little too wide from 16 degrees on, where it goes down to 1.960
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,8 @@ class Estimate:
         """The estimate from at least one number."""
         if len(numbers) == 1:
             return cls(numbers[0], 0.0)
-        t = _T95[len(numbers) - 2] if len(numbers) - 2 < len(_T95) else _T95_BEYOND
+        # From 16 degrees on the last one is a little too wide: there it goes down to 1.960.
+        t = _T95[min(len(numbers) - 1, len(_T95)) - 1]
         return cls(fmean(numbers), t * stdev(numbers) / sqrt(len(numbers)))
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """One run of an experiment: what is missing is measured, then judged and drawn from the readings alone."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from experiments.results import commit, manifest, write_json
+from experiments.results import commit, finish, manifest, write_json
 from experiments.study.folder import Folder
 from experiments.study.readings import Point, Verdict, name_of
 from experiments.study.scenario import Options, Scenario
@@ -52,7 +52,8 @@ class Order:
 
 def perform(order: Order, results: Path, console: Console) -> Sequence[Verdict]:
     """Measure what is missing of ``order``, and conclude; returns the verdicts, which lie in ``results`` as well."""
-    folder = Folder.resume_or_begin(results / order.scenario.name, order.plan())
+    plan = order.plan()
+    folder = Folder.resume_or_begin(results / order.scenario.name, plan)
     wanted = [
         (point, repetition)
         for repetition in range(1, order.options.repeat + 1)
@@ -62,7 +63,7 @@ def perform(order: Order, results: Path, console: Console) -> Sequence[Verdict]:
     if wanted:
         console.print(f"{order.scenario.name}: making the testbed, checking its links")
         with set_up(_TESTBED, order.profile) as stage:
-            write_json(folder.path / "manifest.json", _manifest(order, stage))
+            write_json(folder.path / "manifest.json", _manifest(order, plan, stage))
             _measure(order, stage, folder, wanted, console)
     return _conclude(order, folder)
 
@@ -78,9 +79,9 @@ def _measure(order: Order, stage: Stage, folder: Folder, wanted: Sequence[tuple[
             progress.advance(task)
 
 
-def _manifest(order: Order, stage: Stage) -> dict[str, object]:
+def _manifest(order: Order, plan: Mapping[str, object], stage: Stage) -> dict[str, object]:
     links = {"emulated_by": stage.testbed.emulation, "measured": as_json(stage.links)}
-    return manifest("experiment", plan=order.plan(), paper=order.scenario.paper, links=links)
+    return manifest("experiment", plan=plan, paper=order.scenario.paper, links=links)
 
 
 def _conclude(order: Order, folder: Folder) -> Sequence[Verdict]:
@@ -91,5 +92,5 @@ def _conclude(order: Order, folder: Folder) -> Sequence[Verdict]:
     figure = Figure(figsize=(10, 4), layout="constrained")
     order.scenario.draw(figure, order.topology, readings)
     figure.savefig(folder.path / "plot.svg")
-    folder.finish()
+    finish(folder.path)
     return verdicts

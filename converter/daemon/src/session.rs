@@ -19,7 +19,7 @@ use crate::config::{Config, Listen};
 use crate::cookies::Cookies;
 use crate::dial::{DialError, Dialer, Server, Target, Wishes};
 use crate::metrics::OfListener;
-use crate::multipath::{self, Subflow};
+use crate::multipath::{self, Multipath, Subflow};
 use crate::rate_limit::RateLimit;
 use crate::relay::{Ended, Terms, relay};
 use crate::sockets;
@@ -242,7 +242,10 @@ impl Session {
     /// Relays until the end. `early` came from the client already.
     async fn relay(&mut self, server: &mut Server, early: &[u8]) -> Ended {
         let said = std::mem::take(&mut server.early);
-        let half = || *self.at_half.borrow_mut() = self.subflows();
+        let half = || {
+            let multipath = self.multipath().unwrap_or_default();
+            self.at_half.replace(multipath.subflows);
+        };
         let (client, terms) = (&self.stream, self.terms());
         let ended = relay(client, &server.stream, early, &said, &terms, half).await;
         if ended == Ended::Whole {
@@ -296,7 +299,7 @@ impl Session {
 
     /// Counts the client's paths, as they are now.
     pub fn paths(&self) -> Option<Vec<PathLine>> {
-        let mut multipath = multipath::of(self.stream.as_fd(), self.client.ip());
+        let mut multipath = self.multipath();
         if let Some(multipath) = &mut multipath {
             // Where both sides have ended the kernel has let go of some of them, or of what it knew.
             let before = self.at_half.take();
@@ -309,9 +312,8 @@ impl Session {
             .add_multipath(multipath.as_ref(), &self.config.paths)
     }
 
-    fn subflows(&self) -> Vec<Subflow> {
+    fn multipath(&self) -> Option<Multipath> {
         multipath::of(self.stream.as_fd(), self.client.ip())
-            .map_or_else(Vec::new, |multipath| multipath.subflows)
     }
 
     fn write(&self, outcome: &Outcome<'_>, paths: Option<Vec<PathLine>>) {

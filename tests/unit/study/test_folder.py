@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from experiments.results import finish
 from experiments.study.folder import Folder
 from tests.unit.study.test_readings import reading
 
@@ -21,8 +22,10 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_another_plan_or_a_whole_run_is_not_gone_on_with(tmp_path: Path) -> None:
     first = Folder.resume_or_begin(tmp_path, PLAN)
     assert Folder.resume_or_begin(tmp_path, PLAN | {"options": {"repeat": 3}}) != first
-    whole = first.finish()
+    finish(first.path)
+    whole = first.path.with_suffix("")
     assert whole.suffix != ".partial"
+    assert whole.exists()
     assert Folder.resume_or_begin(tmp_path, PLAN).path != whole
 
 
