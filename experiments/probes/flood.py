@@ -10,6 +10,7 @@ import json
 import socket
 import sys
 import time
+from contextlib import suppress
 
 _PAYLOAD = 1400
 _HEADERS = 20 + 8  # IPv4 and UDP
@@ -17,10 +18,10 @@ _SILENCE = 0.3  # seconds without a packet after which the flood is over
 
 
 def send(address: str, port: int, bits_per_second: float, seconds: float) -> None:
-    """Send evenly, in bursts of at most a millisecond's worth."""
+    """Send evenly, in bursts of at most a millisecond's worth, until the time is over or nobody receives any more."""
     packet = bytes(_PAYLOAD)
     per_second = bits_per_second / 8 / (_PAYLOAD + _HEADERS)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender, suppress(ConnectionRefusedError):
         sender.connect((address, port))
         start, sent = time.monotonic(), 0
         while (elapsed := time.monotonic() - start) < seconds:
