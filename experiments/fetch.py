@@ -17,15 +17,20 @@ def fetch(
     proxy: int | None,
     ipv6: bool = False,
     progress: Callable[[int], None] = lambda _received: None,
+    seconds: float | None = None,
 ) -> Download:
     """Download ``file`` with the first subflow over ``link``; ``progress`` is told the payload bytes so far.
 
-    ``proxy`` is the port of one on the gateway, to go through by MPTCP; without it, legacy TCP from the server.
+    ``proxy`` is the port of one on the gateway, to go through by MPTCP; without it, legacy TCP from the server. After
+    ``seconds`` the download breaks off.
 
     Raises Failure if the download fails.
     """
     lines = []
-    for line in testbed.client.lines(*_command(testbed, file, link, proxy, ipv6)):
+    command = _command(testbed, file, link, proxy, ipv6)
+    if seconds is not None:
+        command += ["--seconds", str(seconds)]
+    for line in testbed.client.lines(*command):
         lines.append(json.loads(line))
         progress(sum(subflow["received"] for subflow in lines[-1]["subflows"]))
     return read_download(name, lines, testbed.topology.path_of)

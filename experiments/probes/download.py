@@ -1,9 +1,9 @@
 """Downloads a URL over TCP or MPTCP and tells what came by which subflow, as the kernel counts it.
 
-One JSON object a line: a sample every tenth of a second, then the result.
+One JSON object a line: a sample at short intervals, as long as bytes come, then the result.
 
     sample  {"at": SECONDS, "subflows": [{"local", "remote", "received"}], "wire": {INTERFACE: BYTES}}
-    result  the same, with "started" (Unix time), "status", "bytes" and "sha256" of the body
+    result  the same, with "started" (Unix time), "status", "bytes" and "sha256" of the body, as far as it came
 
 "received" counts payload bytes of the subflow, "wire" all bytes of frames that came in by the interface.
 """
@@ -13,14 +13,13 @@ import hashlib
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from experiments.probes.subflows import subflows_of
 
-_INTERVAL = 0.1  # seconds between samples
 _STALLED = 30.0  # seconds without a byte after which the download has failed
 _MOST_HEAD = 65536
 
@@ -32,11 +31,13 @@ def main() -> None:
     parser.add_argument("--proxy", metavar="HOST:PORT", help="HTTP proxy; without it the request goes to the server")
     parser.add_argument("--source", metavar="ADDRESS", help="local address to connect from")
     parser.add_argument("--mptcp", action="store_true", help="use MPTCP")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="break the download off after these")
+    parser.add_argument("--every", type=float, default=0.1, metavar="SECONDS", help="between samples (default: 0.1)")
     parser.add_argument("--interface", action="append", default=[], help="count the bytes of this interface as well")
     arguments = parser.parse_args()
     with _connected(arguments) as connection:
         connection.sendall(_request(arguments.url, arguments.proxy is not None))
-        _receive(connection, arguments.interface)
+        _receive(connection, arguments)
 
 
 def _connected(arguments: argparse.Namespace) -> socket.socket:
@@ -58,36 +59,41 @@ def _request(url: str, through_proxy: bool) -> bytes:
     return f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode()
 
 
-def _receive(connection: socket.socket, interfaces: list[str]) -> None:
+def _receive(connection: socket.socket, arguments: argparse.Namespace) -> None:
     start = time.monotonic()
     started = time.time()
-    before = {name: _wire_bytes(name) for name in interfaces}
+    before = {name: _wire_bytes(name) for name in arguments.interface}
 
     def sample() -> dict[str, object]:
-        wire = {name: _wire_bytes(name) - before[name] for name in interfaces}
+        wire = {name: _wire_bytes(name) - before[name] for name in before}
         subflows = [asdict(subflow) for subflow in subflows_of(connection)]
         return {"at": round(time.monotonic() - start, 6), "subflows": subflows, "wire": wire}
 
     head, body = _read_head(connection)
     status, length = _parse_head(head)
     digest = hashlib.sha256(body)
-    received = len(body) + _read_body(connection, length - len(body), digest.update, lambda: _print(sample()))
+    next_sample = start
+    received = len(body)
+    for chunk in _body(connection, length - len(body)):
+        digest.update(chunk)
+        received += len(chunk)
+        now = time.monotonic()
+        if now >= next_sample:
+            next_sample = now + arguments.every
+            _print(sample())
+        if now >= start + arguments.seconds:
+            break
     result = {"started": started, "status": status, "bytes": received, "sha256": digest.hexdigest()}
     _print(sample() | result)
 
 
-def _read_body(connection: socket.socket, length: int, use: Callable[[bytes], None], sample: Callable[[], None]) -> int:
-    received, next_sample = 0, time.monotonic()
-    while received < length:
-        if time.monotonic() >= next_sample:
-            next_sample += _INTERVAL
-            sample()
+def _body(connection: socket.socket, length: int) -> Iterator[bytes]:
+    while length > 0:
         chunk = connection.recv(1 << 18)
         if not chunk:
-            raise EOFError(f"the connection ended {length - received} bytes before the end of the body")
-        use(chunk)
-        received += len(chunk)
-    return received
+            raise EOFError(f"the connection ended {length} bytes before the end of the body")
+        yield chunk
+        length -= len(chunk)
 
 
 def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:

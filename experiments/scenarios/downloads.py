@@ -36,7 +36,7 @@ def measure(stage: Stage, options: DownloadOptions, point: Point, repetition: in
     file = random_file(options.size.amount, seed=repetition)
     proxy = CONVERTERS.get(point["by"])
     download = fetch(stage.testbed, point["by"], file, point["link"], proxy, point["family"] == "ipv6")
-    if download.sha256 != file.sha256:
+    if download.sha256 != file.sha256_of(download.size):
         raise Failure(Exit.WRONG_RESULT, f"a download by {point['by']} has the wrong SHA-256")
     return Reading(point, repetition, values_of(download, options.warm_up), download.series())
 

@@ -26,8 +26,8 @@ Runs an experiment on network namespaces of this machine: measures, draws, and j
 paper claims. Needs root.
 """
 _EPILOG = """\
-Results go to results/experiment/NAME/TIME/: manifest.json, readings/*.json, values.csv, series.csv, verdicts.json,
-plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the same way.
+Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, readings/*.json, values.csv, series.csv,
+verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the same way.
 
 exit codes:
   0 every claim holds     1 a claim does not hold, or a link is not as described     64 wrong arguments
@@ -51,7 +51,9 @@ def main(arguments: Sequence[str]) -> int:
     preflight.need_all("experiment run")
     take_down_orphans()
     console = Console(stderr=True)
-    verdicts = {order.scenario.name: perform(order, parsed.results / "experiment", console) for order in orders}
+    verdicts = {
+        order.scenario.name: perform(order, parsed.testbed, parsed.results / "experiment", console) for order in orders
+    }
     if parsed.json:
         print(json.dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
     else:
@@ -76,6 +78,9 @@ def _parser() -> Arguments:
     measure.add_argument("--repeat", type=int, metavar="COUNT", help="how often everything is measured (default: 3)")
     measure.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
     measure.add_argument("--results", type=Path, default=ROOT / "results", help="where to put them (default: results/)")
+    measure.add_argument(
+        "--testbed", default="experiment", metavar="NAME", help="the testbed's name (default: experiment)"
+    )
     measure.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
     measure.add_argument("--json", action="store_true", help="print the verdicts as one JSON object on standard output")
     return parser

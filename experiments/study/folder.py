@@ -43,6 +43,11 @@ class Folder:
         write_json(new, reading.as_json())
         new.replace(path)
 
+    def note_testbed(self, about: Mapping[str, Any]) -> None:
+        """Add a line to testbeds.jsonl: what some of the readings were measured on."""
+        with (self.path / "testbeds.jsonl").open("a") as file:
+            file.write(json.dumps(about) + "\n")
+
     def write_tables(self, readings: Readings) -> None:
         """values.csv and series.csv: the same as the readings' files, for a spreadsheet."""
         values = [

@@ -1,8 +1,9 @@
 """One run of an experiment: what is missing is measured, then judged and drawn from the readings alone."""
 
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiments.results import commit, finish, manifest, write_json
 from experiments.study.folder import Folder
-from experiments.study.readings import Point, Verdict, name_of
+from experiments.study.readings import Point, Reading, Verdict, name_of
 from experiments.study.scenario import Options, Scenario
-from experiments.study.stage import Stage, set_up
+from experiments.study.stage import Ground, Stage, set_up
+from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.topology import Profile, Topology
 
-_TESTBED = "experiment"
+_MOST_STOLEN = 0.02
+"""Of the processors' time, by the hypervisor, while a reading is taken; with 3 % a process woke up 15 ms too late."""
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class Order:
         """The circumstances to measure in."""
         return self.scenario.points(self.options, self.topology)
 
+    def ground(self, point: Point) -> Ground:
+        """What to measure ``point`` on."""
+        return self.scenario.ground(self.options, self.profile, point)
+
     def plan(self) -> dict[str, object]:
         """What two runs must agree in for one to go on where the other stopped."""
         return {
@@ -50,38 +58,62 @@ class Order:
         }
 
 
-def perform(order: Order, results: Path, console: Console) -> Sequence[Verdict]:
-    """Measure what is missing of ``order``, and conclude; returns the verdicts, which lie in ``results`` as well."""
+def perform(order: Order, name: str, results: Path, console: Console) -> Sequence[Verdict]:
+    """Measure what is missing of ``order``, on testbeds called ``name``, and conclude; returns the verdicts.
+
+    All that was measured and concluded is in ``results``.
+    """
     plan = order.plan()
     folder = Folder.resume_or_begin(results / order.scenario.name, plan)
     wanted = [
-        (point, repetition)
+        (repetition, point)
         for repetition in range(1, order.options.repeat + 1)
         for point in order.points
         if not folder.has(point, repetition)
     ]
     if wanted:
-        console.print(f"{order.scenario.name}: making the testbed, checking its links")
-        with set_up(_TESTBED, order.profile) as stage:
-            write_json(folder.path / "manifest.json", _manifest(order, plan, stage))
-            _measure(order, stage, folder, wanted, console)
+        write_json(folder.path / "manifest.json", manifest("experiment", plan=plan, paper=order.scenario.paper))
+        _Measurement(order, name, folder, console).measure(wanted)
     return _conclude(order, folder)
 
 
-def _measure(order: Order, stage: Stage, folder: Folder, wanted: Sequence[tuple[Point, int]], console: Console) -> None:
-    columns = (TextColumn("{task.description:50}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        total = len(order.points) * order.options.repeat
-        task = progress.add_task(order.scenario.name, total=total, completed=total - len(wanted))
-        for point, repetition in wanted:
-            progress.update(task, description=f"{order.scenario.name}: {name_of(point)}")
-            folder.add(order.scenario.measure(stage, order.options, point, repetition))
-            progress.advance(task)
+@dataclass(frozen=True)
+class _Measurement:
+    order: Order
+    name: str
+    folder: Folder
+    console: Console
 
+    def measure(self, wanted: Sequence[tuple[int, Point]]) -> None:
+        """A testbed for as many readings in a row as it serves; its links' seed is the number of the repetition."""
+        columns = (TextColumn("{task.description:60}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self.console) as progress:
+            total = len(self.order.points) * self.order.options.repeat
+            task = progress.add_task(self.order.scenario.name, total=total, completed=total - len(wanted))
+            for (repetition, ground), group in groupby(wanted, lambda each: (each[0], self.order.ground(each[1]))):
+                progress.update(task, description=f"{self.order.scenario.name}: checking the links")
+                with set_up(self.name, ground, seed=repetition) as stage:
+                    self._note(stage, ground, repetition)
+                    for _, point in group:
+                        progress.update(task, description=f"{self.order.scenario.name}: {name_of(point)}")
+                        self.folder.add(self._undisturbed(stage, point, repetition))
+                        progress.advance(task)
 
-def _manifest(order: Order, plan: Mapping[str, object], stage: Stage) -> dict[str, object]:
-    links = {"emulated_by": stage.testbed.emulation, "measured": as_json(stage.links)}
-    return manifest("experiment", plan=plan, paper=order.scenario.paper, links=links)
+    def _undisturbed(self, stage: Stage, point: Point, repetition: int) -> Reading:
+        """A reading, taken again if the hypervisor took too much time meanwhile; its value ``stolen_percent`` tells."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            with stolen() as share:
+                reading = self.order.scenario.measure(stage, self.order.options, point, repetition)
+                lost = share()
+            if lost <= _MOST_STOLEN or attempt == _ATTEMPTS:
+                break
+            self.console.print(f"{name_of(point)}: again, the hypervisor took {lost:.1%} of the processors' time")
+            wait_for_calm(_MOST_STOLEN)
+        return replace(reading, values={**reading.values, "stolen_percent": 100 * lost})
+
+    def _note(self, stage: Stage, ground: Ground, repetition: int) -> None:
+        about = {"seed": repetition, "emulated_by": stage.testbed.emulation, "measured": as_json(stage.links)}
+        self.folder.note_testbed(ground.as_json() | about)
 
 
 def _conclude(order: Order, folder: Folder) -> Sequence[Verdict]:

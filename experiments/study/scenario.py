@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.study.readings import Point, Reading, Readings, Verdict
-from experiments.study.stage import Stage
-from experiments.testbed.topology import Topology
+from experiments.study.stage import Ground, Stage
+from experiments.testbed.topology import Profile, Topology
 from settings.files import Settings
 
 
@@ -23,13 +23,19 @@ class Options(Settings):
 Chosen = TypeVar("Chosen", bound=Options)
 
 
+def one_ground(_options: Options, profile: Profile, _point: Point) -> Ground:
+    """The same for every point: the links as they are."""
+    return Ground(profile)
+
+
 @dataclass(frozen=True)
 class Scenario(Generic[Chosen]):
     """One experiment.
 
     ``paper`` is the figure or table that it reproduces, or "new"; ``claim`` what the paper says of it; ``expected``
-    what should come out, and why. ``points`` gives the circumstances to measure in, ``measure`` one reading (the third
-    argument counts repetitions from 1), ``judge`` the verdicts, and ``draw`` the plot, from the readings alone.
+    what should come out, and why. ``points`` gives the circumstances to measure in, ``ground`` what to measure one of
+    them on, ``measure`` one reading (the last argument counts repetitions from 1), ``judge`` the verdicts, and ``draw``
+    the plot, from the readings alone.
     """
 
     name: str
@@ -43,3 +49,4 @@ class Scenario(Generic[Chosen]):
     measure: Callable[[Stage, Chosen, Point, int], Reading]
     judge: Callable[[Chosen, Topology, Readings], Sequence[Verdict]]
     draw: Callable[[Figure, Topology, Readings], None]
+    ground: Callable[[Chosen, Profile, Point], Ground] = one_ground

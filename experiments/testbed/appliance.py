@@ -8,8 +8,15 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Topology
 
+KERNEL_SETTINGS = Path(__file__).parents[2] / "kernel-config/90-tributary.conf"
 POLICIES = Path(__file__).parents[2] / "tc-policies"
 WIRED_SLOW = POLICIES / "wired-slow.toml"
+
+
+def tune(testbed: Testbed) -> None:
+    """Give the client and the gateway the appliance's kernel settings, as far as this kernel has them."""
+    for node in (testbed.client, testbed.gateway):
+        node.run("sysctl", "-e", "-q", "-p", str(KERNEL_SETTINGS))
 
 
 def squid_settings(testbed: Testbed) -> str:

@@ -50,8 +50,8 @@ class Testbed:
 
 
 @contextmanager
-def standing(name: str, profile: Profile, keep: bool = False) -> Iterator[Testbed]:
-    """A testbed for the length of the block, or for longer if ``keep``.
+def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> Iterator[Testbed]:
+    """A testbed for the length of the block, or for longer if ``keep``; ``seed`` is for its links' losses and jitter.
 
     As long as the block runs, the testbed is locked; a testbed that is neither kept nor locked is an orphan, which the
     next take_down_orphans() removes. Raises Failure: exit 75 if a testbed of this name stands already.
@@ -61,7 +61,7 @@ def standing(name: str, profile: Profile, keep: bool = False) -> Iterator[Testbe
         testbed = Testbed(name, Topology.of(profile), directory, "netem" if kernel_has_netem() else "link-emulator")
         _describe(testbed, profile, kept=False)
         try:
-            _build(testbed)
+            _build(testbed, seed)
             yield testbed
         except BaseException:
             take_down(name)
@@ -165,7 +165,7 @@ def _namespaces(name: str) -> list[str]:
     return [namespace for namespace in _all_namespaces() if namespace.startswith(f"trib-{name}-")]
 
 
-def _build(testbed: Testbed) -> None:
+def _build(testbed: Testbed, seed: int) -> None:
     for name in testbed.topology.nodes:
         testbed.node(name).create()
     for node in (testbed.client, testbed.gateway, testbed.server):
@@ -173,7 +173,8 @@ def _build(testbed: Testbed) -> None:
         node.sysctl(net__ipv4__conf__all__rp_filter=2)
         _set_congestion_control(node)
     for link in testbed.topology.links:
-        connect(link, testbed.client, testbed.node(link.node), testbed.gateway, testbed.emulation == "netem")
+        ends = (testbed.client, testbed.node(link.node), testbed.gateway)
+        connect(link, *ends, netem=testbed.emulation == "netem", seed=seed)
         _number_link(testbed, link)
     _number_core(testbed)
     _set_up_client(testbed)

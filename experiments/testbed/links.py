@@ -47,8 +47,8 @@ def need_an_emulator() -> None:
         )
 
 
-def connect(link: Link, client: Node, node: Node, gateway: Node, netem: bool) -> None:
-    """Join ``client`` and ``gateway`` through ``node``, by netem(8) or by the emulator."""
+def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool, seed: int) -> None:
+    """Join ``client`` and ``gateway`` through ``node``, by netem(8) or by the emulator, which alone heeds ``seed``."""
     # A link says nothing of its own.
     node.sysctl(net__ipv6__conf__default__disable_ipv6=1)
     _cable(client, link.name, node, "client")
@@ -56,7 +56,7 @@ def connect(link: Link, client: Node, node: Node, gateway: Node, netem: bool) ->
     if netem:
         _bridge(link, node)
     else:
-        node.start(f"emulator-{link.name}", _emulator(link)).wait_until_ready()
+        node.start(f"emulator-{link.name}", _emulator(link, seed)).wait_until_ready()
 
 
 def _cable(end: Node, interface: str, node: Node, port: str) -> None:
@@ -94,9 +94,9 @@ def netem_commands(port: str, direction: Direction) -> tuple[str, ...]:
     )
 
 
-def _emulator(link: Link) -> list[str]:
+def _emulator(link: Link, seed: int) -> list[str]:
     return [
-        *(str(emulator_path()), "--a", "client", "--b", "gateway", "--seed", str(link.number)),
+        *(str(emulator_path()), "--a", "client", "--b", "gateway", "--seed", str(1000 * seed + link.number)),
         *("--a-to-b", _specification(link.up), "--b-to-a", _specification(link.down)),
     ]
 

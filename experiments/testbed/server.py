@@ -47,6 +47,16 @@ class File:
     seed: int
     sha256: str
 
+    def sha256_of(self, size: int) -> str:
+        """The digest of its first ``size`` bytes."""
+        if size == self.size:
+            return self.sha256
+        digest = hashlib.sha256()
+        with self.path.open("rb") as file:
+            for start in range(0, size, _CHUNK):
+                digest.update(file.read(min(_CHUNK, size - start)))
+        return digest.hexdigest()
+
 
 def random_file(size: int, seed: int) -> File:
     """The file of ``size`` bytes of ``seed``, made in the cache folder unless it is there."""

@@ -33,6 +33,7 @@ def test_a_run_leaves_results_that_are_whole_and_nothing_else(tmp_path: Path) ->
         "plot.svg",
         "readings",
         "series.csv",
+        "testbeds.jsonl",
         "values.csv",
         "verdicts.json",
     ]
@@ -43,7 +44,8 @@ def test_a_run_leaves_results_that_are_whole_and_nothing_else(tmp_path: Path) ->
         assert reading["values"]["subflows"] == (1 if reading["point"]["by"] == "legacy" else 2)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["command"][0] == "scripts/experiment"
-    assert {link["link"] for link in manifest["links"]["measured"]} == {"wired", "wireless"}
+    (line,) = (folder / "testbeds.jsonl").read_text().splitlines()
+    assert {link["link"] for link in json.loads(line)["measured"]} == {"wired", "wireless"}
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

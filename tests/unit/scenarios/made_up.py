@@ -1,0 +1,45 @@
+"""Readings that no machine gave, for the scenarios' verdicts and plots."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Scenario
+from experiments.testbed.topology import Profile, Topology
+from settings.files import load
+
+Rule = Callable[[Point], Mapping[str, float]]
+"""The values of a reading at a point."""
+
+SERIES = {"wired": [(0.1, 90.0), (0.2, 95.0)]}
+
+
+def topology(scenario: Scenario[Any]) -> Topology:
+    """The links that ``scenario`` has unless told otherwise."""
+    return Topology.of(load(scenario.profile, Profile))
+
+
+def readings(scenario: Scenario[Any], rule: Rule) -> Readings:
+    """Three repetitions at every point, as ``rule`` has it."""
+    points = scenario.points(scenario.options(), topology(scenario))
+    return Readings(Reading(point, n, rule(point), SERIES) for point in points for n in (1, 2, 3))
+
+
+def failed(scenario: Scenario[Any], rule: Rule) -> list[str]:
+    """The claims that do not hold."""
+    verdicts = scenario.judge(scenario.options(), topology(scenario), readings(scenario, rule))
+    return [verdict.claim for verdict in verdicts if not verdict.holds]
+
+
+def drawn(scenario: Scenario[Any], rule: Rule) -> Figure:
+    """The plot."""
+    figure = Figure()
+    scenario.draw(figure, topology(scenario), readings(scenario, rule))
+    return figure
+
+
+def but(good: Rule, chosen: Mapping[str, str], **changed: float) -> Rule:
+    """As ``good``, but for ``changed`` at the points that have all that is ``chosen``."""
+    return lambda point: {**good(point), **(changed if chosen.items() <= point.items() else {})}

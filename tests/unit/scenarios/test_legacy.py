@@ -1,0 +1,42 @@
+"""Verdicts on legacy TCP over each link."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.scenarios.legacy import SCENARIO
+from experiments.study.readings import Point, Readings
+from experiments.testbed.topology import Topology
+from tests.unit.scenarios.made_up import Rule, but, drawn, failed, readings, topology
+
+
+def good(point: Point) -> dict[str, float]:
+    mbps = {"wired": 95.0, "wireless": 19.0}[point["link"]]
+    return {"seconds": 400 / mbps, "mbps": mbps, "steady_mbps": mbps}
+
+
+def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
+    assert failed(SCENARIO, good) == []
+    assert len(drawn(SCENARIO, good).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        (but(good, {"link": "wireless", "family": "ipv6"}, steady_mbps=17.9), "TCP over wireless fills it (ipv6)"),
+        (but(good, {"link": "wired", "family": "ipv4"}, steady_mbps=89), "TCP over wired fills it (ipv4)"),
+    ],
+)
+def test_a_link_that_is_not_filled_fails_its_claim(rule: Rule, broken: str) -> None:
+    assert failed(SCENARIO, rule) == [broken]
+
+
+def test_a_reading_at_every_point_is_needed() -> None:
+    some = Readings(each for each in readings(SCENARIO, good) if each.point["family"] == "ipv4")
+    with pytest.raises(KeyError):
+        SCENARIO.judge(SCENARIO.options(), topology(SCENARIO), some)
+
+
+def test_points_follow_the_links() -> None:
+    links = topology(SCENARIO).links
+    assert len(SCENARIO.points(SCENARIO.options(), Topology((*links, replace(links[0], name="third"))))) == 6

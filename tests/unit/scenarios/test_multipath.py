@@ -1,0 +1,44 @@
+"""Verdicts on MPTCP over both links."""
+
+import pytest
+
+from experiments.scenarios.multipath import SCENARIO
+from experiments.study.readings import Point
+from tests.unit.scenarios.made_up import Rule, but, drawn, failed
+
+
+def good(point: Point) -> dict[str, float]:
+    """What 100 and 20 Mbit/s give: 95 and 19 alone, 112 together."""
+    if point["by"] != "legacy":
+        return {"seconds": 3.6, "mbps": 110, "steady_mbps": 112, "wired_bytes": 42e6, "wireless_bytes": 8e6}
+    mbps = {"wired": 95.0, "wireless": 19.0}[point["link"]]
+    return {"seconds": 400 / mbps, "mbps": mbps, "steady_mbps": mbps, f"{point['link']}_bytes": 50e6}
+
+
+def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
+    assert failed(SCENARIO, good) == []
+    assert len(drawn(SCENARIO, good).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        (
+            but(good, {"by": "squid", "family": "ipv4"}, steady_mbps=100),
+            ["they reach 90 % of the paths' sum (squid, ipv4)"],
+        ),
+        (
+            but(good, {"by": "native", "family": "ipv6"}, steady_mbps=94),
+            [
+                "both paths together beat the best one (native, ipv6)",
+                "they reach 90 % of the paths' sum (native, ipv6)",
+            ],
+        ),
+        (
+            but(good, {"by": "native", "family": "ipv4"}, wired_bytes=24e6, wireless_bytes=26e6),
+            ["the better path carries most (native, ipv4)"],
+        ),
+    ],
+)
+def test_readings_that_break_a_claim_fail_it_and_no_other(rule: Rule, broken: list[str]) -> None:
+    assert failed(SCENARIO, rule) == broken
