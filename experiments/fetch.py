@@ -18,16 +18,17 @@ def fetch(
     ipv6: bool = False,
     progress: Callable[[int], None] = lambda _received: None,
     seconds: float | None = None,
+    every: float = 0.1,
 ) -> Download:
     """Download ``file`` with the first subflow over ``link``; ``progress`` is told the payload bytes so far.
 
     ``proxy`` is the port of one on the gateway, to go through by MPTCP; without it, legacy TCP from the server. After
-    ``seconds`` the download breaks off.
+    ``seconds`` the download breaks off. Samples are ``every`` so many seconds apart, longer while no byte comes.
 
     Raises Failure if the download fails.
     """
     lines = []
-    command = _command(testbed, file, link, proxy, ipv6)
+    command = [*_command(testbed, file, link, proxy, ipv6), "--every", str(every)]
     if seconds is not None:
         command += ["--seconds", str(seconds)]
     for line in testbed.client.lines(*command):

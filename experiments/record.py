@@ -1,7 +1,7 @@
 """What a download gives, as data: samples over time, and what follows from them. Pure: no clock, no network."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -10,12 +10,14 @@ class Sample:
     """The state of a download ``at`` seconds after its start.
 
     ``received`` holds the payload bytes of each subflow, by its path and its local ``address:port``; ``wire`` the
-    bytes of frames that have come in by each path.
+    bytes of frames that have come in by each path; ``body`` what the client has read of the body, each byte once and
+    in order, 0 if nobody told.
     """
 
     at: float
     received: Mapping[tuple[str, str], int]
     wire: Mapping[str, int]
+    body: int = 0
 
     def by_path(self) -> dict[str, int]:
         """The payload bytes of each path."""
@@ -96,7 +98,7 @@ def _read_sample(line: Mapping[str, Any], path_of: Callable[[str], str]) -> Samp
     for subflow in line["subflows"]:
         address = subflow["local"].rpartition(":")[0].strip("[]")
         received[path_of(address), subflow["local"]] = subflow["received"]
-    return Sample(line["at"], received, line["wire"])
+    return Sample(line["at"], received, line["wire"], line.get("bytes", 0))
 
 
 def _without_gaps(samples: Sequence[Sample]) -> list[Sample]:
@@ -105,5 +107,5 @@ def _without_gaps(samples: Sequence[Sample]) -> list[Sample]:
     whole = []
     for sample in samples:
         seen.update(sample.received)
-        whole.append(Sample(sample.at, dict(seen), sample.wire))
+        whole.append(replace(sample, received=dict(seen)))
     return whole

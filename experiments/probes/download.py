@@ -2,8 +2,8 @@
 
 One JSON object a line: a sample at short intervals, as long as bytes come, then the result.
 
-    sample  {"at": SECONDS, "subflows": [{"local", "remote", "received"}], "wire": {INTERFACE: BYTES}}
-    result  the same, with "started" (Unix time), "status", "bytes" and "sha256" of the body, as far as it came
+    sample  {"at": SECONDS, "bytes": BODY, "subflows": [{"local", "remote", "received"}], "wire": {INTERFACE: BYTES}}
+    result  the same, with "started" (Unix time), "status", and "sha256" of the body, as far as it came
 
 "received" counts payload bytes of the subflow, "wire" all bytes of frames that came in by the interface.
 """
@@ -67,7 +67,7 @@ def _receive(connection: socket.socket, arguments: argparse.Namespace) -> None:
     def sample() -> dict[str, object]:
         wire = {name: _wire_bytes(name) - before[name] for name in before}
         subflows = [asdict(subflow) for subflow in subflows_of(connection)]
-        return {"at": round(time.monotonic() - start, 6), "subflows": subflows, "wire": wire}
+        return {"at": round(time.monotonic() - start, 6), "bytes": received, "subflows": subflows, "wire": wire}
 
     head, body = _read_head(connection)
     status, length = _parse_head(head)
@@ -83,7 +83,7 @@ def _receive(connection: socket.socket, arguments: argparse.Namespace) -> None:
             _print(sample())
         if now >= start + arguments.seconds:
             break
-    result = {"started": started, "status": status, "bytes": received, "sha256": digest.hexdigest()}
+    result = {"started": started, "status": status, "sha256": digest.hexdigest()}
     _print(sample() | result)
 
 

@@ -17,7 +17,7 @@ private nor anybody's. Any number of access links, numbered from 1 in the order 
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -130,6 +130,11 @@ class Link:
         return IPv6Address(f"fd00:0:0:{self.number:x}::1")
 
     @property
+    def networks(self) -> tuple[IPv4Network, IPv6Network]:
+        """Those that both ends have their addresses of."""
+        return IPv4Network(f"{self.client4}/24", strict=False), IPv6Network(f"{self.client6}/64", strict=False)
+
+    @property
     def rtt(self) -> float:
         """Round-trip time of an empty link, in seconds."""
         return self.down.delay.seconds + self.up.delay.seconds
@@ -163,6 +168,8 @@ class Topology:
         return (CLIENT, *(link.node for link in self.links), GATEWAY, SERVER)
 
     def path_of(self, address: str) -> str:
-        """The name of the link whose client address this is; raises KeyError for any other address."""
-        paths = {str(address): link.name for link in self.links for address in (link.client4, link.client6)}
-        return paths[address]
+        """The name of the link in whose network this address is; raises KeyError for any other address."""
+        for link in self.links:
+            if any(ip_address(address) in network for network in link.networks):
+                return link.name
+        raise KeyError(address)
