@@ -51,4 +51,5 @@ SCENARIO = Scenario(
     measure=measure,
     judge=_judge,
     draw=_draw,
+    about=__doc__,
 )

@@ -80,4 +80,5 @@ SCENARIO = Scenario(
     measure=measure,
     judge=_judge,
     draw=_draw,
+    about=__doc__,
 )

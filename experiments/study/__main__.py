@@ -3,29 +3,33 @@
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from experiments.results import ROOT
 from experiments.study.catalogue import SCENARIOS
+from experiments.study.changes import orders
+from experiments.study.folder import Folder
 from experiments.study.readings import Verdict, name_of
+from experiments.study.report import page, render
 from experiments.study.run import Order, perform
-from experiments.study.scenario import Scenario
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
-from experiments.testbed.profile import changed
-from experiments.testbed.topology import Profile
 from settings.entry import Arguments, run
 from settings.failure import Exit, Failure
-from settings.files import check, read
 
 _DESCRIPTION = """\
 Runs an experiment on network namespaces of this machine: measures, draws, and judges what came out against what the
-paper claims. Needs root.
+paper claims. Makes one page of what all of them found.
 """
-_EPILOG = """\
+_RUN = """\
+Measures, draws and judges one experiment, or all. Needs root.
+
+A --set applies to each experiment that has its key; one that none of them has is refused.
+"""
+_RUN_END = """\
 Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, readings/*.json, values.csv, series.csv,
 verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the same way.
 
@@ -35,91 +39,123 @@ exit codes:
   77 not root
   130 Ctrl-C, 143 SIGTERM: the testbed is removed, and what was measured is kept
 """
+_REPORT = """\
+Makes one HTML page from the newest whole run of each experiment: what the paper claims and what is expected, the
+topology, the verdicts, the plot, all numbers with their intervals, the links as measured, the command to repeat it, and
+the machine. The page needs no other file, no network and no script. Experiments that have not run are named as such.
+Prints the name of the page. Needs no root, and measures nothing.
+"""
+_REPORT_END = """\
+It reads DIR/experiment/NAME/TIME/ as `experiment run` wrote it, but no TIME.partial, which is not whole. A plot.svg
+that is missing is drawn again from the readings.
+
+exit codes:
+  0 the page is written, whether claims hold or not     64 wrong arguments, or a run whose options are no longer known
+  66 there is no whole run, or one that cannot be read  71 the page cannot be written
+"""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one ``experiment`` command; returns its exit code."""
     parsed = _parser().parse_args(arguments)
-    if parsed.command == "list":
-        _list(parsed.json)
-        return 0
-    names = list(SCENARIOS) if parsed.name == "all" else [parsed.name]
-    orders = [_order(SCENARIOS[name], parsed) for name in names]
-    if parsed.dry_run:
-        _show_orders(orders)
-        return 0
-    preflight.need_all("experiment run")
-    take_down_orphans()
-    console = Console(stderr=True)
-    verdicts = {
-        order.scenario.name: perform(order, parsed.testbed, parsed.results / "experiment", console) for order in orders
-    }
-    if parsed.json:
-        print(json.dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
-    else:
-        _show(verdicts)
-    return 0 if all(verdict.holds for each in verdicts.values() for verdict in each) else Exit.WRONG_RESULT
+    return {"list": _list, "run": _run, "report": _report}[parsed.command](parsed)
 
 
 def _parser() -> Arguments:
-    parser = Arguments(prog="experiment", description=_DESCRIPTION, epilog=_EPILOG)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="list | run")
+    parser = Arguments(prog="experiment", description=_DESCRIPTION)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="list | run | report")
     listing = commands.add_parser("list", help="name the experiments")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    measure = commands.add_parser("run", help="run one of them, or all", epilog=_EPILOG)
-    measure.add_argument("name", choices=[*SCENARIOS, "all"], metavar="NAME", help=", ".join([*SCENARIOS, "all"]))
-    measure.add_argument(
+    _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
+    about = "make one page of what they found"
+    _describe_report(commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END))
+    return parser
+
+
+def _describe_run(parser: Arguments) -> None:
+    parser.add_argument("name", choices=[*SCENARIOS, "all"], metavar="NAME", help=", ".join([*SCENARIOS, "all"]))
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
         help="change an option, such as size=20MB, or one of a link, such as wireless.delay=40ms; may be repeated",
     )
-    measure.add_argument("--repeat", type=int, metavar="COUNT", help="how often everything is measured (default: 3)")
-    measure.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
-    measure.add_argument("--results", type=Path, default=ROOT / "results", help="where to put them (default: results/)")
-    measure.add_argument(
+    parser.add_argument("--repeat", type=int, metavar="COUNT", help="how often everything is measured (default: 3)")
+    parser.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
+    _add_results(parser, "where to put them")
+    parser.add_argument(
         "--testbed", default="experiment", metavar="NAME", help="the testbed's name (default: experiment)"
     )
-    measure.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
-    measure.add_argument("--json", action="store_true", help="print the verdicts as one JSON object on standard output")
-    return parser
+    parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
+    parser.add_argument("--json", action="store_true", help="print the verdicts as one JSON object on standard output")
 
 
-def _order(scenario: Scenario[Any], arguments: argparse.Namespace) -> Order:
-    """What to do for ``scenario``; raises Failure with exit 64 if a setting is not one of its."""
-    of_links = [change for change in arguments.set if "." in change.partition("=")[0]]
-    document: dict[str, Any] = dict(scenario.quick) if arguments.quick else {}
-    for change in arguments.set:
-        if change not in of_links:
-            key, equals, value = change.partition("=")
-            if not equals:
-                raise Failure(Exit.USAGE, f"--set {change}: accepted: KEY=VALUE, such as size=20MB")
-            document[key] = _number_or_text(value)
-    if arguments.repeat is not None:
-        document["repeat"] = arguments.repeat
-    where = f"{scenario.name}: --set"
-    profile = check(changed(read(scenario.profile), of_links), Profile, where)
-    return Order(scenario, check(document, scenario.options, where), profile)
+def _describe_report(parser: Arguments) -> None:
+    # Not by choices: argparse holds an empty list, too, against them.
+    parser.add_argument("names", nargs="*", type=_known, metavar="NAME", help=f"{', '.join(SCENARIOS)} (default: all)")
+    _add_results(parser, "where the results are")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="the page to write (default: DIR/experiment/report.html)"
+    )
 
 
-def _number_or_text(value: str) -> int | float | str:
-    for number in (int, float):
-        try:
-            return number(value)
-        except ValueError:
-            continue
-    return value
+def _known(name: str) -> str:
+    if name not in SCENARIOS:
+        raise argparse.ArgumentTypeError(f"{name}: accepted: {', '.join(SCENARIOS)}")
+    return name
 
 
-def _list(as_json: bool) -> None:
-    if as_json:
+def _add_results(parser: Arguments, what: str) -> None:
+    parser.add_argument(
+        "--results", type=Path, default=ROOT / "results", metavar="DIR", help=f"{what} (default: results/)"
+    )
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    if arguments.json:
         keys = ("paper", "claim", "expected")
         about = {name: {key: getattr(each, key) for key in keys} for name, each in SCENARIOS.items()}
         print(json.dumps(about, indent=2))
-        return
+        return 0
     for name, scenario in SCENARIOS.items():
         print(f"{name:18} {scenario.paper:10} {scenario.claim}")
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    chosen = list(SCENARIOS.values()) if arguments.name == "all" else [SCENARIOS[arguments.name]]
+    wanted = orders(chosen, arguments.set, arguments.quick, arguments.repeat)
+    if arguments.dry_run:
+        _show_orders(wanted)
+        return 0
+    preflight.need_all("experiment run")
+    take_down_orphans()
+    console = Console(stderr=True)
+    results = arguments.results / "experiment"
+    verdicts = {order.scenario.name: perform(order, arguments.testbed, results, console) for order in wanted}
+    if arguments.json:
+        print(json.dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
+    else:
+        _show(verdicts)
+    return 0 if all(verdict.holds for each in verdicts.values() for verdict in each) else Exit.WRONG_RESULT
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    results = arguments.results / "experiment"
+    chosen = [scenario for name, scenario in SCENARIOS.items() if name in (arguments.names or SCENARIOS)]
+    folders = {scenario.name: Folder.newest(results / scenario.name) for scenario in chosen}
+    records = {name: folder.record() for name, folder in folders.items() if folder}
+    if not records:
+        raise Failure(Exit.NO_INPUT, f"{results}: no whole run of {', '.join(folders)}: scripts/experiment run NAME")
+    output = arguments.output or results / "report.html"
+    text = render(page(chosen, records, datetime.now(UTC)))
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{output}: cannot be written: {error.strerror}") from error
+    print(output)
+    return 0
 
 
 def _show_orders(orders: Sequence[Order]) -> None:

@@ -2,13 +2,25 @@
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from experiments.results import partial_folder, write_json
-from experiments.study.readings import Point, Reading, Readings, name_of
+from experiments.study.readings import Point, Reading, Readings, Verdict, name_of
+from settings.failure import Exit, Failure
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the files of a whole run say; ``plot`` is an SVG document, or None where that file is missing."""
+
+    manifest: Mapping[str, Any]
+    testbeds: Sequence[Mapping[str, Any]]
+    readings: Readings
+    verdicts: Sequence[Verdict]
+    plot: str | None
 
 
 @dataclass(frozen=True)
@@ -27,6 +39,26 @@ class Folder:
         (path / "readings").mkdir()
         write_json(path / "plan.json", plan)
         return cls(path)
+
+    @classmethod
+    def newest(cls, parent: Path) -> Self | None:
+        """The newest whole run in ``parent``, if there is one."""
+        whole = [path.parent for path in parent.glob("*/plan.json") if path.parent.suffix != ".partial"]
+        return cls(max(whole)) if whole else None
+
+    def record(self) -> Record:
+        """All of a whole run; raises Failure (exit 66) if a file that it needs is not there or cannot be read."""
+        plot = self.path / "plot.svg"
+        try:
+            return Record(
+                manifest=json.loads((self.path / "manifest.json").read_text()),
+                testbeds=[json.loads(line) for line in (self.path / "testbeds.jsonl").read_text().splitlines()],
+                readings=self.readings(),
+                verdicts=[Verdict(**each) for each in json.loads((self.path / "verdicts.json").read_text())],
+                plot=plot.read_text() if plot.exists() else None,
+            )
+        except (OSError, ValueError) as error:
+            raise Failure(Exit.NO_INPUT, f"{self.path}: cannot be read: {error}") from error
 
     def readings(self) -> Readings:
         """What is there so far."""

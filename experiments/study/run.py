@@ -1,24 +1,25 @@
 """One run of an experiment: what is missing is measured, then judged and drawn from the readings alone."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from experiments.results import commit, finish, manifest, write_json
 from experiments.study.folder import Folder
+from experiments.study.plot import plot
 from experiments.study.readings import Point, Reading, Verdict, name_of
 from experiments.study.scenario import Options, Scenario
 from experiments.study.stage import Ground, Stage, set_up
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.topology import Profile, Topology
+from settings.files import check
 
 _MOST_STOLEN = 0.02
 """Of the processors' time, by the hypervisor, while a reading is taken; with 3 % a process woke up 15 ms too late."""
@@ -32,6 +33,12 @@ class Order:
     scenario: Scenario[Any]
     options: Options
     profile: Profile
+
+    @classmethod
+    def of_plan(cls, scenario: Scenario[Any], plan: Mapping[str, Any]) -> Self:
+        """The order whose plan() this is; raises Failure with exit 64 if ``scenario`` has no longer such options."""
+        options = check(plan["options"], scenario.options, f"{scenario.name}: the run's options")
+        return cls(scenario, options, check(plan["links"], Profile, f"{scenario.name}: the run's links"))
 
     @property
     def topology(self) -> Topology:
@@ -121,8 +128,6 @@ def _conclude(order: Order, folder: Folder) -> Sequence[Verdict]:
     verdicts = order.scenario.judge(order.options, order.topology, readings)
     write_json(folder.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
     folder.write_tables(readings)
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    order.scenario.draw(figure, order.topology, readings)
-    figure.savefig(folder.path / "plot.svg")
+    (folder.path / "plot.svg").write_text(plot(order.scenario, order.topology, readings))
     finish(folder.path)
     return verdicts

@@ -1,0 +1,75 @@
+"""What ``--set`` of ``experiment run`` changes: options of the scenarios that run, and their links."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from experiments.study.run import Order
+from experiments.study.scenario import Scenario
+from experiments.testbed.profile import changed
+from experiments.testbed.topology import Profile
+from settings.failure import Exit, Failure, refused
+from settings.files import check, read
+
+
+def orders(
+    scenarios: Sequence[Scenario[Any]], changes: Sequence[str], quick: bool = False, repeat: int | None = None
+) -> list[Order]:
+    """What to do for each of ``scenarios``; a change such as ``size=20MB`` applies to those that have its key.
+
+    Raises Failure with exit 64 for a key that none of them has, and for a value that one of them does not accept.
+    """
+    for change in changes:
+        if not any(_has(scenario, change) for scenario in scenarios):
+            raise _unknown(scenarios, change)
+    return [
+        _order(scenario, [change for change in changes if _has(scenario, change)], quick, repeat)
+        for scenario in scenarios
+    ]
+
+
+def _has(scenario: Scenario[Any], change: str) -> bool:
+    """Whether the option, or the link, is one of this scenario's."""
+    link, dot, _ = _key(change).partition(".")
+    return link in (_links(scenario) if dot else scenario.options.model_fields)
+
+
+def _key(change: str) -> str:
+    key, equals, _ = change.partition("=")
+    if not equals:
+        raise Failure(Exit.USAGE, f"--set {change}: accepted: KEY=VALUE, such as size=20MB")
+    return key
+
+
+def _links(scenario: Scenario[Any]) -> Iterable[str]:
+    return read(scenario.profile)["links"].keys()  # type: ignore[no-any-return]
+
+
+def _unknown(scenarios: Sequence[Scenario[Any]], change: str) -> Failure:
+    key, _, value = change.partition("=")
+    if "." in key:
+        links = dict.fromkeys(link for scenario in scenarios for link in _links(scenario))
+        return refused("--set", key, value, f"one of the links {', '.join(links)}")
+    keys = {key for scenario in scenarios for key in scenario.options.model_fields}
+    return refused("--set", key, value, f"one of the keys {', '.join(sorted(keys))}")
+
+
+def _order(scenario: Scenario[Any], changes: Sequence[str], quick: bool, repeat: int | None) -> Order:
+    document: dict[str, Any] = dict(scenario.quick) if quick else {}
+    for change in changes:
+        key, _, value = change.partition("=")
+        if "." not in key:
+            document[key] = _number_or_text(value)
+    if repeat is not None:
+        document["repeat"] = repeat
+    where = f"{scenario.name}: --set"
+    links = changed(read(scenario.profile), [change for change in changes if "." in change.partition("=")[0]])
+    return Order(scenario, check(document, scenario.options, where), check(links, Profile, where))
+
+
+def _number_or_text(value: str) -> int | float | str:
+    for number in (int, float):
+        try:
+            return number(value)
+        except ValueError:
+            continue
+    return value

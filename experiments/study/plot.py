@@ -1,0 +1,55 @@
+"""A run's plot as SVG: drawn from the readings alone, and made part of a page."""
+
+from io import StringIO
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from experiments.study.readings import Readings
+from experiments.study.scenario import Scenario
+from experiments.testbed.topology import Topology
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_DROPPED = {f"{_SVG}{tag}" for tag in ("metadata", "style", "script")}
+
+
+def plot(scenario: Scenario[Any], topology: Topology, readings: Readings) -> str:
+    """An SVG document: the same bytes for the same readings, with letters as outlines, so that it needs no font."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    scenario.draw(figure, topology, readings)
+    document = StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": scenario.name}):
+        figure.savefig(document, format="svg", metadata={"Date": None})
+    return document.getvalue()
+
+
+def inline(document: str, prefix: str, label: str) -> Markup:
+    """The SVG ``document`` as an element of an HTML page, which sets its size; ``label`` is read out in its place.
+
+    Each id gets ``prefix``, because matplotlib gives the same ones to every plot. Its style sheet, which would hold for
+    the whole page, becomes a property of the element.
+    """
+    root = ElementTree.fromstring(document)
+    for parent in list(root.iter()):
+        for child in [child for child in parent if child.tag in _DROPPED]:
+            parent.remove(child)
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_SVG)
+        element.attrib = {key.replace(_HREF, "href"): _renamed(key, value, prefix) for key, value in element.items()}
+    for key in ("width", "height"):
+        root.attrib.pop(key, None)
+    root.attrib |= {"role": "img", "aria-label": label, "style": "stroke-linejoin: round"}
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _renamed(key: str, value: str, prefix: str) -> str:
+    """An attribute's ``value`` with ``prefix`` before the id that it is or refers to."""
+    if key == "id":
+        return f"{prefix}-{value}"
+    if key == _HREF:
+        return value.replace("#", f"#{prefix}-", 1)
+    return value.replace("url(#", f"url(#{prefix}-")

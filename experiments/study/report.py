@@ -1,0 +1,174 @@
+"""One page of what experiments found: from the records of runs to HTML that needs nothing beside itself. Pure."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from experiments.study.folder import Record
+from experiments.study.plot import inline, plot
+from experiments.study.readings import Readings, Verdict
+from experiments.study.run import Order
+from experiments.study.scenario import Scenario
+from experiments.study.tables import Table, links, numbers
+
+_LABELS = {"processors": "processors, number", "memory_mb": "memory, MB"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A paragraph of text, or a drawing, whose line breaks and spaces matter."""
+
+    text: str
+    drawn: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page says of one run of ``scenario``."""
+
+    scenario: Scenario[Any]
+    about: Sequence[Block]
+    verdicts: Sequence[Verdict]
+    plot: Markup
+    facts: Mapping[str, str]
+    command: str
+    numbers: Table
+    links: Table
+
+    @property
+    def holding(self) -> int:
+        """How many verdicts hold."""
+        return sum(verdict.holds for verdict in self.verdicts)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine, and the names of the scenarios that ran on it."""
+
+    scenarios: Sequence[str]
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """``scenarios`` in the order of the catalogue; one that is not in ``sections`` has not run."""
+
+    scenarios: Sequence[Scenario[Any]]
+    sections: Mapping[str, Section]
+    machines: Sequence[Machine]
+    made: datetime
+
+    @property
+    def judged(self) -> int:
+        """How many verdicts there are."""
+        return sum(len(section.verdicts) for section in self.sections.values())
+
+    @property
+    def holding(self) -> int:
+        """How many of them hold."""
+        return sum(section.holding for section in self.sections.values())
+
+
+def page(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], made: datetime) -> Page:
+    """What to say of ``scenarios``, from the records by name of those that have run.
+
+    Raises Failure with exit 64 if a plot is missing and its scenario no longer has the options that it ran with.
+    """
+    ran = [scenario for scenario in scenarios if scenario.name in records]
+    sections = {scenario.name: _section(scenario, records[scenario.name]) for scenario in ran}
+    return Page(scenarios, sections, _machines({name: records[name].manifest for name in sections}), made)
+
+
+def render(page: Page) -> str:
+    """The page as one HTML document; all text is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("report.html.j2").render(page=page)
+
+
+def _section(scenario: Scenario[Any], record: Record) -> Section:
+    label = f"Plot of {scenario.name}; the numbers are in a table below."
+    return Section(
+        scenario=scenario,
+        about=_blocks(scenario.about),
+        verdicts=record.verdicts,
+        plot=inline(record.plot or _drawn_again(scenario, record), scenario.name, label),
+        facts=_facts(record),
+        command=shlex.join(record.manifest["command"]),
+        numbers=numbers(record.readings),
+        links=links(record.testbeds),
+    )
+
+
+def _drawn_again(scenario: Scenario[Any], record: Record) -> str:
+    return plot(scenario, Order.of_plan(scenario, record.manifest["plan"]).topology, record.readings)
+
+
+def _blocks(about: str) -> list[Block]:
+    """A docstring by its paragraphs; those that are indented are drawings."""
+    paragraphs = re.split(r"\n\s*\n", about.rstrip()) if about else []
+    return [
+        Block(dedent(text), drawn=True) if text.startswith(" ") else Block(" ".join(text.split()), drawn=False)
+        for text in paragraphs
+    ]
+
+
+def _facts(record: Record) -> dict[str, str]:
+    manifest, plan = record.manifest, record.manifest["plan"]
+    return {
+        "Date": manifest["started"],
+        "Options": _settings(plan["options"]),
+        **{f"Link {name}": _settings(link) for name, link in plan["links"]["links"].items()},
+        "Links emulated by": ", ".join(sorted({testbed["emulated_by"] for testbed in record.testbeds})),
+        "Kernel": manifest["machine"]["kernel"],
+        "Commit": manifest["versions"]["commit"] or "unknown",
+        "Stolen time": _stolen(record.readings),
+    }
+
+
+def _settings(document: Mapping[str, Any], prefix: str = "") -> str:
+    """Settings on one line: ``rate = 100mbit, up.loss = 1%``."""
+    texts = []
+    for key, value in document.items():
+        if not isinstance(value, Mapping):
+            texts.append(f"{prefix}{key} = {value}")
+        elif value:
+            texts.append(_settings(value, f"{prefix}{key}."))
+    return ", ".join(texts)
+
+
+def _stolen(readings: Readings) -> str:
+    """The part of the processors' time that a hypervisor gave to others while the readings were taken."""
+    shares = readings.values("stolen_percent")
+    if not shares:
+        return "unknown"
+    mean, most = sum(shares) / len(shares), max(shares)
+    return f"a hypervisor took {mean:.1f} % of the processors' time from a reading on average, {most:.1f} % at worst"
+
+
+def _machines(manifests: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
+    """Each machine once."""
+    names: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, manifest in manifests.items():
+        names.setdefault(tuple(_machine(manifest).items()), []).append(name)
+    return [Machine(scenarios, dict(facts)) for facts, scenarios in names.items()]
+
+
+def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The machine, and the versions that it had of everything but this project."""
+    known = {**manifest["machine"], "python": manifest["python"], **manifest["versions"], "commit": None}
+    return {_LABELS.get(key, key): str(fact) for key, fact in known.items() if fact is not None}

@@ -1,0 +1,66 @@
+"""What --set changes when several scenarios run."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from experiments.scenarios.downloads import DownloadOptions
+from experiments.scenarios.legacy import SCENARIO
+from experiments.study.changes import orders
+from experiments.study.run import Order
+from experiments.study.scenario import Scenario
+from settings.failure import Exit, Failure
+
+
+class WideOptions(DownloadOptions):
+    width: int = Field(default=1, ge=1, description="a whole number, at least 1")
+
+
+WIDE = replace(SCENARIO, name="wide", options=WideOptions)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> list[Scenario[Any]]:
+    """One scenario with the usual options and links, and one with an option and a link of its own."""
+    profile = tmp_path / "far.toml"
+    profile.write_text('[links.wired]\nrate = "100mbit"\n[links.satellite]\nrate = "30mbit"\n')
+    return [SCENARIO, replace(WIDE, profile=profile)]
+
+
+def test_a_change_applies_to_those_that_have_its_key(both: list[Scenario[Any]]) -> None:
+    narrow, wide = orders(both, ["width=2", "size=2MB", "satellite.rate=5mbit", "wired.delay=40ms"])
+    assert narrow.options == DownloadOptions.model_validate({"size": "2MB"})
+    assert wide.options == WideOptions.model_validate({"size": "2MB", "width": 2})
+    assert [str(link.rate) for link in wide.profile.links.values()] == ["100mbit", "5mbit"]
+    assert "satellite" not in narrow.profile.links
+    assert [str(order.profile.links["wired"].delay) for order in (narrow, wide)] == ["40ms", "40ms"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("colour=blue", "colour = 'blue': accepted: one of the keys repeat, size, warm_up, width"),
+        ("dsl.rate=1mbit", "dsl.rate = '1mbit': accepted: one of the links wired, wireless, satellite"),
+        ("width=0", "wide: --set: width = 0: accepted: a whole number, at least 1"),
+        ("satellite.colour=blue", "wide: --set: links.satellite.colour"),
+        ("satellite.rate", "--set satellite.rate: accepted: KEY=VALUE"),
+    ],
+)
+def test_what_none_has_or_one_cannot_take_is_refused(both: list[Scenario[Any]], change: str, complaint: str) -> None:
+    with pytest.raises(Failure) as failure:
+        orders(both, [change])
+    assert complaint in str(failure.value)
+    assert failure.value.code == Exit.USAGE
+
+
+def test_quick_gives_way_to_what_is_set_and_to_repeat() -> None:
+    (order,) = orders([SCENARIO], ["size=2MB"], quick=True, repeat=7)
+    assert order.options == DownloadOptions.model_validate({"size": "2MB", "warm_up": 0.5, "repeat": 7})
+
+
+def test_a_plan_gives_its_order_back() -> None:
+    (order,) = orders([WIDE], ["width=2", "wireless.up.loss=1%"])
+    assert Order.of_plan(WIDE, order.plan()) == order

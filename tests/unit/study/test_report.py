@@ -1,0 +1,247 @@
+"""The page of what experiments found, from runs' folders that are made up."""
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.results import write_json
+from experiments.scenarios import legacy, multipath
+from experiments.study.__main__ import main
+from experiments.study.changes import orders
+from experiments.study.folder import Folder
+from experiments.study.scenario import Scenario
+from settings.failure import Exit, Failure
+from tests.unit.scenarios import test_legacy, test_multipath
+from tests.unit.scenarios.made_up import Rule, but, readings, topology
+
+MACHINE = {"kernel": "6.18.0", "processor": "Abacus 3000", "processors": 2, "memory_mb": 8000, "system": None}
+LINK = {"link": "wired", "what": "down_mbps", "described": 100.0}
+PLOT = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt" viewBox="0 0 9 9"><script/><path id="axes_1"/></svg>'
+TESTBEDS = [{"emulated_by": "netem", "measured": [LINK | {"measured": measured}]} for measured in (98.5, 99.25)]
+
+
+def write_run(
+    results: Path, scenario: Scenario[Any], rule: Rule, time: str = "20260101T000000.000000Z", **about: object
+) -> Path:
+    """A whole run in ``results``; ``about`` is put into its manifest."""
+    folder = Folder(results / "experiment" / scenario.name / time)
+    (folder.path / "readings").mkdir(parents=True)
+    plan = orders([scenario], [])[0].plan()
+    write_json(folder.path / "plan.json", plan)
+    manifest = {
+        "command": ["scripts/experiment", "run", scenario.name],
+        "started": "2026-01-01T00:00:00+00:00",
+        "machine": MACHINE,
+        "versions": {"squid": "Squid 6.13", "commit": "c0ffee"},
+        "python": "3.11.2",
+        "plan": plan,
+    }
+    write_json(folder.path / "manifest.json", manifest | about)
+    for testbed in TESTBEDS:
+        folder.note_testbed(testbed)
+    made_up = readings(scenario, rule)
+    for reading in made_up:
+        folder.add(replace(reading, values={**reading.values, "stolen_percent": 1.5}))
+    verdicts = scenario.judge(scenario.options(), topology(scenario), made_up)
+    write_json(folder.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
+    (folder.path / "plot.svg").write_text(PLOT)
+    return folder.path
+
+
+@dataclass
+class Seen(HTMLParser):
+    """What a browser would find: tags, attributes by name, and text."""
+
+    tags: set[str] = field(default_factory=set)
+    attributes: dict[str, list[str]] = field(default_factory=dict)
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            self.attributes.setdefault(name, []).append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text = " ".join(f"{self.text} {data}".split())
+
+
+def report(results: Path, *arguments: str) -> Seen:
+    assert main(["report", "--results", str(results), *arguments]) == 0
+    return seen(results / "experiment/report.html")
+
+
+def seen(page: Path) -> Seen:
+    found = Seen()
+    found.feed(page.read_text())
+    found.close()
+    return found
+
+
+def write_both(results: Path) -> None:
+    """Runs of two scenarios, without their plots, so that matplotlib draws them for the page."""
+    for scenario, rule in ((legacy.SCENARIO, test_legacy.good), (multipath.SCENARIO, test_multipath.good)):
+        (write_run(results, scenario, rule) / "plot.svg").unlink()
+
+
+def test_a_page_has_all_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    page = report(tmp_path)
+    assert capsys.readouterr().out == f"{tmp_path}/experiment/report.html\n"
+    for text in (
+        legacy.SCENARIO.claim,
+        legacy.SCENARIO.expected,
+        "client ==link== gateway ---- server",
+        "✓ holds TCP over wired fills it (ipv4) at least 90.0 Mbit/s 95.0 Mbit/s",
+        "size = 50MB",
+        "rate = 100mbit, delay = 5ms, queue = 100",
+        "wired rate to the client, Mbit/s 100.00 98.50 to 99.25 2",
+        "1.5 % at worst",
+        "scripts/experiment run legacy",
+        "2026-01-01T00:00:00+00:00",
+        "Abacus 3000",
+        "Squid 6.13",
+        "c0ffee",
+    ):
+        assert text in page.text
+    assert "does not hold" not in page.text
+    assert "None" not in page.text
+
+
+def test_a_verdict_that_fails_is_said_to_fail(tmp_path: Path) -> None:
+    slow = but(test_legacy.good, {"link": "wired", "family": "ipv4"}, steady_mbps=89)
+    write_run(tmp_path, legacy.SCENARIO, slow)
+    page = report(tmp_path)
+    assert "✗ does not hold TCP over wired fills it (ipv4) at least 90.0 Mbit/s 89.0 Mbit/s" in page.text
+    assert page.text.count("does not hold") == 1
+    assert "✗ 3 of 4 hold" in page.text
+    assert "3 of 4 verdicts hold" in page.text
+
+
+def test_what_has_not_run_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    assert f"multipath figure 3 {multipath.SCENARIO.claim} not run" in report(tmp_path).text
+    assert "not run" not in report(tmp_path, "legacy").text
+
+
+def test_text_from_outside_is_escaped(tmp_path: Path) -> None:
+    command = ["scripts/experiment", "run", "legacy", "--testbed", "<script>alert('&')</script>"]
+    write_run(tmp_path, legacy.SCENARIO, test_legacy.good, command=command)
+    page = report(tmp_path)
+    assert "script" not in page.tags
+    # As the shell wants it.
+    assert "--testbed '<script>alert('\"'\"'&'\"'\"')</script>'" in page.text
+
+
+def test_a_page_needs_nothing_beside_itself(tmp_path: Path) -> None:
+    write_both(tmp_path)
+    page = report(tmp_path)
+    assert page.tags.isdisjoint({"script", "link", "img", "iframe", "object", "image"})
+    assert "src" not in page.attributes
+    assert all(target.startswith("#") for target in page.attributes["href"])
+    text = (tmp_path / "experiment/report.html").read_text()
+    assert not re.search(r"https?://|@import|url\((?!#)", text)
+
+
+def test_ids_are_unique_and_all_references_have_one(tmp_path: Path) -> None:
+    write_both(tmp_path)
+    page = report(tmp_path)
+    ids = page.attributes["id"]
+    assert len(set(ids)) == len(ids)
+    text = (tmp_path / "experiment/report.html").read_text()
+    assert {target[1:] for target in page.attributes["href"]} <= set(ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(ids)
+
+
+def test_the_newest_whole_run_counts(tmp_path: Path) -> None:
+    for time, command in (
+        ("20260102T000000.000000Z", "older"),
+        ("20260103T000000.000000Z", "newer"),
+        ("20260104T000000.000000Z.partial", "unfinished"),
+    ):
+        write_run(tmp_path, legacy.SCENARIO, test_legacy.good, time, command=[command])
+    text = report(tmp_path).text
+    assert "newer" in text
+    assert "older" not in text
+    assert "unfinished" not in text
+
+
+def test_a_plot_becomes_part_of_the_page(tmp_path: Path) -> None:
+    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    page = report(tmp_path)
+    assert "script" not in page.tags
+    assert page.attributes["id"] == ["legacy", "legacy-axes_1"]
+    # The page sets its width.
+    assert (page.attributes["viewbox"], page.attributes.get("width")) == (["0 0 9 9"], None)
+
+
+def test_a_plot_that_is_missing_is_drawn_again(tmp_path: Path) -> None:
+    run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    (run / "plot.svg").unlink()
+    page = report(tmp_path)
+    assert page.attributes["aria-label"] == ["Plot of legacy; the numbers are in a table below."]
+    assert "legacy-axes_2" in page.attributes["id"]
+
+
+def test_a_plot_cannot_be_drawn_again_with_options_that_are_no_longer_known(tmp_path: Path) -> None:
+    run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    (run / "plot.svg").unlink()
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["plan"]["options"]["colour"] = "blue"
+    write_json(run / "manifest.json", manifest)
+    with pytest.raises(Failure, match="legacy: the run's options: colour") as failure:
+        report(tmp_path)
+    assert failure.value.code == Exit.USAGE
+
+
+def test_each_machine_is_described_once(tmp_path: Path) -> None:
+    write_both(tmp_path)
+    assert "Machine of" not in report(tmp_path).text
+    write_run(tmp_path, multipath.SCENARIO, test_multipath.good, "20260109T000000.000000Z", machine={"kernel": "7.0"})
+    text = report(tmp_path).text
+    assert "Machine of legacy" in text
+    assert "Machine of multipath kernel 7.0" in text
+
+
+def test_a_file_of_ones_own_is_written(tmp_path: Path) -> None:
+    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    assert main(["report", "legacy", "--results", str(tmp_path), "--output", str(tmp_path / "page.html")]) == 0
+    assert "TCP over wired fills it" in seen(tmp_path / "page.html").text
+    assert not (tmp_path / "experiment/report.html").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["multipath"]])
+def test_no_whole_run_is_no_input(tmp_path: Path, arguments: list[str]) -> None:
+    write_run(tmp_path, legacy.SCENARIO, test_legacy.good, "20260101T000000.000000Z.partial")
+    with pytest.raises(Failure, match=r"no whole run of .*multipath") as failure:
+        report(tmp_path, *arguments)
+    assert failure.value.code == Exit.NO_INPUT
+
+
+@pytest.mark.parametrize("missing", ["manifest.json", "verdicts.json", "testbeds.jsonl"])
+def test_a_run_without_one_of_its_files_is_no_input(tmp_path: Path, missing: str) -> None:
+    run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    (run / missing).unlink()
+    with pytest.raises(Failure, match=missing) as failure:
+        report(tmp_path)
+    assert failure.value.code == Exit.NO_INPUT
+
+
+def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    with pytest.raises(Failure, match="cannot be written") as failure:
+        report(tmp_path, "--output", str(tmp_path / "nowhere/page.html"))
+    assert failure.value.code == Exit.SYSTEM
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["report", "legacy", "nothing"])
+    assert exit_.value.code == Exit.USAGE
