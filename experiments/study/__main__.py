@@ -50,7 +50,7 @@ It reads DIR/experiment/NAME/TIME/ as `experiment run` wrote it, but no TIME.par
 that is missing is drawn again from the readings.
 
 exit codes:
-  0 the page is written, whether claims hold or not     64 wrong arguments, or a run whose options are no longer known
+  0 the page is written, whether claims hold or not     64 wrong arguments, or links that are no longer described so
   66 there is no whole run, or one that cannot be read  71 the page cannot be written
 """
 

@@ -15,9 +15,10 @@ from markupsafe import Markup
 from experiments.study.folder import Record
 from experiments.study.plot import inline, plot
 from experiments.study.readings import Readings, Verdict
-from experiments.study.run import Order
 from experiments.study.scenario import Scenario
 from experiments.study.tables import Table, links, numbers
+from experiments.testbed.topology import Profile, Topology
+from settings.files import check
 
 _LABELS = {"processors": "processors, number", "memory_mb": "memory, MB"}
 
@@ -80,7 +81,7 @@ class Page:
 def page(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], made: datetime) -> Page:
     """What to say of ``scenarios``, from the records by name of those that have run.
 
-    Raises Failure with exit 64 if a plot is missing and its scenario no longer has the options that it ran with.
+    Raises Failure with exit 64 if a plot is missing and the links that it shows are not described as they are now.
     """
     ran = [scenario for scenario in scenarios if scenario.name in records]
     sections = {scenario.name: _section(scenario, records[scenario.name]) for scenario in ran}
@@ -115,7 +116,8 @@ def _section(scenario: Scenario[Any], record: Record) -> Section:
 
 
 def _drawn_again(scenario: Scenario[Any], record: Record) -> str:
-    return plot(scenario, Order.of_plan(scenario, record.manifest["plan"]).topology, record.readings)
+    profile = check(record.manifest["plan"]["links"], Profile, f"{scenario.name}: the run's links")
+    return plot(scenario, Topology.of(profile), record.readings)
 
 
 def _blocks(about: str) -> list[Block]:
@@ -141,14 +143,14 @@ def _facts(record: Record) -> dict[str, str]:
 
 
 def _settings(document: Mapping[str, Any], prefix: str = "") -> str:
-    """Settings on one line: ``rate = 100mbit, up.loss = 1%``."""
+    """Settings on one line, much as --set takes them: ``rate=100mbit up.loss=1% mtu=1500,1000``."""
     texts = []
     for key, value in document.items():
-        if not isinstance(value, Mapping):
-            texts.append(f"{prefix}{key} = {value}")
-        elif value:
+        if isinstance(value, Mapping):
             texts.append(_settings(value, f"{prefix}{key}."))
-    return ", ".join(texts)
+        else:
+            texts.append(f"{prefix}{key}={','.join(map(str, value)) if isinstance(value, list) else value}")
+    return " ".join(text for text in texts if text)
 
 
 def _stolen(readings: Readings) -> str:

@@ -1,11 +1,11 @@
 """One run of an experiment: what is missing is measured, then judged and drawn from the readings alone."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -19,7 +19,6 @@ from experiments.study.stage import Ground, Stage, set_up
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.topology import Profile, Topology
-from settings.files import check
 
 _MOST_STOLEN = 0.02
 """Of the processors' time, by the hypervisor, while a reading is taken; with 3 % a process woke up 15 ms too late."""
@@ -33,12 +32,6 @@ class Order:
     scenario: Scenario[Any]
     options: Options
     profile: Profile
-
-    @classmethod
-    def of_plan(cls, scenario: Scenario[Any], plan: Mapping[str, Any]) -> Self:
-        """The order whose plan() this is; raises Failure with exit 64 if ``scenario`` has no longer such options."""
-        options = check(plan["options"], scenario.options, f"{scenario.name}: the run's options")
-        return cls(scenario, options, check(plan["links"], Profile, f"{scenario.name}: the run's links"))
 
     @property
     def topology(self) -> Topology:

@@ -10,7 +10,6 @@ from pydantic import Field
 from experiments.scenarios.downloads import DownloadOptions
 from experiments.scenarios.legacy import SCENARIO
 from experiments.study.changes import orders
-from experiments.study.run import Order
 from experiments.study.scenario import Scenario
 from settings.failure import Exit, Failure
 
@@ -59,8 +58,3 @@ def test_what_none_has_or_one_cannot_take_is_refused(both: list[Scenario[Any]], 
 def test_quick_gives_way_to_what_is_set_and_to_repeat() -> None:
     (order,) = orders([SCENARIO], ["size=2MB"], quick=True, repeat=7)
     assert order.options == DownloadOptions.model_validate({"size": "2MB", "warm_up": 0.5, "repeat": 7})
-
-
-def test_a_plan_gives_its_order_back() -> None:
-    (order,) = orders([WIDE], ["width=2", "wireless.up.loss=1%"])
-    assert Order.of_plan(WIDE, order.plan()) == order

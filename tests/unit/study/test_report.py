@@ -100,8 +100,8 @@ def test_a_page_has_all_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
         legacy.SCENARIO.expected,
         "client ==link== gateway ---- server",
         "✓ holds TCP over wired fills it (ipv4) at least 90.0 Mbit/s 95.0 Mbit/s",
-        "size = 50MB",
-        "rate = 100mbit, delay = 5ms, queue = 100",
+        "size=50MB",
+        "rate=100mbit delay=5ms queue=100",
         "wired rate to the client, Mbit/s 100.00 98.50 to 99.25 2",
         "1.5 % at worst",
         "scripts/experiment run legacy",
@@ -190,15 +190,28 @@ def test_a_plot_that_is_missing_is_drawn_again(tmp_path: Path) -> None:
     assert "legacy-axes_2" in page.attributes["id"]
 
 
-def test_a_plot_cannot_be_drawn_again_with_options_that_are_no_longer_known(tmp_path: Path) -> None:
+def test_a_plot_of_links_that_are_described_otherwise_now_is_not_drawn_again(tmp_path: Path) -> None:
     run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
     (run / "plot.svg").unlink()
     manifest = json.loads((run / "manifest.json").read_text())
-    manifest["plan"]["options"]["colour"] = "blue"
+    manifest["plan"]["links"]["links"]["wired"]["colour"] = "blue"
     write_json(run / "manifest.json", manifest)
-    with pytest.raises(Failure, match="legacy: the run's options: colour") as failure:
+    with pytest.raises(Failure, match=r"legacy: the run's links: links\.wired\.colour") as failure:
         report(tmp_path)
     assert failure.value.code == Exit.USAGE
+
+
+def test_settings_are_told_as_they_are_set(tmp_path: Path) -> None:
+    run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["plan"] = {
+        "options": {"repeat": 3, "mtu": [1500, 1000]},
+        "links": {"links": {"dsl": {"rate": "10mbit", "down": {}, "up": {"rate": "1mbit", "loss": "1%"}}}},
+    }
+    write_json(run / "manifest.json", manifest)
+    text = report(tmp_path).text
+    assert "Options repeat=3 mtu=1500,1000 " in text
+    assert "Link dsl rate=10mbit up.rate=1mbit up.loss=1% " in text
 
 
 def test_each_machine_is_described_once(tmp_path: Path) -> None:
