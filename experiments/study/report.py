@@ -1,4 +1,4 @@
-"""One page of what experiments found: from the records of runs to HTML that needs nothing beside itself. Pure."""
+"""One page of what experiments found: from the records of runs to HTML that needs nothing beside itself."""
 
 import re
 import shlex
