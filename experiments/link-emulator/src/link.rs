@@ -1,11 +1,13 @@
-//! One direction of the link: loss, then the queue and the rate, then the delay, each a cell of rattan-core.
+//! One direction of the link: loss, then the queue and the rate, then the delay, each a cell of rattan-core. Only the
+//! queue in front of a trace is our own: rattan-core's BwReplayCell replays rates, and divides by them when they change,
+//! but between two deliveries of a trace the rate is zero.
 //!
 //! The cells pass on, with each frame, the time at which it should have left them. So neither a late wake-up nor the
 //! hand-over between tasks adds up: only the last one, in front of the send, shows.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 use rand::rngs::StdRng;
@@ -23,7 +25,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::packet::{PacketSocket, ReceiveBuffer, Received, receive};
-use crate::spec::Spec;
+use crate::spec::{Capacity, Spec};
+use crate::trace::{Trace, TracedQueue};
 
 /// Frames read before other tasks get their turn, lest a flood keeps the senders waiting.
 const READ_BATCH: usize = 32;
@@ -107,6 +110,29 @@ impl PacketQueue<StdPacket> for CountedQueue {
     }
 }
 
+/// The queue in front of a trace, as a stage: it passes frames on at once, with the time at which each has left it.
+struct TracedStage {
+    queue: Mutex<TracedQueue>,
+    next: Arc<dyn Ingress<StdPacket>>,
+    counters: Arc<Counters>,
+}
+
+impl Ingress<StdPacket> for TracedStage {
+    fn enqueue(&self, mut packet: StdPacket) -> Result<(), Error> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        match queue.pass(packet.get_timestamp(), packet.l3_length()) {
+            Some(left) => {
+                packet.delay_until(left);
+                self.next.enqueue(packet)
+            }
+            None => {
+                count(&self.counters.queue_dropped);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// Starts the tasks that carry frames from one socket to the other. They end only with an error.
 pub fn start(
     spec: &Spec,
@@ -117,22 +143,42 @@ pub fn start(
 ) -> Result<Arc<Counters>, Error> {
     let counters = Arc::new(Counters::default());
     let loss = Stage::new(LossCell::new([spec.loss], StdRng::from_rng(random))?);
-    let rate = rate_stage(spec, &counters)?;
     let delay = delay_stage(spec, random)?;
-    tasks.spawn(read(from, loss, rate.input, Arc::clone(&counters)));
-    tasks.spawn(pass(rate.output, delay.input));
+    let queue = match &spec.capacity {
+        Capacity::Rate(rate_bps) => {
+            let rate = rate_stage(*rate_bps, spec, &counters)?;
+            tasks.spawn(pass(rate.output, delay.input));
+            rate.input
+        }
+        Capacity::Trace(trace) => traced_stage(trace, spec, delay.input, &counters),
+    };
+    tasks.spawn(read(from, loss, queue, Arc::clone(&counters)));
     tasks.spawn(write(delay.output, to, Arc::clone(&counters)));
     Ok(counters)
 }
 
-fn rate_stage(spec: &Spec, counters: &Arc<Counters>) -> Result<Stage, Error> {
+fn rate_stage(rate_bps: u64, spec: &Spec, counters: &Arc<Counters>) -> Result<Stage, Error> {
     let limit = DropTailQueueConfig::new(spec.queue_packets, None, BwType::NetworkLayer);
     let queue = CountedQueue {
         queue: limit.into(),
         counters: Arc::clone(counters),
     };
-    let rate = Bandwidth::from_bps(spec.rate_bps);
+    let rate = Bandwidth::from_bps(rate_bps);
     Ok(Stage::new(BwCell::new(rate, queue, BwType::NetworkLayer)?))
+}
+
+fn traced_stage(
+    trace: &Trace,
+    spec: &Spec,
+    next: Arc<dyn Ingress<StdPacket>>,
+    counters: &Arc<Counters>,
+) -> Arc<dyn Ingress<StdPacket>> {
+    let queue = TracedQueue::new(trace.clone(), spec.queue_packets, Instant::now());
+    Arc::new(TracedStage {
+        queue: Mutex::new(queue),
+        next,
+        counters: Arc::clone(counters),
+    })
 }
 
 fn delay_stage(spec: &Spec, random: &mut StdRng) -> Result<Stage, Error> {

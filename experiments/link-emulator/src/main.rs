@@ -1,8 +1,8 @@
 //! Emulates one network link in user space.
 //!
 //! It sits in a network namespace of its own, between two veth interfaces without addresses, and carries whole Ethernet
-//! frames (IPv4, IPv6, ARP, multicast) from one to the other, each direction with its own rate, delay, jitter, loss and
-//! queue:
+//! frames (IPv4, IPv6, ARP, multicast) from one to the other, each direction with its own rate or trace, delay,
+//! jitter, loss and queue:
 //!
 //! ```text
 //!   namespace of host A          namespace of the link             namespace of host B
@@ -25,6 +25,7 @@ mod link;
 #[allow(unsafe_code)]
 mod packet;
 mod spec;
+mod trace;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -50,9 +51,10 @@ use spec::Spec;
 
 /// Emulates one network link between two interfaces of this network namespace.
 ///
-/// SPEC is for example rate=100mbit,delay=5ms,jitter=0ms,loss=0.5%,queue=100. The rate is mandatory and counts IP bytes;
-/// the queue (packets) is in front of the rate limiter. Prints "ready" once frames are forwarded; SIGTERM or SIGINT ends
-/// it, and it prints its counters as one line of JSON.
+/// SPEC is for example rate=100mbit,delay=5ms,jitter=0ms,loss=0.5%,queue=100. The rate is mandatory and counts IP
+/// bytes, or trace=FILE takes its place: times of delivery, as mm-link(1) of Mahimahi reads them, from when the link
+/// comes up. The queue (packets) is in front of either. Prints "ready" once frames are forwarded; SIGTERM or SIGINT
+/// ends it, and it prints its counters as one line of JSON.
 #[derive(Parser)]
 struct Arguments {
     /// First interface

@@ -1,8 +1,11 @@
-//! The description of one direction of the link: `rate=100mbit,delay=5ms,jitter=0ms,loss=0.5%,queue=100`.
+//! The description of one direction of the link: `rate=100mbit,delay=5ms,jitter=0ms,loss=0.5%,queue=100`, or with
+//! `trace=FILE` in place of the rate.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+use crate::trace::{Trace, TraceError};
 
 const RATE_UNITS: &[(&str, f64)] = &[("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
 const TIME_UNITS: &[(&str, f64)] = &[("us", 1e3), ("ms", 1e6), ("s", 1e9)];
@@ -17,17 +20,24 @@ const MAX_TIME_NS: f64 = 60e9;
 const MAX_QUEUE: usize = 1_000_000;
 const DEFAULT_QUEUE: usize = 100;
 
+/// How much one direction carries.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Capacity {
+    /// Bits per second, counted at the network layer.
+    Rate(u64),
+    Trace(Trace),
+}
+
 /// What one direction does to the frames that cross it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// Bits per second, counted at the network layer.
-    pub rate_bps: u64,
+    pub capacity: Capacity,
     pub delay: Duration,
     /// Each frame's delay is uniform in `delay - jitter ..= delay + jitter`.
     pub jitter: Duration,
     /// Probability from 0 to 1 that a frame is lost before it reaches the queue.
     pub loss: f64,
-    /// Frames that wait for the rate limiter; the one being sent is not counted.
+    /// Frames that wait for the rate or the trace; the one being sent is not counted.
     pub queue_packets: usize,
 }
 
@@ -41,7 +51,12 @@ pub enum SpecError {
         value: String,
         accepted: &'static str,
     },
-    RateMissing,
+    BadTrace {
+        path: String,
+        error: TraceError,
+    },
+    CapacityMissing,
+    TwoCapacities,
     JitterExceedsDelay {
         jitter: Duration,
         delay: Duration,
@@ -54,7 +69,7 @@ impl fmt::Display for SpecError {
             Self::NotAPair(item) => write!(f, "{item:?} is not of the form key=value"),
             Self::UnknownKey(key) => write!(
                 f,
-                "unknown key {key:?}: accepted are rate, delay, jitter, loss, queue"
+                "unknown key {key:?}: accepted are rate, trace, delay, jitter, loss, queue"
             ),
             Self::Repeated(key) => write!(f, "key {key:?} is given twice"),
             Self::BadValue {
@@ -62,7 +77,17 @@ impl fmt::Display for SpecError {
                 value,
                 accepted,
             } => write!(f, "key {key:?} has value {value:?}: accepted is {accepted}"),
-            Self::RateMissing => write!(f, "key \"rate\" is missing: accepted is {RATE_FORM}"),
+            Self::BadTrace { path, error } => {
+                write!(f, "key \"trace\" has value {path:?}: {error}")
+            }
+            Self::CapacityMissing => write!(
+                f,
+                "key \"rate\" is missing: accepted is {RATE_FORM}; or a key \"trace\""
+            ),
+            Self::TwoCapacities => write!(
+                f,
+                "keys \"rate\" and \"trace\" are both given: accepted is one of them"
+            ),
             Self::JitterExceedsDelay { jitter, delay } => write!(
                 f,
                 "key \"jitter\" has value {jitter:?}: accepted is at most the delay, {delay:?}"
@@ -76,6 +101,7 @@ impl std::error::Error for SpecError {}
 #[derive(Default)]
 struct Fields {
     rate: Option<u64>,
+    trace: Option<Trace>,
     delay: Option<Duration>,
     jitter: Option<Duration>,
     loss: Option<f64>,
@@ -89,6 +115,7 @@ impl Fields {
             .ok_or_else(|| SpecError::NotAPair(item.to_owned()))?;
         let repeated = match key {
             "rate" => self.rate.replace(rate(value)?).is_some(),
+            "trace" => self.trace.replace(trace(value)?).is_some(),
             "delay" => self.delay.replace(time("delay", value)?).is_some(),
             "jitter" => self.jitter.replace(time("jitter", value)?).is_some(),
             "loss" => self.loss.replace(loss(value)?).is_some(),
@@ -99,6 +126,15 @@ impl Fields {
             return Err(SpecError::Repeated(key.to_owned()));
         }
         Ok(())
+    }
+
+    fn capacity(&mut self) -> Result<Capacity, SpecError> {
+        match (self.rate.take(), self.trace.take()) {
+            (Some(rate), None) => Ok(Capacity::Rate(rate)),
+            (None, Some(trace)) => Ok(Capacity::Trace(trace)),
+            (None, None) => Err(SpecError::CapacityMissing),
+            (Some(_), Some(_)) => Err(SpecError::TwoCapacities),
+        }
     }
 }
 
@@ -111,7 +147,7 @@ impl FromStr for Spec {
             fields.set(item)?;
         }
         let spec = Self {
-            rate_bps: fields.rate.ok_or(SpecError::RateMissing)?,
+            capacity: fields.capacity()?,
             delay: fields.delay.unwrap_or_default(),
             jitter: fields.jitter.unwrap_or_default(),
             loss: fields.loss.unwrap_or_default(),
@@ -133,6 +169,13 @@ fn rate(value: &str) -> Result<u64, SpecError> {
         .filter(|bps| (1.0..=MAX_RATE).contains(bps))
         .map(|bps| bps as u64)
         .ok_or_else(|| bad_value("rate", value, RATE_FORM))
+}
+
+fn trace(path: &str) -> Result<Trace, SpecError> {
+    Trace::read(path).map_err(|error| SpecError::BadTrace {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 fn time(key: &'static str, value: &str) -> Result<Duration, SpecError> {
@@ -185,7 +228,7 @@ mod tests {
 
     fn spec(rate_bps: u64) -> Spec {
         Spec {
-            rate_bps,
+            capacity: Capacity::Rate(rate_bps),
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: 0.0,
@@ -323,10 +366,34 @@ mod tests {
             ("rate=1mbit, loss=1%", SpecError::UnknownKey(" loss".into())),
             ("Rate=1mbit", SpecError::UnknownKey("Rate".into())),
             ("rate=1mbit,rate=2mbit", SpecError::Repeated("rate".into())),
-            ("delay=5ms", SpecError::RateMissing),
+            ("delay=5ms", SpecError::CapacityMissing),
         ] {
             assert_eq!(text.parse::<Spec>(), Err(want), "{text}");
         }
+    }
+
+    #[test]
+    fn a_trace_takes_the_place_of_the_rate() {
+        let file = std::env::temp_dir().join(format!("link-emulator-{}", std::process::id()));
+        std::fs::write(&file, "1\n2\n").unwrap();
+        let text = format!("trace={},queue=7", file.display());
+        let both = format!("{text},rate=1mbit").parse::<Spec>();
+        let alone = text.parse();
+        std::fs::remove_file(&file).unwrap();
+        let want = Spec {
+            capacity: Capacity::Trace("1\n2\n".parse().unwrap()),
+            queue_packets: 7,
+            ..spec(1)
+        };
+        assert_eq!(alone, Ok(want));
+        assert_eq!(both, Err(SpecError::TwoCapacities));
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_read_is_refused_with_its_file() {
+        let message = "trace=/no/such".parse::<Spec>().unwrap_err().to_string();
+        let want = "key \"trace\" has value \"/no/such\": the file cannot be read: ";
+        assert!(message.starts_with(want), "{message}");
     }
 
     #[test]

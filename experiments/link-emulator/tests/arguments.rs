@@ -42,7 +42,11 @@ fn a_bad_value_is_refused_with_option_key_value_and_accepted_form() {
 #[test]
 fn an_unknown_key_is_refused() {
     let arguments = link("x", "y", "rate=1mbit,mtu=9", SPEC);
-    let parts = ["--a-to-b", "\"mtu\"", "rate, delay, jitter, loss, queue"];
+    let parts = [
+        "--a-to-b",
+        "\"mtu\"",
+        "rate, trace, delay, jitter, loss, queue",
+    ];
     assert_refused(&arguments, 64, &parts);
 }
 
