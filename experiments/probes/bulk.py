@@ -9,7 +9,6 @@ faster than that (socket(7), SO_MAX_PACING_RATE); with --after its bytes begin s
 """
 
 import argparse
-import ctypes
 import json
 import signal
 import socket
@@ -19,12 +18,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from experiments.probes.ending import break_off
+
 _SO_MAX_PACING_RATE = 47  # asm-generic/socket.h; bytes per second
 _NOTHING = bytes(1 << 18)
 _STALLED = 30.0  # seconds without progress after which the run has failed
-
-
-_libc = ctypes.CDLL(None)
 
 
 def serve(address: str, port: int) -> None:
@@ -84,8 +82,7 @@ def _connected(arguments: argparse.Namespace) -> Iterator[socket.socket]:
         try:
             yield connection
         finally:
-            # connect(2): AF_UNSPEC dissolves the association; the peer gets a reset, of all subflows.
-            _libc.connect(connection.fileno(), bytes(16), 16)
+            break_off(connection)
 
 
 def _send(connection: socket.socket, seconds: float, pace: int) -> float:

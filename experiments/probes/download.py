@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from experiments.probes.ending import break_off
 from experiments.probes.subflows import subflows_of
 
 _STALLED = 30.0  # seconds without a byte after which the download has failed
@@ -38,6 +39,7 @@ def main() -> None:
     with _connected(arguments) as connection:
         connection.sendall(_request(arguments.url, arguments.proxy is not None))
         _receive(connection, arguments)
+        break_off(connection)
 
 
 def _connected(arguments: argparse.Namespace) -> socket.socket:
