@@ -27,6 +27,7 @@ from tests.netns.throttler_world import (
     in_namespace,
     installed,
     on,
+    process,
     run,
     status,
     throttler,
@@ -276,3 +277,50 @@ def test_without_a_throttler_status_says_so() -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert result.returncode == Exit.UNAVAILABLE
     assert result.stderr == "throttler: no throttler runs in this network namespace\n"
+
+
+# Answers the first line with as many bytes, and the second too, but closes before they can be sent.
+HASTY_SERVER = """
+import socket
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.setsockopt(socket.SOL_SOCKET, 32, 1 << 23)  # SO_SNDBUFFORCE
+listener.bind(("0.0.0.0", 3129))
+listener.listen()
+print("ready", flush=True)
+connection = listener.accept()[0]
+for _ in range(2):
+    connection.sendall(bytes(int(connection.recv(100))))
+connection.close()
+print("closed", flush=True)
+input()
+"""
+
+# Reads the first thousand bytes at once, and the other two million when it is told to.
+LATE_READER = """
+import socket, sys
+connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
+connection.connect((sys.argv[1], 3129))
+connection.sendall(b"1000")
+left = 1000
+while left:
+    left -= len(connection.recv(left))
+connection.sendall(b"2000000")
+sys.stdin.readline()
+print(sum(iter(lambda: len(connection.recv(65536)), 0)), flush=True)
+"""
+
+
+def test_a_hold_lasts_until_all_is_sent_that_was_written_before_the_close(source: str) -> None:
+    with process(GATEWAY, sys.executable, "-c", HASTY_SERVER) as server, throttler(source):
+        assert server.stdout is not None and server.stdout.readline() == "ready\n"
+        with process(CLIENT, sys.executable, "-c", LATE_READER, IPV4) as reader:
+            assert reader.stdin is not None and reader.stdout is not None
+            assert server.stdout.readline() == "closed\n"
+            eventually(elements)
+            time.sleep(1.5)
+            assert len(elements()) == 1
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+            assert reader.stdout.readline() == "2000000\n"
+            eventually(lambda: not elements())

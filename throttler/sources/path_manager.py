@@ -2,7 +2,8 @@
 
 Cheaper than the wire and complete, for sessions that end on this host: CREATED for a session and its first subflow,
 right after the third ACK; SUB_ESTABLISHED for one that joined, when its HMAC was right; SUB_CLOSED; and CLOSED when
-the session's socket goes. An attribute that a kernel leaves out is zero.
+the application closes the session's socket, whose subflows may have more to send (lingering.py). An attribute that a
+kernel leaves out is zero.
 """
 
 import errno

@@ -21,11 +21,17 @@ _PROTOCOL = 3  # INET_DIAG_REQ_PROTOCOL
 _INFO, _ULP = 2, 19
 _ULP_MPTCP = 3
 _EXTENSION_INFO = 1 << _INFO - 1
+# The same for one socket: ports and addresses, interface, and a cookie that says any.
+_REQUEST_ONE = struct.Struct("=BBBxI2s2s16s16sI8s")
+_ANY_COOKIE = b"\xff" * 8  # INET_DIAG_NOCOOKIE, twice
 # struct inet_diag_msg: family, state, timer, retransmits; ports, addresses, interface and cookie; five numbers.
 _ANSWER = struct.Struct("!BBBBHH16s16s4x8x20x")
 # States of a subflow that its session still uses: TCP_ESTABLISHED and TCP_CLOSE_WAIT. In the others this side is done
 # with it, and no event may tell of its end.
 _ALIVE = 1 << 1 | 1 << 8
+# States in which a socket may have data to send also when it was closed: with TCP_FIN_WAIT1, TCP_LAST_ACK and
+# TCP_CLOSING. In TCP_FIN_WAIT2 and TCP_TIME_WAIT all is acknowledged.
+_SENDING = _ALIVE | 1 << 4 | 1 << 9 | 1 << 11
 _LISTENING = 1 << 10
 # MPTCP_SUBFLOW_ATTR_* and MPTCP_SUBFLOW_FLAG_* of linux/mptcp.h
 _TOKEN_LOCAL, _FLAGS, _ID_REMOTE = 2, 8, 9
@@ -109,6 +115,18 @@ def traffic() -> dict[FourTuple, Traffic]:
                 acked, received = struct.unpack_from("=QQ", each.info, _BYTES_ACKED)
                 found[each.subflow] = Traffic(acked, received, rtt)
     return found
+
+
+def sends(subflow: FourTuple) -> bool:
+    """Whether the kernel has a TCP socket of these addresses and ports that may have data to send."""
+    family = socket.AF_INET6 if ":" in subflow.local else socket.AF_INET
+    ports = [port.to_bytes(2) for port in (subflow.local_port, subflow.remote_port)]
+    addresses = [socket.inet_pton(family, address) for address in (subflow.local, subflow.remote)]
+    request = _REQUEST_ONE.pack(family, socket.IPPROTO_TCP, 0, 0, *ports, *addresses, 0, _ANY_COOKIE)
+    try:
+        return bool(_SENDING & 1 << _link().ask(_BY_FAMILY, request).body[1])
+    except (OSError, IndexError):
+        return False
 
 
 def ends_sessions() -> bool:

@@ -13,6 +13,7 @@ from throttler.events import Event, SubflowEstablished
 from throttler.policy.model import Policy
 from throttler.sources import routes, sockets
 from throttler.sources.handshakes import Handshakes
+from throttler.sources.lingering import Lingering
 from throttler.sources.order import InOrder
 from throttler.sources.path_manager import EventsLost, PathManager
 from throttler.sources.sniffer import Sniffer
@@ -99,6 +100,7 @@ class KernelEvents:
 
     def __init__(self) -> None:
         self._manager = PathManager(routes.interface_of)
+        self._lingering = Lingering(sockets.sends)
         self._next_look = 0.0
         self._counts: Counter[str] = Counter()
 
@@ -116,10 +118,16 @@ class KernelEvents:
 
     def start(self) -> Sequence[Event]:
         """The subflows of this network namespace's sockets."""
-        return self._look(dict)
+        return self._due(self._look(dict))
 
     def events(self, known: Known, /) -> Sequence[Event]:
         """What the kernel told, or, when it had to give up telling, the difference to what is there now."""
+        return self._due(self._told(known))
+
+    def _due(self, events: Sequence[Event]) -> Sequence[Event]:
+        return list(self._lingering.pass_on(events, time.time_ns()))
+
+    def _told(self, known: Known) -> Sequence[Event]:
         try:
             found = list(self._manager.events(_BATCH))
         except EventsLost:

@@ -1,0 +1,67 @@
+"""Sessions that were closed before all was sent."""
+
+from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
+from throttler.sources.lingering import PAUSE, Lingering
+from throttler.wire.segments import FourTuple
+
+FIRST = FourTuple("10.0.0.1", 3128, "10.0.1.2", 40000)
+JOINED = FourTuple("10.0.0.1", 3128, "10.0.2.2", 40001)
+OPENED: tuple[Event, ...] = tuple(SubflowEstablished(0, 7, each, "wired") for each in (FIRST, JOINED))
+CLOSED = SessionClosed(5, 7, Ended.CLOSED)
+
+
+class Kernel:
+    """``sending`` are the subflows that have data to send; ``asked`` is how often somebody wanted to know."""
+
+    def __init__(self, *sending: FourTuple) -> None:
+        self.sending = set(sending)
+        self.asked = 0
+
+    def sends(self, subflow: FourTuple) -> bool:
+        self.asked += 1
+        return subflow in self.sending
+
+
+def closed(kernel: Kernel) -> Lingering:
+    lingering = Lingering(kernel.sends)
+    assert list(lingering.pass_on((*OPENED, CLOSED), 0)) == [*OPENED]
+    return lingering
+
+
+def test_a_session_that_has_sent_all_ends_one_pause_later() -> None:
+    kernel = Kernel()
+    lingering = closed(kernel)
+    assert list(lingering.pass_on((), PAUSE - 1)) == []
+    assert kernel.asked == 0
+    assert list(lingering.pass_on((), PAUSE)) == [CLOSED]
+    assert list(lingering.pass_on((), 9 * PAUSE)) == []
+
+
+def test_a_session_stays_as_long_as_a_subflow_sends() -> None:
+    kernel = Kernel(FIRST, JOINED)
+    lingering = closed(kernel)
+    assert list(lingering.pass_on((), PAUSE)) == []
+    kernel.sending = {JOINED}
+    assert list(lingering.pass_on((), 2 * PAUSE)) == [SubflowClosed(2 * PAUSE, 7, FIRST, Ended.CLOSED)]
+    assert list(lingering.pass_on((), 3 * PAUSE)) == []
+    kernel.sending = set()
+    assert list(lingering.pass_on((), 4 * PAUSE)) == [CLOSED]
+
+
+def test_subflows_that_were_closed_before_are_not_asked_about() -> None:
+    kernel = Kernel(FIRST, JOINED)
+    lingering = Lingering(kernel.sends)
+    over = [SubflowClosed(1, 7, each, Ended.RESET) for each in (FIRST, JOINED)]
+    assert list(lingering.pass_on((*OPENED, *over, CLOSED), 0)) == [*OPENED, *over]
+    assert list(lingering.pass_on((), PAUSE)) == [CLOSED]
+    assert kernel.asked == 0
+
+
+def test_many_ends_at_once_are_looked_at_in_several_rounds() -> None:
+    kernel = Kernel()
+    lingering = Lingering(kernel.sends)
+    opened = [SubflowEstablished(0, token, FourTuple("10.0.0.1", 3128, "10.0.1.2", token), "") for token in range(200)]
+    ends = [SessionClosed(0, token, Ended.CLOSED) for token in range(200)]
+    assert list(lingering.pass_on((*opened, *ends), 0)) == opened
+    rounds = [len(list(lingering.pass_on((), PAUSE))) for _ in range(5)]
+    assert rounds == [64, 64, 64, 8, 0]

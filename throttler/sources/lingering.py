@@ -1,0 +1,61 @@
+"""Sessions whose socket is closed while the kernel still sends what was written into it.
+
+The kernel tells CLOSED when the application closes (mptcp_close() in net/mptcp/protocol.c). What is in the send
+buffer, megabytes with a large tcp_wmem, goes out behind that over the same subflows, and no event tells of their end.
+So a session that was closed stays as long as the kernel has one of its subflows in a state in which it sends.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+
+from throttler.events import Event, SessionClosed, SubflowClosed, SubflowEstablished
+from throttler.wire.segments import FourTuple
+
+SECOND = 10**9
+PAUSE = SECOND // 4
+"""Nanoseconds between two looks at a session that was closed."""
+_LOOKS = 64
+"""Subflows to look at in one round: each costs a system call, and events wait."""
+
+
+class Lingering:
+    """Passes events on, but keeps SessionClosed back while ``sends`` is true of one of the session's subflows."""
+
+    def __init__(self, sends: Callable[[FourTuple], bool]) -> None:
+        self._sends = sends
+        self._subflows: defaultdict[int, set[FourTuple]] = defaultdict(set)
+        self._closed: deque[tuple[int, SessionClosed]] = deque()
+
+    def pass_on(self, events: Iterable[Event], now: int) -> Iterator[Event]:
+        """``events`` but for SessionClosed, and the ends of what is sent; ``now`` is in nanoseconds since 1970."""
+        for event in events:
+            match event:
+                case SubflowEstablished():
+                    self._subflows[event.token].add(event.subflow)
+                case SubflowClosed():
+                    self._forget(event)
+                case SessionClosed():
+                    self._closed.append((now + PAUSE, event))
+                    continue
+            yield event
+        yield from self._ended(now)
+
+    def _forget(self, event: SubflowClosed) -> None:
+        rest = self._subflows.get(event.token, set())
+        rest.discard(event.subflow)
+        if not rest:
+            self._subflows.pop(event.token, None)
+
+    def _ended(self, now: int) -> Iterator[Event]:
+        looks = 0
+        while self._closed and self._closed[0][0] <= now and looks < _LOOKS:
+            _, event = self._closed.popleft()
+            subflows = self._subflows.pop(event.token, set())
+            looks += len(subflows)
+            sending = {subflow for subflow in subflows if self._sends(subflow)}
+            if sending:
+                self._subflows[event.token] = sending
+                self._closed.append((now + PAUSE, event))
+                yield from (SubflowClosed(now, event.token, gone, event.reason) for gone in subflows - sending)
+            else:
+                yield event
