@@ -33,5 +33,10 @@ def label(figure: Figure, colours: Mapping[str, str]) -> None:
     """Name the axes and the colours of a figure whose panels draw_paths() drew."""
     figure.supxlabel("seconds since the request")
     figure.supylabel("payload, Mbit/s (paths stacked)")
+    name_paths(figure, colours)
+
+
+def name_paths(figure: Figure, colours: Mapping[str, str]) -> None:
+    """A legend of the paths' colours."""
     handles = [Patch(color=colour, label=path) for path, colour in colours.items()]
     figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)

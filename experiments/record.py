@@ -57,10 +57,10 @@ class Download:
         """Payload bits per second of ``path`` over the whole download, in millions."""
         return 8 * self.samples[-1].by_path().get(path, 0) / self.seconds / 1e6
 
-    def wire_mbps(self, path: str, after: float = 0) -> float:
-        """Frame bits per second that came in by ``path`` since ``after`` seconds, in millions."""
+    def wire_mbps(self, path: str, after: float = 0, before: float = float("inf")) -> float:
+        """Frame bits per second that came in by ``path`` from ``after`` seconds to ``before``, in millions."""
         first = next(sample for sample in self.samples if sample.at >= after)
-        last = self.samples[-1]
+        last = next((sample for sample in self.samples if sample.at >= before), self.samples[-1])
         return 8 * (last.wire[path] - first.wire[path]) / (last.at - first.at) / 1e6 if last.at > first.at else 0
 
     def rates(self) -> Iterator[tuple[float, str, int, float]]:

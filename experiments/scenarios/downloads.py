@@ -1,7 +1,8 @@
 """What the experiments on downloads have in common: the workload, what is read off it, and how it is drawn."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
@@ -11,7 +12,7 @@ from experiments.record import Download
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
 from experiments.study.stage import CONVERTERS, Stage
-from experiments.testbed.server import random_file
+from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Topology
 from settings.failure import Exit, Failure
 from settings.units import Size
@@ -29,16 +30,27 @@ class DownloadOptions(Options):
 
 
 def measure(stage: Stage, options: DownloadOptions, point: Point, repetition: int) -> Reading:
+    """The download of a whole file."""
+    download = fetched(stage, point, random_file(options.size.amount, seed=repetition))
+    return Reading(point, repetition, values_of(download, options.warm_up), download.series())
+
+
+def fetched(
+    stage: Stage,
+    point: Point,
+    file: File,
+    seconds: float | None = None,
+    progress: Callable[[int], None] = lambda _received: None,
+) -> Download:
     """One download over ``point["link"]`` as its first path; ``point["by"]`` is "legacy" or the converter.
 
     Raises Failure (exit 1) if a byte of it is wrong.
     """
-    file = random_file(options.size.amount, seed=repetition)
-    proxy = CONVERTERS.get(point["by"])
-    download = fetch(stage.testbed, point["by"], file, point["link"], proxy, point["family"] == "ipv6")
+    proxy, ipv6 = CONVERTERS.get(point["by"]), point["family"] == "ipv6"
+    download = fetch(stage.testbed, point["by"], file, point["link"], proxy, ipv6, progress, seconds)
     if download.sha256 != file.sha256_of(download.size):
         raise Failure(Exit.WRONG_RESULT, f"a download by {point['by']} has the wrong SHA-256")
-    return Reading(point, repetition, values_of(download, options.warm_up), download.series())
+    return download
 
 
 def legacy_points(topology: Topology) -> list[Point]:
@@ -46,8 +58,8 @@ def legacy_points(topology: Topology) -> list[Point]:
     return [{"by": LEGACY, "link": link.name, "family": family} for family in FAMILIES for link in topology.links]
 
 
-def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Readings]) -> None:
-    """A panel of throughput over time by title: of the first of its readings."""
+def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Readings]) -> list[Axes]:
+    """A panel of throughput over time by title: of the first of its readings; returns the panels."""
     colours = colours_of(link.name for link in topology.links)
     panels = figure.subplots(1, len(titled), sharey=True, squeeze=False)[0]
     for axes, (title, readings) in zip(panels, titled.items(), strict=True):
@@ -55,6 +67,7 @@ def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Reading
         draw_paths(axes, reading.series, colours, reading.values["seconds"])
         axes.set_title(f"{title}: {reading.values['mbps']:.1f} Mbit/s", fontsize=10)
     label(figure, colours)
+    return list(panels)
 
 
 def values_of(download: Download, warm_up: float) -> dict[str, float]:

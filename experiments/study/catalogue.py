@@ -1,5 +1,15 @@
 """Every experiment, in the order in which a reader wants them."""
 
-from experiments.scenarios import legacy, multipath
+from experiments.scenarios import buffer, legacy, mtu, multipath, throttle_again, throttle_first, throttle_long
 
-SCENARIOS = {scenario.name: scenario for scenario in (legacy.SCENARIO, multipath.SCENARIO)}
+_MODULES = (
+    legacy,
+    multipath,
+    buffer,
+    mtu,
+    throttle_first,
+    throttle_again,
+    throttle_long,
+)
+
+SCENARIOS = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}

@@ -63,6 +63,10 @@ class Estimate:
         t = _T95[min(len(numbers) - 1, len(_T95)) - 1]
         return cls(fmean(numbers), t * stdev(numbers) / sqrt(len(numbers)))
 
+    def scaled(self, factor: float) -> "Estimate":
+        """The same in another unit."""
+        return Estimate(self.mean * factor, self.margin * factor)
+
     def __str__(self) -> str:
         digits = 1 if self.mean >= 10 else 2
         return f"{self.mean:.{digits}f} ± {self.margin:.{digits}f}" if self.margin else f"{self.mean:.{digits}f}"
@@ -106,6 +110,11 @@ class Verdict:
     def as_json(self) -> dict[str, object]:
         """For a file, or another program."""
         return asdict(self)
+
+
+def at_most(claim: str, measured: Estimate, bound: float, unit: str) -> Verdict:
+    """Holds if the mean does not exceed ``bound``."""
+    return Verdict(claim, f"{measured} {unit}", f"at most {bound:.1f} {unit}", measured.mean <= bound)
 
 
 def at_least(claim: str, measured: Estimate, bound: float, unit: str) -> Verdict:

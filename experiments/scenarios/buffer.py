@@ -1,0 +1,149 @@
+"""The client's receive buffer: how much MPTCP needs, and what becomes of it with less.
+
+    client ==wired====== gateway ---- server   44 Mbit/s, 8 ms, and up to 10 ms in its queue
+           ==wireless===                       20 Mbit/s, 15 ms, and up to 15 ms in its queue
+
+What came by the fast path waits until the slow one has filled the gap. A receiver that shall never stop its sender has
+to hold twice the sum of the rates times the longest round-trip time (RFC 6182 section 5.3): 2 x 64 Mbit/s x 30 ms are
+0.48 MB. Derived: throughput behind slow start for each size, segments that waited in the client (MPTcpExtOFOQueue),
+data that the gateway sent again by the other path (MPTcpExtMPTCPRetrans) and that came twice (MPTcpExtDuplicateData).
+Expected: 0.18 MB close the window again and again, 0.72 MB never do; beyond the knee nothing is gained.
+"""
+
+from collections.abc import Iterator
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.plots import colours_of, draw_paths, name_paths
+from experiments.scenarios.downloads import FAMILIES, values_of
+from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, timed
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Scenario
+from experiments.study.stage import CONVERTERS, Stage
+from experiments.testbed.counters import counted
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import Topology
+from settings.units import Size
+
+NEEDED = 2 * 64e6 * 0.030 / 8  # bytes
+_TOO_SMALL, _LARGE = Size(180_000), Size(720_000)
+_SWEEP = tuple(Size(1000 * kilobytes) for kilobytes in (50, 100, 180, 240, 360, 480, 720, 1000, 2000, 4000))
+_DEFAULT_BUFFER = 131_072  # bytes that a connection begins with: tcp(7), tcp_rmem
+_GOOD = 0.95  # of the best throughput: behind the knee
+
+
+class BufferOptions(TimedOptions):
+    """``buffer``: the sizes to try, each as the most that a receiving socket may take (tcp_rmem)."""
+
+    buffer: Sizes = _SWEEP
+
+
+def _points(options: BufferOptions, topology: Topology) -> list[Point]:
+    """Every size by IPv4; the paper's two by IPv6 as well."""
+    first = topology.links[0].name
+    return [
+        {"buffer": str(size), "by": converter, "link": first, "family": family}
+        for family in FAMILIES
+        for converter in CONVERTERS
+        for size in options.buffer
+        if family == "ipv4" or size in (_TOO_SMALL, _LARGE)
+    ]
+
+
+def _measure(stage: Stage, options: BufferOptions, point: Point, repetition: int) -> Reading:
+    client, gateway = stage.testbed.client, stage.testbed.gateway
+    most = Size.parse(point["buffer"]).amount
+    client.sysctl(net__ipv4__tcp_rmem=f"4096 {min(_DEFAULT_BUFFER, most)} {most}")
+    with counted(client) as at_client, counted(gateway) as at_gateway:
+        download = timed(stage, options, point, repetition)
+        counts = {
+            "segments_that_waited": at_client("MPTcpExtOFOQueue"),
+            "segments_twice": at_client("MPTcpExtDuplicateData"),
+            "segments_sent_again": at_gateway("MPTcpExtMPTCPRetrans"),
+        }
+    return Reading(point, repetition, values_of(download, options.warm_up) | counts, download.series())
+
+
+def _judge(options: BufferOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    return [
+        verdict
+        for converter in CONVERTERS
+        for verdict in (
+            *_on_the_papers_sizes(options, readings.at(by=converter), converter),
+            *_on_the_knee(options, readings.at(by=converter, family="ipv4"), converter),
+        )
+    ]
+
+
+def _on_the_papers_sizes(options: BufferOptions, readings: Readings, converter: str) -> Iterator[Verdict]:
+    if not {_TOO_SMALL, _LARGE} <= set(options.buffer):
+        return
+    for family in FAMILIES:
+        small, large = (
+            readings.at(family=family, buffer=str(size)).estimate("steady_mbps") for size in (_TOO_SMALL, _LARGE)
+        )
+        claim = f"0.18 MB cost a fifth or more of what 0.72 MB give ({converter}, {family})"
+        yield at_most(claim, small, 0.8 * large.mean, "Mbit/s")
+
+
+def _on_the_knee(options: BufferOptions, readings: Readings, converter: str) -> Iterator[Verdict]:
+    """The knee is the smallest size that reaches _GOOD of the best."""
+    reached = {size: readings.at(buffer=str(size)).estimate("steady_mbps") for size in sorted(options.buffer)}
+    best = max(estimate.mean for estimate in reached.values())
+    if _LARGE in reached:
+        claim = f"0.72 MB are enough: 95 % of the best size ({converter})"
+        yield at_least(claim, reached[_LARGE], _GOOD * best, "Mbit/s")
+    if min(options.buffer).amount < NEEDED < max(options.buffer).amount:
+        knee = next(size for size, estimate in reached.items() if estimate.mean >= _GOOD * best).amount / 1e6
+        needed = NEEDED / 1e6
+        bound = f"{needed / 2:.2f} to {2 * needed:.2f} MB"
+        claim = f"the knee is where theory has it, within a factor of 2 ({converter})"
+        yield Verdict(claim, f"{knee:g} MB", bound, needed / 2 <= knee <= 2 * needed)
+
+
+def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
+    figure.set_size_inches(10, 6)
+    panels: dict[str, Axes] = figure.subplot_mosaic([["throughput", "small"], ["waited", "large"]])
+    _draw_sweeps(panels["throughput"], panels["waited"], readings.at(family="ipv4"))
+    colours = colours_of(link.name for link in topology.links)
+    for panel, size in (("small", _TOO_SMALL), ("large", _LARGE)):
+        for reading in list(readings.at(by="native", family="ipv4", buffer=str(size)))[:1]:
+            draw_paths(panels[panel], reading.series, colours, reading.values["seconds"])
+        panels[panel].set_title(f"{size.amount / 1e6:g} MB, native", fontsize=10)
+        panels[panel].set_xlabel("seconds since the request")
+        panels[panel].set_ylabel("Mbit/s (paths stacked)")
+        panels[panel].set_ylim(0, sum(link.down.rate.amount for link in topology.links) / 1e6)
+    name_paths(figure, colours)
+
+
+def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings) -> None:
+    sizes = sorted({reading.point["buffer"] for reading in readings}, key=lambda text: Size.parse(text).amount)
+    over = [(Size.parse(size).amount / 1e6, readings.at(buffer=size)) for size in sizes]
+    for converter in CONVERTERS:
+        draw_sweep(throughput, over, "steady_mbps", converter)
+        draw_sweep(waited, over, "segments_that_waited", converter, scale=1e-3)
+    for axes in (throughput, waited):
+        axes.set_xscale("log")
+        axes.set_xlabel("receive buffer, MB")
+        axes.axvline(NEEDED / 1e6, color="#999999", linewidth=1)
+    throughput.set_ylim(0)
+    throughput.set_ylabel("payload, Mbit/s")
+    waited.set_ylabel("thousand segments that waited")
+    throughput.legend(frameon=False, fontsize=8)
+
+
+SCENARIO = Scenario(
+    name="buffer",
+    paper="figure 4",
+    claim="A receive buffer of 0.18 MB starves MPTCP, one of 0.72 MB does not: 0.48 MB are needed.",
+    expected="Throughput grows with the buffer up to about 0.48 MB and not beyond.",
+    profile=PROFILES / "buffer.toml",
+    options=BufferOptions,
+    quick={"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "buffer": "0.05MB,0.18MB,0.48MB,0.72MB,4MB"},
+    points=_points,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+)

@@ -1,0 +1,67 @@
+"""What the sweeps over one quantity have in common: downloads of equal length, and a value plotted over it."""
+
+from collections.abc import Iterable
+from math import ceil
+from typing import Annotated
+
+from matplotlib.axes import Axes
+from pydantic import BeforeValidator, Field
+
+from experiments.record import Download
+from experiments.scenarios.downloads import fetched
+from experiments.study.readings import Point, Readings
+from experiments.study.scenario import Options
+from experiments.study.stage import Stage
+from experiments.testbed.server import random_file
+from settings.units import Size
+
+_STEP = 10_000_000  # bytes between the sizes of files, so that few are needed
+_STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "legacy": ("#D55E00", "^", ":")}
+
+
+class TimedOptions(Options):
+    """Every download breaks off after ``seconds``; its rates count from ``warm_up`` seconds on."""
+
+    seconds: float = Field(default=8.0, gt=0, description="a number of seconds above 0")
+    warm_up: float = Field(default=2.0, ge=0, description="a number of seconds")
+
+
+def listed(value: object) -> object:
+    """A text with commas as the tuple of its parts; anything else as it is."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
+Sizes = Annotated[
+    tuple[Size, ...],
+    BeforeValidator(listed),
+    Field(min_length=1, description="sizes with commas between them, such as '0.18MB,0.72MB'"),
+]
+
+
+def timed(stage: Stage, options: TimedOptions, point: Point, repetition: int) -> Download:
+    """What comes in ``options.seconds`` of a file that is larger than what the links can carry in that time."""
+    most = sum(link.down.rate.amount for link in stage.testbed.topology.links) * options.seconds / 8
+    file = random_file(_STEP * ceil(most / _STEP), seed=repetition)
+    return fetched(stage, point, file, options.seconds)
+
+
+def draw_sweep(axes: Axes, over: Iterable[tuple[float, Readings]], value: str, by: str, scale: float = 1) -> None:
+    """``value`` times ``scale`` as ``by`` has it, with its interval, over the quantity that comes with the readings."""
+    places, estimates = [], []
+    for place, readings in over:
+        places.append(place)
+        estimates.append(readings.at(by=by).estimate(value))
+    colour, marker, line = _STYLES[by]
+    axes.errorbar(
+        places,
+        [scale * estimate.mean for estimate in estimates],
+        [scale * estimate.margin for estimate in estimates],
+        label=by,
+        color=colour,
+        marker=marker,
+        linestyle=line,
+        capsize=2,
+        markersize=4,
+    )
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,53 @@
+"""Verdicts on packets of many sizes."""
+
+import pytest
+
+from experiments.scenarios.mtu import SCENARIO, MtuOptions
+from experiments.study.readings import Point
+from settings.failure import Failure
+from settings.files import check
+from tests.unit.scenarios.made_up import Rule, but, drawn, failed, topology
+
+
+def good(point: Point) -> dict[str, float]:
+    """All of the rate but for the headers."""
+    mtu, legacy = int(point["mtu"]), point["by"] == "legacy"
+    mbps = 44 * (mtu - 52) / mtu if legacy else 64 * (mtu - 80) / mtu
+    costs = {"packets_per_mb": 1e6 / (mtu - 52), "converter_s_per_gb": 1.0, "machine_s_per_gb": 30.0}
+    return {"seconds": 8.0, "mbps": mbps, "steady_mbps": mbps, **costs}
+
+
+def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
+    assert failed(SCENARIO, good) == []
+    assert len(drawn(SCENARIO, good).axes) == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        (
+            but(good, {"mtu": "1000", "by": "squid", "family": "ipv4"}, steady_mbps=56),
+            "from 1500 to 1000 bytes MPTCP loses what legacy TCP loses, and at most 3 points more (squid)",
+        ),
+        (
+            but(good, {"mtu": "1280", "by": "native", "family": "ipv6"}, steady_mbps=42),
+            "both paths beat the better one with packets of every size (native; worst: 1280, ipv6)",
+        ),
+    ],
+)
+def test_readings_that_break_a_claim_fail_it_and_no_other(rule: Rule, broken: str) -> None:
+    assert failed(SCENARIO, rule) == [broken]
+
+
+def test_one_size_may_be_given_and_ipv6_has_none_below_1280() -> None:
+    options = check({"mtu": 1000}, MtuOptions, "--set")
+    assert options.mtu == (1000,)
+    small = check({"mtu": "1500,1000"}, MtuOptions, "--set")
+    points = SCENARIO.points(small, topology(SCENARIO))
+    assert {point["mtu"] for point in points if point["family"] == "ipv6"} == {"1500"}
+
+
+@pytest.mark.parametrize("mtu", ["", "1500,", "575", "9001", "1500;1000"])
+def test_sizes_that_no_link_has_are_refused(mtu: str) -> None:
+    with pytest.raises(Failure, match=r"mtu.*accepted: numbers from 576 to 9000"):
+        check({"mtu": mtu}, MtuOptions, "--set")
