@@ -2,7 +2,8 @@
 
 A link is a node of its own between the client and the gateway, so that both ends keep their qdiscs to themselves: the
 throttler's HTB sits on the gateway's end. Where the kernel has sch_netem, the node is a bridge with netem(8) for delay
-and loss and tbf(8) for rate and queue; else it runs link-emulator, which gives the same from the same description.
+and loss and tbf(8) for rate and queue; else it runs link-emulator, which gives the same from the same description. A
+link with a trace always runs it: netem and tbf have no rates that change by themselves.
 
     client  [wired]-----[client]  link-wired  [gateway]-----[wired]  gateway
                          up: qdisc of `gateway`, down: qdisc of `client`
@@ -48,12 +49,21 @@ def need_an_emulator() -> None:
 
 
 def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool, seed: int) -> None:
-    """Join ``client`` and ``gateway`` through ``node``, by netem(8) or by the emulator, which alone heeds ``seed``."""
+    """Join ``client`` and ``gateway`` through ``node``, by netem(8) or by the emulator, which alone heeds ``seed``.
+
+    Raises Failure (exit 69) if the link has a trace, and no emulator is here.
+    """
+    if link.traced and not emulator_path().exists():
+        raise Failure(
+            Exit.UNAVAILABLE,
+            f"link {link.name} has a trace, and {emulator_path()}, which replays it, is not built:"
+            f" run scripts/setup.d/link-emulator {CACHE} --always",
+        )
     # A link says nothing of its own.
     node.sysctl(net__ipv6__conf__default__disable_ipv6=1)
     _cable(client, link.name, node, "client")
     _cable(gateway, link.name, node, "gateway")
-    if netem:
+    if netem and not link.traced:
         _bridge(link, node)
     else:
         node.start(f"emulator-{link.name}", _emulator(link, seed)).wait_until_ready()
@@ -102,7 +112,5 @@ def _emulator(link: Link, seed: int) -> list[str]:
 
 
 def _specification(direction: Direction) -> str:
-    return (
-        f"rate={direction.rate},delay={direction.delay},jitter={direction.jitter},"
-        f"loss={direction.loss},queue={direction.queue}"
-    )
+    carries = f"trace={direction.trace}" if direction.trace else f"rate={direction.rate}"
+    return f"{carries},delay={direction.delay},jitter={direction.jitter},loss={direction.loss},queue={direction.queue}"

@@ -6,12 +6,15 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from experiments.testbed import trace
 from experiments.testbed.topology import Profile
 from settings.failure import Exit, Failure, refused
 from settings.files import check, read
 
-PROFILES = Path(__file__).parents[1] / "profiles"
+PROFILES = trace.PROFILES
 DEFAULT = PROFILES / "ethernet-wifi.toml"
+
+_ONE_OF_TWO = {"rate": "trace", "trace": "rate"}
 
 
 def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,18 +27,22 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="LINK.KEY=VALUE",
-        help="change one key of the profile, such as wired.rate=50mbit or wireless.up.loss=1%%; may be repeated",
+        help="change one key of the profile, such as wired.rate=50mbit or wireless.up.loss=1%%; may be repeated;"
+        " a rate takes the place of a trace, and a trace that of a rate",
     )
 
 
 def profile_from(arguments: argparse.Namespace) -> Profile:
     """The profile that the options of add_profile_arguments() name; raises Failure with exit 64 or 66."""
-    document = changed(read(arguments.profile), arguments.set)
+    document = changed(_anchored(read(arguments.profile), arguments.profile.parent.absolute()), arguments.set)
     return check(document, Profile, where=" ".join([str(arguments.profile), *(f"--set {c}" for c in arguments.set)]))
 
 
 def changed(document: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """A profile's ``document`` with ``changes`` such as ``wired.rate=50mbit``; raises Failure with exit 64."""
+    """A profile's ``document`` with ``changes`` such as ``wired.rate=50mbit``; raises Failure with exit 64.
+
+    A trace's path is relative to the working directory, as every path on a command line.
+    """
     document = deepcopy(document)
     for change in changes:
         _apply(document, change)
@@ -55,4 +62,23 @@ def _apply(document: dict[str, Any], change: str) -> None:
     table = links[link]
     for name in tables:
         table = table.setdefault(name, {})
-    table[key] = int(value) if value.isdecimal() else value
+    if key in _ONE_OF_TWO:
+        table.pop(_ONE_OF_TWO[key], None)
+    table[key] = _value(key, value)
+
+
+def _value(key: str, text: str) -> int | str:
+    if key == "trace":
+        return str(Path(text).absolute())
+    return int(text) if text.isdecimal() else text
+
+
+def _anchored(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A profile's ``document`` in which the relative paths of traces begin at ``folder``."""
+    return {key: _anchored_value(key, value, folder) for key, value in document.items()}
+
+
+def _anchored_value(key: str, value: object, folder: Path) -> object:
+    if isinstance(value, dict):
+        return _anchored(value, folder)
+    return str(folder / value) if key == "trace" and isinstance(value, str) and value else value

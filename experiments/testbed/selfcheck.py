@@ -1,31 +1,39 @@
 """Measures each link of a testbed and compares it with its description: no experiment runs on a link that is off."""
 
 import json
+import math
 import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
-from experiments.testbed.topology import Direction, Link
+from experiments.testbed.topology import Link
+from experiments.testbed.trace import Trace
 from settings.failure import Exit, Failure
 
 TOLERANCE = 0.05
 _PAUSES = (0.0, 1.0, 3.0, 10.0, 30.0, 60.0)  # seconds before each attempt at a link: a shared machine may stall so long
 _PINGS, _PING_INTERVAL = 40, 0.01
 _FLOOD_PORT, _FLOOD_SECONDS, _OVERLOAD = 5201, 0.5, 1.3
+_LONGEST_FLOOD, _SETTLING, _PEAK = 10.0, 0.2, 0.1  # seconds
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One property of a link (``rtt_ms``, ``down_mbps`` or ``up_mbps``): as described, and as measured."""
+    """One property of a link (``rtt_ms``, ``down_mbps`` or ``up_mbps``): as described, and as measured.
+
+    ``down_mbps_in_part`` and ``up_mbps_in_part`` are of a trace too long to be seen whole, and not judged.
+    """
 
     link: str
     what: str
     described: float
     measured: float
+    judged: bool = True
 
     @property
     def off(self) -> float:
@@ -45,7 +53,7 @@ def _check(testbed: Testbed, link: Link, pauses: Sequence[float]) -> list[Readin
     for pause in pauses:
         time.sleep(pause)
         measured = list(_measure(testbed, link))
-        wrong = [reading for reading in measured if reading.off > TOLERANCE]
+        wrong = [reading for reading in measured if reading.judged and reading.off > TOLERANCE]
         if not wrong:
             return measured
     raise _off(wrong[0])
@@ -66,30 +74,70 @@ def as_json(readings: list[Reading]) -> list[dict[str, object]]:
 
 def _measure(testbed: Testbed, link: Link) -> Iterator[Reading]:
     if link.rtt > 0:
-        yield Reading(link.name, "rtt_ms", 1000 * link.rtt, _rtt_ms(testbed.client, link))
+        yield _round_trip(testbed.client, link)
     for what, direction, source, sink, address in (
         ("down_mbps", link.down, testbed.gateway, testbed.client, link.client4),
         ("up_mbps", link.up, testbed.client, testbed.gateway, link.gateway4),
     ):
-        measured = _rate(f"{link.name}-{what}", direction, source, sink, str(address))
-        yield Reading(link.name, what, direction.rate.amount / 1e6, measured / 1e6)
+        flood = _Flood(f"flood-{link.name}-{what}", source, sink, str(address))
+        measured = flood.over_trace(direction.trace) if direction.trace else flood.over_rate(direction.rate.amount)
+        whole = direction.trace is None or direction.trace.period <= _LONGEST_FLOOD
+        yield Reading(
+            link.name, what if whole else f"{what}_in_part", direction.rate.amount / 1e6, measured / 1e6, judged=whole
+        )
 
 
-def _rtt_ms(client: Node, link: Link) -> float:
-    """The median of some pings: a mean would count what ARP and a busy processor add."""
+def _round_trip(client: Node, link: Link) -> Reading:
+    """The median of some pings: a mean would count what ARP and a busy processor add.
+
+    Where a trace makes most pings wait for their turn, it is the least of them. Jitter makes that one shorter.
+    """
+    times = _pings(client, link)
+    if not link.traced:
+        return Reading(link.name, "rtt_ms", 1000 * link.rtt, times[len(times) // 2])
+    shortest = 1000 * (link.rtt - link.down.jitter.seconds - link.up.jitter.seconds)
+    return Reading(link.name, "rtt_ms", min(1000 * link.rtt, max(shortest, times[0])), times[0])
+
+
+def _pings(client: Node, link: Link) -> list[float]:
+    """Round-trip times in milliseconds, in ascending order."""
     printed = client.run(
         *("ping", "-n", "-c", str(_PINGS), "-i", str(_PING_INTERVAL), "-W", "2"),
         *("-I", str(link.client4), str(link.gateway4)),
     )
-    times = sorted(float(found) for found in re.findall(r"time=([\d.]+) ms", printed))
-    return times[len(times) // 2]
+    return sorted(float(found) for found in re.findall(r"time=([\d.]+) ms", printed))
 
 
-def _rate(name: str, direction: Direction, source: Node, sink: Node, address: str) -> float:
-    flood = [sys.executable, "-m", "experiments.probes.flood"]
-    with sink.start(f"flood-{name}", [*flood, "receive", address, str(_FLOOD_PORT)]).wait_until_ready() as receiver:
-        offered = str(_OVERLOAD * direction.rate.amount)
-        source.run(*flood, "send", address, str(_FLOOD_PORT), offered, str(_FLOOD_SECONDS))
-        receiver.popen.wait(timeout=30)
-        result = json.loads(receiver.output().splitlines()[-1])
-    return float(result["bits_per_second"])
+@dataclass(frozen=True)
+class _Flood:
+    """UDP at more than a link carries, from ``source`` to ``address`` at ``sink``; ``name`` is for the log."""
+
+    name: str
+    source: Node
+    sink: Node
+    address: str
+
+    def over_rate(self, bits_per_second: float) -> float:
+        """The rate at which a short flood arrives, in IP bits per second."""
+        receive = ["-m", "experiments.probes.flood", "receive", self.address, str(_FLOOD_PORT)]
+        result = self._send(receive, _OVERLOAD * bits_per_second, _FLOOD_SECONDS)
+        return float(result["bits_per_second"])
+
+    def over_trace(self, trace: Trace) -> float:
+        """The mean rate over whole periods of ``trace``, or over as much of one as time allows, in IP bits per second.
+
+        A whole period carries the same wherever in the trace it begins, which the sender does not know. The link has to
+        be busy at the trace's best moments as well.
+        """
+        seconds = min(_LONGEST_FLOOD, trace.period * math.ceil(_FLOOD_SECONDS / trace.period))
+        receive = ["-m", "experiments.probes.arrivals", self.address, str(_FLOOD_PORT), str(_SETTLING), str(seconds)]
+        result = self._send(receive, _OVERLOAD * trace.peak(_PEAK), _SETTLING + seconds + 1)
+        return float(8 * sum(result["bytes"]) / seconds)
+
+    def _send(self, receive: list[str], bits_per_second: float, seconds: float) -> Any:
+        """Flood for so long; returns what ``receive``, arguments to Python, printed last."""
+        with self.sink.start(self.name, [sys.executable, *receive]).wait_until_ready() as receiver:
+            send = ("send", self.address, str(_FLOOD_PORT), str(bits_per_second), str(seconds))
+            self.source.run(sys.executable, "-m", "experiments.probes.flood", *send)
+            receiver.popen.wait(timeout=30)
+            return json.loads(receiver.output().splitlines()[-1])

@@ -22,6 +22,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from experiments.testbed.trace import Trace
 from settings.files import Settings
 from settings.units import Duration, PositiveRate, Share
 
@@ -35,18 +36,30 @@ class DirectionSettings(Settings):
     """What one direction of a link has different from the link as a whole."""
 
     rate: PositiveRate | None = None
+    trace: Trace | None = None
     delay: Duration | None = None
     jitter: Duration | None = None
     loss: Share | None = None
     queue: int | None = Field(default=None, ge=1, description="a whole number of packets, at least 1")
 
+    @model_validator(mode="after")
+    def _rate_or_trace(self) -> Self:
+        if self.rate and self.trace:
+            raise ValueError("either a rate or a trace")
+        return self
+
 
 class LinkSettings(DirectionSettings):
     """One access link of a profile; the keys are explained in profiles/ethernet-wifi.toml."""
 
-    rate: PositiveRate
     down: DirectionSettings = DirectionSettings()
     up: DirectionSettings = DirectionSettings()
+
+    @model_validator(mode="after")
+    def _rate_or_trace_each_way(self) -> Self:
+        if not all(self.rate or self.trace or way.rate or way.trace for way in (self.down, self.up)):
+            raise ValueError("a link with a rate, such as '5mbit', or a trace, for each direction")
+        return self
 
     @model_validator(mode="after")
     def _jitter_within_delay(self) -> Self:
@@ -75,23 +88,31 @@ class Profile(Settings):
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction of a link: IP bits per second, one-way delay and jitter, loss, queue in packets."""
+    """One direction of a link: IP bits per second, one-way delay and jitter, loss, queue in packets.
+
+    Where a trace says how much it carries from moment to moment, the rate is the trace's mean.
+    """
 
     rate: PositiveRate
     delay: Duration
     jitter: Duration
     loss: Share
     queue: int
+    trace: Trace | None
 
     @staticmethod
     def of(link: LinkSettings, own: DirectionSettings) -> "Direction":
         """``link`` with what ``own`` has different."""
+        carries = own.rate or own.trace or link.rate or link.trace
+        assert carries is not None  # checked by LinkSettings
+        rate, trace = (carries.mean, carries) if isinstance(carries, Trace) else (carries, None)
         return Direction(
-            rate=own.rate or link.rate,
+            rate=rate,
             delay=own.delay or link.delay or NO_DELAY,
             jitter=own.jitter or link.jitter or NO_DELAY,
             loss=own.loss or link.loss or NO_LOSS,
             queue=own.queue or link.queue or 100,
+            trace=trace,
         )
 
 
@@ -133,6 +154,11 @@ class Link:
     def networks(self) -> tuple[IPv4Network, IPv6Network]:
         """Those that both ends have their addresses of."""
         return IPv4Network(f"{self.client4}/24", strict=False), IPv6Network(f"{self.client6}/64", strict=False)
+
+    @property
+    def traced(self) -> bool:
+        """Whether a trace says how much this link carries, in either direction."""
+        return bool(self.down.trace or self.up.trace)
 
     @property
     def rtt(self) -> float:
