@@ -1,6 +1,16 @@
 """Every experiment, in the order in which a reader wants them."""
 
-from experiments.scenarios import buffer, legacy, mtu, multipath, throttle_again, throttle_first, throttle_long
+from experiments.scenarios import (
+    buffer,
+    conversion_delay,
+    failover,
+    legacy,
+    mtu,
+    multipath,
+    throttle_again,
+    throttle_first,
+    throttle_long,
+)
 
 _MODULES = (
     legacy,
@@ -10,6 +20,8 @@ _MODULES = (
     throttle_first,
     throttle_again,
     throttle_long,
+    conversion_delay,
+    failover,
 )
 
 SCENARIOS = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}

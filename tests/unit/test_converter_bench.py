@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from experiments.bench.converter import present, ratios
@@ -33,9 +34,9 @@ def nothing(_ground: Ground, _listen: str) -> Iterator[list[str]]:
 
 
 def seen(at: float, kind: str) -> Packet:
-    """``kind``: from (c)lient or (s)erver, seen on the (c)lient's or (s)erver's side, and S for SYN or D for data."""
+    """``kind``: from (c)lient or (s)erver, seen on the (c)lient's or (s)erver's side; SYN, (Y) SYN/ACK, data or ACK."""
     source, side, what = kind
-    return Packet(int(1000 * at), side == "c", source != side, what == "D", what == "S")
+    return Packet(int(1000 * at), side == "c", source != side, what == "D", what == "S", what == "Y")
 
 
 def test_delays_are_those_from_one_side_to_the_other() -> None:
@@ -47,6 +48,16 @@ def test_delays_are_those_from_one_side_to_the_other() -> None:
         )
     )  # fmt: skip
     assert (found.syn, found.first_data, found.data, found.reply) == ([50], [25], [3], [7, 4])
+
+
+def test_the_time_that_the_client_takes_is_not_the_converters_own() -> None:
+    # Of 100 microseconds 5 pass until the SYN/ACK, 80 until the request has come, and 15 until the SYN goes out.
+    asked_for = ((0, "ccS"), (5, "scY"), (45, "ccA"), (85, "ccD"), (100, "csS"))
+    found = conversions(seen(*each) for each in asked_for)
+    assert (found.syn, found.own_syn) == ([100], [20])
+    # One that connects at once, whatever else comes from the client.
+    relayed = ((0, "ccS"), (5, "scY"), (45, "ccA"), (47, "csS"), (48, "ccD"))
+    assert conversions(seen(*each) for each in relayed).own_syn == [7]
 
 
 def test_a_connection_begins_with_its_syn_whatever_the_last_one_left() -> None:
@@ -70,20 +81,25 @@ def test_only_the_first_segments_of_a_request_and_an_answer_count() -> None:
 @pytest.mark.parametrize(
     ("flags", "payload", "options", "expected"),
     [
-        ("S", b"", [("MSS", 1460)], (False, True)),
-        ("SA", b"", [("MSS", 1460)], (False, False)),
-        ("A", b"", [], (False, False)),
-        ("PA", b"x", [("NOP", None)], (True, False)),
+        ("S", b"", [("MSS", 1460)], (False, True, False)),
+        ("SA", b"", [("MSS", 1460)], (False, False, True)),
+        ("A", b"", [], (False, False, False)),
+        ("PA", b"x", [("NOP", None)], (True, False, False)),
     ],
 )
+@pytest.mark.parametrize("network", [IP(src="10.1.1.2", dst="10.1.1.1"), IPv6(src="fd00::2", dst="fd00::1")])
 def test_a_frame_tells_data_and_syn(
-    flags: str, payload: bytes, options: list[tuple[str, int | None]], expected: tuple[bool, bool]
+    network: IP | IPv6,
+    flags: str,
+    payload: bytes,
+    options: list[tuple[str, int | None]],
+    expected: tuple[bool, bool, bool],
 ) -> None:
-    frame = bytes(Ether() / IP(src="10.1.1.2", dst="10.1.1.1") / TCP(flags=flags, options=options) / payload)
+    frame = bytes(Ether() / network / TCP(flags=flags, options=options) / payload)
     padded = frame.ljust(60, b"\0")  # Ethernet's least frame is longer than a packet without data
     for each in (frame, padded):
         found = packet(each[:128], 5, client_side=True, outgoing=False)
-        assert (found.has_data, found.is_syn) == expected
+        assert (found.has_data, found.is_syn, found.is_syn_ack) == expected
 
 
 def test_ratios_are_those_of_each_repetition_and_of_those_that_took_part() -> None:

@@ -1,0 +1,136 @@
+"""What the conversion costs in time: how long packets stay in the converter.
+
+    client ==wired== gateway ---- server       100 Mbit/s, 10 ms; one connection at a time, over this link alone
+                    ^       ^
+                    both watched by one packet socket, so that the kernel's one clock stamps all
+
+Derived from the kernel's timestamps on both sides of the gateway: the SYN's conversion (from the client's SYN to the
+SYN to the server, without the round trip in which the client answers and sends its request), a first request's, a later
+request's on the same connection, and an answer's. Expected: a few wake-ups of a process, tens of microseconds each, for
+the native converter; Squid parses a request, asks its access lists and begins a transaction: several times as long.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from statistics import median, quantiles
+
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.scenarios.downloads import FAMILIES
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.study.stage import CONVERTERS, Stage
+from experiments.testbed import native
+from experiments.testbed.build import Testbed
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.topology import Topology
+from settings.failure import Exit, Failure
+
+_PORT = 8080
+_KINDS = {"own_syn": "SYN", "first_data": "first request", "data": "later request", "reply": "answer"}
+_MOST = {"native": 1.0, "squid": 5.0}  # milliseconds, of the median SYN
+
+
+class DelayOptions(Options):
+    """``seconds``: for how long to open new connections, and again to use one that is kept."""
+
+    seconds: float = Field(default=8.0, gt=0, description="a number of seconds above 0")
+
+
+def _points(_options: DelayOptions, _topology: Topology) -> list[Point]:
+    return [{"by": converter, "family": family} for family in FAMILIES for converter in CONVERTERS]
+
+
+def _measure(stage: Stage, options: DelayOptions, point: Point, repetition: int) -> Reading:
+    """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``, and ``KIND_count``, how many there were."""
+    testbed = stage.testbed
+    # A join would take requests to the other link, where nobody watches.
+    testbed.client.ip("mptcp", "endpoint", "flush")
+    probe = [sys.executable, "-m", "experiments.probes.conversion", testbed.topology.links[0].name, "core"]
+    origin = [str(native.build().load), "origin", "--listen", f"[::]:{_PORT}"]
+    with (
+        testbed.server.start("origin", origin).wait_until_ready(),
+        testbed.gateway.start("conversion", probe).wait_until_ready() as process,
+    ):
+        for command in (["connect", "--fresh"], ["requests"]):
+            testbed.client.run("timeout", "60", str(native.build().load), *command, *_route(testbed, options, point))
+        process.stop(30)
+        told: dict[str, list[float]] = json.loads(process.output().splitlines()[-1])
+    if told["lost"]:
+        raise Failure(Exit.WRONG_RESULT, f"the probe lost {told['lost']} packets: no figure can be trusted")
+    return Reading(point, repetition, dict(_values(told)), {})
+
+
+def _route(testbed: Testbed, options: DelayOptions, point: Point) -> list[str]:
+    topology, link = testbed.topology, testbed.topology.links[0]
+    port = CONVERTERS[point["by"]]
+    server, proxy, source = f"{topology.SERVER4}:{_PORT}", f"{topology.PROXY4}:{port}", str(link.client4)
+    if point["family"] == "ipv6":
+        server, proxy, source = f"[{topology.SERVER6}]:{_PORT}", f"[{topology.PROXY6}]:{port}", str(link.client6)
+    one_at_a_time = ["--clients", "1", "--pause", "2", "--seconds", str(options.seconds)]
+    return ["--mptcp", "--source", source, "--to", server, "--via-http-proxy", proxy, *one_at_a_time]
+
+
+def _values(told: dict[str, list[float]]) -> Iterator[tuple[str, float]]:
+    for kind in _KINDS:
+        times = told[kind]
+        if len(times) < 20:
+            raise Failure(Exit.WRONG_RESULT, f"{len(times)} of {kind} were seen on both sides: at least 20 are needed")
+        hundredths = quantiles(times, n=100, method="inclusive")
+        yield f"{kind}_p50_us", median(times)
+        yield f"{kind}_p95_us", hundredths[94]
+        yield f"{kind}_p99_us", hundredths[98]
+        yield f"{kind}_count", float(len(times))
+
+
+def _judge(_options: DelayOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    return [verdict for family in FAMILIES for verdict in _verdicts(readings.at(family=family), family)]
+
+
+def _verdicts(readings: Readings, family: str) -> Iterator[Verdict]:
+    for converter, most in _MOST.items():
+        taken = readings.at(by=converter).estimate("own_syn_p50_us").scaled(1e-3)
+        yield at_most(f"a SYN is converted in {most:g} ms, in the median ({converter}, {family})", taken, most, "ms")
+        data = readings.at(by=converter).estimate("data_p50_us").scaled(1e-3)
+        yield at_most(f"a request is converted in 1 ms, in the median ({converter}, {family})", data, 1.0, "ms")
+    squid = readings.at(by="squid").estimate("own_syn_p50_us")
+    ours = readings.at(by="native").estimate("own_syn_p50_us")
+    yield at_most(f"the native converter takes no longer over a SYN than Squid ({family})", ours, squid.mean, "µs")
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    axes = figure.subplots()
+    colours = {"squid": "#999999", "native": "black"}
+    for number, (converter, colour) in enumerate(colours.items()):
+        these = readings.at(by=converter, family="ipv4")
+        for place, kind in enumerate(_KINDS):
+            middle = these.estimate(f"{kind}_p50_us").mean
+            tail = these.estimate(f"{kind}_p99_us").mean
+            at = place + 0.36 * (number - 0.5)
+            label = converter if place == 0 else None
+            axes.bar(at, middle, width=0.32, color=colour, label=label, yerr=[[0], [tail - middle]], capsize=4)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(_KINDS)), list(_KINDS.values()))
+    axes.set_ylabel("µs in the converter (bar: median, whisker: 99th percentile)")
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+
+
+SCENARIO = Scenario(
+    name="conversion-delay",
+    paper="table 1",
+    claim="The converter delays a connection's SYN and its data by little.",
+    expected="Tens of microseconds for each packet by the native converter, several times that by Squid.",
+    profile=DEFAULT,
+    options=DelayOptions,
+    quick={"repeat": 1, "seconds": 3.0},
+    points=_points,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+)
