@@ -1,0 +1,201 @@
+"""Something happens to a link during a download through the converter, and is over some seconds later.
+
+    client ==wired==#= gateway ---- server     cut, flap, half-dead: frames get lost here, both ways
+           ==wireless=                         address-change: the client leaves this network, and joins again from
+                                               another address of it
+
+`cut` is a black hole; `flap` five equal parts: cut, whole, cut, whole, cut; `half-dead` loses every other frame at
+random. With `address-change` the joined path's address goes, and another one comes, as when a phone roams; MPTCP's
+endpoint goes and comes with them. Of the other events the kernel's path manager learns nothing.
+
+Derived: the longest time without a byte for the application, the time from the event's end until the path carries bytes
+again, the throughput meanwhile, and whether every byte is right.
+
+Expected: nothing is lost, since MPTCP keeps a byte until it is acknowledged at the connection's level (RFC 8684 section
+3.3.2). A cut's gap is that of the bytes on their way over the dead path. They go out again over the other one when the
+retransmission timer ends: after 0.2 s (TCP_RTO_MIN in include/net/tcp.h), and, since each try takes twice as long as
+the one before, after 0.7, 1.6, 3.4 and 6.9 s. There they wait behind what is queued: a send buffer of 4 MB (tcp_wmem)
+is 0.3 s of both links' rate. So the second try at the latest fills the gap within a second.
+
+A path that is whole again shows itself by a retransmission. With tcp_rto_max_ms=1000 they are a second apart at most,
+and two seconds leave room for one that is lost; without, five seconds after a cut the next one is two seconds away.
+
+With every other frame lost each way TCP carries next to nothing, and the other link goes on, as long as the send buffer
+has room for more than the bytes that wait for a timer: 4 MB are 1.6 s of 20 Mbit/s, and a wait is 1 s at most, but what
+is sent again can be lost again. Hence half of the other link's rate, and not all of it.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import pairwise
+from math import ceil
+
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.fetch import fetch
+from experiments.plots import colours_of, draw_paths, label
+from experiments.record import Download, Sample
+from experiments.scenarios.events import EVENTS, Span, meanwhile
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.study.stage import CONVERTERS, Ground, Stage
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.server import File, random_file
+from experiments.testbed.topology import Profile, Topology
+
+_LONGEST_GAP, _LONGEST_RETURN = 1.0, 2.0  # seconds
+_SHARE = 0.5  # of the other link's rate, while one is half-dead
+_EVERY, _DRAWN_EVERY = 0.01, 0.1  # seconds between samples
+_STEP = 10_000_000  # bytes: few different files
+
+
+class FailoverOptions(Options):
+    """Seconds of a download before the event, as long as it lasts, and after it."""
+
+    before: float = Field(default=2.0, gt=0, description="a number of seconds above 0")
+    down: float = Field(default=5.0, gt=0, description="a number of seconds above 0")
+    after: float = Field(default=5.0, gt=0, description="a number of seconds above 0")
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole download."""
+        return self.before + self.down + self.after
+
+
+def _points(_options: FailoverOptions, _topology: Topology) -> list[Point]:
+    """Every event by each converter; a cut by IPv6, and two events without the appliance's kernel settings, as well."""
+    points = [_point(event, converter) for event in EVENTS for converter in CONVERTERS]
+    bare = [_point(event, "native", settings="kernel") for event in ("cut", "half-dead")]
+    return [*points, _point("cut", "native", family="ipv6"), *bare]
+
+
+def _point(event: str, converter: str, family: str = "ipv4", settings: str = "appliance") -> Point:
+    return {"event": event, "converter": converter, "family": family, "settings": settings}
+
+
+def _ground(_options: FailoverOptions, profile: Profile, point: Point) -> Ground:
+    return Ground(profile, tuned=point["settings"] == "appliance")
+
+
+def _measure(stage: Stage, options: FailoverOptions, point: Point, repetition: int) -> Reading:
+    """One download, and what happens meanwhile."""
+    topology = stage.testbed.topology
+    file = _file(options, topology)
+    proxy, ipv6 = CONVERTERS[point["converter"]], point["family"] == "ipv6"
+    with ExitStack() as afterwards:
+        download, span = meanwhile(
+            EVENTS[point["event"]](stage.testbed, options.down, afterwards),
+            options.before,
+            lambda begun: fetch(
+                *(stage.testbed, point["converter"], file, topology.links[0].name, proxy, ipv6),
+                progress=begun,
+                seconds=options.seconds,
+                every=_EVERY,
+            ),
+        )
+    values = _values(download, _since_request(span, download), _hit(point, topology))
+    whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
+    drawn = replace(download, samples=_thinned(download.samples))
+    return Reading(point, repetition, values | whole, drawn.series())
+
+
+def _file(options: FailoverOptions, topology: Topology) -> File:
+    """Larger than what the links can carry in the time."""
+    most = sum(link.down.rate.amount for link in topology.links) * options.seconds / 8
+    return random_file(_STEP * ceil(most / _STEP), seed=1)
+
+
+def _hit(point: Point, topology: Topology) -> str:
+    """The path that the event happens to."""
+    return topology.links[1 if point["event"] == "address-change" else 0].name
+
+
+def _since_request(span: Span, download: Download) -> Span:
+    return Span(span.begun - download.started, span.ended - download.started)
+
+
+def _values(download: Download, event: Span, path: str) -> dict[str, float]:
+    """``event`` in seconds since the request, ``path`` what it happened to."""
+    samples = download.samples
+    moved = _at(samples, event.ended).body - _at(samples, event.begun).body
+    return {
+        "seconds": download.seconds,
+        "mbps": download.mbps,
+        "begun_s": event.begun,
+        "ended_s": event.ended,
+        "dip_mbps": 8 * moved / (event.ended - event.begun) / 1e6,
+        "gap_s": max(now.at - then.at for then, now in pairwise(samples) if now.at > event.begun),
+        "back_s": _back(samples, path, event.ended),
+    }
+
+
+def _at(samples: Sequence[Sample], seconds: float) -> Sample:
+    """The last one that is not later, or the first."""
+    return [samples[0], *(sample for sample in samples if sample.at <= seconds)][-1]
+
+
+def _back(samples: Sequence[Sample], path: str, since: float) -> float:
+    """Seconds until ``path`` has carried payload again; all that were watched, if it never has."""
+    before = _at(samples, since).by_path().get(path, 0)
+    later = (sample.at for sample in samples if sample.at > since and sample.by_path().get(path, 0) > before)
+    return next(later, samples[-1].at) - since
+
+
+def _thinned(samples: Sequence[Sample]) -> list[Sample]:
+    kept = [samples[0]]
+    for sample in samples:
+        if sample.at >= kept[-1].at + _DRAWN_EVERY:
+            kept.append(sample)
+    return kept
+
+
+def _judge(options: FailoverOptions, topology: Topology, readings: Readings) -> list[Verdict]:
+    points = _points(options, topology)
+    each = [verdict for point in points for verdict in _verdicts(point, topology, readings.at(**point))]
+    own, bare = (readings.at(**_point("cut", "native", settings=name)) for name in ("appliance", "kernel"))
+    sooner = "the appliance's kernel settings bring the path back sooner than the kernel's own (cut, native)"
+    return [*each, at_most(sooner, own.estimate("back_s"), bare.estimate("back_s").mean, "s after the event")]
+
+
+def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    who = ", ".join(point.values())
+    yield at_least(f"every byte is right ({who})", readings.estimate("whole"), 1, "of the downloads")
+    if point["event"] == "cut":
+        yield at_most(f"the gap is short ({who})", readings.estimate("gap_s"), _LONGEST_GAP, "s")
+    if point["settings"] == "kernel":
+        return
+    yield at_most(f"the path is back ({who})", readings.estimate("back_s"), _LONGEST_RETURN, "s after the event")
+    if point["event"] == "half-dead":
+        bound = _SHARE * topology.links[1].down.rate.amount / 1e6
+        yield at_least(f"the other link goes on ({who})", readings.estimate("dip_mbps"), bound, "Mbit/s meanwhile")
+
+
+def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
+    titled = {event: _point(event, "native") for event in EVENTS}
+    titled["cut, the kernel's\nown settings"] = _point("cut", "native", settings="kernel")
+    colours = colours_of(link.name for link in topology.links)
+    for axes, (title, point) in zip(figure.subplots(1, len(titled), sharey=True), titled.items(), strict=True):
+        reading = next(iter(readings.at(**point)))
+        draw_paths(axes, reading.series, colours, reading.values["seconds"])
+        axes.axvspan(reading.values["begun_s"], reading.values["ended_s"], color="black", alpha=0.15, linewidth=0)
+        axes.set_title(title, fontsize=10)
+    label(figure, colours)
+
+
+SCENARIO = Scenario(
+    name="failover",
+    paper="new",
+    claim="A download outlives what happens to one of its links, and uses the link again when it is over.",
+    expected="Every byte right; a gap below 1 s when a link is cut, and the path back within 2 s of its return.",
+    profile=DEFAULT,
+    options=FailoverOptions,
+    quick={"repeat": 1, "before": 0.6, "down": 2.0, "after": 1.8},
+    points=_points,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    ground=_ground,
+    about=__doc__,
+)

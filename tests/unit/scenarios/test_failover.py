@@ -1,0 +1,58 @@
+"""Verdicts on downloads while something happens to a link, and what is read off such a download."""
+
+import pytest
+
+from experiments.scenarios.failover import SCENARIO
+from experiments.study.readings import Point
+from tests.unit.scenarios.made_up import Rule, but, drawn, failed
+
+CUT = {"event": "cut", "converter": "native", "family": "ipv4"}
+
+
+def good(point: Point) -> dict[str, float]:
+    """A path that is back after 0.7 s, and after 2.2 s with the kernel's own settings."""
+    times = {"seconds": 12.0, "begun_s": 2.0, "ended_s": 7.0, "gap_s": 0.5}
+    back = 2.2 if point["settings"] == "kernel" else 0.7
+    return times | {"mbps": 60.0, "dip_mbps": 15.0, "back_s": back, "whole": 1.0}
+
+
+def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
+    assert failed(SCENARIO, good) == []
+    assert len(drawn(SCENARIO, good).axes) == 5
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        (
+            but(good, {"event": "flap", "converter": "squid"}, whole=0),
+            "every byte is right (flap, squid, ipv4, appliance)",
+        ),
+        (but(good, CUT | {"settings": "kernel"}, whole=0), "every byte is right (cut, native, ipv4, kernel)"),
+        (but(good, CUT | {"family": "ipv6"}, gap_s=1.1), "the gap is short (cut, native, ipv6, appliance)"),
+        (but(good, CUT | {"settings": "kernel"}, gap_s=1.1), "the gap is short (cut, native, ipv4, kernel)"),
+        (
+            but(good, {"event": "address-change", "converter": "native"}, back_s=2.1),
+            "the path is back (address-change, native, ipv4, appliance)",
+        ),
+        (
+            but(good, {"event": "half-dead", "converter": "squid"}, dip_mbps=9),
+            "the other link goes on (half-dead, squid, ipv4, appliance)",
+        ),
+        (
+            but(good, CUT | {"settings": "kernel"}, back_s=0.6),
+            "the appliance's kernel settings bring the path back sooner than the kernel's own (cut, native)",
+        ),
+    ],
+)
+def test_readings_that_break_a_claim_fail_it_and_no_other(rule: Rule, broken: str) -> None:
+    assert failed(SCENARIO, rule) == [broken]
+
+
+@pytest.mark.parametrize("event", ["cut", "flap", "half-dead", "address-change"])
+def test_a_gap_is_held_against_cuts_alone(event: str) -> None:
+    assert (failed(SCENARIO, but(good, {"event": event}, gap_s=5)) != []) == (event == "cut")
+
+
+def test_without_the_appliances_settings_a_path_may_take_its_time() -> None:
+    assert failed(SCENARIO, but(good, {"settings": "kernel"}, back_s=60, dip_mbps=0)) == []
