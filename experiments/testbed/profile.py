@@ -68,7 +68,7 @@ def _apply(document: dict[str, Any], change: str) -> None:
 
 
 def _value(key: str, text: str) -> int | str:
-    if key == "trace":
+    if key == "trace" and text:
         return str(Path(text).absolute())
     return int(text) if text.isdecimal() else text
 

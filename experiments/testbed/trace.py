@@ -6,7 +6,7 @@ experiments/link-emulator/src/trace.rs has the details, and replays it.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +28,7 @@ class Trace:
     """A link's opportunities to deliver 1,500 bytes, in milliseconds from the beginning of the trace."""
 
     path: Path
-    times: tuple[int, ...]
+    times: tuple[int, ...] = field(repr=False)
 
     ACCEPTED = "the path, without a comma, of a file of delivery times (mm-link(1)), in quotes"
 

@@ -18,7 +18,7 @@ TRACED = PROFILES / "dsl-lte-trace.toml"
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """One packet each millisecond for half of its ten milliseconds: 6 Mbit/s on the mean, 12 at its best."""
+    """One packet each millisecond for half of its ten milliseconds: 6 Mbit/s on average, 12 at its best."""
     return written(tmp_path / "half.trace", "1\n2\n3\n4\n10\n")
 
 
@@ -115,6 +115,12 @@ def test_a_path_on_the_command_line_is_relative_to_the_working_directory(
     assert dsl.down.trace == Trace.read(trace)
     assert (dsl.up.trace, dsl.up.rate.amount) == (None, 10_000_000)
     assert (lte.traced, lte.down.rate.amount) == (False, 7_000_000)
+
+
+def test_no_path_on_the_command_line_is_refused() -> None:
+    with pytest.raises(Failure, match="accepted: the path, without a comma") as caught:
+        profile_of(TRACED, "dsl.trace=")
+    assert caught.value.code == Exit.USAGE
 
 
 def test_a_described_profile_is_the_same_when_it_is_read_again() -> None:

@@ -1,7 +1,7 @@
 """Makes lte.trace, ten seconds of a downlink that varies as LTE's do: python experiments/profiles/traces/make_lte.py.
 
 The rate is a random walk with a new step every 100 ms, from 2 to 30 Mbit/s, and a silence of 100 ms, as when a cell
-hands over to the next. From these the trace gets 10,000 opportunities at random: 12 Mbit/s on the mean. It is no
+hands over to the next. From these the trace gets 10,000 opportunities at random: 12 Mbit/s on average. It is no
 recording, and nobody's network.
 """
 
