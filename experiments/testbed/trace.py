@@ -17,7 +17,7 @@ from settings.failure import Exit, Failure, refused
 from settings.units import PositiveRate
 
 PROFILES = Path(__file__).parents[1] / "profiles"
-"""Where a relative path leads that nobody has said more of."""
+"""Where a relative path begins, unless a profile in another folder or a command line says otherwise."""
 
 _OPPORTUNITY_BITS = 8 * 1500
 _MOST_DIGITS = 10  # 115 days
