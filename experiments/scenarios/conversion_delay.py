@@ -44,7 +44,7 @@ def _points(_options: DelayOptions, _topology: Topology) -> list[Point]:
 
 
 def _measure(stage: Stage, options: DelayOptions, point: Point, repetition: int) -> Reading:
-    """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``, and ``KIND_count``, how many there were."""
+    """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``; ``KIND_count`` says how many."""
     testbed = stage.testbed
     # A join would take requests to the other link, where nobody watches.
     testbed.client.ip("mptcp", "endpoint", "flush")

@@ -51,7 +51,7 @@ class MtuOptions(TimedOptions):
         tuple[Annotated[int, Field(ge=576, le=9000)], ...],
         BeforeValidator(_numbers),
         Field(min_length=1, description=_ACCEPTED),
-    ] = (9000, 4000, 1500, 1400, 1280, 1200, 1100, 1000, 576)
+    ] = (9000, 1500, 1280, 1000, 576)
     buffer: Size = Field(default=Size(720_000), description="a size, such as '0.72MB'")
 
 

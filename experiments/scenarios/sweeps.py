@@ -22,7 +22,7 @@ _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "lega
 class TimedOptions(Options):
     """Every download breaks off after ``seconds``; its rates count from ``warm_up`` seconds on."""
 
-    seconds: float = Field(default=8.0, gt=0, description="a number of seconds above 0")
+    seconds: float = Field(default=6.0, gt=0, description="a number of seconds above 0")
     warm_up: float = Field(default=2.0, ge=0, description="a number of seconds")
 
 

@@ -4,6 +4,7 @@ from experiments.scenarios import (
     buffer,
     conversion_delay,
     failover,
+    grid,
     legacy,
     mtu,
     multipath,
@@ -21,6 +22,7 @@ _MODULES = (
     throttle_again,
     throttle_long,
     conversion_delay,
+    grid,
     failover,
 )
 

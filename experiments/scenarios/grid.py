@@ -1,0 +1,191 @@
+"""MPTCP over many pairs of links, and some of three: is it ever slower than the best link alone?
+
+    client ==first==== gateway ---- server     50 Mbit/s, 20 ms, no loss
+           ==second===                         rate, round-trip time and loss vary
+           ==third====                         20 Mbit/s, 40 ms, no loss; in some
+
+Derived: throughput behind slow start by the converter, with the appliance's kernel settings and with the kernel's
+own, beside legacy TCP over each link in the same run, as a share of the best one and of their sum. Expected: no less
+than the best link anywhere. A second link that loses or is slow can hold the first one up where a buffer is too small:
+the sender's, which keeps what the slow path has not acknowledged, or the receiver's, which waits for it. The
+appliance's settings give room for both (kernel-config/90-tributary.conf).
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Annotated
+
+from matplotlib.figure import Figure
+from pydantic import BeforeValidator, Field
+
+from experiments.scenarios.downloads import LEGACY, values_of
+from experiments.scenarios.sweeps import TimedOptions, listed, timed
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, name_of
+from experiments.study.scenario import Scenario
+from experiments.study.stage import CONVERTERS, Ground, Stage
+from experiments.testbed.counters import counted
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import LinkSettings, Profile, Topology
+from settings.units import Duration, PositiveRate, Share
+
+_KEYS = ("links", "rate", "rtt", "loss")
+_FIRST, _SECOND, _THIRD = "first", "second", "third"
+_APPLIANCE, _KERNEL = "appliance", "kernel"
+_LEAST = 0.95  # of the best single link
+_PACKET = 1500 * 8  # bits
+_LEAST_QUEUE = 20  # packets
+
+
+class GridOptions(TimedOptions):
+    """What the second link is like, in all combinations; with ``three`` a third link joins the hardest of them."""
+
+    rate: Annotated[
+        tuple[PositiveRate, ...],
+        BeforeValidator(listed),
+        Field(description="rates with commas between them, such as '5mbit,50mbit'"),
+    ] = (PositiveRate(5_000_000), PositiveRate(50_000_000))
+    rtt: Annotated[
+        tuple[Duration, ...],
+        BeforeValidator(listed),
+        Field(description="times with commas between them, such as '20ms,200ms'"),
+    ] = (Duration(20_000), Duration(60_000), Duration(200_000))
+    loss: Annotated[
+        tuple[Share, ...],
+        BeforeValidator(listed),
+        Field(description="shares with commas between them, such as '0%,1%'"),
+    ] = (Share(0), Share(10_000))
+    three: bool = Field(default=True, description="true or false")
+
+
+def _pairs(options: GridOptions) -> list[Point]:
+    """The circumstances without who measures in them."""
+    combinations = list(product(options.rate, options.rtt, options.loss))
+    pairs = [_circumstances("2", *each) for each in combinations]
+    return pairs + ([_circumstances("3", *max(combinations))] if options.three else [])
+
+
+def _circumstances(links: str, rate: PositiveRate, rtt: Duration, loss: Share) -> Point:
+    return {"links": links, "rate": str(rate), "rtt": str(rtt), "loss": str(loss)}
+
+
+def _points(options: GridOptions, _topology: Topology) -> list[Point]:
+    """Legacy TCP over each link and MPTCP by each converter; and by one of them with the kernel's own settings."""
+    return [{**pair, **who, "family": "ipv4"} for pair in _pairs(options) for who in _who(pair)]
+
+
+def _who(pair: Point) -> list[Point]:
+    links = (_FIRST, _SECOND) if pair["links"] == "2" else (_FIRST, _SECOND, _THIRD)
+    return [
+        *({"settings": _APPLIANCE, "by": LEGACY, "link": link} for link in links),
+        *({"settings": _APPLIANCE, "by": converter, "link": _FIRST} for converter in CONVERTERS),
+        {"settings": _KERNEL, "by": "native", "link": _FIRST},
+    ]
+
+
+def _ground(_options: GridOptions, profile: Profile, point: Point) -> Ground:
+    rate, rtt, loss = PositiveRate.parse(point["rate"]), Duration.parse(point["rtt"]), Share.parse(point["loss"])
+    queue = max(_LEAST_QUEUE, round(rate.amount * rtt.seconds / _PACKET))
+    second = LinkSettings(rate=rate, delay=Duration(rtt.amount // 2), loss=loss, queue=queue)
+    links = {_FIRST: profile.links[_FIRST], _SECOND: second}
+    if point["links"] == "3":
+        links[_THIRD] = profile.links[_THIRD]
+    return Ground(Profile(links=links), tuned=point["settings"] == _APPLIANCE)
+
+
+def _measure(stage: Stage, options: GridOptions, point: Point, repetition: int) -> Reading:
+    client, gateway = stage.testbed.client, stage.testbed.gateway
+    with counted(client) as at_client, counted(gateway) as at_gateway:
+        download = timed(stage, options, point, repetition)
+        counts = {
+            "segments_that_waited": at_client("MPTcpExtOFOQueue"),
+            "segments_sent_again": at_gateway("MPTcpExtMPTCPRetrans"),
+            "tcp_retransmits": at_gateway("TcpRetransSegs"),
+        }
+    return Reading(point, repetition, values_of(download, options.warm_up) | counts, download.series())
+
+
+def _alone(readings: Readings) -> list[float]:
+    """What legacy TCP gets over each link, the best first."""
+    links = sorted({reading.point["link"] for reading in readings.at(by=LEGACY)})
+    return sorted((readings.at(by=LEGACY, link=link).estimate("steady_mbps").mean for link in links), reverse=True)
+
+
+def _judge(options: GridOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    return [
+        *(verdict for pair in _pairs(options) for verdict in _against_the_best(pair, readings.at(**pair))),
+        _against_the_kernel(options, readings),
+    ]
+
+
+def _against_the_best(pair: Point, readings: Readings) -> Iterator[Verdict]:
+    best = _alone(readings)[0]
+    for converter in CONVERTERS:
+        reached = readings.at(by=converter, settings=_APPLIANCE).estimate("steady_mbps")
+        claim = f"95 % of the best single link or more ({_title(pair)}; {converter})"
+        yield at_least(claim, reached, _LEAST * best, "Mbit/s")
+
+
+def _against_the_kernel(options: GridOptions, readings: Readings) -> Verdict:
+    """Of all pairs the one where the appliance's settings come off worst beside the kernel's own."""
+    worst, title = min(
+        (
+            readings.at(**pair, by="native", settings=_APPLIANCE).estimate("steady_mbps").mean
+            / readings.at(**pair, by="native", settings=_KERNEL).estimate("steady_mbps").mean,
+            _title(pair),
+        )
+        for pair in _pairs(options)
+    )
+    claim = f"the appliance's settings cost nothing anywhere (worst: {title})"
+    return Verdict(claim, f"{worst:.2f} times the kernel's own", f"at least {_LEAST:.2f} times", worst >= _LEAST)
+
+
+def _title(pair: Point) -> str:
+    third = ", and a third link" if pair["links"] == "3" else ""
+    return f"second link {pair['rate']}, {pair['rtt']}, {pair['loss']} loss{third}"
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    every = ({key: each.point[key] for key in _KEYS} for each in readings)
+    pairs = list({name_of(pair): pair for pair in every}.values())
+    figure.set_size_inches(10, 1.5 + 0.35 * len(pairs))
+    axes = figure.subplots()
+    shown = {
+        "native, appliance's settings": ("native", _APPLIANCE, "black", "o"),
+        "native, kernel's settings": ("native", _KERNEL, "#D55E00", "x"),
+        "squid, appliance's settings": ("squid", _APPLIANCE, "#999999", "s"),
+    }
+    alone = [_alone(readings.at(**pair)) for pair in pairs]
+    places = range(len(pairs))
+    axes.scatter([sum(each) / each[0] for each in alone], places, marker="|", s=200, color="#009E73", label="the sum")
+    for label, (by, settings, colour, marker) in shown.items():
+        ratios = [
+            readings.at(**pair, by=by, settings=settings).estimate("steady_mbps").mean / each[0]
+            for pair, each in zip(pairs, alone, strict=True)
+        ]
+        axes.scatter(ratios, places, color=colour, marker=marker, s=30, label=label)
+    axes.axvline(1, color="#999999", linewidth=1)
+    axes.set_yticks(places, [_title(pair) for pair in pairs], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0)
+    axes.set_xlabel("throughput, times that of the best single link")
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+
+
+SCENARIO = Scenario(
+    name="grid",
+    paper="new",
+    claim="Through the converter a client is never slower than over its best link alone.",
+    expected="95 % of the best link or more everywhere, with the appliance's kernel settings.",
+    profile=PROFILES / "grid.toml",
+    options=GridOptions,
+    quick={"repeat": 1, "seconds": 5.0, "rate": "50mbit", "rtt": "200ms", "loss": "0%,1%"},
+    points=_points,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+    ground=_ground,
+)

@@ -1,0 +1,52 @@
+"""Verdicts on many pairs of links, and what each of them is measured on."""
+
+from experiments.scenarios.grid import SCENARIO
+from experiments.study.readings import Point
+from experiments.testbed.topology import Profile, Topology
+from settings.files import load
+from tests.unit.scenarios.made_up import but, drawn, failed
+
+PROFILE = load(SCENARIO.profile, Profile)
+HARD = {"links": "2", "rate": "50mbit", "rtt": "200ms", "loss": "1%"}
+
+
+def good(point: Point) -> dict[str, float]:
+    mbps = 70.0
+    if point["by"] == "legacy":
+        mbps = {"first": 48.0, "second": 5.0, "third": 19.0}[point["link"]]
+    return {"seconds": 8.0, "mbps": mbps, "steady_mbps": mbps}
+
+
+def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
+    assert failed(SCENARIO, good) == []
+    assert len(drawn(SCENARIO, good).axes) == 1
+
+
+def test_a_pair_that_is_slower_than_its_best_link_is_named() -> None:
+    slow = but(good, HARD | {"by": "squid"}, steady_mbps=45.5)
+    assert failed(SCENARIO, slow) == [
+        "95 % of the best single link or more (second link 50mbit, 200ms, 1% loss; squid)",
+    ]
+
+
+def test_settings_that_cost_something_are_seen() -> None:
+    costly = but(good, HARD | {"settings": "kernel"}, steady_mbps=80)
+    assert failed(SCENARIO, costly) == [
+        "the appliance's settings cost nothing anywhere (worst: second link 50mbit, 200ms, 1% loss)",
+    ]
+
+
+def test_the_second_link_is_as_the_point_says_and_its_queue_holds_its_product() -> None:
+    point = HARD | {"settings": "kernel", "by": "native", "link": "first", "family": "ipv4"}
+    ground = SCENARIO.ground(SCENARIO.options(), PROFILE, point)
+    second = ground.profile.links["second"]
+    assert not ground.tuned
+    assert (str(second.rate), str(second.delay), str(second.loss), second.queue) == ("50mbit", "100ms", "1%", 833)
+    assert list(ground.profile.links) == ["first", "second"]
+
+
+def test_one_pair_is_tried_with_three_links() -> None:
+    points = [each for each in SCENARIO.points(SCENARIO.options(), Topology.of(PROFILE)) if each["links"] == "3"]
+    assert {(point["rate"], point["rtt"], point["loss"]) for point in points} == {("50mbit", "200ms", "1%")}
+    ground = SCENARIO.ground(SCENARIO.options(), PROFILE, points[0])
+    assert list(ground.profile.links) == ["first", "second", "third"]
