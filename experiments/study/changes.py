@@ -58,7 +58,7 @@ def _order(scenario: Scenario[Any], changes: Sequence[str], quick: bool, repeat:
     for change in changes:
         key, _, value = change.partition("=")
         if "." not in key:
-            document[key] = _number_or_text(value)
+            document[key] = _read(value)
     if repeat is not None:
         document["repeat"] = repeat
     where = f"{scenario.name}: --set"
@@ -66,7 +66,10 @@ def _order(scenario: Scenario[Any], changes: Sequence[str], quick: bool, repeat:
     return Order(scenario, check(document, scenario.options, where), check(links, Profile, where))
 
 
-def _number_or_text(value: str) -> int | float | str:
+def _read(value: str) -> bool | int | float | str:
+    """What is written: ``true``, ``false``, a number, or else text."""
+    if value in ("true", "false"):
+        return value == "true"
     for number in (int, float):
         try:
             return number(value)

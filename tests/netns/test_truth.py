@@ -1,0 +1,62 @@
+"""What the experiments take for true: the kernel's figures of each subflow, and the packets on the wire."""
+
+import json
+import re
+import subprocess
+import sys
+
+from experiments.results import ROOT
+from experiments.testbed.appliance import start_converter
+from experiments.testbed.build import Testbed
+from experiments.testbed.server import random_file, start_server
+from experiments.testbed.topology import NATIVE_PORT
+
+# Downloads by MPTCP, and tells its subflows while the connection is still there; ends with its input.
+CLIENT = """
+import json, socket, sys
+from experiments.probes.subflows import subflows_of
+proxy, port, url, size = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
+connection.connect((proxy, port))
+connection.sendall(f"GET {url} HTTP/1.1\\r\\nHost: server\\r\\n\\r\\n".encode())
+left = size
+while left > 0:
+    left -= len(connection.recv(1 << 18))
+print(json.dumps({each.local: each.received for each in subflows_of(connection)}), flush=True)
+sys.stdin.read()
+"""
+TOLERANCE = 0.02
+
+
+def test_both_kernels_and_the_packets_agree_on_what_each_subflow_carried(testbed: Testbed) -> None:
+    file = random_file(10_000_000, seed=1)
+    start_server(testbed, file.path.parent)
+    start_converter(testbed)
+    links = [link.name for link in testbed.topology.links]
+    capture = [sys.executable, "-m", "tests.netns.payload_capture", str(NATIVE_PORT), *links]
+    where = [str(testbed.topology.PROXY4), str(NATIVE_PORT), f"http://{testbed.topology.SERVER4}/{file.path.name}"]
+    command = testbed.client.command([sys.executable, "-c", CLIENT, *where, str(file.size)])
+    pipe = subprocess.PIPE
+    with (
+        testbed.client.start("capture", capture).wait_until_ready() as watcher,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as client,
+    ):
+        assert client.stdout is not None and client.stdin is not None
+        by_client = json.loads(client.stdout.readline())
+        by_gateway = acknowledged(testbed)
+        client.stdin.close()
+        watcher.stop()
+        told = json.loads(watcher.output().splitlines()[-1])
+    assert told["lost"] == 0
+    assert len(by_client) == 2
+    assert sum(by_client.values()) >= file.size
+    for subflow, count in by_client.items():
+        assert abs(told["bytes"][subflow] / count - 1) < TOLERANCE, (by_client, told)
+        assert abs(by_gateway[subflow] / count - 1) < TOLERANCE, (by_client, by_gateway)
+
+
+def acknowledged(testbed: Testbed) -> dict[str, int]:
+    """Bytes that the gateway's subflows have had acknowledged, by the client's address, from socket diagnostics."""
+    printed = testbed.gateway.run("ss", "-HtniO", "state", "established", f"sport = {NATIVE_PORT}")
+    found = re.findall(r"\[::ffff:(10\.0\.\d+\.2)\]:(\d+) .*?bytes_acked:(\d+)", printed)
+    return {f"{address}:{port}": int(count) for address, port, count in found}
