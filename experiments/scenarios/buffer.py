@@ -146,4 +146,5 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    any_links=False,
 )

@@ -187,5 +187,6 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    any_links=False,
     ground=_ground,
 )

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.results import ROOT
 from experiments.study.catalogue import SCENARIOS
-from experiments.study.changes import orders
+from experiments.study.changes import orders, over
 from experiments.study.folder import Folder
 from experiments.study.readings import Verdict, name_of
 from experiments.study.report import page, render
@@ -81,6 +81,9 @@ def _describe_run(parser: Arguments) -> None:
         metavar="KEY=VALUE",
         help="change an option, such as size=20MB, or one of a link, such as wireless.delay=40ms; may be repeated",
     )
+    parser.add_argument(
+        "--profile", type=Path, metavar="FILE", help="other access links than the experiment's (experiments/profiles/)"
+    )
     parser.add_argument("--repeat", type=int, metavar="COUNT", help="how often everything is measured (default: 3)")
     parser.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
     _add_results(parser, "where to put them")
@@ -125,6 +128,8 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     chosen = list(SCENARIOS.values()) if arguments.name == "all" else [SCENARIOS[arguments.name]]
+    if arguments.profile is not None:
+        chosen = over(arguments.profile, chosen)
     wanted = orders(chosen, arguments.set, arguments.quick, arguments.repeat)
     if arguments.dry_run:
         _show_orders(wanted)

@@ -1,12 +1,13 @@
 """What ``--set`` of ``experiment run`` changes: options of the scenarios that run, and their links."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from experiments.study.run import Order
 from experiments.study.scenario import Scenario
-from experiments.testbed.profile import changed
-from experiments.testbed.topology import Profile
+from experiments.testbed.profile import changed_profile
 from settings.failure import Exit, Failure, refused
 from settings.files import check, read
 
@@ -16,7 +17,8 @@ def orders(
 ) -> list[Order]:
     """What to do for each of ``scenarios``; a change such as ``size=20MB`` applies to those that have its key.
 
-    Raises Failure with exit 64 for a key that none of them has, and for a value that one of them does not accept.
+    Raises Failure with exit 64 for a key that none of them has, and for a value that one of them does not accept, and
+    with 66 for a profile that cannot be read.
     """
     for change in changes:
         if not any(_has(scenario, change) for scenario in scenarios):
@@ -25,6 +27,17 @@ def orders(
         _order(scenario, [change for change in changes if _has(scenario, change)], quick, repeat)
         for scenario in scenarios
     ]
+
+
+def over(profile: Path, scenarios: Sequence[Scenario[Any]]) -> list[Scenario[Any]]:
+    """``scenarios`` over the links of ``profile``, but for those that have links of their own.
+
+    Raises Failure with exit 64 if that is all of them.
+    """
+    if not any(scenario.any_links for scenario in scenarios):
+        names = ", ".join(scenario.name for scenario in scenarios)
+        raise Failure(Exit.USAGE, f"--profile {profile}: {names}: accepted: the links of its own, changed by --set")
+    return [replace(scenario, profile=profile) if scenario.any_links else scenario for scenario in scenarios]
 
 
 def _has(scenario: Scenario[Any], change: str) -> bool:
@@ -61,9 +74,9 @@ def _order(scenario: Scenario[Any], changes: Sequence[str], quick: bool, repeat:
             document[key] = _read(value)
     if repeat is not None:
         document["repeat"] = repeat
-    where = f"{scenario.name}: --set"
-    links = changed(read(scenario.profile), [change for change in changes if "." in change.partition("=")[0]])
-    return Order(scenario, check(document, scenario.options, where), check(links, Profile, where))
+    links = [change for change in changes if "." in change.partition("=")[0]]
+    options = check(document, scenario.options, f"{scenario.name}: --set")
+    return Order(scenario, options, changed_profile(scenario.profile, links))
 
 
 def _read(value: str) -> bool | int | float | str:

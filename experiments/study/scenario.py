@@ -35,7 +35,8 @@ class Scenario(Generic[Chosen]):
     ``paper`` is the figure or table that it reproduces, or "new"; ``claim`` what the paper says of it; ``expected``
     what should come out, and why. ``points`` gives the circumstances to measure in, ``ground`` what to measure one of
     them on, ``measure`` one reading (the last argument counts repetitions from 1), ``judge`` the verdicts, and ``draw``
-    the plot, from the readings alone. ``about`` is the module's docstring: the topology, what is derived and what is
+    the plot, from the readings alone. With ``any_links`` it runs over links of any profile, without over its own alone.
+    ``about`` is the module's docstring: the topology, what is derived and what is
     expected of it.
     """
 
@@ -50,5 +51,6 @@ class Scenario(Generic[Chosen]):
     measure: Callable[[Stage, Chosen, Point, int], Reading]
     judge: Callable[[Chosen, Topology, Readings], Sequence[Verdict]]
     draw: Callable[[Figure, Topology, Readings], None]
+    about: str
     ground: Callable[[Chosen, Profile, Point], Ground] = one_ground
-    about: str = ""
+    any_links: bool = True

@@ -34,8 +34,13 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
 
 def profile_from(arguments: argparse.Namespace) -> Profile:
     """The profile that the options of add_profile_arguments() name; raises Failure with exit 64 or 66."""
-    document = changed(_anchored(read(arguments.profile), arguments.profile.parent.absolute()), arguments.set)
-    return check(document, Profile, where=" ".join([str(arguments.profile), *(f"--set {c}" for c in arguments.set)]))
+    return changed_profile(arguments.profile, arguments.set)
+
+
+def changed_profile(path: Path, changes: Sequence[str]) -> Profile:
+    """The profile in ``path`` with ``changes`` such as ``wired.rate=50mbit``; raises Failure with exit 64 or 66."""
+    document = changed(_anchored(read(path), path.parent.absolute()), changes)
+    return check(document, Profile, where=" ".join([str(path), *(f"--set {change}" for change in changes)]))
 
 
 def changed(document: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:

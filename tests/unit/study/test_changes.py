@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from pydantic import Field
 
+from experiments.scenarios import grid
 from experiments.scenarios.downloads import DownloadOptions
 from experiments.scenarios.legacy import SCENARIO
-from experiments.study.changes import orders
+from experiments.study.changes import orders, over
 from experiments.study.scenario import Scenario
+from experiments.testbed.profile import PROFILES
 from settings.failure import Exit, Failure
 
 
@@ -44,7 +46,7 @@ def test_a_change_applies_to_those_that_have_its_key(both: list[Scenario[Any]]) 
         ("colour=blue", "colour = 'blue': accepted: one of the keys repeat, size, warm_up, width"),
         ("dsl.rate=1mbit", "dsl.rate = '1mbit': accepted: one of the links wired, wireless, satellite"),
         ("width=0", "wide: --set: width = 0: accepted: a whole number, at least 1"),
-        ("satellite.colour=blue", "wide: --set: links.satellite.colour"),
+        ("satellite.colour=blue", "--set satellite.colour=blue: links.satellite.colour"),
         ("satellite.rate", "--set satellite.rate: accepted: KEY=VALUE"),
     ],
 )
@@ -58,3 +60,19 @@ def test_what_none_has_or_one_cannot_take_is_refused(both: list[Scenario[Any]], 
 def test_quick_gives_way_to_what_is_set_and_to_repeat() -> None:
     (order,) = orders([SCENARIO], ["size=2MB"], quick=True, repeat=7)
     assert order.options == DownloadOptions.model_validate({"size": "2MB", "warm_up": 0.5, "repeat": 7})
+
+
+def test_a_profile_takes_the_place_of_the_links_of_those_that_run_over_any() -> None:
+    own = replace(WIDE, any_links=False)
+    profile = PROFILES / "dsl-lte-trace.toml"
+    anywhere, stays = orders(over(profile, [SCENARIO, own]), ["dsl.delay=1ms"])
+    assert list(anywhere.profile.links) == ["dsl", "lte"]
+    assert list(stays.profile.links) == ["wired", "wireless"]
+    with pytest.raises(Failure, match=r"--profile .*: wide: accepted: the links of its own"):
+        over(profile, [own])
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", True), ("false", False)])
+def test_true_and_false_are_no_text(text: str, expected: bool) -> None:
+    (order,) = orders([grid.SCENARIO], [f"three={text}"])
+    assert order.options.three is expected
