@@ -28,7 +28,7 @@ def fetch(
     Raises Failure if the download fails.
     """
     lines = []
-    command = [*_command(testbed, file, link, proxy, ipv6), "--every", str(every)]
+    command = [*download_command(testbed, file, link, proxy, ipv6), "--every", str(every)]
     if seconds is not None:
         command += ["--seconds", str(seconds)]
     for line in testbed.client.lines(*command):
@@ -37,7 +37,8 @@ def fetch(
     return read_download(name, lines, testbed.topology.path_of)
 
 
-def _command(testbed: Testbed, file: File, link: str, proxy: int | None, ipv6: bool) -> list[str]:
+def download_command(testbed: Testbed, file: File, link: str, proxy: int | None, ipv6: bool = False) -> list[str]:
+    """What fetch() runs on the client; it prints what experiments.probes.download describes."""
     topology = testbed.topology
     own = next(candidate for candidate in topology.links if candidate.name == link)
     server, gateway, source = str(topology.SERVER4), str(topology.PROXY4), str(own.client4)

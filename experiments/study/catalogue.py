@@ -5,6 +5,7 @@ from experiments.scenarios import (
     conversion_delay,
     failover,
     grid,
+    latency,
     legacy,
     mtu,
     multipath,
@@ -24,6 +25,7 @@ _MODULES = (
     conversion_delay,
     grid,
     failover,
+    latency,
 )
 
 SCENARIOS = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}

@@ -28,11 +28,16 @@ def emulator_path() -> Path:
 
 
 def kernel_has_netem() -> bool:
-    """Whether this kernel can make a netem qdisc, tried in a namespace of its own."""
+    """Whether links can be emulated by netem(8)."""
+    return kernel_has_qdisc("netem", "delay", "1ms")
+
+
+def kernel_has_qdisc(*words: str) -> bool:
+    """Whether this kernel can make a qdisc such as ``netem delay 1ms``, tried in a namespace of its own."""
     probe = Node(f"tributary-probe-{os.getpid()}", Path("/"))
     probe.create()
     try:
-        probe.run("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+        probe.run("tc", "qdisc", "add", "dev", "lo", "root", *words)
     except Failure:
         return False
     finally:

@@ -1,0 +1,170 @@
+"""How long small requests take over a link that a bulk download fills, and over one that it is kept off.
+
+    client ==wired====== gateway ---- server     the requests, each on a connection of its own, through the same
+           ==wireless===                         converter: by legacy TCP, or by MPTCP that begins on the wired link
+                                                 the bulk download: MPTCP over both links
+
+Loads: none; the bulk download; the same with fair queues in front of the wired link, where the kernel has fq_codel; the
+same with its wired subflow held to 5 Mbit/s by the throttler; and with 1,000 packets of queue in the held class.
+
+Derived: the time from a connection's first packet to the response's last byte, its median and other percentiles; the
+download's rate; the held subflow's round-trip time.
+
+Expected: a full queue of the link, 100 packets at 100 Mbit/s, is 12 ms, and a request meets it twice, with the answer
+to its SYN and with its response: 24 ms. Cubic takes three tenths off what is on its way (RFC 9438 section 4.6), 183
+packets at most, of which 83 fit into the link's 10 ms: 45 stay in the queue, 5.4 ms, twice. So a bulk download adds
+more than a fifth of those 24 ms. One that is held adds less: it waits in a queue of its own, and behind that a packet
+of it takes 0.12 ms. Fair queues do as much for a link that the download goes on filling.
+
+A long queue in the held class is the held subflow's alone, so that no request waits in it. Nor does the subflow: its
+sender is on the same host, and TCP small queues (tcp_small_queue_check() in net/ipv4/tcp_output.c) let it have two
+buffers there, which are frames on links without segmentation offload. Two of 2.4 ms, beside the link's 10 ms, do not
+double what the short queue of 10 ms gives. With offload they would: scripts/bench run queueing-delay shows that.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from statistics import median, quantiles
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.scenarios.loads import BULK, FAIR, HELD, HELD_LONG, IDLE, LOADS, loaded, possible
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.study.stage import CONVERTERS, Stage
+from experiments.testbed.build import Testbed
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.server import random_file
+from experiments.testbed.topology import Link, Topology
+from settings.units import Size
+
+_KINDS = ("legacy", "multipath")
+_SHARE = 0.2  # of what full queues add to a request
+_FULL_PACKET = 8 * 1500  # bits
+_LONGER = 2.0  # times the held subflow's round-trip time with a short queue
+_SHOWN = {"whislo": "p5_ms", "q1": "p25_ms", "med": "p50_ms", "q3": "p75_ms", "whishi": "p95_ms"}
+
+
+class LatencyOptions(Options):
+    """Requests for ``size`` bytes, one ``every`` so many seconds, for ``seconds``; loads have time to ``settle``."""
+
+    size: Size = Field(default=Size(4_000), description="a size, such as '4kB'")
+    every: float = Field(default=0.05, ge=0, description="a number of seconds")
+    seconds: float = Field(default=5.0, gt=0, description="a number of seconds above 0")
+    settle: float = Field(default=2.0, gt=0, description="a number of seconds above 0")
+
+
+def _points(_options: LatencyOptions, _topology: Topology) -> list[Point]:
+    return [
+        {"load": load, "converter": converter, "request": kind}
+        for converter in CONVERTERS
+        for kind in _KINDS
+        for load in LOADS
+    ]
+
+
+def _measure(stage: Stage, options: LatencyOptions, point: Point, repetition: int) -> Reading:
+    """Requests under a load; a reading without values where this kernel lacks what the load needs."""
+    if not possible(point["load"]):
+        return Reading(point, repetition, {}, {})
+    with loaded(stage.testbed, point["load"], CONVERTERS[point["converter"]], options.settle) as seen:
+        times = _requests(stage.testbed, options, point)
+        load = seen()
+    return Reading(point, repetition, _values(times) | load, {})
+
+
+def _requests(testbed: Testbed, options: LatencyOptions, point: Point) -> list[float]:
+    """Milliseconds of each."""
+    topology = testbed.topology
+    file = random_file(options.size.amount, seed=1)
+    command = [
+        *(sys.executable, "-m", "experiments.probes.requests", f"http://{topology.SERVER4}/{file.path.name}"),
+        *("--proxy", f"{topology.PROXY4}:{CONVERTERS[point['converter']]}", "--source", str(topology.links[0].client4)),
+        *("--seconds", str(options.seconds), "--every", str(options.every)),
+        *(["--mptcp"] if point["request"] == "multipath" else []),
+    ]
+    return [float(each) for each in json.loads(testbed.client.run(*command))["ms"]]
+
+
+def _values(times: Sequence[float]) -> dict[str, float]:
+    steps = quantiles(times, n=20, method="inclusive") if len(times) > 1 else [*times] * 19
+    shown = {f"p{percent}_ms": steps[percent // 5 - 1] for percent in (5, 25, 75, 95)}
+    return shown | {"p50_ms": median(times), "max_ms": max(times), "count": float(len(times))}
+
+
+def _judge(_options: LatencyOptions, topology: Topology, readings: Readings) -> list[Verdict]:
+    link = topology.links[0]
+    return [
+        verdict
+        for converter in CONVERTERS
+        for kind in _KINDS
+        for verdict in _verdicts(link, readings.at(converter=converter, request=kind), f"{converter}, {kind}")
+    ]
+
+
+def _verdicts(link: Link, readings: Readings, who: str) -> list[Verdict]:
+    idle = readings.at(load=IDLE).estimate("p50_ms").mean
+    bound = idle + _SHARE * 2 * link.down.queue * _FULL_PACKET / link.down.rate.amount * 1000
+
+    def median_of(load: str) -> Estimate:
+        return readings.at(load=load).estimate("p50_ms")
+
+    def round_trip(load: str) -> Estimate:
+        return readings.at(load=load).estimate("held_rtt_ms")
+
+    return [
+        at_least(f"a bulk download makes requests wait ({who})", median_of(BULK), bound, "ms"),
+        _fair(readings.at(load=FAIR), f"fair queues spare them that ({who})", bound),
+        at_most(f"behind one that is held they do not wait ({who})", median_of(HELD), bound, "ms"),
+        at_most(f"nor do they with a long queue in the held class ({who})", median_of(HELD_LONG), bound, "ms"),
+        at_most(f"nor does the held subflow ({who})", round_trip(HELD_LONG), _LONGER * round_trip(HELD).mean, "ms"),
+    ]
+
+
+def _fair(readings: Readings, claim: str, bound: float) -> Verdict:
+    """Where there was something to measure."""
+    if not readings.values("p50_ms"):
+        return Verdict(claim, "nothing: this kernel has no fq_codel", f"at most {bound:.1f} ms", holds=True)
+    return at_most(claim, readings.estimate("p50_ms"), bound, "ms")
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    """From 5 % to 95 % of the requests, the box from a quarter to three, the line in the middle."""
+    titled = {f"{kind}, {name}": readings.at(request=kind, converter=name) for name in CONVERTERS for kind in _KINDS}
+    panels = figure.subplots(1, len(titled), sharey=True)
+    for axes, (title, some) in zip(panels, titled.items(), strict=True):
+        _draw_boxes(axes, some)
+        axes.set_title(title, fontsize=10)
+    figure.supylabel("time of a request, ms")
+
+
+def _draw_boxes(axes: Axes, readings: Readings) -> None:
+    loads = [load for load in LOADS if readings.at(load=load).values("p50_ms")]
+    boxes: list[dict[str, Any]] = [
+        {key: readings.at(load=load).estimate(name).mean for key, name in _SHOWN.items()} for load in loads
+    ]
+    axes.bxp(boxes, showfliers=False)
+    axes.set_xticks(range(1, len(loads) + 1), loads, rotation=30, ha="right", fontsize=8)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+SCENARIO = Scenario(
+    name="latency",
+    paper="new",
+    claim="Throttling one subflow of a bulk download keeps its link quick for others.",
+    expected="The median time of a request is back within 4.8 ms of that on idle links.",
+    profile=DEFAULT,
+    options=LatencyOptions,
+    quick={"repeat": 1, "seconds": 1.2, "settle": 0.7},
+    points=_points,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+)
