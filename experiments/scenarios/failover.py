@@ -20,9 +20,10 @@ is 0.3 s of both links' rate. So the second try at the latest fills the gap with
 A path that is whole again shows itself by a retransmission. With tcp_rto_max_ms=1000 they are a second apart at most,
 and two seconds leave room for one that is lost; without, five seconds after a cut the next one is two seconds away.
 
-With every other frame lost each way TCP carries next to nothing, and the other link goes on, as long as the send buffer
-has room for more than the bytes that wait for a timer: 4 MB are 1.6 s of 20 Mbit/s, and a wait is 1 s at most, but what
-is sent again can be lost again. Hence half of the other link's rate, and not all of it.
+With every other frame lost each way TCP carries next to nothing. What MPTCP had given that subflow, up to its send
+buffer's 4 MB, has to go by the other link in the end, 1.6 s of 20 Mbit/s, before there is room for more; and each try
+waits for a timer, of a second at most. So of five seconds about half is left for new bytes. Less is left of a shorter
+time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -97,7 +98,7 @@ def _measure(stage: Stage, options: FailoverOptions, point: Point, repetition: i
         )
     values = _values(download, _since_request(span, download), _hit(point, topology))
     whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
-    drawn = replace(download, samples=_thinned(download.samples))
+    drawn = replace(download, samples=_evenly(download.samples))
     return Reading(point, repetition, values | whole, drawn.series())
 
 
@@ -143,12 +144,10 @@ def _back(samples: Sequence[Sample], path: str, since: float) -> float:
     return next(later, samples[-1].at) - since
 
 
-def _thinned(samples: Sequence[Sample]) -> list[Sample]:
-    kept = [samples[0]]
-    for sample in samples:
-        if sample.at >= kept[-1].at + _DRAWN_EVERY:
-            kept.append(sample)
-    return kept
+def _evenly(samples: Sequence[Sample]) -> list[Sample]:
+    """The state at regular times, so that a time without a sample is one without a byte."""
+    times = (number * _DRAWN_EVERY for number in range(1, int(samples[-1].at / _DRAWN_EVERY) + 1))
+    return [replace(_at(samples, at), at=at) for at in times]
 
 
 def _judge(options: FailoverOptions, topology: Topology, readings: Readings) -> list[Verdict]:
