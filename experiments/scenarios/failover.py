@@ -96,7 +96,7 @@ def _measure(stage: Stage, options: FailoverOptions, point: Point, repetition: i
                 every=_EVERY,
             ),
         )
-    values = _values(download, _since_request(span, download), _hit(point, topology))
+    values = values_of(download, _since_request(span, download), _hit(point, topology))
     whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
     drawn = replace(download, samples=_evenly(download.samples))
     return Reading(point, repetition, values | whole, drawn.series())
@@ -117,8 +117,8 @@ def _since_request(span: Span, download: Download) -> Span:
     return Span(span.begun - download.started, span.ended - download.started)
 
 
-def _values(download: Download, event: Span, path: str) -> dict[str, float]:
-    """``event`` in seconds since the request, ``path`` what it happened to."""
+def values_of(download: Download, event: Span, path: str) -> dict[str, float]:
+    """What follows from a download; ``event`` in seconds since the request, ``path`` what it happened to."""
     samples = download.samples
     moved = _at(samples, event.ended).body - _at(samples, event.begun).body
     return {

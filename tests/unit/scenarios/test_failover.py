@@ -2,7 +2,9 @@
 
 import pytest
 
-from experiments.scenarios.failover import SCENARIO
+from experiments.record import Download, Sample
+from experiments.scenarios.events import Span
+from experiments.scenarios.failover import SCENARIO, values_of
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import Rule, but, drawn, failed
 
@@ -56,3 +58,27 @@ def test_a_gap_is_held_against_cuts_alone(event: str) -> None:
 
 def test_without_the_appliances_settings_a_path_may_take_its_time() -> None:
     assert failed(SCENARIO, but(good, {"settings": "kernel"}, back_s=60, dip_mbps=0)) == []
+
+
+def download(*states: tuple[float, int, int]) -> Download:
+    """Samples of seconds, bytes by the path `wired`, and bytes of the body."""
+    samples = [Sample(at, {("wired", "10.0.1.2:1"): wired}, {}, body) for at, wired, body in states]
+    return Download("made up", 1000.0, 200, samples[-1].body, "", samples)
+
+
+def test_gap_return_and_rate_are_read_off_the_samples() -> None:
+    seen = download((0.5, 50, 60), (0.9, 90, 100), (1.4, 90, 200), (1.9, 90, 1100), (2.2, 90, 1200), (2.5, 95, 1300))
+    values = values_of(seen, Span(1.0, 2.0), "wired")
+    assert values["gap_s"] == pytest.approx(0.5)
+    assert values["back_s"] == pytest.approx(0.5)
+    assert values["dip_mbps"] == pytest.approx(8 * 1000 / 1e6)
+
+
+def test_a_gap_before_the_event_does_not_count() -> None:
+    seen = download((0.1, 1, 1), (0.9, 2, 2), (1.1, 3, 3), (1.2, 4, 4))
+    assert values_of(seen, Span(1.0, 1.1), "wired")["gap_s"] == pytest.approx(0.2)
+
+
+def test_a_path_that_never_comes_back_is_away_to_the_end() -> None:
+    seen = download((0.5, 50, 60), (1.5, 50, 70), (6.0, 50, 80))
+    assert values_of(seen, Span(1.0, 2.0), "wired")["back_s"] == pytest.approx(4.0)
