@@ -14,16 +14,19 @@ again, the throughput meanwhile, and whether every byte is right.
 Expected: nothing is lost, since MPTCP keeps a byte until it is acknowledged at the connection's level (RFC 8684 section
 3.3.2). A cut's gap is that of the bytes on their way over the dead path. They go out again over the other one when the
 retransmission timer ends: after 0.2 s (TCP_RTO_MIN in include/net/tcp.h), and, since each try takes twice as long as
-the one before, after 0.7, 1.6, 3.4 and 6.9 s. There they wait behind what is queued: a send buffer of 4 MB (tcp_wmem)
-is 0.3 s of both links' rate. So the second try at the latest fills the gap within a second.
+the one before, after 0.7, 1.6, 3.4 and 6.9 s. There they wait behind what is queued, and what the dead path had been
+given follows them: of a send buffer that begins with 4 MB (tcp_wmem) up to 1.6 s of 20 Mbit/s. So the gap stays below 2
+seconds; with the kernel's own buffers it is a third of that. It is the price of the same buffer that keeps a lossy
+second link from holding up the first one (see the scenario `grid`): with 16 kB to begin with, gaps of 0.3 s were
+measured instead of 1.1 s, and 19 to 44 instead of 32 to 49 Mbit/s beside a link that loses 1 %.
 
 A path that is whole again shows itself by a retransmission. With tcp_rto_max_ms=1000 they are a second apart at most,
 and two seconds leave room for one that is lost; without, five seconds after a cut the next one is two seconds away.
 
 With every other frame lost each way TCP carries next to nothing. What MPTCP had given that subflow, up to its send
 buffer's 4 MB, has to go by the other link in the end, 1.6 s of 20 Mbit/s, before there is room for more; and each try
-waits for a timer, of a second at most. So of five seconds about half is left for new bytes. Less is left of a shorter
-time.
+waits for a timer, of a second at most. So of five seconds about half is left for new bytes; a third leaves room for a
+second such wait. Less is left of a shorter time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,8 +49,8 @@ from experiments.testbed.profile import DEFAULT
 from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Profile, Topology
 
-_LONGEST_GAP, _LONGEST_RETURN = 1.0, 2.0  # seconds
-_SHARE = 0.5  # of the other link's rate, while one is half-dead
+_LONGEST_GAP, _LONGEST_RETURN = 2.0, 2.0  # seconds
+_SHARE = 0.33  # of the other link's rate, while one is half-dead
 _EVERY, _DRAWN_EVERY = 0.01, 0.1  # seconds between samples
 _STEP = 10_000_000  # bytes: few different files
 
@@ -187,10 +190,10 @@ SCENARIO = Scenario(
     name="failover",
     paper="new",
     claim="A download outlives what happens to one of its links, and uses the link again when it is over.",
-    expected="Every byte right; a gap below 1 s when a link is cut, and the path back within 2 s of its return.",
+    expected="Every byte right; a gap below 2 s when a link is cut, and the path back within 2 s of its return.",
     profile=DEFAULT,
     options=FailoverOptions,
-    quick={"repeat": 1, "before": 0.6, "down": 2.0, "after": 1.8},
+    quick={"repeat": 1, "before": 1.0, "down": 4.0, "after": 2.0},
     points=_points,
     measure=_measure,
     judge=_judge,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.results import ROOT
+from experiments.study.catalogue import SCENARIOS
 from settings.failure import Exit
 from tests.netns.test_testbed import traces
 
@@ -69,3 +70,35 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals) -> 
     assert folder.suffix != ".partial"
     assert len(list((folder / "readings").glob("*.json"))) == 4
     assert (folder / "readings" / first[0].name).stat().st_mtime_ns == written
+
+
+# As little as still is a measurement; too little to hold every claim.
+SMALL = {
+    "buffer": ("buffer=0.18MB,0.72MB", "seconds=1", "warm_up=0.2"),
+    "mtu": ("mtu=9000,1500,1000", "seconds=1", "warm_up=0.2"),
+    "throttle-first": (),
+    "throttle-again": ("size=2MB",),
+    "throttle-long": ("size=5MB",),
+    "conversion-delay": ("seconds=1.5",),
+    "grid": ("seconds=1", "warm_up=0.2", "rtt=20ms", "loss=1%"),
+    "failover": (),
+    "latency": (),
+}
+
+
+def test_every_experiment_has_its_test_here() -> None:
+    assert {"legacy", "multipath", *SMALL} == set(SCENARIOS)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_each_measures_at_all_its_points_and_can_be_reported(name: str, tmp_path: Path) -> None:
+    before = traces()
+    changes = [argument for change in SMALL[name] for argument in ("--set", change)]
+    run = [*EXPERIMENT, name, "--quick", *changes, "--json", "--results", str(tmp_path)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode in (0, Exit.WRONG_RESULT), done.stderr
+    assert traces() == before
+    assert json.loads(done.stdout)[name], "a verdict at least"
+    report = [sys.executable, "-m", "experiments.study", "report", name, "--results", str(tmp_path)]
+    subprocess.run(report, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    assert (tmp_path / "experiment/report.html").exists()
