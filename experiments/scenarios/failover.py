@@ -15,16 +15,17 @@ Expected: nothing is lost, since MPTCP keeps a byte until it is acknowledged at 
 3.3.2). A cut's gap is that of the bytes on their way over the dead path. They go out again over the other one when the
 retransmission timer ends: after 0.2 s (TCP_RTO_MIN in include/net/tcp.h), and, since each try takes twice as long as
 the one before, after 0.7, 1.6, 3.4 and 6.9 s. There they wait behind what is queued, and what the dead path had been
-given follows them: of a send buffer that begins with 4 MB (tcp_wmem) up to 1.6 s of 20 Mbit/s. So the gap stays below 2
-seconds; with the kernel's own buffers it is a third of that. It is the price of the same buffer that keeps a lossy
-second link from holding up the first one (see the scenario `grid`): with 16 kB to begin with, gaps of 0.3 s were
-measured instead of 1.1 s, and 19 to 44 instead of 32 to 49 Mbit/s beside a link that loses 1 %.
+given follows them: of a send buffer that begins with 2 MB for each path (tcp_wmem) up to 0.8 s of 20 Mbit/s. So the gap
+stays below 2 seconds, with a second try. With the kernel's own buffers it is shorter: that is the price of the same
+buffer that keeps a lossy second link from holding up the first one (see the scenario `grid`). With 16 kB to begin with
+gaps of 0.35 to 0.5 s were measured, with 4 MB 0.6 to 1.2 s; beside a link of 60 ms that loses 1 % a link of 50 Mbit/s
+gave 19 to 30 Mbit/s with the one, and 42 to 49 with 2 MB or more.
 
 A path that is whole again shows itself by a retransmission. With tcp_rto_max_ms=1000 they are a second apart at most,
 and two seconds leave room for one that is lost; without, five seconds after a cut the next one is two seconds away.
 
 With every other frame lost each way TCP carries next to nothing. What MPTCP had given that subflow, up to its send
-buffer's 4 MB, has to go by the other link in the end, 1.6 s of 20 Mbit/s, before there is room for more; and each try
+buffer's end, has to go by the other link before there is room for more, 0.8 s of 20 Mbit/s or twice that; and each try
 waits for a timer, of a second at most. So of five seconds about half is left for new bytes; a third leaves room for a
 second such wait. Less is left of a shorter time.
 """

@@ -45,8 +45,13 @@ def timed(stage: Stage, options: TimedOptions, point: Point, repetition: int) ->
     return fetched(stage, point, file, options.seconds)
 
 
-def draw_sweep(axes: Axes, over: Iterable[tuple[float, Readings]], value: str, by: str, scale: float = 1) -> None:
-    """``value`` times ``scale`` as ``by`` has it, with its interval, over the quantity that comes with the readings."""
+def draw_sweep(
+    axes: Axes, over: Iterable[tuple[float, Readings]], value: str, by: str, scale: float = 1, about: str = ""
+) -> None:
+    """``value`` times ``scale`` as ``by`` has it, with its interval, over the quantity that comes with the readings.
+
+    A line with something to say ``about`` it is pale.
+    """
     places, estimates = [], []
     for place, readings in over:
         places.append(place)
@@ -56,8 +61,9 @@ def draw_sweep(axes: Axes, over: Iterable[tuple[float, Readings]], value: str, b
         places,
         [scale * estimate.mean for estimate in estimates],
         [scale * estimate.margin for estimate in estimates],
-        label=by,
+        label=f"{by}{about}",
         color=colour,
+        alpha=0.4 if about else 1,
         marker=marker,
         linestyle=line,
         capsize=2,

@@ -3,7 +3,8 @@
     client ==wired====== gateway ---- server   10 Mbit/s, held to 1 Mbit/s from the other subflow's join on
            ==wireless===                       6 Mbit/s
 
-Derived: each path's rate on the wire from then on. Expected: the held path keeps to its rate and the other one is full.
+Derived: each path's rate on the wire from then on. Expected: the held path keeps to its rate and the other one
+carries most. With the paper's receive buffer of 0.72 MB, some of which waits for the held path, it is not quite full.
 """
 
 from matplotlib.figure import Figure
@@ -43,7 +44,7 @@ SCENARIO = Scenario(
     name="throttle-again",
     paper="figure 6b",
     claim="With the throttle in place from the start, the download goes by the other path.",
-    expected="The held path keeps to its rate, and the other one is full.",
+    expected="The held path keeps to its rate, and the other one carries most.",
     profile=PROFILES / "slow.toml",
     options=ThrottleOptions,
     quick={"repeat": 1},

@@ -21,12 +21,15 @@ from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 from settings.units import PositiveRate, Size
 
+_FILLED = 0.85  # of the other link's rate, on the wire
+
 
 class LongOptions(ThrottleOptions):
-    """As the others, with a larger file and a higher rate."""
+    """As the others, with a larger file, a higher rate and the appliance's receive buffer."""
 
     size: Size = Size(200_000_000)
     rate: PositiveRate = PositiveRate(5_000_000)
+    buffer: Size = Size(32_000_000)
 
 
 def _points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
@@ -57,9 +60,12 @@ def _judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> 
 def _verdicts(
     options: ThrottleOptions, topology: Topology, readings: Readings, converter: str, who: str
 ) -> Iterator[Verdict]:
-    other = topology.links[1].name
+    link = topology.links[1]
+    other = link.name
     free, held = (readings.at(by=converter, held=held) for held in (FREE, ALWAYS))
     yield from verdicts_on_hold(options, topology, held, who)
+    filled, bound = held.estimate(f"{other}_after_mbps"), _FILLED * link.down.rate.amount / 1e6
+    yield at_least(f"{other} is filled meanwhile, on the wire ({who})", filled, bound, "Mbit/s")
     moved, before = (each.estimate(f"{other}_bytes").scaled(1e-6) for each in (held, free))
     yield at_least(f"{other} carries more of the file than unthrottled ({who})", moved, before.mean, "MB")
     alone = readings.at(by=LEGACY).estimate("mbps").mean
@@ -83,7 +89,7 @@ SCENARIO = Scenario(
     expected="The other link carries four fifths of the file instead of a sixth; the sum beats it alone.",
     profile=DEFAULT,
     options=LongOptions,
-    quick={"repeat": 1, "size": "15MB"},
+    quick={"repeat": 1, "size": "40MB"},
     points=_points,
     measure=measure,
     judge=_judge,
