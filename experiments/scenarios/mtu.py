@@ -1,7 +1,7 @@
 """The largest packet that the links take: what small ones cost MPTCP, and what they cost legacy TCP.
 
-    client ==wired====== gateway ---- server   44 Mbit/s, 8 ms;  every interface on the way has the same MTU
-           ==wireless===                       20 Mbit/s, 15 ms
+    client ==wired====== gateway ---- server   44 Mbit/s, 8 ms;  every interface on the way has the same MTU,
+           ==wireless===                       20 Mbit/s, 15 ms  and a queue of as many bytes
 
 Derived: throughput, packets and processor time by MTU, and what is lost from 1500 to 1000 bytes. Expected: of an IPv4
 packet legacy TCP uses all but 52 bytes (20 for IP, 20 for TCP, 12 for timestamps), MPTCP all but 80 (28 for its DSS
@@ -24,15 +24,16 @@ from experiments.scenarios.downloads import LEGACY, values_of
 from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, listed, timed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS, Stage
+from experiments.study.stage import CONVERTERS, Ground, Stage
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
 from settings.units import Size
 
 _FULL, _SMALL = 1500, 1000
 _IPV6_LEAST = 1280  # RFC 8200 section 5; Linux takes IPv6 off an interface below
+_QUEUE = 100  # packets, where a profile says nothing
 _MARGIN = 3.0  # percentage points that MPTCP may lose more than legacy TCP
 
 
@@ -49,7 +50,7 @@ def _numbers(value: object) -> object:
 
 
 class MtuOptions(TimedOptions):
-    """``mtu``: the sizes to try, in bytes; ``buffer``: what the client may take at most, the paper's and a larger one."""
+    """``mtu``: sizes to try, in bytes; ``buffer``: the most that the client may take, the paper's and a larger one."""
 
     mtu: Annotated[
         tuple[Annotated[int, Field(ge=576, le=9000)], ...],
@@ -60,16 +61,25 @@ class MtuOptions(TimedOptions):
 
 
 def _points(options: MtuOptions, topology: Topology) -> list[Point]:
-    """IPv6 goes first: below 1280 bytes the interfaces lose their IPv6 addresses. The small buffer is for IPv4 alone."""
+    """IPv6 only with packets that it allows, and goes first; the small buffer is for IPv4 alone."""
     first, ample = topology.links[0].name, max(options.buffer)
     return [
         {"mtu": str(mtu), "buffer": str(buffer), "by": by, "link": first, "family": family}
-        for family, sizes in (("ipv6", [mtu for mtu in options.mtu if mtu >= _IPV6_LEAST]), ("ipv4", options.mtu))
-        for mtu in sizes
+        for mtu in options.mtu
+        for family in (("ipv6", "ipv4") if mtu >= _IPV6_LEAST else ("ipv4",))
         for buffer in options.buffer
         for by in (LEGACY, *CONVERTERS)
         if buffer == ample or (family == "ipv4" and by != LEGACY)
     ]
+
+
+def _ground(_options: MtuOptions, profile: Profile, point: Point) -> Ground:
+    """Queues of as many bytes with packets of every size."""
+    links = {
+        name: link.model_copy(update={"queue": round((link.queue or _QUEUE) * _FULL / int(point["mtu"]))})
+        for name, link in profile.links.items()
+    }
+    return Ground(Profile(links=links))
 
 
 def _measure(stage: Stage, options: MtuOptions, point: Point, repetition: int) -> Reading:
@@ -182,4 +192,5 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    ground=_ground,
 )
