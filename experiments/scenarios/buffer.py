@@ -16,12 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, draw_paths, name_paths
-from experiments.scenarios.downloads import FAMILIES, values_of
-from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, timed
+from experiments.scenarios.downloads import FAMILIES
+from experiments.scenarios.sweeps import Sizes, TimedOptions, counted_reading, draw_sweep
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS, Stage
-from experiments.testbed.counters import counted
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from settings.units import Size
@@ -52,17 +51,9 @@ def _points(options: BufferOptions, topology: Topology) -> list[Point]:
 
 
 def _measure(stage: Stage, options: BufferOptions, point: Point, repetition: int) -> Reading:
-    client, gateway = stage.testbed.client, stage.testbed.gateway
     most = Size.parse(point["buffer"]).amount
-    client.sysctl(net__ipv4__tcp_rmem=f"4096 {min(_DEFAULT_BUFFER, most)} {most}")
-    with counted(client) as at_client, counted(gateway) as at_gateway:
-        download = timed(stage, options, point, repetition)
-        counts = {
-            "segments_that_waited": at_client("MPTcpExtOFOQueue"),
-            "segments_twice": at_client("MPTcpExtDuplicateData"),
-            "segments_sent_again": at_gateway("MPTcpExtMPTCPRetrans"),
-        }
-    return Reading(point, repetition, values_of(download, options.warm_up) | counts, download.series())
+    stage.testbed.client.sysctl(net__ipv4__tcp_rmem=f"4096 {min(_DEFAULT_BUFFER, most)} {most}")
+    return counted_reading(stage, options, point, repetition)
 
 
 def _judge(options: BufferOptions, _topology: Topology, readings: Readings) -> list[Verdict]:

@@ -18,12 +18,11 @@ from typing import Annotated
 from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
-from experiments.scenarios.downloads import LEGACY, values_of
-from experiments.scenarios.sweeps import TimedOptions, listed, timed
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, name_of
+from experiments.scenarios.downloads import LEGACY
+from experiments.scenarios.sweeps import TimedOptions, counted_reading, listed
+from experiments.study.readings import Point, Readings, Verdict, at_least, name_of
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS, Ground, Stage
-from experiments.testbed.counters import counted
+from experiments.study.stage import CONVERTERS, Ground
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile, Topology
 from settings.units import Duration, PositiveRate, Share
@@ -90,18 +89,6 @@ def _ground(_options: GridOptions, profile: Profile, point: Point) -> Ground:
     if point["links"] == "3":
         links[_THIRD] = profile.links[_THIRD]
     return Ground(Profile(links=links), tuned=point["settings"] == _APPLIANCE)
-
-
-def _measure(stage: Stage, options: GridOptions, point: Point, repetition: int) -> Reading:
-    client, gateway = stage.testbed.client, stage.testbed.gateway
-    with counted(client) as at_client, counted(gateway) as at_gateway:
-        download = timed(stage, options, point, repetition)
-        counts = {
-            "segments_that_waited": at_client("MPTcpExtOFOQueue"),
-            "segments_sent_again": at_gateway("MPTcpExtMPTCPRetrans"),
-            "tcp_retransmits": at_gateway("TcpRetransSegs"),
-        }
-    return Reading(point, repetition, values_of(download, options.warm_up) | counts, download.series())
 
 
 def _alone(readings: Readings) -> list[float]:
@@ -183,7 +170,7 @@ SCENARIO = Scenario(
     options=GridOptions,
     quick={"repeat": 1, "seconds": 5.0, "rate": "50mbit", "rtt": "200ms", "loss": "0%,1%"},
     points=_points,
-    measure=_measure,
+    measure=counted_reading,
     judge=_judge,
     draw=_draw,
     about=__doc__,

@@ -8,10 +8,11 @@ from matplotlib.axes import Axes
 from pydantic import BeforeValidator, Field
 
 from experiments.record import Download
-from experiments.scenarios.downloads import fetched
-from experiments.study.readings import Point, Readings
+from experiments.scenarios.downloads import fetched, values_of
+from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
 from experiments.study.stage import Stage
+from experiments.testbed.counters import counted
 from experiments.testbed.server import random_file
 from settings.units import Size
 
@@ -43,6 +44,19 @@ def timed(stage: Stage, options: TimedOptions, point: Point, repetition: int) ->
     most = sum(link.down.rate.amount for link in stage.testbed.topology.links) * options.seconds / 8
     file = random_file(_STEP * ceil(most / _STEP), seed=repetition)
     return fetched(stage, point, file, options.seconds)
+
+
+def counted_reading(stage: Stage, options: TimedOptions, point: Point, repetition: int) -> Reading:
+    """A timed download, and what the kernels counted meanwhile, of MPTCP's segments and of TCP's."""
+    with counted(stage.testbed.client) as at_client, counted(stage.testbed.gateway) as at_gateway:
+        download = timed(stage, options, point, repetition)
+        counts = {
+            "segments_that_waited": float(at_client("MPTcpExtOFOQueue")),
+            "segments_twice": float(at_client("MPTcpExtDuplicateData")),
+            "segments_sent_again": float(at_gateway("MPTcpExtMPTCPRetrans")),
+            "tcp_retransmits": float(at_gateway("TcpRetransSegs")),
+        }
+    return Reading(point, repetition, values_of(download, options.warm_up) | counts, download.series())
 
 
 def draw_sweep(

@@ -9,8 +9,8 @@ carries most. With the paper's receive buffer of 0.72 MB, some of which waits fo
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import FAMILIES, draw_panels
-from experiments.scenarios.throttling import ALWAYS, ThrottleOptions, measure, verdicts_on_hold
+from experiments.scenarios.downloads import draw_panels
+from experiments.scenarios.throttling import ALWAYS, ThrottleOptions, held_points, measure, verdicts_on_hold
 from experiments.study.readings import Point, Readings, Verdict
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS
@@ -19,12 +19,7 @@ from experiments.testbed.topology import Topology
 
 
 def _points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
-    first = topology.links[0].name
-    return [
-        {"by": converter, "held": ALWAYS, "link": first, "family": family}
-        for family in FAMILIES
-        for converter in CONVERTERS
-    ]
+    return held_points(ALWAYS, topology)
 
 
 def _judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> list[Verdict]:

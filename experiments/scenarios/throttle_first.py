@@ -16,8 +16,8 @@ meanwhile instead of 1.9.
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import FAMILIES, draw_panels
-from experiments.scenarios.throttling import MIDWAY, ThrottleOptions, measure, verdicts_on_hold
+from experiments.scenarios.downloads import draw_panels
+from experiments.scenarios.throttling import MIDWAY, ThrottleOptions, held_points, measure, verdicts_on_hold
 from experiments.study.readings import Point, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS
@@ -28,12 +28,7 @@ _TIMES = 2.0  # the rate that it is held to
 
 
 def _points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
-    first = topology.links[0].name
-    return [
-        {"by": converter, "held": MIDWAY, "link": first, "family": family}
-        for family in FAMILIES
-        for converter in CONVERTERS
-    ]
+    return held_points(MIDWAY, topology)
 
 
 def _judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> list[Verdict]:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pydantic import Field
 
 from experiments.record import Download
-from experiments.scenarios.downloads import fetched
+from experiments.scenarios.downloads import FAMILIES, fetched
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options
-from experiments.study.stage import Stage
+from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed.appliance import start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
@@ -37,6 +37,16 @@ class ThrottleOptions(Options):
     size: Size = Field(default=Size(5_000_000), description="a size, such as '5MB'")
     rate: PositiveRate = Field(default=PositiveRate(1_000_000), description="a rate, such as '1mbit'")
     buffer: Size = Field(default=Size(720_000), description="a size, such as '0.72MB'")
+
+
+def held_points(held: str, topology: Topology) -> list[Point]:
+    """Downloads by each converter and family whose first path is held at that time."""
+    first = topology.links[0].name
+    return [
+        {"by": converter, "held": held, "link": first, "family": family}
+        for family in FAMILIES
+        for converter in CONVERTERS
+    ]
 
 
 def measure(stage: Stage, options: ThrottleOptions, point: Point, repetition: int) -> Reading:
