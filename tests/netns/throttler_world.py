@@ -10,6 +10,7 @@ The client opens its first subflow over wired and joins over wireless. The polic
 from two subflows on.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -184,6 +185,8 @@ def throttler_beside(source: str, policy: Path, *options: str) -> Iterator[subpr
     command = (sys.executable, "-m", "throttler", "run", "--policy", str(policy), "--source", source, *options)
     with process(GATEWAY, *command) as child:
         assert child.stdout is not None and child.stderr is not None
+        # Nobody reads the log before the end, and who writes into a full pipe waits.
+        fcntl.fcntl(child.stderr, fcntl.F_SETPIPE_SZ, 1 << 20)
         if child.stdout.readline() != "ready\n":
             pytest.fail(f"no throttler: {child.stderr.read()}")
         yield child

@@ -35,10 +35,10 @@ def test_good_readings_hold_every_claim_and_can_be_drawn(rule: Rule) -> None:
     assert len(drawn(SCENARIO, rule).axes) == 4
 
 
-def test_a_kernel_without_fair_queues_is_named() -> None:
+def test_what_a_kernel_without_fair_queues_could_not_measure_is_not_judged() -> None:
     verdicts = SCENARIO.judge(SCENARIO.options(), topology(SCENARIO), readings(SCENARIO, without_fq_codel))
-    measured = {verdict.measured for verdict in verdicts if verdict.claim.startswith("fair queues")}
-    assert measured == {"nothing: this kernel has no fq_codel"}
+    assert verdicts
+    assert not [verdict for verdict in verdicts if verdict.claim.startswith("fair queues")]
 
 
 @pytest.mark.parametrize(
