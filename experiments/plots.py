@@ -1,6 +1,7 @@
 """What all plots have in common: one colour for each path, the same everywhere, and throughput over time."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,7 +25,12 @@ def draw_paths(
     heights = [[by_time[path].get(at, 0.0) for at in times] for path in colours]
     axes.stackplot(times, *heights, colors=list(colours.values()), linewidth=0)
     axes.set_xlim(0, seconds)
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    tidy(axes, "y")
+
+
+def tidy(axes: Axes, along: Literal["x", "y", "both"]) -> None:
+    """A pale grid behind what is drawn, across the axis ``along``, and no frame where there is no axis."""
+    axes.grid(axis=along, color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -4,22 +4,18 @@ The round-trip time is that of the held subflow itself while it carries all that
 cables add nothing to speak of. A long queue's delay is what applications and MPTCP's scheduler would meet.
 """
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 from experiments.bench import pair
 from experiments.bench.flows import HELD, HELD_PORT, flow, rule, serving
 from experiments.bench.result import Result, Series
+from experiments.testbed.appliance import lengthen_held_queue, throttler_status
 from experiments.testbed.build import Testbed
 from settings.failure import Exit, Failure
 
 _RATE = "5mbit"
-_PFIFO = ("pfifo", "limit", "1000")
-"""HTB's default leaf at an Ethernet interface's usual queue length of 1,000 packets."""
 _SETTLE, _BETWEEN = 2.0, 0.25
 
 
@@ -48,8 +44,7 @@ def _round_trips(testbed: Testbed, seconds: float, plain: bool) -> list[float]:
         stack.enter_context(flow(testbed, HELD_PORT, "download", seconds + 30, *HELD))
         time.sleep(_SETTLE)
         if plain:
-            (held,) = _status(testbed)["classes"]
-            testbed.gateway.run("tc", "qdisc", "replace", "dev", held["device"], "parent", held["class"], *_PFIFO)
+            lengthen_held_queue(testbed)
             time.sleep(_SETTLE)
         end, times = time.monotonic() + seconds, []
         while time.monotonic() < end:
@@ -59,13 +54,8 @@ def _round_trips(testbed: Testbed, seconds: float, plain: bool) -> list[float]:
 
 
 def _round_trip(testbed: Testbed) -> float:
-    for session in _status(testbed)["sessions"]:
+    for session in throttler_status(testbed)["sessions"]:
         for subflow in session["subflows"]:
             if subflow["download"] and subflow["rtt_us"] is not None:
                 return float(subflow["rtt_us"]) / 1000
     raise Failure(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
-
-
-def _status(testbed: Testbed) -> dict[str, Any]:
-    answer = testbed.gateway.run(sys.executable, "-m", "throttler", "status", "--json")
-    return dict(json.loads(answer))

@@ -15,6 +15,7 @@ from statistics import median
 
 from experiments.bench import pair
 from experiments.bench.result import Result, Series
+from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from settings.failure import Exit, Failure
@@ -100,18 +101,11 @@ def _play(testbed: Testbed, subflows: int) -> tuple[int, float]:
     )
     told = json.loads(printed)
     if told["subflows"] != subflows:
-        dropped = _status(testbed)["capture"]
+        dropped = throttler_status(testbed)["capture"]
         raise Failure(
             Exit.WRONG_RESULT, f"{told['subflows']} of {subflows} subflows were held in time (capture: {dropped})"
         )
     return told["subflows"], told["install_s"]
-
-
-def _status(testbed: Testbed) -> dict[str, dict[str, dict[str, int]]]:
-    told: dict[str, dict[str, dict[str, int]]] = json.loads(
-        testbed.gateway.run(sys.executable, "-m", "throttler", "status", "--json")
-    )
-    return told
 
 
 def _weigh(full: Contender) -> dict[str, float]:
@@ -120,7 +114,7 @@ def _weigh(full: Contender) -> dict[str, float]:
         "install_s": full.install_s,
         "subflows": full.subflows,
         "classes": _classes(full.testbed),
-        "capture_dropped": sum(counts["dropped"] for counts in _status(full.testbed)["capture"].values()),
+        "capture_dropped": sum(counts["dropped"] for counts in throttler_status(full.testbed)["capture"].values()),
     }
 
 

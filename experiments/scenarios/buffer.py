@@ -21,14 +21,14 @@ from experiments.scenarios.sweeps import Sizes, TimedOptions, counted_reading, d
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS, Stage
+from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from settings.units import Size
 
-NEEDED = 2 * 64e6 * 0.030 / 8  # bytes
+_NEEDED = 2 * 64e6 * 0.030 / 8  # bytes
 _TOO_SMALL, _LARGE = Size(180_000), Size(720_000)
 _SWEEP = tuple(Size(1000 * kilobytes) for kilobytes in (50, 100, 180, 240, 360, 480, 720, 1000, 2000, 4000))
-_DEFAULT_BUFFER = 131_072  # bytes that a connection begins with: tcp(7), tcp_rmem
 _GOOD = 0.95  # of the best throughput: behind the knee
 
 
@@ -51,8 +51,7 @@ def _points(options: BufferOptions, topology: Topology) -> list[Point]:
 
 
 def _measure(stage: Stage, options: BufferOptions, point: Point, repetition: int) -> Reading:
-    most = Size.parse(point["buffer"]).amount
-    stage.testbed.client.sysctl(net__ipv4__tcp_rmem=f"4096 {min(_DEFAULT_BUFFER, most)} {most}")
+    bound_receive_buffer(stage.testbed, Size.parse(point["buffer"]).amount)
     return counted_reading(stage, options, point, repetition)
 
 
@@ -85,9 +84,9 @@ def _on_the_knee(options: BufferOptions, readings: Readings, converter: str) -> 
     if _LARGE in reached:
         claim = f"0.72 MB are enough: 95 % of the best size ({converter})"
         yield at_least(claim, reached[_LARGE], _GOOD * best, "Mbit/s")
-    if min(options.buffer).amount < NEEDED < max(options.buffer).amount:
+    if min(options.buffer).amount < _NEEDED < max(options.buffer).amount:
         knee = next(size for size, estimate in reached.items() if estimate.mean >= _GOOD * best).amount / 1e6
-        needed = NEEDED / 1e6
+        needed = _NEEDED / 1e6
         bound = f"{needed / 2:.2f} to {2 * needed:.2f} MB"
         claim = f"the knee is where theory has it, within a factor of 2 ({converter})"
         yield Verdict(claim, f"{knee:g} MB", bound, needed / 2 <= knee <= 2 * needed)
@@ -117,7 +116,7 @@ def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings) -> None:
     for axes in (throughput, waited):
         axes.set_xscale("log")
         axes.set_xlabel("receive buffer, MB")
-        axes.axvline(NEEDED / 1e6, color="#999999", linewidth=1)
+        axes.axvline(_NEEDED / 1e6, color="#999999", linewidth=1)
     throughput.set_ylim(0)
     throughput.set_ylabel("payload, Mbit/s")
     waited.set_ylabel("thousand segments that waited")

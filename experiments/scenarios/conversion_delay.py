@@ -18,6 +18,7 @@ from statistics import median, quantiles
 from matplotlib.figure import Figure
 from pydantic import Field
 
+from experiments.plots import tidy
 from experiments.scenarios.downloads import FAMILIES
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
@@ -114,9 +115,7 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes.set_yscale("log")
     axes.set_xticks(range(len(_KINDS)), list(_KINDS.values()))
     axes.set_ylabel("µs in the converter (bar: median, whisker: 99th percentile)")
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, "y")
     axes.legend(frameon=False)
 
 

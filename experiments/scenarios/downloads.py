@@ -1,6 +1,7 @@
 """What the experiments on downloads have in common: the workload, what is read off it, and how it is drawn."""
 
 from collections.abc import Callable, Mapping
+from math import ceil
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,6 +20,7 @@ from settings.units import Size
 
 FAMILIES = ("ipv4", "ipv6")
 LEGACY = "legacy"
+_STEP = 10_000_000  # bytes between the sizes of files, so that few are needed
 QUICK: Mapping[str, int | float | str] = {"repeat": 1, "size": "20MB", "warm_up": 0.5}
 
 
@@ -51,6 +53,12 @@ def fetched(
     if download.sha256 != file.sha256_of(download.size):
         raise Failure(Exit.WRONG_RESULT, f"a download by {point['by']} has the wrong SHA-256")
     return download
+
+
+def file_lasting(topology: Topology, seconds: float, seed: int) -> File:
+    """A file that takes all links together ``seconds`` or longer."""
+    most = sum(link.down.rate.amount for link in topology.links) * seconds / 8
+    return random_file(_STEP * ceil(most / _STEP), seed)
 
 
 def legacy_points(topology: Topology) -> list[Point]:

@@ -34,7 +34,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
-from math import ceil
 
 from matplotlib.figure import Figure
 from pydantic import Field
@@ -42,18 +41,17 @@ from pydantic import Field
 from experiments.fetch import fetch
 from experiments.plots import colours_of, draw_paths, label
 from experiments.record import Download, Sample
+from experiments.scenarios.downloads import file_lasting
 from experiments.scenarios.events import EVENTS, Span, meanwhile
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.study.stage import CONVERTERS, Ground, Stage
 from experiments.testbed.profile import DEFAULT
-from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Profile, Topology
 
 _LONGEST_GAP, _LONGEST_RETURN = 2.0, 2.0  # seconds
 _SHARE = 0.33  # of the other link's rate, while one is half-dead
 _EVERY, _DRAWN_EVERY = 0.01, 0.1  # seconds between samples
-_STEP = 10_000_000  # bytes: few different files
 
 
 class FailoverOptions(Options):
@@ -87,7 +85,7 @@ def _ground(_options: FailoverOptions, profile: Profile, point: Point) -> Ground
 def _measure(stage: Stage, options: FailoverOptions, point: Point, repetition: int) -> Reading:
     """One download, and what happens meanwhile."""
     topology = stage.testbed.topology
-    file = _file(options, topology)
+    file = file_lasting(topology, options.seconds, seed=1)
     proxy, ipv6 = CONVERTERS[point["converter"]], point["family"] == "ipv6"
     with ExitStack() as afterwards:
         download, span = meanwhile(
@@ -104,12 +102,6 @@ def _measure(stage: Stage, options: FailoverOptions, point: Point, repetition: i
     whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
     drawn = replace(download, samples=_evenly(download.samples))
     return Reading(point, repetition, values | whole, drawn.series())
-
-
-def _file(options: FailoverOptions, topology: Topology) -> File:
-    """Larger than what the links can carry in the time."""
-    most = sum(link.down.rate.amount for link in topology.links) * options.seconds / 8
-    return random_file(_STEP * ceil(most / _STEP), seed=1)
 
 
 def _hit(point: Point, topology: Topology) -> str:

@@ -18,6 +18,7 @@ from typing import Annotated
 from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
+from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY
 from experiments.scenarios.sweeps import TimedOptions, counted_reading, listed
 from experiments.study.readings import Point, Readings, Verdict, at_least, name_of
@@ -155,9 +156,7 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0)
     axes.set_xlabel("throughput, times that of the best single link")
-    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, "x")
     figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
 
 

@@ -32,6 +32,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
+from experiments.plots import tidy
 from experiments.scenarios.loads import BULK, FAIR, HELD, HELD_LONG, IDLE, LOADS, loaded, possible
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
@@ -148,8 +149,7 @@ def _draw_boxes(axes: Axes, readings: Readings) -> None:
     axes.bxp(boxes, showfliers=False)
     axes.set_xticks(range(1, len(loads) + 1), loads, rotation=30, ha="right", fontsize=8)
     axes.set_ylim(bottom=0)
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, "y")
 
 
 SCENARIO = Scenario(

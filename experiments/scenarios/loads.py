@@ -6,29 +6,23 @@ the link carries: so packets wait there, each flow for itself, and not in the li
 """
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from math import ceil
-from typing import Any
 
 from experiments.fetch import download_command
-from experiments.testbed.appliance import WIRED_SLOW, start_throttler
+from experiments.scenarios.downloads import file_lasting
+from experiments.testbed.appliance import WIRED_SLOW, lengthen_held_queue, start_throttler, throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.links import kernel_has_qdisc
 from experiments.testbed.node import Process
-from experiments.testbed.server import random_file
 from settings.failure import Exit, Failure
 
 IDLE, BULK, FAIR, HELD, HELD_LONG = "idle", "bulk", "bulk-fair-queue", "bulk-throttled", "bulk-throttled-long-queue"
 LOADS = (IDLE, BULK, FAIR, HELD, HELD_LONG)
 
-_LONG_QUEUE = ("pfifo", "limit", "1000")
-"""HTB's default leaf at an Ethernet interface's usual queue length of 1,000 packets."""
 _FAIR_SHARE = 0.95  # of the link's rate
 _MARGIN = 30.0  # seconds that the file of a bulk download lasts beyond what is planned
-_STEP = 10_000_000  # bytes: few different files
 
 Seen = Callable[[], dict[str, float]]
 
@@ -56,7 +50,7 @@ def loaded(testbed: Testbed, load: str, proxy: int, settle: float) -> Iterator[S
         bulk = stack.enter_context(_bulk(testbed, proxy, settle))
         time.sleep(settle)
         if load == HELD_LONG:
-            _lengthen_queue(testbed)
+            lengthen_held_queue(testbed)
             time.sleep(settle)
         before = _progress(bulk)
         yield lambda: {"bulk_mbps": _mbps(before, _progress(bulk))} | _held(testbed, load)
@@ -64,8 +58,7 @@ def loaded(testbed: Testbed, load: str, proxy: int, settle: float) -> Iterator[S
 
 def _bulk(testbed: Testbed, proxy: int, settle: float) -> Process:
     links = testbed.topology.links
-    most = sum(link.down.rate.amount for link in links) * (2 * settle + _MARGIN) / 8
-    file = random_file(_STEP * ceil(most / _STEP), seed=1)
+    file = file_lasting(testbed.topology, 2 * settle + _MARGIN, seed=1)
     return testbed.client.start("bulk", download_command(testbed, file, links[0].name, proxy))
 
 
@@ -84,25 +77,15 @@ def _fair_queue(testbed: Testbed) -> Iterator[None]:
         testbed.gateway.run("tc", "qdisc", "delete", *where, "root")
 
 
-def _lengthen_queue(testbed: Testbed) -> None:
-    (held,) = _status(testbed)["classes"]
-    testbed.gateway.run("tc", "qdisc", "replace", "dev", held["device"], "parent", held["class"], *_LONG_QUEUE)
-
-
 def _held(testbed: Testbed, load: str) -> dict[str, float]:
     """The round-trip time of the bulk download's held subflow, which has carried more than any other."""
     if load not in (HELD, HELD_LONG):
         return {}
-    subflows = [subflow for session in _status(testbed)["sessions"] for subflow in session["subflows"]]
+    subflows = [subflow for session in throttler_status(testbed)["sessions"] for subflow in session["subflows"]]
     held = [subflow for subflow in subflows if subflow["rule"] and subflow["rtt_us"] is not None]
     if not held:
         raise Failure(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
     return {"held_rtt_ms": max(held, key=lambda subflow: subflow["sent_bytes"])["rtt_us"] / 1000}
-
-
-def _status(testbed: Testbed) -> dict[str, Any]:
-    answer = testbed.gateway.run(sys.executable, "-m", "throttler", "status", "--json")
-    return dict(json.loads(answer))
 
 
 def _progress(bulk: Process) -> tuple[float, int]:

@@ -25,15 +25,15 @@ from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, listed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS, Ground, Stage
+from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import DEFAULT_QUEUE, Profile, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
 from settings.units import Size
 
 _FULL, _SMALL = 1500, 1000
 _IPV6_LEAST = 1280  # RFC 8200 section 5; Linux takes IPv6 off an interface below
-_QUEUE = 100  # packets, where a profile says nothing
 _MARGIN = 3.0  # percentage points that MPTCP may lose more than legacy TCP
 
 
@@ -76,7 +76,7 @@ def _points(options: MtuOptions, topology: Topology) -> list[Point]:
 def _ground(_options: MtuOptions, profile: Profile, point: Point) -> Ground:
     """Queues of as many bytes with packets of every size."""
     links = {
-        name: link.model_copy(update={"queue": round((link.queue or _QUEUE) * _FULL / int(point["mtu"]))})
+        name: link.model_copy(update={"queue": round((link.queue or DEFAULT_QUEUE) * _FULL / int(point["mtu"]))})
         for name, link in profile.links.items()
     }
     return Ground(Profile(links=links))
@@ -86,7 +86,7 @@ def _measure(stage: Stage, options: MtuOptions, point: Point, repetition: int) -
     testbed = stage.testbed
     client, links = testbed.client, [link.name for link in testbed.topology.links]
     set_mtu(testbed, int(point["mtu"]))
-    client.sysctl(net__ipv4__tcp_rmem=f"4096 131072 {Size.parse(point['buffer']).amount}")
+    bound_receive_buffer(testbed, Size.parse(point["buffer"]).amount)
     packets, gateway, machine = packets_received(client, links), process_seconds(testbed.gateway), machine_seconds()
     download = timed(stage, options, point, repetition)
     gigabytes = download.size / 1e9

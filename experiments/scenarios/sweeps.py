@@ -1,22 +1,20 @@
 """What the sweeps over one quantity have in common: downloads of equal length, and a value plotted over it."""
 
 from collections.abc import Iterable
-from math import ceil
 from typing import Annotated
 
 from matplotlib.axes import Axes
 from pydantic import BeforeValidator, Field
 
+from experiments.plots import tidy
 from experiments.record import Download
-from experiments.scenarios.downloads import fetched, values_of
+from experiments.scenarios.downloads import fetched, file_lasting, values_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
 from experiments.study.stage import Stage
 from experiments.testbed.counters import counted
-from experiments.testbed.server import random_file
 from settings.units import Size
 
-_STEP = 10_000_000  # bytes between the sizes of files, so that few are needed
 _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "legacy": ("#D55E00", "^", ":")}
 
 
@@ -40,9 +38,8 @@ Sizes = Annotated[
 
 
 def timed(stage: Stage, options: TimedOptions, point: Point, repetition: int) -> Download:
-    """What comes in ``options.seconds`` of a file that is larger than what the links can carry in that time."""
-    most = sum(link.down.rate.amount for link in stage.testbed.topology.links) * options.seconds / 8
-    file = random_file(_STEP * ceil(most / _STEP), seed=repetition)
+    """What comes in ``options.seconds`` of a file that lasts longer."""
+    file = file_lasting(stage.testbed.topology, options.seconds, seed=repetition)
     return fetched(stage, point, file, options.seconds)
 
 
@@ -50,11 +47,12 @@ def counted_reading(stage: Stage, options: TimedOptions, point: Point, repetitio
     """A timed download, and what the kernels counted meanwhile, of MPTCP's segments and of TCP's."""
     with counted(stage.testbed.client) as at_client, counted(stage.testbed.gateway) as at_gateway:
         download = timed(stage, options, point, repetition)
+        client, gateway = at_client(), at_gateway()
         counts = {
-            "segments_that_waited": float(at_client("MPTcpExtOFOQueue")),
-            "segments_twice": float(at_client("MPTcpExtDuplicateData")),
-            "segments_sent_again": float(at_gateway("MPTcpExtMPTCPRetrans")),
-            "tcp_retransmits": float(at_gateway("TcpRetransSegs")),
+            "segments_that_waited": float(client["MPTcpExtOFOQueue"]),
+            "segments_twice": float(client["MPTcpExtDuplicateData"]),
+            "segments_sent_again": float(gateway["MPTcpExtMPTCPRetrans"]),
+            "tcp_retransmits": float(gateway["TcpRetransSegs"]),
         }
     return Reading(point, repetition, values_of(download, options.warm_up) | counts, download.series())
 
@@ -83,5 +81,4 @@ def draw_sweep(
         capsize=2,
         markersize=4,
     )
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, "both")

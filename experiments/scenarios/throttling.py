@@ -13,7 +13,7 @@ from experiments.scenarios.downloads import FAMILIES, fetched
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options
 from experiments.study.stage import CONVERTERS, Stage
-from experiments.testbed.appliance import start_throttler
+from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import Topology
@@ -56,7 +56,7 @@ def measure(stage: Stage, options: ThrottleOptions, point: Point, repetition: in
     rate on the wire before and behind the hold, ``PATH_before_mbps`` and ``PATH_after_mbps``.
     """
     file = random_file(options.size.amount, seed=repetition)
-    stage.testbed.client.sysctl(net__ipv4__tcp_rmem=f"4096 131072 {options.buffer.amount}")
+    bound_receive_buffer(stage.testbed, options.buffer.amount)
     held: list[Future[float]] = []
     with _throttler(stage.testbed, options, point) as path, ThreadPoolExecutor(1) as pool:
 

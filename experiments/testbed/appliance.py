@@ -1,7 +1,9 @@
 """The processes of the appliance on a testbed's gateway, started with the commands that a user types."""
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
@@ -11,12 +13,20 @@ from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Topology
 KERNEL_SETTINGS = Path(__file__).parents[2] / "kernel-config/90-tributary.conf"
 POLICIES = Path(__file__).parents[2] / "tc-policies"
 WIRED_SLOW = POLICIES / "wired-slow.toml"
+_LONG_QUEUE = ("pfifo", "limit", "1000")
+"""HTB's default leaf at an Ethernet interface's usual queue length of 1,000 packets."""
+_FIRST_BUFFER = 131_072  # bytes that a receive buffer begins with: tcp(7), tcp_rmem
 
 
 def tune(testbed: Testbed) -> None:
     """Give the client and the gateway the appliance's kernel settings, as far as this kernel has them."""
     for node in (testbed.client, testbed.gateway):
         node.run("sysctl", "-e", "-q", "-p", str(KERNEL_SETTINGS))
+
+
+def bound_receive_buffer(testbed: Testbed, most: int) -> None:
+    """Let the client's receive buffers grow to ``most`` bytes (tcp(7), tcp_rmem), from the next connection on."""
+    testbed.client.sysctl(net__ipv4__tcp_rmem=f"4096 {min(_FIRST_BUFFER, most)} {most}")
 
 
 def squid_settings(testbed: Testbed) -> str:
@@ -55,3 +65,14 @@ def start_throttler(testbed: Testbed, policy: Path) -> Process:
     """Start the throttler with ``policy``; raises Failure if it does not become ready."""
     command = [sys.executable, "-m", "throttler", "run", "--policy", str(policy)]
     return testbed.gateway.start("throttler", command).wait_until_ready()
+
+
+def throttler_status(testbed: Testbed) -> dict[str, Any]:
+    """What the throttler that runs says of itself; raises Failure if none runs."""
+    return dict(json.loads(testbed.gateway.run(sys.executable, "-m", "throttler", "status", "--json")))
+
+
+def lengthen_held_queue(testbed: Testbed) -> None:
+    """Give the one held class the long queue that it would have without the throttler."""
+    (held,) = throttler_status(testbed)["classes"]
+    testbed.gateway.run("tc", "qdisc", "replace", "dev", held["device"], "parent", held["class"], *_LONG_QUEUE)

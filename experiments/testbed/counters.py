@@ -18,11 +18,11 @@ def parse(text: str) -> Counter[str]:
 
 def counters(node: Node) -> Counter[str]:
     """All of ``node``'s, since it was made."""
-    return parse(node.run("cat", "/proc/net/netstat")) + parse(node.run("cat", "/proc/net/snmp"))
+    return parse(node.run("cat", "/proc/net/netstat", "/proc/net/snmp"))
 
 
 @contextmanager
-def counted(node: Node) -> Iterator[Callable[[str], int]]:
-    """The function given says by how much a counter has grown since the block began; 0 for one that is not there."""
+def counted(node: Node) -> Iterator[Callable[[], Counter[str]]]:
+    """The function given says by how much each counter has grown since the block began; 0 for one that is not there."""
     before = counters(node)
-    yield lambda name: counters(node)[name] - before[name]
+    yield lambda: counters(node) - before

@@ -29,6 +29,7 @@ from settings.units import Duration, PositiveRate, Share
 CLIENT, GATEWAY, SERVER = "client", "gateway", "server"
 PROXY_PORT = 3128
 NATIVE_PORT = 3129
+DEFAULT_QUEUE = 100  # packets
 NO_DELAY, NO_LOSS = Duration(0), Share(0)
 
 
@@ -111,7 +112,7 @@ class Direction:
             delay=own.delay or link.delay or NO_DELAY,
             jitter=own.jitter or link.jitter or NO_DELAY,
             loss=own.loss or link.loss or NO_LOSS,
-            queue=own.queue or link.queue or 100,
+            queue=own.queue or link.queue or DEFAULT_QUEUE,
             trace=trace,
         )
 
