@@ -26,9 +26,8 @@ from experiments.study.readings import Estimate, Point, Reading, Readings, Verdi
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS, Ground, Stage
 from experiments.testbed.appliance import bound_receive_buffer
-from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import DEFAULT_QUEUE, Profile, Topology
+from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
 from settings.units import Size
 
@@ -75,17 +74,23 @@ def _points(options: MtuOptions, topology: Topology) -> list[Point]:
 
 def _ground(_options: MtuOptions, profile: Profile, point: Point) -> Ground:
     """Queues of as many bytes with packets of every size."""
-    links = {
-        name: link.model_copy(update={"queue": round((link.queue or DEFAULT_QUEUE) * _FULL / int(point["mtu"]))})
-        for name, link in profile.links.items()
+    factor = _FULL / int(point["mtu"])
+    return Ground(Profile(links={name: _with_queues(link, factor) for name, link in profile.links.items()}))
+
+
+def _with_queues(link: LinkSettings, factor: float) -> LinkSettings:
+    """With ``factor`` times as many packets in every queue."""
+    ways = {
+        name: way.model_copy(update={"queue": way.queue and round(factor * way.queue)})
+        for name, way in (("down", link.down), ("up", link.up))
     }
-    return Ground(Profile(links=links))
+    return link.model_copy(update={"queue": round(factor * (link.queue or DEFAULT_QUEUE)), **ways})
 
 
 def _measure(stage: Stage, options: MtuOptions, point: Point, repetition: int) -> Reading:
     testbed = stage.testbed
     client, links = testbed.client, [link.name for link in testbed.topology.links]
-    set_mtu(testbed, int(point["mtu"]))
+    testbed.set_mtu(int(point["mtu"]))
     bound_receive_buffer(testbed, Size.parse(point["buffer"]).amount)
     packets, gateway, machine = packets_received(client, links), process_seconds(testbed.gateway), machine_seconds()
     download = timed(stage, options, point, repetition)
@@ -96,16 +101,6 @@ def _measure(stage: Stage, options: MtuOptions, point: Point, repetition: int) -
         "machine_s_per_gb": (machine_seconds() - machine) / gigabytes,
     }
     return Reading(point, repetition, values_of(download, options.warm_up) | costs, download.series())
-
-
-def set_mtu(testbed: Testbed, mtu: int) -> None:
-    """On every interface between the client and the server."""
-    ends = [(testbed.gateway, "core"), (testbed.server, "core")]
-    for link in testbed.topology.links:
-        node = testbed.node(link.node)
-        ends += [(testbed.client, link.name), (node, "client"), (node, "gateway"), (testbed.gateway, link.name)]
-    for end, interface in ends:
-        end.ip("link", "set", interface, "mtu", str(mtu))
 
 
 def _judge(options: MtuOptions, topology: Topology, readings: Readings) -> list[Verdict]:

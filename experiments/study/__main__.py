@@ -178,6 +178,8 @@ def _show(verdicts: Mapping[str, Sequence[Verdict]]) -> None:
             mark = "[green]holds[/]" if verdict.holds else "[red]FAILS[/]"
             line = f"{mark}  {verdict.claim}: {verdict.bound}, measured {verdict.measured}"
             console.print(line, highlight=False, soft_wrap=True)
+            if verdict.because:
+                console.print(f"       because: {verdict.because}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -100,12 +100,16 @@ class Readings:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds: what was measured, and what it was held against, both as text with units."""
+    """Whether a claim holds: what was measured, and what it was held against, both as text with units.
+
+    ``because`` is what explains it where it does not hold, from the same readings; empty if they tell nothing of it.
+    """
 
     claim: str
     measured: str
     bound: str
     holds: bool
+    because: str = ""
 
     def as_json(self) -> dict[str, object]:
         """For a file, or another program."""
@@ -117,6 +121,7 @@ def at_most(claim: str, measured: Estimate, bound: float, unit: str) -> Verdict:
     return Verdict(claim, f"{measured} {unit}", f"at most {bound:.1f} {unit}", measured.mean <= bound)
 
 
-def at_least(claim: str, measured: Estimate, bound: float, unit: str) -> Verdict:
-    """Holds if the mean reaches ``bound``."""
-    return Verdict(claim, f"{measured} {unit}", f"at least {bound:.1f} {unit}", measured.mean >= bound)
+def at_least(claim: str, measured: Estimate, bound: float, unit: str, because: str = "") -> Verdict:
+    """Holds if the mean reaches ``bound``; ``because`` is what explains it if not."""
+    holds = measured.mean >= bound
+    return Verdict(claim, f"{measured} {unit}", f"at least {bound:.1f} {unit}", holds, "" if holds else because)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.testbed.links import connect, kernel_has_netem
+from experiments.testbed.links import connect, kernel_has_netem, set_mtu
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Link, Profile, Topology
 from settings.failure import Exit, Failure
@@ -22,12 +22,15 @@ _MPTCP_MOST = 8  # endpoints and further subflows: MPTCP_PM_ADDR_MAX in net/mptc
 
 @dataclass(frozen=True)
 class Testbed:
-    """A testbed that stands. ``directory`` holds its description, its logs and its processes' files."""
+    """A testbed that stands. ``directory`` holds its description, its logs and its processes' files.
+
+    ``netem`` says whether links without a trace are emulated by netem(8).
+    """
 
     name: str
     topology: Topology
     directory: Path
-    emulation: str
+    netem: bool
 
     def node(self, name: str) -> Node:
         """The node of this name."""
@@ -48,6 +51,19 @@ class Testbed:
         """The node that knows nothing of MPTCP."""
         return self.node(SERVER)
 
+    @property
+    def emulation(self) -> str:
+        """What emulates the links: "netem", "link-emulator", or both where some links have traces."""
+        by_emulator = [link.traced or not self.netem for link in self.topology.links]
+        return " and ".join(["netem"] * (not all(by_emulator)) + ["link-emulator"] * any(by_emulator))
+
+    def set_mtu(self, mtu: int) -> None:
+        """Let every interface between the client and the server carry packets of up to ``mtu`` bytes."""
+        for link in self.topology.links:
+            set_mtu(link, self.client, self.node(link.node), self.gateway, mtu, netem=self.netem)
+        for node in (self.gateway, self.server):
+            node.ip("link", "set", "core", "mtu", str(mtu))
+
 
 @contextmanager
 def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> Iterator[Testbed]:
@@ -58,7 +74,7 @@ def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> 
     """
     directory = _reserve(name)
     with _locked(directory):
-        testbed = Testbed(name, Topology.of(profile), directory, "netem" if kernel_has_netem() else "link-emulator")
+        testbed = Testbed(name, Topology.of(profile), directory, netem=kernel_has_netem())
         _describe(testbed, profile, kept=False)
         try:
             _build(testbed, seed)
@@ -111,7 +127,7 @@ def find(name: str) -> Testbed:
         standing_now = ", ".join(names()) or "none"
         raise Failure(Exit.UNAVAILABLE, f"no testbed {name!r} stands here (standing: {standing_now})") from error
     profile = Profile.model_validate(description["profile"], strict=False)
-    return Testbed(name, Topology.of(profile), _directory(name), description["emulation"])
+    return Testbed(name, Topology.of(profile), _directory(name), netem=description["netem"])
 
 
 def _directory(name: str) -> Path:
@@ -151,7 +167,7 @@ def _is_orphan(directory: Path) -> bool:
 
 
 def _describe(testbed: Testbed, profile: Profile, kept: bool) -> None:
-    description = {"kept": kept, "emulation": testbed.emulation, "profile": profile.model_dump(mode="json")}
+    description = {"kept": kept, "netem": testbed.netem, "profile": profile.model_dump(mode="json")}
     new = testbed.directory / "testbed.json.new"
     new.write_text(json.dumps(description))
     new.replace(testbed.directory / "testbed.json")
@@ -174,7 +190,7 @@ def _build(testbed: Testbed, seed: int) -> None:
         _set_congestion_control(node)
     for link in testbed.topology.links:
         ends = (testbed.client, testbed.node(link.node), testbed.gateway)
-        connect(link, *ends, netem=testbed.emulation == "netem", seed=seed)
+        connect(link, *ends, netem=testbed.netem, seed=seed)
         _number_link(testbed, link)
     _number_core(testbed)
     _set_up_client(testbed)

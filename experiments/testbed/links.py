@@ -19,7 +19,7 @@ from settings.failure import Exit, Failure
 
 # Frames in netem's delay line: a bound on memory, never the link's queue. 250 ms at 1 Gbit/s is 21,000 frames.
 _DELAY_LINE = 100_000
-_LARGEST_PACKET, _LARGEST_FRAME = 1500, 1514
+_MTU, _ETHERNET_HEADER = 1500, 14  # bytes
 
 
 def emulator_path() -> Path:
@@ -74,6 +74,21 @@ def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool,
         node.start(f"emulator-{link.name}", _emulator(link, seed)).wait_until_ready()
 
 
+def set_mtu(link: Link, client: Node, node: Node, gateway: Node, mtu: int, *, netem: bool) -> None:
+    """Let a link that connect() made carry packets of up to ``mtu`` bytes; its rate is true for those of that size."""
+    for end, interface in ((client, link.name), (node, "client"), (node, "gateway"), (gateway, link.name)):
+        end.ip("link", "set", interface, "mtu", str(mtu))
+    if netem and not link.traced:
+        for port, direction in _ports(link):
+            for command in rate_commands(port, direction, mtu):
+                node.run("tc", *command.split())
+
+
+def _ports(link: Link) -> tuple[tuple[str, Direction], ...]:
+    """The node's interfaces, each with the direction that leaves by it."""
+    return ("client", link.down), ("gateway", link.up)
+
+
 def _cable(end: Node, interface: str, node: Node, port: str) -> None:
     names = ["name", interface, "netns", end.namespace, "type", "veth"]
     run(["ip", "link", "add", *names, "peer", "name", port, "netns", node.namespace])
@@ -85,27 +100,36 @@ def _cable(end: Node, interface: str, node: Node, port: str) -> None:
 
 def _bridge(link: Link, node: Node) -> None:
     node.ip("link", "add", "bridge", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
-    for port, direction in (("client", link.down), ("gateway", link.up)):
+    for port, direction in _ports(link):
         node.ip("link", "set", port, "master", "bridge")
-        for command in netem_commands(port, direction):
+        for command in (delay_command(port, direction), *rate_commands(port, direction, _MTU)):
             node.run("tc", *command.split())
     node.ip("link", "set", "bridge", "up")
 
 
-def netem_commands(port: str, direction: Direction) -> tuple[str, ...]:
-    """The tc(8) commands for one ``direction`` of a link, that leaves the node by ``port``.
+def delay_command(port: str, direction: Direction) -> str:
+    """The tc(8) command for delay and loss of one ``direction`` of a link, that leaves the node by ``port``."""
+    return (
+        f"qdisc replace dev {port} root handle 1: netem limit {_DELAY_LINE}"
+        f" delay {direction.delay} {direction.jitter} loss {direction.loss}"
+    )
+
+
+def rate_commands(port: str, direction: Direction, mtu: int) -> tuple[str, ...]:
+    """The tc(8) commands for rate and queue of one ``direction``, behind its delay_command(); also to change them.
 
     The rate is of IP bytes, but tbf counts frames, and a size table that takes the Ethernet header off is for root
-    qdiscs only (tc-stab(8)). So tbf gets the frame rate of full packets; small ones come out a little slower.
+    qdiscs only (tc-stab(8)). So tbf gets the frame rate of packets of ``mtu`` bytes; small ones come out a little
+    slower. A frame that is larger than its burst it drops. The queue comes last: a change of tbf changes it as well
+    (fifo_set_limit() in net/sched/sch_fifo.c).
     """
-    frame_rate = direction.rate.amount * _LARGEST_FRAME // _LARGEST_PACKET
-    burst = max(2 * _LARGEST_FRAME, frame_rate // 8 // 1000)
+    frame = mtu + _ETHERNET_HEADER
+    frame_rate = direction.rate.amount * frame // mtu
+    burst = max(2 * frame, frame_rate // 8 // 1000)
     return (
-        f"qdisc add dev {port} root handle 1: netem limit {_DELAY_LINE}"
-        f" delay {direction.delay} {direction.jitter} loss {direction.loss}",
-        f"qdisc add dev {port} parent 1:1 handle 2:"
-        f" tbf rate {frame_rate}bit burst {burst} limit {direction.queue * _LARGEST_FRAME}",
-        f"qdisc add dev {port} parent 2:1 handle 3: pfifo limit {direction.queue}",
+        f"qdisc replace dev {port} parent 1:1 handle 2:"
+        f" tbf rate {frame_rate}bit burst {burst} limit {direction.queue * frame}",
+        f"qdisc replace dev {port} parent 2:1 handle 3: pfifo limit {direction.queue}",
     )
 
 

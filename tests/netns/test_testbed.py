@@ -43,7 +43,7 @@ def test_each_link_is_as_described(testbed: Testbed) -> None:
 def test_a_link_that_is_off_by_more_than_the_tolerance_is_refused(testbed: Testbed) -> None:
     link = testbed.topology.links[0]
     described = check({"links": {"wired": {"rate": "110mbit", "delay": "5ms"}}}, Profile, "p")
-    lying = Testbed(testbed.name, type(testbed.topology).of(described), testbed.directory, testbed.emulation)
+    lying = Testbed(testbed.name, type(testbed.topology).of(described), testbed.directory, netem=testbed.netem)
     with pytest.raises(Failure, match=f"link {link.name}: down_mbps .* at most {TOLERANCE:.0%}") as caught:
         check_links(lying, pauses=(0.0,))
     assert caught.value.code == Exit.WRONG_RESULT

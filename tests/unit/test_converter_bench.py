@@ -24,7 +24,7 @@ from experiments.testbed.topology import Topology
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
-    testbed = Testbed("none", Topology(()), tmp_path, "netem")
+    testbed = Testbed("none", Topology(()), tmp_path, netem=True)
     return Ground(testbed, Programs(Path("/bin/sh"), Path("/bin/sh")))
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.testbed.links import netem_commands
+from experiments.testbed.links import delay_command, rate_commands
 from experiments.testbed.profile import DEFAULT, PROFILES, add_profile_arguments, profile_from
 from experiments.testbed.topology import Profile, Topology
 from settings.entry import Arguments
@@ -76,8 +76,15 @@ def test_the_path_of_an_address_is_the_link_that_has_it() -> None:
 
 def test_netem_gets_delay_and_loss_and_tbf_the_rate_of_full_frames() -> None:
     link = Topology.of(read_profile("wired.loss=0.5%", "wired.jitter=1ms")).links[0]
-    assert netem_commands("client", link.down) == (
-        "qdisc add dev client root handle 1: netem limit 100000 delay 5ms 1ms loss 0.5%",
-        "qdisc add dev client parent 1:1 handle 2: tbf rate 100933333bit burst 12616 limit 151400",
-        "qdisc add dev client parent 2:1 handle 3: pfifo limit 100",
+    assert delay_command("client", link.down) == (
+        "qdisc replace dev client root handle 1: netem limit 100000 delay 5ms 1ms loss 0.5%"
     )
+    assert rate_commands("client", link.down, 1500) == (
+        "qdisc replace dev client parent 1:1 handle 2: tbf rate 100933333bit burst 12616 limit 151400",
+        "qdisc replace dev client parent 2:1 handle 3: pfifo limit 100",
+    )
+
+
+def test_tbf_lets_the_largest_frame_through_that_the_links_take() -> None:
+    link = Topology.of(read_profile("wired.rate=20mbit")).links[0]
+    assert rate_commands("client", link.down, 9000)[0].endswith("tbf rate 20031111bit burst 18028 limit 901400")

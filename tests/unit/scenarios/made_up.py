@@ -1,11 +1,11 @@
 """Readings that no machine gave, for the scenarios' verdicts and plots."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.study.readings import Point, Reading, Readings
+from experiments.study.readings import Point, Reading, Readings, Verdict
 from experiments.study.scenario import Scenario
 from experiments.testbed.topology import Profile, Topology
 from settings.files import load
@@ -27,10 +27,14 @@ def readings(scenario: Scenario[Any], rule: Rule) -> Readings:
     return Readings(Reading(point, n, rule(point), SERIES) for point in points for n in (1, 2, 3))
 
 
+def judged(scenario: Scenario[Any], rule: Rule) -> Sequence[Verdict]:
+    """What ``scenario`` says of them."""
+    return scenario.judge(scenario.options(), topology(scenario), readings(scenario, rule))
+
+
 def failed(scenario: Scenario[Any], rule: Rule) -> list[str]:
     """The claims that do not hold."""
-    verdicts = scenario.judge(scenario.options(), topology(scenario), readings(scenario, rule))
-    return [verdict.claim for verdict in verdicts if not verdict.holds]
+    return [verdict.claim for verdict in judged(scenario, rule) if not verdict.holds]
 
 
 def drawn(scenario: Scenario[Any], rule: Rule) -> Figure:

@@ -1,10 +1,12 @@
 """Verdicts on many pairs of links, and what each of them is measured on."""
 
+import pytest
+
 from experiments.scenarios.grid import SCENARIO
 from experiments.study.readings import Point
 from experiments.testbed.topology import Profile, Topology
 from settings.files import load
-from tests.unit.scenarios.made_up import but, drawn, failed
+from tests.unit.scenarios.made_up import but, drawn, failed, judged
 
 PROFILE = load(SCENARIO.profile, Profile)
 HARD = {"links": "2", "rate": "50mbit", "rtt": "200ms", "loss": "1%"}
@@ -27,6 +29,23 @@ def test_a_pair_that_is_slower_than_its_best_link_is_named() -> None:
     assert failed(SCENARIO, slow) == [
         "95 % of the best single link or more (second link 50mbit, 200ms, 1% loss; squid)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ample", "because"),
+    [
+        (
+            48.0,
+            "a send buffer that begins with 8 MB instead of 2 gives 48.0 Mbit/s; the first link waits for room while"
+            " what the second one was given is not acknowledged",
+        ),
+        (40.0, "not the send buffer alone: a send buffer that begins with 8 MB instead of 2 gives 40.0 Mbit/s"),
+    ],
+)
+def test_a_slow_pair_is_explained_by_a_larger_send_buffer_or_not(ample: float, because: str) -> None:
+    slow = but(good, HARD | {"settings": "appliance", "by": "squid"}, steady_mbps=45.5)
+    slow = but(slow, HARD | {"settings": "ample"}, steady_mbps=ample)
+    assert {verdict.because for verdict in judged(SCENARIO, slow)} == {"", because}
 
 
 def test_settings_that_cost_something_are_seen() -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from experiments.results import write_json
-from experiments.scenarios import legacy, multipath
+from experiments.scenarios import grid, legacy, multipath
 from experiments.study.__main__ import main
 from experiments.study.changes import orders
 from experiments.study.folder import Folder
 from experiments.study.scenario import Scenario
 from settings.failure import Exit, Failure
-from tests.unit.scenarios import test_legacy, test_multipath
+from tests.unit.scenarios import test_grid, test_legacy, test_multipath
 from tests.unit.scenarios.made_up import Rule, but, readings, topology
 
 MACHINE = {"kernel": "6.18.0", "processor": "Abacus 3000", "processors": 2, "memory_mb": 8000, "system": None}
@@ -123,6 +123,12 @@ def test_a_verdict_that_fails_is_said_to_fail(tmp_path: Path) -> None:
     assert page.text.count("does not hold") == 1
     assert "✗ 3 of 4 hold" in page.text
     assert "3 of 4 verdicts hold" in page.text
+
+
+def test_a_verdict_that_fails_is_explained(tmp_path: Path) -> None:
+    slow = but(test_grid.good, test_grid.HARD | {"settings": "appliance", "by": "squid"}, steady_mbps=45.5)
+    write_run(tmp_path, grid.SCENARIO, slow)
+    assert "squid) Because: a send buffer that begins with 8 MB" in report(tmp_path).text
 
 
 def test_what_has_not_run_is_named(tmp_path: Path) -> None:
