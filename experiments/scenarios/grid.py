@@ -10,7 +10,7 @@ than the best link anywhere. A second link that loses or is slow can hold the fi
 the sender's, which keeps what the slow path has not acknowledged, or the receiver's, which waits for it. The
 appliance's settings give room for both (kernel-config/90-tributary.conf), for the sender's with measure: what is given
 to a path stays with it, also when that path is cut or throttled. Where a path loses much and is long, that can be too
-little. The same pairs with send buffers that begin with 8 MB show whether that is the cause.
+little. Pairs with loss are tried with send buffers that begin with 8 MB as well, to see whether that is the cause.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,9 @@ from pydantic import BeforeValidator, Field
 from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY
 from experiments.scenarios.sweeps import TimedOptions, counted_reading, listed
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, name_of
+from experiments.study.readings import Point, Readings, Verdict, at_least, name_of
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS, Ground, Stage
-from experiments.testbed.appliance import send_buffers_from
+from experiments.study.stage import CONVERTERS, Ground
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile, Topology
 from settings.units import Duration, PositiveRate, Share
@@ -84,9 +83,13 @@ def _who(pair: Point) -> list[Point]:
     return [
         *({"settings": _APPLIANCE, "by": LEGACY, "link": link} for link in links),
         *({"settings": _APPLIANCE, "by": converter, "link": _FIRST} for converter in CONVERTERS),
-        {"settings": _AMPLE, "by": "native", "link": _FIRST},
-        {"settings": _KERNEL, "by": "native", "link": _FIRST},
+        *({"settings": settings, "by": "native", "link": _FIRST} for settings in (_KERNEL, *_further(pair))),
     ]
+
+
+def _further(pair: Point) -> list[str]:
+    """Where a link loses packets, a send buffer may be too small."""
+    return [_AMPLE] if Share.parse(pair["loss"]).amount else []
 
 
 def _ground(_options: GridOptions, profile: Profile, point: Point) -> Ground:
@@ -96,14 +99,8 @@ def _ground(_options: GridOptions, profile: Profile, point: Point) -> Ground:
     links = {_FIRST: profile.links[_FIRST], _SECOND: second}
     if point["links"] == "3":
         links[_THIRD] = profile.links[_THIRD]
-    return Ground(Profile(links=links), tuned=point["settings"] != _KERNEL)
-
-
-def _measure(stage: Stage, options: GridOptions, point: Point, repetition: int) -> Reading:
-    if point["settings"] != _AMPLE:
-        return counted_reading(stage, options, point, repetition)
-    with send_buffers_from(stage.testbed, _AMPLE_BUFFER):
-        return counted_reading(stage, options, point, repetition)
+    sysctls = {"net.ipv4.tcp_wmem": f"4096 {_AMPLE_BUFFER} 16777216"} if point["settings"] == _AMPLE else {}
+    return Ground(Profile(links=links), point["settings"] != _KERNEL, sysctls)
 
 
 def _alone(readings: Readings) -> list[float]:
@@ -121,14 +118,15 @@ def _judge(options: GridOptions, _topology: Topology, readings: Readings) -> lis
 
 def _against_the_best(pair: Point, readings: Readings) -> Iterator[Verdict]:
     bound = _LEAST * _alone(readings)[0]
-    because = _about_the_send_buffer(readings.at(settings=_AMPLE).estimate("steady_mbps"), bound)
+    because = _about_the_send_buffer(readings.at(settings=_AMPLE), bound) if _further(pair) else ""
     for converter in CONVERTERS:
         reached = readings.at(by=converter, settings=_APPLIANCE).estimate("steady_mbps")
         claim = f"95 % of the best single link or more ({_title(pair)}; {converter})"
         yield at_least(claim, reached, bound, "Mbit/s", because)
 
 
-def _about_the_send_buffer(ample: Estimate, bound: float) -> str:
+def _about_the_send_buffer(readings: Readings, bound: float) -> str:
+    ample = readings.estimate("steady_mbps")
     given = f"a send buffer that begins with {_AMPLE_BUFFER >> 20} MB instead of 2 gives {ample} Mbit/s"
     if ample.mean < bound:
         return f"not the send buffer alone: {given}"
@@ -169,11 +167,9 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     places = range(len(pairs))
     axes.scatter([sum(each) / each[0] for each in alone], places, marker="|", s=200, color="#009E73", label="the sum")
     for label, (by, settings, colour, marker) in shown.items():
-        ratios = [
-            readings.at(**pair, by=by, settings=settings).estimate("steady_mbps").mean / each[0]
-            for pair, each in zip(pairs, alone, strict=True)
-        ]
-        axes.scatter(ratios, places, color=colour, marker=marker, s=30, label=label)
+        tried = [(place, readings.at(**pairs[place], by=by, settings=settings)) for place in places]
+        ratios = {place: these.estimate("steady_mbps").mean / alone[place][0] for place, these in tried if list(these)}
+        axes.scatter(list(ratios.values()), list(ratios), color=colour, marker=marker, s=30, label=label)
     axes.axvline(1, color="#999999", linewidth=1)
     axes.set_yticks(places, [_title(pair) for pair in pairs], fontsize=8)
     axes.invert_yaxis()
@@ -192,7 +188,7 @@ SCENARIO = Scenario(
     options=GridOptions,
     quick={"repeat": 1, "seconds": 5.0, "rate": "50mbit", "rtt": "200ms", "loss": "0%,1%"},
     points=_points,
-    measure=_measure,
+    measure=counted_reading,
     judge=_judge,
     draw=_draw,
     about=__doc__,

@@ -2,8 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +27,6 @@ def tune(testbed: Testbed) -> None:
 def bound_receive_buffer(testbed: Testbed, most: int) -> None:
     """Let the client's receive buffers grow to ``most`` bytes (tcp(7), tcp_rmem), from the next connection on."""
     testbed.client.sysctl(net__ipv4__tcp_rmem=f"4096 {min(_FIRST_BUFFER, most)} {most}")
-
-
-@contextmanager
-def send_buffers_from(testbed: Testbed, least: int) -> Iterator[None]:
-    """Let the gateway's send buffers begin with ``least`` bytes (tcp(7), tcp_wmem), for the length of the block."""
-    smallest, usual, most = testbed.gateway.run("sysctl", "-n", "net.ipv4.tcp_wmem").split()
-    testbed.gateway.sysctl(net__ipv4__tcp_wmem=f"{smallest} {least} {max(least, int(most))}")
-    try:
-        yield
-    finally:
-        testbed.gateway.sysctl(net__ipv4__tcp_wmem=f"{smallest} {usual} {most}")
 
 
 def squid_settings(testbed: Testbed) -> str:
