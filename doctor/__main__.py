@@ -1,0 +1,141 @@
+"""The command scripts/doctor: what is wrong with this machine, and what mends it."""
+
+import json
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from doctor.examination import Check, Role, checks, path_to
+from doctor.findings import Command, Finding, State, mends
+from settings.entry import Arguments, need_root, run
+from settings.failure import Exit, Failure
+
+_DESCRIPTION = """\
+Looks at this machine with the eyes of the appliance: what the kernel offers (by trying it, in a network namespace that
+goes again), its settings, MPTCP, reverse path filters, routing, listeners, firewall, limits, clock. Of each it says
+whether it is fine, works with something less (note), or is wrong, and then the command that mends it.
+
+Nothing is changed without --fix.
+
+roles:
+  gateway   the converters and the throttler run here (default)
+  cpe       several access links, and a LAN behind it
+  kernel    neither: could this kernel do it?
+
+With --path it connects to a server from each address that has a way out, and tells whether a path takes the MPTCP
+options off, which leaves plain TCP. A Tributary gateway's port is the best one to try.
+
+checks:
+  kernel, mptcp     in every role
+  settings          the kernel's settings are the appliance's (kernel-config/90-tributary.conf)
+  rp_filter         joins may come in by another link than answers would leave by
+  routing           cpe: packets from an access link's address leave by that link
+  endpoints         cpe: MPTCP makes subflows from each of them
+  listeners         gateway: Squid and the native converter take MPTCP
+  firewall, clock   in both
+  limits            gateway: open files, tracked connections
+
+exit codes:
+  0   nothing is wrong
+  1   something is
+  64  wrong arguments
+  69  --path: the name has no address
+  77  not root
+"""
+_MARKS = {State.FINE: "fine", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOWN: "?"}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Examine, mend if asked to, report; returns the exit code."""
+    options = _parse(arguments)
+    need_root("doctor")
+    if options.fix:
+        _mend(mends(_examine(options)), options.dry_run)
+    findings = _examine(options)
+    _report(findings, options.json)
+    return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
+
+
+def _parse(arguments: Sequence[str]) -> Namespace:
+    parser = Arguments(prog="scripts/doctor", description=_DESCRIPTION)
+    roles = [role.value for role in Role]
+    default = Role.GATEWAY.value
+    parser.add_argument("--role", choices=roles, default=default, help=f"what this machine is (default: {default})")
+    parser.add_argument("--only", metavar="CHECK,...", help="these checks alone")
+    parser.add_argument("--path", metavar="HOST:PORT", help="only this: does MPTCP get there, from each address?")
+    parser.add_argument("--fix", action="store_true", help="run the commands that mend what is wrong, then look again")
+    parser.add_argument("--dry-run", action="store_true", help="with --fix: show the commands, run none")
+    parser.add_argument("--json", action="store_true", help="print the findings as a JSON array on standard output")
+    options = parser.parse_args(arguments)
+    if options.dry_run and not options.fix:
+        parser.error("--dry-run says what --fix would do: accepted: --fix --dry-run")
+    return options
+
+
+def _examine(options: Namespace) -> list[Finding]:
+    if options.path:
+        return [finding for server, port in _servers(options.path) for finding in path_to(server, port)]
+    wanted = _chosen(Role(options.role), options.only)
+    return [finding for check in wanted for finding in check()]
+
+
+def _chosen(role: Role, only: str | None) -> list[Check]:
+    known = checks(role)
+    names = only.split(",") if only else list(known)
+    for name in names:
+        if name not in known:
+            raise Failure(Exit.USAGE, f"--only {name}: accepted with --role {role.value}: {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def _servers(target: str) -> list[tuple[str, int]]:
+    """The first address of each IP version behind ``target``."""
+    match = re.fullmatch(r"(?:\[(?P<six>[^]]+)\]|(?P<host>[^][:]+)):(?P<port>\d{1,5})", target)
+    if not match or not 0 < int(match["port"]) < 65536:
+        accepted = "HOST:PORT, such as gateway.example:3128 or [2001:db8::1]:3128"
+        raise Failure(Exit.USAGE, f"--path {target}: accepted: {accepted}")
+    host, port = match["six"] or match["host"], int(match["port"])
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise Failure(Exit.UNAVAILABLE, f"--path {target}: {host}: {error.strerror}") from error
+    first = {family: (str(address[0]), port) for family, _, _, _, address in reversed(found)}
+    return list(first.values())
+
+
+def _mend(commands: Sequence[Command], dry_run: bool) -> None:
+    for command in commands:
+        print(f"{'would run' if dry_run else 'running'}: {shlex.join(command)}", file=sys.stderr)
+        if not dry_run:
+            _run(command)
+
+
+def _run(command: Command) -> None:
+    """Go on if it fails: the next look says that it is still wrong."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        print(f"  {error}", file=sys.stderr)
+        return
+    if done.returncode != 0:
+        print(f"  exit code {done.returncode}: {done.stderr.strip()}", file=sys.stderr)
+
+
+def _report(findings: Sequence[Finding], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([finding.as_json() for finding in findings], indent=2))
+        return
+    for finding, following in zip_longest(findings, findings[1:]):
+        print(f"{_MARKS[finding.state]:5}  {finding.check}: {finding.what}")
+        if following is None or (finding.mend, finding.advice) != (following.mend, following.advice):
+            for line in (*map(shlex.join, finding.mend), *filter(None, [finding.advice])):
+                print(f"         {line}")
+
+
+if __name__ == "__main__":
+    run(main, "doctor")

@@ -1,0 +1,112 @@
+"""Which checks a machine in its role has to pass, and how each looks at it."""
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+
+from doctor import kernel, limits, links, multipath, path, services, sysctls
+from doctor.findings import Finding
+
+_SETTINGS = "90-tributary.conf"
+_PLACES = (Path(__file__).parents[1] / "kernel-config", Path("/usr/lib/sysctl.d"))
+"""Where the kernel settings are: in a checkout, or where the packages put them."""
+
+Check = Callable[[], Iterator[Finding]]
+
+
+class Role(Enum):
+    """``KERNEL``: any machine that may become one of the others, or a client."""
+
+    KERNEL = "kernel"
+    GATEWAY = "gateway"
+    CPE = "cpe"
+
+
+def checks(role: Role) -> Mapping[str, Check]:
+    """By name, in the order in which one builds on another."""
+    return {name: check for name, (check, roles) in _CHECKS.items() if role in roles}
+
+
+def path_to(server: str, port: int) -> list[Finding]:
+    """Whether MPTCP gets from each of this host's access links to ``server``, an IP address."""
+    version = ":" in server
+    addresses = [link.address for link in links.look() if (":" in link.address) == version]
+    where = f"[{server}]:{port}" if version else f"{server}:{port}"
+    return path.judge(where, [path.attempt(address, server, port) for address in addresses])
+
+
+def _kernel() -> Iterator[Finding]:
+    yield from kernel.examine()
+
+
+def _multipath() -> Iterator[Finding]:
+    switch = multipath.read_switch()
+    yield multipath.judge_switch(switch)
+    if switch is not None:
+        yield multipath.judge_limits(multipath.parse_limits(_printed("ip", "mptcp", "limits", "show")))
+        yield from multipath.judge_counters(multipath.parse_counters(Path("/proc/net/netstat").read_text()))
+
+
+def _settings() -> Iterator[Finding]:
+    file = next(place / _SETTINGS for place in _PLACES if (place / _SETTINGS).exists())
+    wanted = sysctls.parse(file.read_text())
+    yield from sysctls.compare(wanted, sysctls.running(wanted), file)
+
+
+def _filters() -> Iterator[Finding]:
+    interfaces = {link.interface for link in links.look()}
+    strict = [name for name in links.strictly_filtered() if name in interfaces]
+    yield links.judge_filters(strict, len(interfaces))
+
+
+def _routes() -> Iterator[Finding]:
+    yield from links.judge_routes(links.look())
+
+
+def _endpoints() -> Iterator[Finding]:
+    yield from links.judge_endpoints(links.look())
+
+
+def _listeners() -> Iterator[Finding]:
+    listening = services.parse_listeners(_printed("ss", "-Htlnp"), _printed("ss", "-HlnpM"))
+    yield from services.judge_listeners(listening)
+
+
+def _firewall() -> Iterator[Finding]:
+    yield services.judge_firewall(services.parse_ruleset(_printed("nft", "-json", "list", "ruleset")))
+
+
+def _limits() -> Iterator[Finding]:
+    tracked = (limits.number(Path("/proc/sys/net/netfilter") / f"nf_conntrack_{name}") for name in ("count", "max"))
+    yield limits.judge_files(limits.number(Path("/proc/sys/fs/nr_open")) or 0)
+    yield limits.judge_tracking(*tracked)
+
+
+def _clock() -> Iterator[Finding]:
+    printed = _printed("timedatectl", "show", "--property=NTPSynchronized", "--value")
+    yield limits.judge_clock(printed.strip())
+
+
+def _printed(*command: str) -> str:
+    """What ``command`` printed; nothing if it is not there or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+_EVERYWHERE = frozenset(Role)
+_INSTALLED = frozenset({Role.GATEWAY, Role.CPE})
+_CHECKS: Mapping[str, tuple[Check, frozenset[Role]]] = {
+    "kernel": (_kernel, _EVERYWHERE),
+    "mptcp": (_multipath, _EVERYWHERE),
+    "settings": (_settings, _INSTALLED),
+    "rp_filter": (_filters, _INSTALLED),
+    "routing": (_routes, frozenset({Role.CPE})),
+    "endpoints": (_endpoints, frozenset({Role.CPE})),
+    "listeners": (_listeners, frozenset({Role.GATEWAY})),
+    "firewall": (_firewall, _INSTALLED),
+    "limits": (_limits, frozenset({Role.GATEWAY})),
+    "clock": (_clock, _INSTALLED),
+}

@@ -1,0 +1,204 @@
+"""Whether the running kernel offers what the appliance is made of: by trying it, never by its version.
+
+Each capability is a fragment of kernel-config/; each of its probes is a shell script that runs in a network namespace
+of its own, which goes when the script ends. A module that is there and not loaded is loaded by that, as in use.
+"""
+
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from doctor.findings import Finding, State, fine
+
+_PATIENCE = 20  # seconds; a module that has to be loaded from a slow card takes one or two
+
+
+@dataclass(frozen=True)
+class Probe:
+    """``script`` ends with 0 where the kernel has ``feature``, of the fragment ``capability``.
+
+    ``without`` says what becomes of the appliance where it is missing; with ``required`` nothing good.
+    """
+
+    capability: str
+    feature: str
+    script: str
+    without: str
+    required: bool = True
+
+
+_SOCKET = "python3 -c 'import socket; socket.socket(socket.{family}, socket.{kind}, {protocol})'"
+_MPTCP = 262  # IPPROTO_MPTCP in linux/in.h
+
+
+def _socket(family: str, kind: str = "SOCK_STREAM", protocol: int = _MPTCP) -> str:
+    return _SOCKET.format(family=family, kind=kind, protocol=protocol)
+
+
+# Without the module ss(8) says nothing of MPTCP, and ends well all the same.
+_LISTENER_SHOWN = """python3 -c '
+import socket, subprocess
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
+listener.listen()
+raise SystemExit(not subprocess.run(["ss", "-HlnM"], capture_output=True).stdout)'"""
+
+
+def _rules(table: str, chain: str, *statements: str) -> str:
+    lines = (f"table {table} probe {{", "map held {", _MAP, "}", "chain probe {", chain, *statements, "}", "}")
+    return "nft -f - <<'END'\n" + "\n".join(lines) + "\nEND"
+
+
+_MAP = "type ipv4_addr . inet_service . ipv4_addr . inet_service : mark"
+
+
+PROBES = (
+    Probe("mptcp", "Multipath TCP over IPv4", _socket("AF_INET"), "nothing of the appliance works"),
+    Probe("mptcp-ipv6", "Multipath TCP over IPv6", _socket("AF_INET6"), "clients have IPv4 alone"),
+    Probe(
+        "diag",
+        "sockets' state by netlink",
+        _LISTENER_SHOWN,
+        "the throttler does not know sessions older than itself",
+    ),
+    Probe(
+        "nftables",
+        "nftables with maps, marks and connection tracking",
+        _rules(
+            "inet",
+            "type filter hook input priority filter; policy drop",
+            "meta mark set ip saddr . tcp sport . ip daddr . tcp dport map @held",
+            "ct state established,related accept",
+            "tcp flags syn limit rate 10/second accept",
+            "fib daddr type local reject",
+        ),
+        "no throttler, no guard, no firewall",
+    ),
+    Probe(
+        "nftables",
+        "nftables' reset of a TCP option",
+        _rules("inet", "type filter hook postrouting priority mangle", "tcp flags syn reset tcp option mptcp"),
+        "Squid's servers see MP_CAPABLE",
+    ),
+    Probe(
+        "interception",
+        "transparent proxying",
+        _rules(
+            "inet",
+            "type filter hook prerouting priority mangle",
+            "socket transparent 1 meta mark set 1 accept",
+            "meta nfproto ipv4 tcp dport 80 tproxy ip to :3130 meta mark set 1",
+        ),
+        "a LAN needs a proxy setting in each device",
+    ),
+    Probe(
+        "interception",
+        "masquerading",
+        _rules("ip", "type nat hook postrouting priority srcnat", "masquerade"),
+        "a LAN has no way out beside the converter",
+    ),
+    Probe(
+        "routing",
+        "routing by source address",
+        "ip rule add from 192.0.2.1 lookup 100 && ip -6 rule add from 2001:db8::1 lookup 100",
+        "every subflow leaves by the same link",
+    ),
+    Probe(
+        "htb",
+        "HTB",
+        "tc qdisc add dev lo root handle 1: htb && tc class add dev lo parent 1: classid 1:1 htb rate 1mbit",
+        "the throttler holds nothing",
+    ),
+    Probe(
+        "htb",
+        "fq_codel",
+        "tc qdisc add dev lo root fq_codel",
+        "held classes have a short tbf queue instead",
+        required=False,
+    ),
+    Probe(
+        "htb",
+        "tbf",
+        "tc qdisc add dev lo root tbf rate 1mbit burst 3028 limit 15140",
+        "held classes need fq_codel",
+        required=False,
+    ),
+    Probe(
+        "uploads",
+        "IFB device with nftables' fwd to it",
+        "ip link add name up0 type ifb && ip link set up0 up && "
+        + _rules("netdev", 'type filter hook ingress device "lo" priority 0', 'fwd to "up0"'),
+        "the throttler holds downloads alone",
+        required=False,
+    ),
+    *(
+        Probe(
+            "classifiers",
+            name,
+            f"tc qdisc add dev lo root handle 1: htb && tc filter add dev lo parent 1: protocol ip prio 1 {words}",
+            "nothing of Tributary needs it",
+            required=False,
+        )
+        for name, words in (
+            ("cls_fw", "handle 1 fw classid 1:1"),
+            ("cls_u32", "u32 match u32 0 0 classid 1:1"),
+            ("cls_bpf", "bpf bytecode '1,6 0 0 4294967295' classid 1:1"),
+        )
+    ),
+    Probe("bpf", "packet sockets", _socket("AF_PACKET", "SOCK_RAW", 0), "the throttler cannot sniff", required=False),
+    Probe(
+        "bpf",
+        "eBPF programs",
+        "test -e /proc/sys/kernel/unprivileged_bpf_disabled",
+        "acceleration does without",
+        required=False,
+    ),
+    Probe(
+        "congestion",
+        "cubic for this host's namespaces",
+        "sysctl -qw net.ipv4.tcp_congestion_control=cubic",
+        "subflows in namespaces take Reno",
+        required=False,
+    ),
+    Probe(
+        "testbed",
+        "links between namespaces",
+        "ip link add name one type veth peer name other && ip link add name br type bridge",
+        "no testbed, no demo, no experiments",
+        required=False,
+    ),
+    Probe(
+        "testbed",
+        "netem",
+        "tc qdisc add dev lo root netem delay 1ms",
+        "the testbed emulates its links itself",
+        required=False,
+    ),
+)
+
+
+def examine(probes: Iterable[Probe] = PROBES) -> list[Finding]:
+    """Try each of ``probes``, which takes root."""
+    return [_finding(probe, works(probe.script)) for probe in probes]
+
+
+def works(script: str) -> bool:
+    """Whether ``script`` ends with 0 in a network namespace of its own."""
+    try:
+        done = subprocess.run(
+            ["unshare", "--net", "sh", "-c", script], capture_output=True, timeout=_PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def _finding(probe: Probe, there: bool) -> Finding:
+    check = f"kernel, {probe.capability}"
+    if there:
+        return fine(check, probe.feature)
+    advice = (
+        "install Debian's kernel (linux-image-amd64 or linux-image-arm64),"
+        f" or build one with kernel-config/{probe.capability}.config"
+    )
+    state = State.WRONG if probe.required else State.NOTE
+    return Finding(check, state, f"no {probe.feature}: {probe.without}", advice=advice)

@@ -1,0 +1,133 @@
+"""Whether packets of each access link's address leave by that link, come in, and have an MPTCP endpoint: ip(8)."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from doctor.findings import Finding, State, fine
+
+_FAR = {4: "203.0.113.1", 6: "2001:db8::1"}
+"""Some address behind the default route, of the documentation's (RFC 5737, RFC 3849): nothing is sent there."""
+
+_STRICT = "1"  # rp_filter: RFC 3704 section 2.2
+
+
+@dataclass(frozen=True)
+class Access:
+    """An ``address`` of an ``interface`` that has a default route by ``gateway``.
+
+    ``leaves_by`` is the interface that packets from this address take, None if they have no route; ``endpoint`` says
+    whether the kernel makes subflows from it.
+    """
+
+    interface: str
+    address: str
+    gateway: str
+    leaves_by: str | None
+    endpoint: bool
+
+
+def look() -> list[Access]:
+    """The access links as they are now."""
+    gateways = default_gateways([*_ip("route", "show", "default"), *_ip("-6", "route", "show", "default")])
+    endpoints = _run("ip", "mptcp", "endpoint", "show")
+    return accesses(_ip("address"), gateways, set(endpoints.split()), _way_out)
+
+
+def default_gateways(routes: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], str]:
+    """The gateway by interface and IP version, from ``ip -json route``; one route may have several next hops."""
+    hops = [hop for route in routes for hop in route.get("nexthops", [route])]
+    found = [(hop["dev"], hop["gateway"]) for hop in hops if "gateway" in hop and "dev" in hop]
+    return {(device, ip_address(gateway).version): gateway for device, gateway in found}
+
+
+def accesses(
+    interfaces: Iterable[Mapping[str, Any]],
+    gateways: Mapping[tuple[str, int], str],
+    endpoints: set[str],
+    way_out: Callable[[str], str | None],
+) -> list[Access]:
+    """From ``ip -json address``: every global address whose interface has a default route of its IP version."""
+    found = []
+    for interface in interfaces:
+        for entry in interface.get("addr_info", []):
+            address, device = entry.get("local", ""), interface["ifname"]
+            gateway = gateways.get((device, ip_address(address).version)) if entry.get("scope") == "global" else None
+            if gateway:
+                found.append(Access(device, address, gateway, way_out(address), address in endpoints))
+    return found
+
+
+def judge_routes(links: Sequence[Access]) -> list[Finding]:
+    """Each address leaves by its own interface, or a subflow from it goes by another link or nowhere."""
+    if not links:
+        return [Finding("routing", State.WRONG, "no interface has a default route", advice="plug an access link in")]
+    astray = [link for link in links if link.leaves_by != link.interface]
+    if not astray:
+        count = len({link.interface for link in links})
+        return [fine("routing", f"packets leave by their own link (of {count})")]
+    tables = {name: 100 + number for number, name in enumerate(sorted({link.interface for link in links}), 1)}
+    return [_stray(link, str(tables[link.interface])) for link in astray]
+
+
+def _stray(link: Access, table: str) -> Finding:
+    version = f"-{ip_address(link.address).version}"
+    route = ("ip", version, "route", "replace", "default", "via", link.gateway, "dev", link.interface, "table", table)
+    rule = ("ip", version, "rule", "add", "from", link.address, "lookup", table)
+    by = f"by {link.leaves_by}" if link.leaves_by else "nowhere"
+    advice = "tributary-cpe keeps such rules by itself, also when addresses change"
+    what = f"packets from {link.address} of {link.interface} leave {by}"
+    return Finding("routing", State.WRONG, what, (route, rule), advice)
+
+
+def judge_endpoints(links: Sequence[Access]) -> list[Finding]:
+    """Each access link's address is one that the kernel makes subflows from."""
+    missing = [link for link in links if not link.endpoint]
+    if links and not missing:
+        return [fine("endpoints", "every access link has one")]
+    return [
+        Finding(
+            "endpoints",
+            State.WRONG,
+            f"{link.address} of {link.interface} has none, so no subflow is made from it",
+            (("ip", "mptcp", "endpoint", "add", link.address, "dev", link.interface, "subflow"),),
+        )
+        for link in missing
+    ]
+
+
+def judge_filters(strict: Sequence[str], interfaces: int) -> Finding:
+    """``strict`` are the interfaces with strict reverse path filtering, of as many ``interfaces`` with addresses."""
+    if not strict or interfaces < 2:
+        return fine("rp_filter", "joins may come in by any link")
+    mend = tuple(("sysctl", "-w", f"net.ipv4.conf.{name}.rp_filter=2") for name in ("all", *strict))
+    what = f"{', '.join(strict)} drop what comes in by another link than answers would leave by: 1 (strict), not 2"
+    return Finding("rp_filter", State.WRONG, what, mend)
+
+
+def strictly_filtered(proc: Path = Path("/proc/sys")) -> list[str]:
+    """Interfaces whose IPv4 rp_filter is strict; the larger of theirs and that of all holds (ip-sysctl.rst)."""
+    values = {each.parent.name: each.read_text().strip() for each in (proc / "net/ipv4/conf").glob("*/rp_filter")}
+    of_all = values.pop("all", "0")
+    return sorted(
+        name for name, value in values.items() if max(value, of_all) == _STRICT and name not in ("default", "lo")
+    )
+
+
+def _way_out(address: str) -> str | None:
+    version = ip_address(address).version
+    routes = _ip(f"-{version}", "route", "get", _FAR[version], "from", address)
+    return str(routes[0]["dev"]) if routes and "dev" in routes[0] else None
+
+
+def _ip(*words: str) -> list[dict[str, Any]]:
+    printed = _run("ip", "-json", *words)
+    return list(json.loads(printed)) if printed.strip() else []
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

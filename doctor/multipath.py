@@ -1,0 +1,73 @@
+"""Whether the kernel's MPTCP lets clients join, and whether it has given up on it: ip-mptcp(8), mptcp-sysctl.rst."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from doctor.findings import Finding, State, fine
+
+_CHECK = "MPTCP"
+_LEAST_SUBFLOWS = 2
+"""Beyond the first one; the kernel's default. A client with three links needs two."""
+
+
+def parse_limits(text: str) -> dict[str, int]:
+    """From ``ip mptcp limits show``: ``add_addr_accepted 0 subflows 2``."""
+    words = text.split()
+    return {name: int(number) for name, number in zip(words[::2], words[1::2], strict=False)}
+
+
+def parse_counters(netstat: str) -> dict[str, int]:
+    """The counters MPTcpExt of /proc/net/netstat, whose lines come in pairs: names, then numbers."""
+    lines = [line.split() for line in netstat.splitlines() if line.startswith("MPTcpExt:")]
+    return dict(zip(lines[0][1:], map(int, lines[1][1:]), strict=True)) if len(lines) == 2 else {}
+
+
+def judge_limits(limits: Mapping[str, int]) -> Finding:
+    """Whether a session may have further subflows."""
+    subflows = limits.get("subflows", 0)
+    if subflows >= _LEAST_SUBFLOWS:
+        return fine(_CHECK, f"a session may have {subflows} subflows beside its first")
+    mend = ("ip", "mptcp", "limits", "set", "subflows", "8")
+    return Finding(_CHECK, State.WRONG, f"a session may have only {subflows} subflows beside its first", (mend,))
+
+
+def judge_switch(enabled: str | None) -> Finding:
+    """Whether net.mptcp.enabled is on."""
+    if enabled == "1":
+        return fine(_CHECK, "switched on")
+    if enabled is None:
+        return Finding(_CHECK, State.WRONG, "this kernel has none", advice="see the finding on the kernel")
+    return Finding(_CHECK, State.WRONG, "switched off", (("sysctl", "-w", "net.mptcp.enabled=1"),))
+
+
+def judge_counters(counters: Mapping[str, int]) -> list[Finding]:
+    """What the kernel has met since it started that hints at a path without MPTCP, or at a table that is full."""
+    return [
+        Finding(_CHECK, State.NOTE, f"{counters[name]} times {meaning} ({name})", advice=advice)
+        for name, meaning, advice in _HINTS
+        if counters.get(name)
+    ]
+
+
+_HINTS = (
+    (
+        "Blackhole",
+        "SYNs with MPTCP got no answer and those without it did, so that it was switched off for a while",
+        "doctor --path HOST:PORT tells which path drops them",
+    ),
+    (
+        "MPCapableFallbackACK",
+        "a client's path lost the option after its SYN",
+        "a middlebox on that client's path takes MPTCP options off",
+    ),
+    ("MPFallbackTokenInit", "a session fell back to TCP since there was no free token", "fewer sessions a gateway"),
+    ("MPJoinAckHMacFailure", "a join had a wrong HMAC", "somebody tries to join sessions that are not theirs"),
+)
+
+
+def read_switch(proc: Path = Path("/proc/sys")) -> str | None:
+    """net.mptcp.enabled, None without MPTCP."""
+    try:
+        return (proc / "net/mptcp/enabled").read_text().strip()
+    except OSError:
+        return None

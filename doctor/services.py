@@ -1,0 +1,73 @@
+"""Whether the appliance's services listen, with MPTCP, behind a firewall: ss(8), nft(8)."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from doctor.findings import Finding, State, fine
+
+SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"}
+"""Units by the name of their process, which the kernel cuts after 15 characters (proc_pid_comm(5))."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listening socket: the process's name, where it listens, and whether it takes MPTCP."""
+
+    process: str
+    address: str
+    multipath: bool
+
+
+def parse_listeners(tcp: str, multipath: str) -> list[Listener]:
+    """From ``ss -Htlnp`` and ``ss -HlnpM``.
+
+    The TCP socket of an MPTCP listener may show as well, and is told by its address (ss has no process for it).
+    """
+    with_mptcp = [Listener(process, address, True) for process, address in _listed(multipath)]
+    taken = {listener.address for listener in with_mptcp}
+    return with_mptcp + [Listener(name, address, False) for name, address in _listed(tcp) if address not in taken]
+
+
+def _listed(printed: str) -> Iterable[tuple[str, str]]:
+    for line in printed.splitlines():
+        address = re.search(r"\S+:\d+(?=\s)", line)
+        process = re.search(r'users:\(\("([^"]+)"', line)
+        if address and process:
+            yield process[1], address[0]
+
+
+def judge_listeners(listeners: Sequence[Listener]) -> list[Finding]:
+    """Both converters listen, each with MPTCP."""
+    return [finding for process, unit in SERVICES.items() for finding in _judge_one(process, unit, listeners)]
+
+
+def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterable[Finding]:
+    own = [listener for listener in listeners if listener.process == process]
+    if not own:
+        mend = (("systemctl", "start", unit),)
+        yield Finding(unit, State.WRONG, "does not listen", mend, f"journalctl -u {unit} says why it ended")
+    elif not any(listener.multipath for listener in own):
+        where = ", ".join(listener.address for listener in own)
+        mend = (("systemctl", "restart", unit),)
+        yield Finding(unit, State.WRONG, f"takes TCP alone at {where}", mend, "it has to be started by its own unit")
+    else:
+        where = ", ".join(listener.address for listener in own if listener.multipath)
+        yield fine(unit, f"takes MPTCP at {where}")
+
+
+def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
+    """From ``nft -json list ruleset``: some chain drops what comes in and nobody let in."""
+    chains = [entry["chain"] for entry in ruleset.get("nftables", []) if "chain" in entry]
+    guards = [chain for chain in chains if chain.get("hook") == "input" and chain.get("policy") == "drop"]
+    if guards:
+        return fine("firewall", f"{guards[0]['family']} {guards[0]['table']} drops what nobody let in")
+    advice = "ansible/gateway.yml has one (role firewall); docs/security.md says what it lets in"
+    return Finding("firewall", State.WRONG, "everything that listens can be reached", advice=advice)
+
+
+def parse_ruleset(printed: str) -> Mapping[str, Any]:
+    """What nft printed, empty if it printed nothing."""
+    return dict(json.loads(printed)) if printed.strip() else {}

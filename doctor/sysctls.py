@@ -1,0 +1,43 @@
+"""Whether the kernel's settings are the appliance's: sysctl.d(5) files against /proc/sys."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from doctor.findings import Finding, State, fine
+
+_CHECK = "kernel settings"
+
+
+def parse(text: str) -> dict[str, str]:
+    """Keys with dots and their values, from a file such as kernel-config/90-tributary.conf."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith(("#", ";")))
+    return {key.strip(): " ".join(value.split()) for key, _, value in pairs}
+
+
+def running(keys: Mapping[str, str], proc: Path = Path("/proc/sys")) -> dict[str, str | None]:
+    """What the kernel has of ``keys``; None for one that it lacks."""
+    return {key: _read(proc / key.replace(".", "/")) for key in keys}
+
+
+def compare(wanted: Mapping[str, str], found: Mapping[str, str | None], file: Path) -> list[Finding]:
+    """A finding for each setting that is not as ``file`` has it, or one for all."""
+    findings = [finding for key in wanted if (finding := _one(key, wanted[key], found[key], file))]
+    return findings or [fine(_CHECK, f"as in {file}")]
+
+
+def _one(key: str, wanted: str, found: str | None, file: Path) -> Finding | None:
+    if found is None:
+        return Finding(_CHECK, State.NOTE, f"this kernel has no {key}")
+    if found == wanted:
+        return None
+    kept = Path("/etc/sysctl.d") / file.name
+    mend = (("install", "-m", "644", str(file), str(kept)), ("sysctl", "-e", "-q", "-p", str(kept)))
+    return Finding(_CHECK, State.WRONG, f"{key} is {found}, not {wanted}", mend)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return " ".join(path.read_text().split())
+    except OSError:
+        return None

@@ -1,0 +1,200 @@
+"""What the doctor makes of what it sees."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor import limits, links, multipath, path, services, sysctls
+from doctor.findings import Finding, State, fine, mends
+from doctor.links import Access
+from doctor.path import Outcome, Try
+from doctor.services import Listener
+
+FILE = Path("kernel-config/90-tributary.conf")
+HOME = Access("eth0", "192.0.2.7", "192.0.2.1", leaves_by="eth0", endpoint=True)
+STRAY = Access("lte", "198.51.100.7", "198.51.100.1", leaves_by="eth0", endpoint=False)
+
+
+def states(*findings: Finding) -> list[str]:
+    return [finding.state.value for finding in findings]
+
+
+def commands(finding: Finding) -> list[str]:
+    return [" ".join(command) for command in finding.mend]
+
+
+def test_a_sysctl_file_is_read_without_comments() -> None:
+    text = "# a reason\n\nnet.ipv4.tcp_rmem = 4096 131072\t33554432\n; another\nnet.ipv4.tcp_retries2=100\n"
+    assert sysctls.parse(text) == {"net.ipv4.tcp_rmem": "4096 131072 33554432", "net.ipv4.tcp_retries2": "100"}
+
+
+def test_running_settings_are_read_and_what_the_kernel_lacks_is_none(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/rmem").write_text("4096\t131072\n")
+    assert sysctls.running({"net.rmem": "", "net.other": ""}, tmp_path) == {
+        "net.rmem": "4096 131072",
+        "net.other": None,
+    }
+
+
+def test_settings_that_differ_are_mended_by_the_file_and_missing_ones_noted() -> None:
+    wanted = {"a": "1", "b": "2", "c": "3"}
+    findings = sysctls.compare(wanted, {"a": "1", "b": "5", "c": None}, FILE)
+    assert states(*findings) == ["wrong", "note"]
+    assert findings[0].what == "b is 5, not 2"
+    assert commands(findings[0])[-1] == "sysctl -e -q -p /etc/sysctl.d/90-tributary.conf"
+
+
+def test_settings_as_they_should_be_are_one_finding() -> None:
+    assert states(*sysctls.compare({"a": "1", "b": "2"}, {"a": "1", "b": "2"}, FILE)) == ["fine"]
+
+
+@pytest.mark.parametrize(("printed", "state"), [("add_addr_accepted 0 subflows 2 ", "fine"), ("subflows 0", "wrong")])
+def test_a_session_needs_further_subflows(printed: str, state: str) -> None:
+    assert states(multipath.judge_limits(multipath.parse_limits(printed))) == [state]
+
+
+@pytest.mark.parametrize(("enabled", "state"), [("1", "fine"), ("0", "wrong"), (None, "wrong")])
+def test_mptcp_has_to_be_switched_on(enabled: str | None, state: str) -> None:
+    assert states(multipath.judge_switch(enabled)) == [state]
+
+
+def test_counters_that_hint_at_something_are_noted_and_zeros_are_not() -> None:
+    netstat = "TcpExt: A B\nTcpExt: 1 2\nMPTcpExt: Blackhole MPFallbackTokenInit\nMPTcpExt: 3 0\n"
+    findings = multipath.judge_counters(multipath.parse_counters(netstat))
+    assert states(*findings) == ["note"]
+    assert findings[0].what.startswith("3 times SYNs with MPTCP got no answer")
+
+
+def test_a_kernel_without_mptcp_has_no_counters() -> None:
+    assert multipath.parse_counters("TcpExt: A\nTcpExt: 1\n") == {}
+
+
+def test_gateways_are_found_of_single_routes_and_of_several_hops() -> None:
+    routes = [
+        {"dst": "default", "gateway": "192.0.2.1", "dev": "eth0"},
+        {"dst": "default", "nexthops": [{"gateway": "fe80::1", "dev": "lte"}, {"dev": "ppp0"}]},
+    ]
+    assert links.default_gateways(routes) == {("eth0", 4): "192.0.2.1", ("lte", 6): "fe80::1"}
+
+
+def test_access_links_are_global_addresses_with_a_gateway_of_their_version() -> None:
+    interfaces: list[Mapping[str, Any]] = [
+        {"ifname": "lo", "addr_info": [{"local": "127.0.0.1", "scope": "host"}]},
+        {
+            "ifname": "eth0",
+            "addr_info": [
+                {"local": "192.0.2.7", "scope": "global"},
+                {"local": "2001:db8::7", "scope": "global"},
+                {"local": "fe80::7", "scope": "link"},
+            ],
+        },
+    ]
+    found = links.accesses(interfaces, {("eth0", 4): "192.0.2.1"}, {"192.0.2.7"}, lambda _address: "eth0")
+    assert found == [HOME]
+
+
+def test_an_address_that_leaves_by_another_link_gets_a_table_and_a_rule() -> None:
+    (finding,) = links.judge_routes([HOME, STRAY])
+    assert finding.what == "packets from 198.51.100.7 of lte leave by eth0"
+    assert commands(finding) == [
+        "ip -4 route replace default via 198.51.100.1 dev lte table 102",
+        "ip -4 rule add from 198.51.100.7 lookup 102",
+    ]
+
+
+def test_routes_by_source_are_fine_where_each_leaves_by_its_own() -> None:
+    assert states(*links.judge_routes([HOME])) == ["fine"]
+
+
+def test_no_access_link_at_all_is_wrong() -> None:
+    assert states(*links.judge_routes([])) == ["wrong"]
+
+
+def test_an_address_without_an_endpoint_gets_one() -> None:
+    (finding,) = links.judge_endpoints([HOME, STRAY])
+    assert commands(finding) == ["ip mptcp endpoint add 198.51.100.7 dev lte subflow"]
+    assert states(*links.judge_endpoints([HOME])) == ["fine"]
+
+
+def test_strict_filters_matter_with_several_links_alone() -> None:
+    assert states(links.judge_filters(["eth0"], 1), links.judge_filters([], 2)) == ["fine", "fine"]
+    finding = links.judge_filters(["eth0"], 2)
+    assert commands(finding) == ["sysctl -w net.ipv4.conf.all.rp_filter=2", "sysctl -w net.ipv4.conf.eth0.rp_filter=2"]
+
+
+@pytest.mark.parametrize(
+    ("of_all", "own", "strict"), [("0", "1", ["eth0"]), ("1", "0", ["eth0"]), ("2", "1", []), ("1", "2", [])]
+)
+def test_the_larger_of_both_filters_holds(tmp_path: Path, of_all: str, own: str, strict: list[str]) -> None:
+    for name, value in (("all", of_all), ("eth0", own), ("lo", "1")):
+        (tmp_path / "net/ipv4/conf" / name).mkdir(parents=True)
+        (tmp_path / "net/ipv4/conf" / name / "rp_filter").write_text(value)
+    assert links.strictly_filtered(tmp_path) == strict
+
+
+def test_listeners_are_known_by_process_and_by_mptcp() -> None:
+    tcp = (
+        'LISTEN 0 128 0.0.0.0:22 0.0.0.0:* users:(("sshd",pid=1,fd=3))\n'
+        'LISTEN 0 128 *:3128 *:* users:(("squid",pid=2,fd=3))\n'
+        'LISTEN 0 128 *:8080 *:* users:(("squid",pid=2,fd=4))\n'
+    )
+    found = services.parse_listeners(tcp, 'LISTEN 0 128 *:3128 *:* users:(("squid",pid=2,fd=3))\n')
+    assert found == [
+        Listener("squid", "*:3128", True),
+        Listener("sshd", "0.0.0.0:22", False),
+        Listener("squid", "*:8080", False),
+    ]
+
+
+def test_a_converter_that_takes_tcp_alone_or_does_not_listen_is_wrong() -> None:
+    findings = services.judge_listeners([Listener("squid", "*:3128", False)])
+    assert [finding.what for finding in findings] == ["takes TCP alone at *:3128", "does not listen"]
+    assert commands(findings[0]) == ["systemctl restart tributary-squid"]
+    both = [Listener("squid", "*:3128", True), Listener("tributary-conve", "*:3129", True)]
+    assert states(*services.judge_listeners(both)) == ["fine", "fine"]
+
+
+@pytest.mark.parametrize(("policy", "state"), [("drop", "fine"), ("accept", "wrong")])
+def test_a_firewall_drops_what_comes_in(policy: str, state: str) -> None:
+    chain = {"family": "inet", "table": "filter", "hook": "input", "policy": policy}
+    assert states(services.judge_firewall({"nftables": [{"metainfo": {}}, {"chain": chain}]})) == [state]
+
+
+def test_without_nft_there_is_no_firewall() -> None:
+    assert states(services.judge_firewall(services.parse_ruleset(""))) == ["wrong"]
+
+
+def test_room_for_connections() -> None:
+    assert states(limits.judge_files(1_048_576), limits.judge_files(1024)) == ["fine", "wrong"]
+    findings = [limits.judge_tracking(count, 1000) for count in (None, 799, 800)]
+    assert states(*findings) == ["fine", "fine", "wrong"]
+    assert commands(findings[2]) == ["sysctl -w net.netfilter.nf_conntrack_max=4000"]
+
+
+@pytest.mark.parametrize(("printed", "state"), [("yes", "fine"), ("no", "wrong"), ("", "unknown")])
+def test_the_clock_is_synchronized_or_not_or_nobody_knows(printed: str, state: str) -> None:
+    assert states(limits.judge_clock(printed)) == [state]
+
+
+def test_one_path_that_speaks_mptcp_tells_that_the_other_strips_it() -> None:
+    findings = path.judge(
+        "s:1", [Try("a", Outcome.MULTIPATH), Try("b", Outcome.PLAIN), Try("c", Outcome.NONE, "no way")]
+    )
+    assert states(*findings) == ["fine", "wrong", "wrong"]
+    assert findings[1].what == "b speaks plain TCP, others do not"
+    assert findings[2].what == "c does not connect: no way"
+
+
+def test_where_no_path_speaks_mptcp_the_server_may_be_the_reason() -> None:
+    (finding,) = path.judge("s:1", [Try("a", Outcome.PLAIN)])
+    assert "the server has no MPTCP, or every path strips it" in finding.what
+    assert states(*path.judge("s:1", [])) == ["wrong"]
+
+
+def test_each_mend_is_run_once_and_for_what_is_wrong_alone() -> None:
+    wrong = Finding("a", State.WRONG, "", (("x",), ("y",)))
+    noted = Finding("b", State.NOTE, "", (("z",),))
+    assert mends([wrong, fine("c", ""), noted, wrong]) == [("x",), ("y",)]

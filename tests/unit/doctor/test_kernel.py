@@ -1,0 +1,38 @@
+"""Probes and the fragments of the kernel's configuration that they belong to."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from doctor.kernel import PROBES, Probe, examine
+from experiments.results import ROOT
+
+FRAGMENTS = sorted((ROOT / "kernel-config").glob("*.config"))
+
+
+def test_each_fragment_has_a_probe_and_each_probe_a_fragment() -> None:
+    assert {probe.capability for probe in PROBES} == {fragment.stem for fragment in FRAGMENTS}
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS, ids=lambda fragment: fragment.stem)
+def test_a_fragment_asks_for_each_option_once_and_begins_with_its_reason(fragment: Path) -> None:
+    lines = fragment.read_text().splitlines()
+    options = [line for line in lines if not line.startswith("#")]
+    assert lines[0].startswith("# ")
+    assert all(re.fullmatch(r"CONFIG_[A-Z0-9_]+=[ym]", option) for option in options)
+    assert len(set(options)) == len(options)
+
+
+def test_no_option_is_in_two_fragments() -> None:
+    options = [line for fragment in FRAGMENTS for line in fragment.read_text().splitlines() if line[:1] == "C"]
+    assert len(set(options)) == len(options)
+
+
+@pytest.mark.parametrize(("required", "state"), [(True, "wrong"), (False, "note")])
+def test_a_missing_feature_is_named_with_what_becomes_of_the_appliance(required: bool, state: str) -> None:
+    missing = Probe("htb", "warp drive", "false", "it is slow", required)
+    (finding,) = examine([missing])
+    assert finding.state.value == state
+    assert finding.what == "no warp drive: it is slow"
+    assert "kernel-config/htb.config" in finding.advice
