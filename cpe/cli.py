@@ -1,0 +1,163 @@
+"""The command line of the home router's daemon."""
+
+import json
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import time
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+
+from cpe import control, memory
+from cpe.difference import command
+from cpe.keeper import Keeper
+from cpe.kernel.door import Door
+from cpe.settings import CpeSettings, Multipath, Probe, Wan
+from settings.entry import Arguments, need_root
+from settings.files import load
+from throttler.service import logs
+
+_DESCRIPTION = """\
+Keeps policy routing and MPTCP endpoints of a home router right while its access links (WANs) come, go and change
+address, so that each Multipath TCP session has a subflow over every link that works.
+
+'run' is the daemon. 'plan' and 'check' look and touch nothing; 'status' asks the daemon of this network namespace.
+"""
+
+_EXIT_CODES = """\
+exit codes:
+  0   done; for run: stopped by SIGTERM or SIGINT, and everything it made was taken away; or by SIGUSR1, and left
+  64  wrong arguments, or something in the settings is not accepted; the message names the file, key and value
+  66  the settings file cannot be read
+  69  the kernel has no MPTCP, or it is switched off; for status: no daemon runs here
+  71  the kernel refused an operation
+  75  a cpe daemon already runs in this network namespace
+  77  not root
+"""
+
+_RUN = """\
+Finds the links, and installs for each that is up: rules and a routing table for its addresses, a default route in the
+table main whose metric is the link's rank, and MPTCP endpoints. What goes down is taken away, and comes back with the
+link. Needs root.
+
+Prints the line 'ready' on standard output when what is wanted stands; logs on standard error, one line an event.
+  SIGTERM, SIGINT  it takes away what it made, and ends with 0; subflows from its endpoints end with them
+  SIGUSR1          it ends with 0 and leaves all in place; the next start takes it over, and no subflow is lost
+  SIGHUP           it reads the settings again
+What a killed daemon left, the next start takes over, or takes away where it is not wanted any more.
+
+It makes rules and routes of protocol 84: rules of priority 8400, tables 8401 to 8408, default routes with metrics 1 to
+8 in the table main; and MPTCP endpoints with ids from 128 to 254, which it writes down in the state directory
+($RUNTIME_DIRECTORY, or /run/tributary/cpe) before it makes them. It touches nothing else.
+"""
+
+_PLAN = """\
+Prints the state of each link, and the commands of ip(8) that do what 'run' would do now. Changes nothing; needs root,
+since the kernel shows its endpoints to nobody else.
+"""
+
+_CHECK = """\
+Reads the settings, looks at nothing else, and prints 'valid'. Needs no root.
+"""
+
+_STATUS = """\
+Shows each link: its interface, addresses and gateways, whether it is used and if not why, since when, its endpoints,
+and what the last probe took. Any user may ask.
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one command; raises Failure as the commands do."""
+    options = _parser().parse_args(words)
+    act: Callable[[Any], None] = options.act
+    act(options)
+    return 0
+
+
+def _parser() -> Arguments:
+    parser = Arguments(prog="cpe", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, act: Callable[[Any], None], about: str, text: str) -> Arguments:
+        added: Arguments = commands.add_parser(name, help=about, description=text, epilog=_EXIT_CODES)
+        added.set_defaults(act=act)
+        return added
+
+    run = add("run", _run, "keep the links until stopped", _RUN)
+    plan = add("plan", _plan, "what run would change now", _PLAN)
+    check = add("check", _check, "whether the settings are accepted", _CHECK)
+    for each in (run, plan, check):
+        each.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
+    for each in (run, plan):
+        each.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where its endpoints are noted")
+    run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing")
+    run.add_argument(
+        "--log", choices=[form.value for form in logs.Format], default=logs.Format.TEXT.value, help="form of the log"
+    )
+    status = add("status", _status, "the links as the daemon sees them", _STATUS)
+    status.add_argument("--json", action="store_true", help="one JSON document instead of text")
+    return parser
+
+
+def _settings() -> str:
+    tables = (("[wan.NAME], one for each link", Wan), ("[mptcp]", Multipath), ("[probe]", Probe))
+    return "settings (TOML; an unknown key is refused):\n" + "\n".join(
+        line for title, model in tables for line in (f"  {title}", *_keys(model))
+    )
+
+
+def _keys(model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        text = f"{name}: {field.title}. {field.description}"
+        yield textwrap.fill(text, 118, initial_indent="    ", subsequent_indent="        ")
+
+
+def _run(options: Any) -> None:
+    if options.dry_run:
+        _plan(options)
+        return
+    settings = load(options.settings, CpeSettings)
+    need_root("cpe run")
+    # Not at the top: the other commands do not need what the daemon is made of.
+    from cpe import daemon
+
+    log = logs.to_stderr(logs.Format(options.log))
+    daemon.run(daemon.Setup(options.settings, settings, _state(options), log))
+
+
+def _plan(options: Any) -> None:
+    settings = load(options.settings, CpeSettings)
+    with Door() as door:
+        observed = door.look()
+    keeper = Keeper(settings, memory.Store(_state(options), memory.namespace()).load())
+    decision = keeper.look(observed, time())
+    for link in keeper.links:
+        interface = f" ({link.interface.name})" if link.interface else ""
+        print(f"# {link.name}{interface}: {keeper.state(link) or 'up'}")
+    names = {interface.index: interface.name for interface in observed.interfaces}
+    for step in decision.steps:
+        print(command(step, names))
+    if not decision.steps:
+        print("# nothing to change")
+
+
+def _state(options: Any) -> Path:
+    return options.state_directory or memory.directory()
+
+
+def _check(options: Any) -> None:
+    load(options.settings, CpeSettings)
+    print("valid")
+
+
+def _status(options: Any) -> None:
+    answer = control.ask("status")
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return
+    # Not at the top: the other commands print no such text.
+    from cpe import status_text
+
+    status_text.show(answer, Console())

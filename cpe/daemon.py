@@ -1,0 +1,264 @@
+"""The daemon: looks when something has changed, carries out what follows from it, and answers ``cpe status``."""
+
+import selectors
+import socket
+import time
+from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from cpe import control, report, signals
+from cpe.debounce import Debounce
+from cpe.difference import Step, command
+from cpe.keeper import Decision, Keeper
+from cpe.kernel import preflight
+from cpe.kernel.door import Door
+from cpe.kernel.watch import Watch
+from cpe.memory import Store, namespace
+from cpe.prober import Prober
+from cpe.settings import CpeSettings
+from settings.failure import Exit, Failure
+from settings.files import load
+from throttler.events import SubflowClosed
+from throttler.service import notify
+from throttler.service.control import Answer, respond
+from throttler.service.exchange import Server
+from throttler.service.logs import Level, Log
+from throttler.sources import sockets
+from throttler.sources.path_manager import EventsLost, PathManager
+
+_BETWEEN_LOOKS = 30.0
+"""Seconds at most: nobody tells when somebody else removes an endpoint."""
+_AFTER_FAILURE = 1.0
+"""Seconds to the first try after a step that failed; it doubles up to the time above."""
+_LONGEST_WAIT = 10.0
+"""Seconds: the log's summaries, time-outs of connections."""
+_EVENTS = 1000
+"""Of MPTCP, read at once."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the command line says."""
+
+    file: Path
+    settings: CpeSettings
+    state: Path
+    log: Log
+
+
+def run(setup: Setup) -> None:
+    """Keep the links until a signal says stop; raises Failure before anything is changed if it cannot start."""
+    preflight.check()
+    with ExitStack() as stack:
+        received = stack.enter_context(signals.caught())
+        server = stack.enter_context(control.server())
+        door = stack.enter_context(Door())
+        store = Store(setup.state, namespace())
+        keeper = Keeper(setup.settings, store.load())
+        watch = stack.enter_context(Watch())
+        events = stack.enter_context(PathManager(lambda _: None))
+        prober = stack.enter_context(Prober())
+        Daemon(setup, keeper, door, store, received, server, watch, events, prober).run()
+
+
+class Daemon:
+    """The loop over signals, changes, events, probes, requests and time."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        keeper: Keeper,
+        door: Door,
+        store: Store,
+        received: socket.socket,
+        server: Server,
+        watch: Watch,
+        events: PathManager,
+        prober: Prober,
+    ) -> None:
+        self._file, self._log = setup.file, setup.log
+        self._keeper = keeper
+        self._door = door
+        self._store = store
+        self._saved = keeper.memory
+        self._received, self._server, self._watch, self._events, self._prober = received, server, watch, events, prober
+        self._debounce = Debounce()
+        self._next_look = 0.0
+        self._failed_looks = 0
+        self._names: dict[int, str] = {}
+        self._started = time.monotonic()
+        self._watchdog = notify.watchdog_interval()
+        self._next_watchdog = 0.0
+        self._selector = selectors.DefaultSelector()
+        for descriptor in (received, server, watch, events, prober):
+            self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Until a stop signal; takes all away then, unless the signal says to leave it to the next start."""
+        self._look()
+        print("ready", flush=True)
+        notify.send(notify.READY)
+        while (ending := self._serve()) is None:
+            self._keep_time()
+        notify.send(notify.STOPPING)
+        if ending == signals.LEAVE:
+            self._log.event("left in place for the next start")
+        else:
+            self._withdraw()
+        self._log.close()
+
+    def _serve(self) -> int | None:
+        """Wait for something to do; returns the signal that ends it all."""
+        ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
+        self._server.serve(lambda request, asker: respond(request, asker, self._answer, ("status",)))
+        if self._watch in ready and self._watch.has_changes():
+            self._debounce.change(time.monotonic())
+        if self._events in ready:
+            self._read_events()
+        return self._heed() if self._received in ready else None
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        keeper = self._keeper
+        due = [
+            self._next_look,
+            *(each for each in (self._debounce.due, keeper.repairs.next_due) if each is not None),
+            *(each for each in (keeper.health.next_due, self._prober.next_due) if each is not None),
+            now + min(_LONGEST_WAIT, (self._watchdog or _LONGEST_WAIT) / 2),
+        ]
+        return max(0.0, min(due) - now)
+
+    def _keep_time(self) -> None:
+        """What is due by the clock; the look comes first, since probes and repairs go by it."""
+        now = time.monotonic()
+        self._read_probes(now)
+        if now >= min(self._next_look, self._debounce.due or self._next_look):
+            self._look()
+        self._probe(now)
+        if (repair := self._keeper.repairs.next_due) is not None and now >= repair:
+            self._repair(now)
+        if self._watchdog is not None and now >= self._next_watchdog:
+            self._next_watchdog = now + self._watchdog / 2
+            notify.send(notify.WATCHDOG)
+        self._log.flush()
+
+    def _look(self) -> None:
+        self._debounce.looked()
+        observed = self._door.look()
+        self._names |= {interface.index: interface.name for interface in observed.interfaces}
+        decision = self._keeper.look(observed, time.time())
+        self._tell_changes(decision)
+        is_well = self._carry_out(decision.steps)
+        self._failed_looks = 0 if is_well else self._failed_looks + 1
+        wait = _BETWEEN_LOOKS if is_well else _AFTER_FAILURE * 2 ** min(self._failed_looks - 1, 5)
+        self._next_look = time.monotonic() + min(wait, _BETWEEN_LOOKS)
+
+    def _tell_changes(self, decision: Decision) -> None:
+        for change in decision.changes:
+            interface = change.link.interface.name if change.link.interface else None
+            if change.down is None:
+                addresses = ",".join(str(address) for address in change.link.addresses)
+                self._log.event("link up", link=change.link.name, interface=interface, addresses=addresses)
+            else:
+                self._log.event(
+                    "link down", Level.WARNING, link=change.link.name, interface=interface, reason=str(change.down)
+                )
+        if decision.changes:
+            links = self._keeper.links
+            up = sum(self._keeper.state(link) is None for link in links)
+            notify.send(notify.status(f"{up} of {len(links)} links up"))
+
+    def _carry_out(self, steps: tuple[Step, ...]) -> bool:
+        """Do the steps, all that can be done; returns whether all could."""
+        if self._keeper.memory != self._saved:
+            self._store.save(self._keeper.memory)
+            self._saved = self._keeper.memory
+        failures = 0
+        for step in steps:
+            text = command(step, self._names)
+            try:
+                self._door.carry_out(step)
+                self._log.event("done", step=text)
+            except OSError as error:
+                # The world may have changed since the look; the next one tells.
+                failures += 1
+                self._log.event("failed", Level.ERROR, step=text, reason=error.strerror or repr(error))
+        if steps and not failures:
+            # Endpoints are not told of, and what was done is to be seen once.
+            self._debounce.change(time.monotonic())
+        return not failures
+
+    def _read_events(self) -> None:
+        now = time.monotonic()
+        try:
+            for event in self._events.events(_EVENTS):
+                if isinstance(event, SubflowClosed):
+                    self._keeper.lost(event, now)
+        except EventsLost:
+            self._log.event("events lost", Level.WARNING)
+
+    def _repair(self, now: float) -> None:
+        living: defaultdict[int, set[str]] = defaultdict(set)
+        try:
+            for subflow in sockets.snapshot(0).subflows:
+                living[subflow.token].add(subflow.subflow.local)
+        except OSError as error:
+            self._log.event("sockets not read", Level.WARNING, reason=str(error))
+            living.clear()
+        decision = self._keeper.repair({token: frozenset(each) for token, each in living.items()}, now)
+        self._carry_out(decision.steps)
+
+    def _probe(self, now: float) -> None:
+        due = self._keeper.health.begin(now)
+        probe = self._keeper.settings.probe
+        for link in self._keeper.links:
+            source = self._keeper.source_of_probe(link)
+            if link.name in due and source and link.interface and probe.target:
+                self._prober.start(link.name, link.interface.name, source, probe.target, now, probe.timeout.seconds)
+
+    def _read_probes(self, now: float) -> None:
+        dead = self._keeper.health.dead
+        for outcome in self._prober.outcomes(now):
+            if outcome.rtt is None:
+                self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
+            self._keeper.health.told(outcome.link, outcome.rtt)
+        if self._keeper.health.dead != dead:
+            self._next_look = now
+
+    def _heed(self) -> int | None:
+        """Do what the signals say; returns one that ends it all."""
+        for number in self._received.recv(64):
+            if number in (*signals.STOP, signals.LEAVE):
+                return number
+        self._reload()
+        return None
+
+    def _reload(self) -> None:
+        notify.send(notify.reloading(time.monotonic_ns()))
+        try:
+            self._keeper.change_settings(load(self._file, CpeSettings))
+            self._log.event("reloaded")
+            self._look()
+        except Failure as failure:
+            self._log.event("not reloaded", Level.ERROR, reason=str(failure))
+        notify.send(notify.READY)
+
+    def _answer(self, asked: Answer) -> Answer:
+        if asked["command"] != "status":
+            raise Failure(Exit.USAGE, f"the running cpe daemon has no command {asked['command']!r}")
+        uptime = round(time.monotonic() - self._started, 3)
+        return {"settings": str(self._file), "uptime_s": uptime, **report.status(self._keeper, time.time())}
+
+    def _withdraw(self) -> None:
+        """Take away all that is ours; raises Failure, exit 71, when everything was tried."""
+        errors = []
+        for step in self._keeper.withdrawal(self._door.look()):
+            try:
+                self._door.carry_out(step)
+            except OSError as error:
+                errors.append(f"{command(step, self._names)}: {error.strerror}")
+        if errors:
+            raise Failure(Exit.SYSTEM, "left behind: " + "; ".join(errors))
+        self._store.forget()

@@ -1,0 +1,24 @@
+"""When to look after a change: soon, but once for a burst. Pure: the clock, in seconds, is the caller's."""
+
+QUIET = 0.05
+"""Seconds without a change. A link that comes up says so in three or four messages within some milliseconds."""
+LONGEST = 0.25
+"""Seconds after the first change of a burst that does not end."""
+
+
+class Debounce:
+    """``due`` is when to look, None if nothing has changed."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self.due: float | None = None
+
+    def change(self, now: float) -> None:
+        """Something has changed."""
+        if self._first is None:
+            self._first = now
+        self.due = min(now + QUIET, self._first + LONGEST)
+
+    def looked(self) -> None:
+        """All that has changed was seen."""
+        self._first = self.due = None

@@ -1,0 +1,75 @@
+"""Which links are dead, by probes. Pure: the clock is the caller's.
+
+A link is taken out when its probes have failed so many times in a row, and another link's last probe was answered: when
+none answers, it is the target that is away, and to take a link out would gain nothing. One answer brings it back.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from cpe.settings import Probe
+
+
+@dataclass(frozen=True)
+class Record:
+    """The probes of one link: when the last one began, failures in a row, the last answer's time; all in seconds."""
+
+    began: float = float("-inf")
+    failures: int = 0
+    rtt: float | None = None
+    is_dead: bool = False
+
+    @property
+    def answers(self) -> bool:
+        """Whether the last probe was answered."""
+        return self.rtt is not None and self.failures == 0
+
+
+class Health:
+    """The records of the links that are probed."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        self.records: dict[str, Record] = {}
+
+    @property
+    def dead(self) -> frozenset[str]:
+        """The links to take out."""
+        return frozenset(name for name, record in self.records.items() if record.is_dead)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next probe is due."""
+        return min(map(self._due, self.records.values()), default=None)
+
+    def _due(self, record: Record) -> float:
+        # One that has just failed is asked again at once; one that is out can wait.
+        hurries = record.failures and not record.is_dead
+        return record.began + (self._probe.timeout if hurries else self._probe.interval).seconds
+
+    def keep(self, names: Collection[str]) -> None:
+        """From now on exactly these links are probed; one that is new is taken for well, and asked at once."""
+        self.records = {name: self.records.get(name) or Record() for name in names}
+
+    def begin(self, now: float) -> list[str]:
+        """The links whose probes are due, which the caller now sends."""
+        due = [name for name, record in self.records.items() if self._due(record) <= now]
+        self.records |= {name: replace(self.records[name], began=now) for name in due}
+        return due
+
+    def told(self, name: str, rtt: float | None) -> None:
+        """How long the answer over a link took; None if there was none."""
+        record = self.records.get(name)
+        if record is None:
+            return
+        if rtt is None:
+            self.records[name] = replace(record, failures=record.failures + 1)
+        else:
+            self.records[name] = replace(record, failures=0, rtt=rtt, is_dead=False)
+        if any(each.answers for each in self.records.values()):
+            self._take_out()
+
+    def _take_out(self) -> None:
+        for name, record in self.records.items():
+            if record.failures >= self._probe.failures:
+                self.records[name] = replace(record, is_dead=True)

@@ -1,0 +1,1 @@
+"""The kernel: what it says, and what it is told."""

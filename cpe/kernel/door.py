@@ -1,0 +1,136 @@
+"""The one door to the kernel: a look at all that matters, and one step after another."""
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar
+
+from cpe.difference import Add, AddEndpoint, Remove, RemoveEndpoint, SetLimits, Step
+from cpe.kernel import endpoints, rtnetlink
+from cpe.kernel.drivers import driver_and_bus
+from cpe.kernel.endpoints import Command
+from cpe.kernel.rtnetlink import Kind
+from cpe.observed import Interface, Observed, Route, Rule
+from settings.failure import Exit, Failure
+from throttler.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
+
+_ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x4, 0x200, 0x400  # NLM_F_* of linux/netlink.h
+_TRIES = 5
+"""Of a look that changes meanwhile disturb."""
+_GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
+"""What the kernel says when a rule or a route to delete is not there."""
+
+T = TypeVar("T")
+
+
+class Door:
+    """A context manager. Needs CAP_NET_ADMIN; raises Failure, exit 69 where the kernel has no MPTCP."""
+
+    def __init__(self) -> None:
+        self._route = Netlink(ROUTE)
+        self._generic = Netlink(GENERIC)
+        try:
+            self._mptcp, _ = family(self._generic, endpoints.FAMILY)
+        except Failure:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self._route.close()
+        self._generic.close()
+
+    def look(self) -> Observed:
+        """All that there is; raises Failure, exit 71, also if it changes faster than it can be looked at."""
+        for _ in range(_TRIES):
+            try:
+                return self._look()
+            except Interrupted:
+                continue
+            except (OSError, Malformed) as error:
+                raise _refused("look at links, routes and endpoints", error) from error
+        raise Failure(Exit.SYSTEM, "links and routes change too fast to be looked at")
+
+    def _look(self) -> Observed:
+        return Observed(
+            interfaces=tuple(map(self._interface, self._dump(Kind.GET_LINK, rtnetlink.EVERY_LINK))),
+            addresses=_present(rtnetlink.address, self._dump(Kind.GET_ADDRESS, rtnetlink.EVERY_ADDRESS)),
+            routes=tuple(self._routes()),
+            rules=_present(rtnetlink.rule, self._dump(Kind.GET_RULE, rtnetlink.EVERY_ROUTE)),
+            endpoints=dict(map(endpoints.endpoint, self._ask_for_endpoints())),
+            limits=endpoints.limits(self._generic.ask(self._mptcp, endpoints.question(Command.GET_LIMITS))),
+        )
+
+    def _dump(self, kind: Kind, body: bytes) -> Iterator[Message]:
+        return self._route.dump(kind, body)
+
+    @staticmethod
+    def _interface(message: Message) -> Interface:
+        found = rtnetlink.interface(message)
+        driver, bus = driver_and_bus(found.name)
+        return replace(found, driver=driver, bus=bus)
+
+    def _routes(self) -> Iterator[Route]:
+        for message in self._dump(Kind.GET_ROUTE, rtnetlink.EVERY_ROUTE):
+            yield from rtnetlink.routes(message)
+
+    def _ask_for_endpoints(self) -> Iterator[Message]:
+        return self._generic.dump(self._mptcp, endpoints.question(Command.GET))
+
+    def carry_out(self, step: Step) -> None:
+        """Do one step; what is gone already is as good as removed. Raises OSError with the kernel's own words."""
+        match step:
+            case Add(what):
+                self._make(what)
+            case Remove(what):
+                self._take(what)
+            case AddEndpoint(number, endpoint):
+                self._tell(endpoints.endpoint_body(Command.ADD, number, endpoint))
+            case RemoveEndpoint(number, endpoint):
+                self._remove_endpoint(endpoints.endpoint_body(Command.DELETE, number, endpoint))
+            case SetLimits(limits):
+                self._tell(endpoints.limits_body(limits))
+
+    def _make(self, what: Route | Rule) -> None:
+        kind = Kind.NEW_ROUTE if isinstance(what, Route) else Kind.NEW_RULE
+        self._route.ask(kind, _body(what), _ACKNOWLEDGE | _CREATE | _EXCLUSIVE)
+
+    def _take(self, what: Route | Rule) -> None:
+        kind = Kind.DELETE_ROUTE if isinstance(what, Route) else Kind.DELETE_RULE
+        try:
+            self._route.ask(kind, _body(what), _ACKNOWLEDGE)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+
+    def _tell(self, body: bytes) -> None:
+        self._generic.ask(self._mptcp, body, _ACKNOWLEDGE)
+
+    def _remove_endpoint(self, body: bytes) -> None:
+        try:
+            self._tell(body)
+        except OSError as error:
+            # "address not found" is EINVAL (mptcp_pm_nl_del_addr_doit of net/mptcp/pm_kernel.c).
+            if error.errno not in (errno.EINVAL, *_GONE):
+                raise
+
+
+def _body(what: Route | Rule) -> bytes:
+    return rtnetlink.route_body(what) if isinstance(what, Route) else rtnetlink.rule_body(what)
+
+
+def _present(read: Callable[[Message], T | None], found: Iterator[Message]) -> tuple[T, ...]:
+    return tuple(each for each in map(read, found) if each is not None)
+
+
+def _refused(what: str, error: Exception) -> Failure:
+    if isinstance(error, PermissionError):
+        return Failure(Exit.NO_PERMISSION, f"to {what} needs root: use sudo")
+    return Failure(Exit.SYSTEM, f"cannot {what}: {error}")

@@ -1,0 +1,48 @@
+"""Tells that something has changed; what, the next look says."""
+
+import errno
+from types import TracebackType
+from typing import Self
+
+from cpe.kernel.rtnetlink import Group
+from settings.failure import Exit, Failure
+from throttler.netlink import ROUTE, Netlink
+
+_BUFFER = 2**18
+"""Bytes of the socket's queue. One that is full tells of a change as well as one that is not."""
+
+
+class Watch:
+    """Changes of links, addresses, routes and rules; a context manager."""
+
+    def __init__(self) -> None:
+        self._link = Netlink(ROUTE)
+        try:
+            for group in Group:
+                self._link.listen(group, _BUFFER)
+        except OSError as error:
+            self._link.close()
+            raise Failure(Exit.SYSTEM, f"cannot listen to the kernel's changes of links: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._link.close()
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._link.fileno()
+
+    def has_changes(self) -> bool:
+        """Whether anything was told since the last question."""
+        changed = False
+        while True:
+            try:
+                self._link.receive()
+            except BlockingIOError:
+                return changed
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise Failure(Exit.SYSTEM, f"cannot read the kernel's changes of links: {error}") from error
+            changed = True

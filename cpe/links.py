@@ -1,0 +1,123 @@
+"""Which interface is which link, by what ways it leads out, and if by none, why. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from cpe.observed import Address, Interface, InterfaceAddress, Observed, Route
+from cpe.ours import MAIN, is_our_route
+from cpe.settings import CpeSettings, Wan
+
+
+class Reason(StrEnum):
+    """Why a link is down."""
+
+    NO_INTERFACE = "no interface fits its rule"
+    SWITCHED_OFF = "its interface is switched off"
+    NO_CARRIER = "no carrier"
+    NO_ADDRESS = "no global address"
+    SAME_ADDRESS = "another link has its address"
+    NO_GATEWAY = "no default route"
+    NO_ANSWER = "the probed target does not answer"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a link leads out for one IP version: its addresses, the best first, and its gateway.
+
+    Without a gateway all is on the link (point-to-point). ``on_link`` are the routes of its neighbourhood in main.
+    """
+
+    version: int
+    addresses: tuple[Address, ...]
+    gateway: Address | None
+    on_link: tuple[Route, ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One [wan.NAME]: ``place`` in the settings file, ``rank`` for first subflows, both from 0."""
+
+    name: str
+    wan: Wan
+    place: int
+    rank: int
+    interface: Interface | None = None
+    addresses: tuple[Address, ...] = ()
+    ways: tuple[Way, ...] = ()
+    down: Reason | None = None
+
+
+def links(settings: CpeSettings, observed: Observed) -> tuple[Link, ...]:
+    """All links, as they rank."""
+    chosen = _interfaces(settings, observed.interfaces)
+    found: list[Link] = []
+    for rank, name in enumerate(settings.by_rank):
+        wan, place = settings.wan[name], list(settings.wan).index(name)
+        link = Link(name, wan, place, rank, chosen.get(name))
+        taken = frozenset(address for other in found for way in other.ways for address in way.addresses)
+        found.append(_judged(link, observed, taken))
+    return tuple(found)
+
+
+def _interfaces(settings: CpeSettings, interfaces: Sequence[Interface]) -> dict[str, Interface]:
+    """An interface for each link: the oldest that fits and that no link before it in the file has."""
+    free = [each for each in interfaces if not each.is_loopback and not each.is_enslaved]
+    free.sort(key=lambda each: each.index)
+    chosen: dict[str, Interface] = {}
+    for name, wan in settings.wan.items():
+        found = next((each for each in free if fits(wan, each)), None)
+        if found is not None:
+            chosen[name] = found
+            free.remove(found)
+    return chosen
+
+
+def fits(wan: Wan, interface: Interface) -> bool:
+    """Whether every rule that ``wan`` has fits."""
+    return (
+        (wan.interface is None or fnmatchcase(interface.name, wan.interface))
+        and (wan.driver is None or fnmatchcase(interface.driver, wan.driver))
+        and (wan.bus is None or fnmatchcase(interface.bus, wan.bus))
+        and (wan.mac is None or any(fnmatchcase(mac, wan.mac) for mac in interface.macs))
+    )
+
+
+def _judged(link: Link, observed: Observed, taken: frozenset[Address]) -> Link:
+    interface = link.interface
+    if interface is None:
+        return replace(link, down=Reason.NO_INTERFACE)
+    own = [each for each in observed.addresses if each.interface == interface.index and each.is_usable]
+    free = [each for each in own if each.address not in taken]
+    link = replace(link, addresses=tuple(each.address for each in own))
+    if not interface.is_up:
+        return replace(link, down=Reason.SWITCHED_OFF)
+    if not interface.has_carrier:
+        return replace(link, down=Reason.NO_CARRIER)
+    if not free:
+        return replace(link, down=Reason.SAME_ADDRESS if own else Reason.NO_ADDRESS)
+    ways = tuple(_ways(link.wan, interface, free, observed.routes))
+    return replace(link, ways=ways, down=None if ways else Reason.NO_GATEWAY)
+
+
+def _ways(
+    wan: Wan, interface: Interface, addresses: Iterable[InterfaceAddress], routes: Iterable[Route]
+) -> Iterator[Way]:
+    here = [
+        route
+        for route in routes
+        if route.table == MAIN and route.interface == interface.index and not is_our_route(route)
+    ]
+    # The older of two equal ones: one that comes must not take the subflows from one that works.
+    best = sorted(addresses, key=lambda each: (not each.is_lasting, each.address.is_private, each.created))
+    for version in (4, 6):
+        own = tuple(each.address for each in best if each.address.version == version)
+        of_version = [route for route in here if route.destination.version == version]
+        defaults = [route for route in of_version if route.is_default]
+        told = [each for each in wan.gateway if each.version == version]
+        if not own or not (told or defaults):
+            continue
+        gateway = told[0] if told else min(defaults, key=lambda route: route.metric).gateway
+        neighbourhood = (route for route in of_version if route.gateway is None and not route.is_default)
+        yield Way(version, own, gateway, tuple(neighbourhood))

@@ -1,0 +1,89 @@
+"""What the kernel cannot tell a later start: which endpoints are ours, and the limits that were there before us.
+
+A file for each network namespace, in a directory that a reboot empties as it empties the kernel (/run). It is written
+before endpoints are made, so that a daemon that is killed leaves none that nobody knows.
+"""
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from cpe.observed import Address, Limits
+from settings.failure import Exit, Failure
+
+DIRECTORY = Path("/run/tributary/cpe")
+_SO_NETNS_COOKIE = 71  # asm-generic/socket.h
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Endpoints that we made or are about to make, by id; the limits from before, None if we have not set any."""
+
+    endpoints: Mapping[int, Address] = field(default_factory=dict)
+    limits_before: Limits | None = None
+
+
+def directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """What the service manager says (systemd.exec(5), RuntimeDirectory=), or the usual place."""
+    return Path(environment.get("RUNTIME_DIRECTORY", "").split(":")[0] or DIRECTORY)
+
+
+def namespace() -> int:
+    """The number of this network namespace, which no other one gets until a reboot (socket(7), SO_NETNS_COOKIE)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        return int(struct.unpack("=Q", any_socket.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8))[0])
+
+
+class Store:
+    """The file of one network namespace."""
+
+    def __init__(self, where: Path, name: int) -> None:
+        self._file = where / f"{name}.json"
+
+    def load(self) -> Memory:
+        """What was kept last, empty if nothing was; raises Failure, exit 71, if the file is not ours."""
+        try:
+            return _read(json.loads(self._file.read_text()))
+        except FileNotFoundError:
+            return Memory()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise Failure(Exit.SYSTEM, f"{self._file}: cannot be read ({error!r}): mend it or remove it") from error
+
+    def save(self, memory: Memory) -> None:
+        """Replace the file whole; raises Failure, exit 71."""
+        new = self._file.with_suffix(".new")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            new.write_text(json.dumps(_written(memory)))
+            new.replace(self._file)
+        except OSError as error:
+            raise Failure(Exit.SYSTEM, f"{self._file}: cannot be written: {error}") from error
+
+    def forget(self) -> None:
+        """Remove the file; raises Failure, exit 71."""
+        try:
+            self._file.unlink(missing_ok=True)
+        except OSError as error:
+            raise Failure(Exit.SYSTEM, f"{self._file}: cannot be removed: {error}") from error
+
+
+def _written(memory: Memory) -> dict[str, Any]:
+    before = memory.limits_before
+    return {
+        "endpoints": {number: str(address) for number, address in memory.endpoints.items()},
+        "limits_before": [before.subflows, before.accepted_addresses] if before else None,
+    }
+
+
+def _read(document: dict[str, Any]) -> Memory:
+    before = document["limits_before"]
+    return Memory(
+        {int(number): ip_address(address) for number, address in document["endpoints"].items()},
+        Limits(int(before[0]), int(before[1])) if before else None,
+    )

@@ -1,0 +1,53 @@
+"""What ``cpe status`` shows, as a document, out of what the keeper knows."""
+
+from typing import Any
+
+from cpe.keeper import Keeper
+from cpe.links import Link
+from cpe.ours import TABLES
+from throttler.service.logs import timestamp
+
+Answer = dict[str, Any]
+
+
+def status(keeper: Keeper, wall: float) -> Answer:
+    """The links as they rank, and the path manager's limits; ``wall`` in seconds since 1970."""
+    limits = keeper.limits
+    return {
+        "limits": {"subflows": limits.subflows, "accepted_addresses": limits.accepted_addresses},
+        "foreign_endpoints": [str(endpoint.address) for endpoint in keeper.foreign.values()],
+        "wan": [_link(keeper, link, wall) for link in keeper.links],
+    }
+
+
+def _link(keeper: Keeper, link: Link, wall: float) -> Answer:
+    state = keeper.states[link.name]
+    return {
+        "name": link.name,
+        "state": "down" if state.down else "up",
+        "why": state.down,
+        "since": timestamp(state.since),
+        "since_s": round(wall - state.since, 3),
+        "interface": link.interface.name if link.interface else None,
+        "driver": link.interface.driver if link.interface else None,
+        "bus": link.interface.bus if link.interface else None,
+        "addresses": [str(address) for address in link.addresses],
+        "gateways": [str(way.gateway) if way.gateway else "point-to-point" for way in link.ways],
+        "table": TABLES[link.place],
+        "rank": link.rank + 1,
+        "backup": link.wan.backup,
+        "endpoints": _endpoints(keeper, link),
+        "probe": _probe(keeper, link),
+    }
+
+
+def _endpoints(keeper: Keeper, link: Link) -> list[Answer]:
+    standing = (keeper.endpoints[address] for address in link.addresses if address in keeper.endpoints)
+    return [{"id": number, "address": str(endpoint.address)} for number, endpoint in standing]
+
+
+def _probe(keeper: Keeper, link: Link) -> Answer | None:
+    record = keeper.health.records.get(link.name)
+    if record is None:
+        return None
+    return {"rtt_ms": None if record.rtt is None else round(record.rtt * 1000, 3), "failures": record.failures}

@@ -1,0 +1,182 @@
+"""The settings of a home router: which interfaces are its access links (WANs), and how MPTCP uses them."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Annotated, Self, TypeVar
+
+from pydantic import Field, PlainValidator, field_validator, model_validator
+
+from settings.files import Settings
+from settings.units import Duration
+
+T = TypeVar("T")
+
+MOST_WANS = 8
+"""As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
+
+NAME = "names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
+WANS = f"one to {MOST_WANS} tables such as [wan.dsl], with {NAME}"
+GLOB = "text in which * stands for any characters and ? for one, as in glob(7)"
+MATCHES = "at least one of the keys interface, driver, mac, bus"
+MAC = "a MAC address such as '02:00:5e:10:00:01', or a pattern such as '02:00:5e:*'"
+GATEWAYS = "at most one IPv4 and one IPv6 address without scope, such as ['192.168.1.1']"
+TARGET = "an address and a port, such as '203.0.113.5:5124' or '[2001:db8::5]:5124'; no name, no loopback"
+SECONDS = "a time from '1s' to '3600s'"
+
+Address = IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where probes connect to."""
+
+    address: Address
+    port: int
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Read ADDRESS:PORT; raises ValueError."""
+        if isinstance(value, cls):
+            return value
+        match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):(\d{1,5})", str(value), re.ASCII)
+        if match is None or not 1 <= int(match[3]) <= 65535:
+            raise ValueError(TARGET)
+        address = IPv6Address(match[1]) if match[1] else IPv4Address(match[2])
+        if address.is_loopback or address.is_multicast or address.is_unspecified:
+            raise ValueError(TARGET)
+        return cls(address, int(match[3]))
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}" if self.address.version == 4 else f"[{self.address}]:{self.port}"
+
+
+def _accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
+    def check(value: object) -> T:
+        try:
+            return read(value)
+        except (ValueError, TypeError) as error:
+            raise ValueError(accepted) from error
+
+    return PlainValidator(check)
+
+
+def _glob(value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value.isprintable() or not value):
+        raise ValueError
+    return value
+
+
+def _mac(value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F:*?]{1,17}", value)):
+        raise ValueError
+    return value.lower() if isinstance(value, str) else None
+
+
+def _gateways(value: object) -> tuple[Address, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, (str, Address)) for each in value):
+        raise ValueError
+    found = tuple(ip_address(each) for each in value)
+    if len({each.version for each in found}) < len(found) or any(getattr(each, "scope_id", None) for each in found):
+        raise ValueError
+    if any(each.is_unspecified or each.is_loopback or each.is_multicast for each in found):
+        raise ValueError
+    return found
+
+
+def _seconds(value: object) -> Duration:
+    time = value if isinstance(value, Duration) else Duration.parse(value)
+    if not 1 <= time.seconds <= 3600:
+        raise ValueError
+    return time
+
+
+Glob = Annotated[str | None, _accepting(GLOB, _glob)]
+Mac = Annotated[str | None, _accepting(MAC, _mac)]
+Gateways = Annotated[tuple[Address, ...], _accepting(GATEWAYS, _gateways)]
+Seconds = Annotated[Duration, _accepting(SECONDS, _seconds)]
+ProbeTarget = Annotated[Target | None, _accepting(TARGET, lambda value: None if value is None else Target.parse(value))]
+
+
+class Wan(Settings):
+    """One access link: the interface that fits every given rule."""
+
+    # The title says what a key is for, the description what it takes: help and refusals print them.
+    interface: Glob = Field(None, title="name of the interface", description=GLOB)
+    driver: Glob = Field(None, title="its driver, as ethtool -i shows it", description=GLOB)
+    mac: Mac = Field(None, title="its MAC address, the present or the permanent one", description=MAC)
+    bus: Glob = Field(None, title="where it is plugged in, bus-info of ethtool -i", description=GLOB)
+    priority: int = Field(
+        100,
+        ge=1,
+        le=1000,
+        title="the link of the least number carries first subflows; equal ones as they stand in the file",
+        description="a whole number from 1 to 1000",
+    )
+    backup: bool = Field(False, title="used only when no other link works", description="true or false")
+    fullmesh: bool = Field(
+        False, title="join to every address that the other side announces, too", description="true or false"
+    )
+    gateway: Gateways = Field(
+        (), title="where its default route leads; none: what DHCP or router advertisements say", description=GATEWAYS
+    )
+
+    @model_validator(mode="after")
+    def _finds_something(self) -> Self:
+        if not (self.interface or self.driver or self.mac or self.bus):
+            raise ValueError(MATCHES)
+        return self
+
+
+class Multipath(Settings):
+    """The limits of the kernel's path manager, for each session."""
+
+    subflows: int = Field(
+        default=8, ge=1, le=8, title="subflows beside a session's first", description="a whole number from 1 to 8"
+    )
+    accepted_addresses: int = Field(
+        default=0,
+        ge=0,
+        le=8,
+        title="addresses announced by the other side to which the kernel may join; a fleet of gateways needs 1",
+        description="a whole number from 0 to 8",
+    )
+
+
+class Probe(Settings):
+    """How a link that has a carrier and a dead path is found out."""
+
+    target: ProbeTarget = Field(
+        default=None, title="what every link must reach, best the converter; none: no probing", description=TARGET
+    )
+    interval: Seconds = Field(
+        default=Duration.parse("10s"), title="time between two probes of a link that answers", description=SECONDS
+    )
+    timeout: Seconds = Field(default=Duration.parse("2s"), title="time that an answer may take", description=SECONDS)
+    failures: int = Field(
+        default=3, ge=1, le=100, title="probes in a row that fail before a link is taken out", description="1 to 100"
+    )
+
+
+class CpeSettings(Settings):
+    """One home router."""
+
+    wan: dict[str, Wan] = Field(title="the access links", description=WANS)
+    mptcp: Multipath = Field(Multipath(), title="limits of the kernel's path manager", description="a table [mptcp]")
+    probe: Probe = Field(Probe(), title="probing of links", description="a table [probe]")
+
+    @field_validator("wan")
+    @classmethod
+    def _named(cls, wans: dict[str, Wan]) -> dict[str, Wan]:
+        if not 1 <= len(wans) <= MOST_WANS or not all(re.fullmatch(r"[A-Za-z0-9_-]{1,40}", each) for each in wans):
+            raise ValueError(WANS)
+        names = [wan.interface for wan in wans.values() if wan.interface and not set("*?[") & set(wan.interface)]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{WANS}, no two of which name the same interface")
+        return wans
+
+    @property
+    def by_rank(self) -> list[str]:
+        """The names of the links, that which carries first subflows first; backups last."""
+        return sorted(self.wan, key=lambda name: (self.wan[name].backup, self.wan[name].priority))

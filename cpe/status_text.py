@@ -1,0 +1,53 @@
+"""What ``cpe status`` shows: the daemon's answer as text, folded between facts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from throttler.status_text import age, folded, plural
+
+Answer = dict[str, Any]
+
+
+def show(answer: Answer, console: Console) -> None:
+    """Print ``answer``, folded to the console's width."""
+    for line in lines(answer, console.width):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def lines(answer: Answer, width: int) -> Iterator[Text]:
+    """The whole text, in lines of at most ``width`` columns as far as single facts let them."""
+    yield from folded(_summary(answer), 0, width)
+    for link in answer["wan"]:
+        yield Text()
+        yield Text(f"{link['name']}: {link['state']}" + (f", {link['why']}" if link["why"] else ""), "bold")
+        yield from folded(_link(link), 2, width)
+
+
+def _summary(answer: Answer) -> list[str]:
+    up = sum(link["state"] == "up" for link in answer["wan"])
+    return [
+        f"settings {answer['settings']}",
+        f"up for {age(answer['uptime_s'])}",
+        f"{up} of {plural(len(answer['wan']), 'link')} up",
+        f"at most {plural(answer['limits']['subflows'], 'subflow')} beside the first",
+        *(f"endpoint {address} is somebody else's" for address in answer["foreign_endpoints"]),
+    ]
+
+
+def _link(link: Answer) -> list[str]:
+    probe = link["probe"]
+    return [
+        f"interface {link['interface'] or '(none)'}",
+        *(f"address {address}" for address in link["addresses"]),
+        *(f"gateway {gateway}" for gateway in link["gateways"]),
+        *(f"endpoint {endpoint['id']} for {endpoint['address']}" for endpoint in link["endpoints"]),
+        f"table {link['table']}",
+        f"rank {link['rank']}",
+        *(["backup"] if link["backup"] else []),
+        *([f"probe {probe['rtt_ms']:.1f} ms"] if probe and probe["rtt_ms"] is not None else []),
+        *([f"{plural(probe['failures'], 'probe')} failed"] if probe and probe["failures"] else []),
+        f"since {link['since']} ({age(link['since_s'])})",
+    ]
