@@ -1,0 +1,156 @@
+"""What each package holds.
+
+One package, tributary-common, is made anew for each suite and architecture: it has our shared modules and the wheels,
+of which two are compiled, for one Python. The throttler and the Squid runner are Python alone and fit every processor;
+the converter is one static program. So arm64 is packed on amd64 without emulation, and nothing is compiled twice.
+
+Wheels, because Debian 12 has pydantic 1 and a Scapy without what the sniffer uses, and because the versions that were
+tested are the ones in requirements.lock.
+"""
+
+from packages import content, elf
+from packages.package import PYTHON, File, Inputs, Package, Unit, Upgrade
+
+CONVERTER = "usr/bin/tributary-converter"
+
+
+def packages(inputs: Inputs) -> list[Package]:
+    """All packages of a release, in the order in which they need each other."""
+    return [_common(inputs), _converter(inputs), _throttler(inputs), _squid(inputs)]
+
+
+def _common(inputs: Inputs) -> Package:
+    name, checkout = "tributary-common", inputs.checkout
+    wheels = tuple(File(f"{PYTHON}/{path}", each) for wheel in inputs.wheels for path, each in wheel.files.items())
+    return Package(
+        name,
+        inputs.release.architecture.name,
+        "Multipath TCP converter: settings, libraries, kernel parameters",
+        "What the parts of Tributary share: how settings files are read, the Python\n"
+        "libraries that they were tested with (in a folder of their own), and the\n"
+        "kernel parameters that connections over several paths need.",
+        files=(
+            *content.modules(checkout, "settings"),
+            *wheels,
+            File("usr/lib/sysctl.d/90-tributary.conf", checkout["kernel-config/90-tributary.conf"]),
+            content.overrides(checkout, name),
+            *content.documents(name, checkout, ["docs/architecture.md"]),
+        ),
+        depends=(*_python(inputs), *_libraries(inputs, wheels)),
+        sysctl="90-tributary.conf",
+    )
+
+
+def _converter(inputs: Inputs) -> Package:
+    name, checkout = "tributary-converter", inputs.checkout
+    units = ["tributary-converter.service"]
+    if inputs.release.suite.mptcp_sockets:
+        units.insert(0, "tributary-converter.socket")  # an older systemd would make it a socket without MPTCP
+    return Package(
+        name,
+        inputs.release.architecture.name,
+        "Multipath TCP converter for any TCP application",
+        "Ends Multipath TCP (RFC 8684) on the clients' side and speaks plain TCP to\n"
+        "servers, so that clients use all of their links with servers that know nothing\n"
+        "of it. Clients speak HTTP, SOCKS5 or 0-RTT TCP Convert (RFC 8803), or netfilter\n"
+        "brings their connections. As installed it serves this machine alone.",
+        files=(
+            File(CONVERTER, inputs.converter, 0o755),
+            *(content.unit(checkout, f"converter/systemd/{unit}") for unit in units),
+            content.setting(checkout, "converter.toml"),
+            content.rotation(checkout, name),
+            content.manual(checkout, "tributary-converter.8", inputs.release),
+            content.manual(checkout, "tributary-converter.toml.5", inputs.release),
+            content.overrides(checkout, name),
+            *content.documents(name, checkout, ["docs/converter.md"]),
+            *content.documents(name, checkout, content.beneath(checkout, "converter/examples", ".toml")),
+        ),
+        depends=elf.depends("the converter", inputs.converter, inputs.release),
+        # It runs without: for the kernel parameters.
+        recommends=("tributary-common",),
+        suggests=("logrotate", "nftables"),
+        # The socket is for those who set its addresses; enabled, it would open a port that nothing listens on.
+        units=tuple(Unit(unit, Upgrade.KEEP, enabled=unit.endswith(".service")) for unit in units),
+        # systemd puts the logs of a dynamic user into private/, behind a link.
+        leftovers=("var/log/tributary-converter", "var/log/private/tributary-converter"),
+    )
+
+
+def _throttler(inputs: Inputs) -> Package:
+    name, checkout = "tributary-throttler", inputs.checkout
+    return Package(
+        name,
+        "all",
+        "holds chosen subflows of Multipath TCP sessions to a rate",
+        "Sees the subflows of Multipath TCP sessions as they come and go, decides by a\n"
+        "policy which of them to hold to a rate, and puts those into classes of their\n"
+        "own, so that Multipath TCP moves their load to the other paths. No connection\n"
+        "breaks. As installed its policy holds nothing.",
+        files=(
+            *content.modules(checkout, "throttler"),
+            content.command(name, "throttler.cli"),
+            content.unit(checkout, "throttler/systemd/tributary-throttler.service"),
+            content.setting(checkout, "throttler.toml"),
+            content.manual(checkout, "tributary-throttler.8", inputs.release),
+            content.manual(checkout, "tributary-throttler.toml.5", inputs.release),
+            *content.documents(name, checkout, ["docs/throttler.md"]),
+            *content.documents(name, checkout, content.beneath(checkout, "tc-policies", ".toml")),
+        ),
+        # nftables for nft(8), which it asks for, and the library, which it calls; iproute2 for tc(8) and ip(8).
+        depends=(_same_version(inputs), *_python(inputs), "iproute2", "libnftables1", "nftables"),
+        # A restart takes the holds away and puts them back, and breaks no connection.
+        units=(Unit("tributary-throttler.service", Upgrade.RESTART),),
+        leftovers=("var/lib/tributary/throttler",),
+    )
+
+
+def _squid(inputs: Inputs) -> Package:
+    name, checkout = "tributary-squid", inputs.checkout
+    return Package(
+        name,
+        "all",
+        "Squid as an HTTP proxy between Multipath TCP and plain TCP",
+        "Runs Debian's Squid as a proxy that speaks Multipath TCP to clients and plain\n"
+        "TCP to servers, by a configuration made from a few settings, behind a guard of\n"
+        "nftables. It takes the place of the service squid.service. As installed it\n"
+        "serves this machine alone.",
+        files=(
+            *content.modules(checkout, "squid"),
+            content.command(name, "squid.__main__"),
+            content.unit(checkout, "squid/systemd/tributary-squid.service"),
+            File(
+                "usr/lib/systemd/system/squid.service.d/tributary.conf",
+                checkout["squid/systemd/squid.service.d/tributary.conf"],
+            ),
+            content.setting(checkout, "squid.toml"),
+            content.rotation(checkout, name),
+            content.manual(checkout, "tributary-squid.8", inputs.release),
+            *content.documents(name, checkout, ["docs/squid.md"]),
+        ),
+        # mptcpize makes Squid's listeners MPTCP ones; nft loads the guard; ip and ss tell about this machine.
+        depends=(_same_version(inputs), *_python(inputs), "iproute2", "mptcpize", "nftables", "squid"),
+        suggests=("logrotate",),
+        units=(Unit("tributary-squid.service", Upgrade.KEEP),),
+        replaces_unit="squid.service",
+        leftovers=("var/lib/tributary/squid",),
+    )
+
+
+def _same_version(inputs: Inputs) -> str:
+    return f"tributary-common (= {inputs.release.version})"
+
+
+def _python(inputs: Inputs) -> tuple[str, ...]:
+    """This suite's Python and no other: the compiled wheels are for it alone."""
+    major, minor = inputs.release.suite.python
+    return (f"python3 (>= {major}.{minor}~)", f"python3 (<< {major}.{minor + 1})")
+
+
+def _libraries(inputs: Inputs, wheels: tuple[File, ...]) -> tuple[str, ...]:
+    needed = {
+        depend
+        for file in wheels
+        if file.path.endswith(".so")
+        for depend in elf.depends(file.path, file.content, inputs.release)
+    }
+    return tuple(sorted(needed))
