@@ -34,6 +34,7 @@ class Upgrade(Enum):
     """What an upgrade does to a service that runs."""
 
     RESTART = "restart"
+    HAND_OVER = "hand over"  # on SIGUSR2 it starts the new program beside itself, and ends with its last connection
     KEEP = "keep"  # it carries connections that a restart would cut: whoever runs the host chooses the time
 
 

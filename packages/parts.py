@@ -70,7 +70,7 @@ def _converter(inputs: Inputs) -> Package:
         recommends=("tributary-common",),
         suggests=("logrotate", "nftables"),
         # The socket is for those who set its addresses; enabled, it would open a port that nothing listens on.
-        units=tuple(Unit(unit, Upgrade.KEEP, enabled=unit.endswith(".service")) for unit in units),
+        units=tuple(Unit(unit, Upgrade.HAND_OVER, enabled=unit.endswith(".service")) for unit in units),
         # systemd puts the logs of a dynamic user into private/, behind a link.
         leftovers=("var/log/tributary-converter", "var/log/private/tributary-converter"),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jinja2
 
-from packages.package import Inputs, Package, Upgrade
+from packages.package import Inputs, Package
 from packages.release import Release
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -27,7 +27,7 @@ def control(package: Package, release: Release, kibibytes: int) -> str:
 
 def script(package: Package, name: str) -> str:
     """One of SCRIPTS; empty if there is nothing for it to do."""
-    text = _render(f"{name}.j2", package=package, keep=Upgrade.KEEP)
+    text = _render(f"{name}.j2", package=package)
     does_something = any(line.strip() and not line.startswith(("#", "set -e")) for line in text.splitlines())
     return text if does_something else ""
 

@@ -1,0 +1,81 @@
+"""What lies in which package."""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from packages import parts, tree
+from packages.package import PYTHON, File, Inputs, Package
+from settings.failure import Failure
+from tests.unit.packages.sample import inputs, release
+
+TRIXIE = inputs(release())
+PACKAGES = {package.name: package for package in parts.packages(TRIXIE)}
+FILES = {name: {file.path for file in package.files} for name, package in PACKAGES.items()}
+
+
+def test_no_two_packages_have_the_same_file() -> None:
+    paths = [path for paths in FILES.values() for path in paths]
+    assert len(paths) == len(set(paths))
+
+
+def test_golden_texts_tests_and_units_are_not_among_the_modules() -> None:
+    modules = [PurePosixPath(path) for paths in FILES.values() for path in paths if path.startswith(PYTHON)]
+    assert not any({"golden", "systemd", "__pycache__"} & set(path.parts) for path in modules)
+    assert f"{PYTHON}/squid/squid.conf.j2" in FILES["tributary-squid"]
+    assert f"{PYTHON}/throttler/service/daemon.py" in FILES["tributary-throttler"]
+
+
+def test_all_of_etc_is_the_administrators() -> None:
+    assert PACKAGES["tributary-converter"].conffiles == (
+        "etc/logrotate.d/tributary-converter",
+        "etc/tributary/converter.toml",
+    )
+    assert PACKAGES["tributary-common"].conffiles == ()
+
+
+def test_only_a_systemd_that_knows_mptcp_gets_the_socket_unit() -> None:
+    socket = "usr/lib/systemd/system/tributary-converter.socket"
+    older = {package.name: package for package in parts.packages(inputs(release("bookworm")))}["tributary-converter"]
+    assert socket in FILES["tributary-converter"]
+    assert socket not in {file.path for file in older.files}
+    assert [unit.name for unit in older.units] == ["tributary-converter.service"]
+
+
+def test_only_what_is_compiled_is_bound_to_a_processor() -> None:
+    assert {name for name, package in PACKAGES.items() if package.architecture == "all"} == {
+        "tributary-throttler",
+        "tributary-squid",
+    }
+
+
+def test_every_wheel_is_named_with_its_licence() -> None:
+    files = tree.complete(PACKAGES["tributary-common"], TRIXIE)
+    told = next(file.content.decode() for file in files if file.path.endswith("/copyright"))
+    assert (
+        f"\nFiles: {PYTHON}/quick-1.2.dist-info/* {PYTHON}/quick/*\n"
+        f"Copyright: The authors of quick 1.2\nLicense: MIT\n Its text is in {PYTHON}/quick-1.2.dist-info.\n"
+    ) in told
+
+
+def test_two_files_of_one_name_are_refused() -> None:
+    package = PACKAGES["tributary-common"]
+    twice = Package("x", "all", "", "", files=(*package.files, File(package.files[0].path, b"")))
+    with pytest.raises(Failure, match="two files of this name"):
+        tree.complete(twice, TRIXIE)
+
+
+@pytest.mark.parametrize(("sizes", "kibibytes"), [([0], 3), ([1], 4), ([1024, 1025], 3 + 1 + 2)])
+def test_the_installed_size_counts_as_dpkg_does(sizes: list[int], kibibytes: int) -> None:
+    files = [File(f"usr/share/{number}", bytes(size)) for number, size in enumerate(sizes)]
+    assert tree.installed_size(files) == kibibytes
+
+
+def settings_file(made_of: Inputs, name: str) -> str:
+    return made_of.checkout[f"packages/files/{name}"].decode()
+
+
+def test_the_squid_service_may_write_to_the_folder_that_its_settings_name() -> None:
+    unit = TRIXIE.checkout["squid/systemd/tributary-squid.service"].decode()
+    assert "\nStateDirectory=tributary/squid\n" in unit
+    assert 'state_directory = "/var/lib/tributary/squid"' in settings_file(TRIXIE, "squid.toml")

@@ -1,0 +1,84 @@
+"""The units and settings that the packages bring, judged by those who read them; nothing is started."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.cache import CACHE
+from packages.checkout import ROOT
+from settings.files import load
+from squid.settings import SquidSettings
+from throttler import dry_run
+from throttler.policy import model
+
+UNITS = [ROOT / part / f"systemd/tributary-{part}.service" for part in ("converter", "squid", "throttler")]
+FILES = ROOT / "packages/files"
+CONVERTER = CACHE / "bin/tributary-converter"
+
+systemd_analyze = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@systemd_analyze
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
+def test_its_exposure_is_below_three(unit: Path) -> None:
+    result = analyze("security", "--offline=true", str(unit))
+    found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", result.stdout)
+    assert found is not None, result.stderr
+    assert float(found[1]) < 3
+
+
+@systemd_analyze
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
+def test_systemd_accepts_every_line(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name
+    copy.write_text(re.sub(r"^(ExecStart|ExecStartPre)=\S+", r"\1=/bin/true", unit.read_text(), flags=re.MULTILINE))
+    result = analyze("verify", "--man=no", str(copy))
+    assert (result.returncode, copy.name in result.stderr) == (0, False), result.stderr
+
+
+def test_debians_squid_stays_down_while_ours_is_installed() -> None:
+    drop_in = (ROOT / "squid/systemd/squid.service.d/tributary.conf").read_text()
+    assert "\nConditionPathExists=!/usr/bin/tributary-squid\n" in drop_in
+
+
+def test_the_squid_that_comes_installed_serves_this_machine_alone() -> None:
+    settings = load(FILES / "squid.toml", SquidSettings)
+    assert settings.listeners == ["127.0.0.1:3128", "[::1]:3128"]
+
+
+def test_the_policy_that_comes_installed_holds_nothing() -> None:
+    shown = dry_run.text(model.read(FILES / "throttler.toml"))
+    assert "## Rule nothing-yet holds nothing" in shown
+    assert "qdisc" not in shown
+
+
+@pytest.mark.skipif(not CONVERTER.exists(), reason="the converter is not built")
+def test_the_converter_takes_the_configuration_that_comes_installed() -> None:
+    command = [CONVERTER, "--check", "--config", FILES / "converter.toml"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_settings_that_come_installed_take_different_ports() -> None:
+    text = (FILES / "converter.toml").read_text()
+    listening = re.findall(r'^address = "(.*)"$', text, re.MULTILINE)
+    assert listening == ["127.0.0.1:3129"]
+    assert load(FILES / "squid.toml", SquidSettings).port == 3128
+
+
+@pytest.mark.skipif(shutil.which("logrotate") is None, reason="no logrotate")
+@pytest.mark.parametrize("name", ["tributary-converter", "tributary-squid"])
+def test_logrotate_takes_its_file(name: str, tmp_path: Path) -> None:
+    copy = tmp_path / name
+    copy.write_text((FILES / f"{name}.logrotate").read_text())
+    copy.chmod(0o644)
+    shown = subprocess.run(["logrotate", "--debug", copy], capture_output=True, text=True, check=False)
+    assert (shown.returncode, "error" in shown.stderr) == (0, False), shown.stderr
