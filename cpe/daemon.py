@@ -135,7 +135,7 @@ class Daemon:
         now = time.monotonic()
         self._read_probes(now)
         if now >= min(self._next_look, self._debounce.due or self._next_look):
-            self._look()
+            self._look_again()
         self._probe(now)
         if (repair := self._keeper.repairs.next_due) is not None and now >= repair:
             self._repair(now)
@@ -143,6 +143,15 @@ class Daemon:
             self._next_watchdog = now + self._watchdog / 2
             notify.send(notify.WATCHDOG)
         self._log.flush()
+
+    def _look_again(self) -> None:
+        """One look that cannot be had is no reason to end: the next one comes."""
+        try:
+            self._look()
+        except Failure as failure:
+            self._failed_looks += 1
+            self._next_look = time.monotonic() + self._pause()
+            self._log.event("not looked", Level.ERROR, reason=str(failure))
 
     def _look(self) -> None:
         self._debounce.looked()
@@ -152,8 +161,12 @@ class Daemon:
         self._tell_changes(decision)
         is_well = self._carry_out(decision.steps)
         self._failed_looks = 0 if is_well else self._failed_looks + 1
-        wait = _BETWEEN_LOOKS if is_well else _AFTER_FAILURE * 2 ** min(self._failed_looks - 1, 5)
-        self._next_look = time.monotonic() + min(wait, _BETWEEN_LOOKS)
+        self._next_look = time.monotonic() + self._pause()
+
+    def _pause(self) -> float:
+        if self._failed_looks == 0:
+            return _BETWEEN_LOOKS
+        return min(_AFTER_FAILURE * 2.0 ** min(self._failed_looks - 1, 5), _BETWEEN_LOOKS)
 
     def _tell_changes(self, decision: Decision) -> None:
         for change in decision.changes:
@@ -221,7 +234,7 @@ class Daemon:
     def _read_probes(self, now: float) -> None:
         dead = self._keeper.health.dead
         for outcome in self._prober.outcomes(now):
-            if outcome.rtt is None:
+            if outcome.rtt is None and outcome.link not in dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
             self._keeper.health.told(outcome.link, outcome.rtt)
         if self._keeper.health.dead != dead:
@@ -240,7 +253,7 @@ class Daemon:
         try:
             self._keeper.change_settings(load(self._file, CpeSettings))
             self._log.event("reloaded")
-            self._look()
+            self._look_again()
         except Failure as failure:
             self._log.event("not reloaded", Level.ERROR, reason=str(failure))
         notify.send(notify.READY)

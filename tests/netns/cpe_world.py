@@ -1,0 +1,248 @@
+"""The world of the home router's tests: a router with two links to a provider, each a network namespace.
+
+    +--------+ dsl                  isp-dsl +----------+
+    |        |.2 ------- 10.1.0.0 --------.1|          |   fd00:1::/64
+    | router |                              | provider |   server at 203.0.113.1 and 2001:db8::1, port 5124
+    |        |.2 ------- 10.2.0.0 --------.1|          |   fd00:2::/64
+    +--------+ lte                  isp-lte +----------+
+
+The server speaks MPTCP and sends 8 kB each 5 ms, 13 Mbit/s, until the client closes. The addresses and default routes
+of the router are put there as a DHCP client would.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+SERVER_4, SERVER_6, PORT = "203.0.113.1", "2001:db8::1", 5124
+LINKS = {"dsl": 1, "lte": 2}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+SETTINGS = """
+[wan.dsl]
+interface = "dsl"
+
+[wan.lte]
+interface = "lt*"
+"""
+
+# Sends numbered blocks for ever; what a probe needs is the accept alone.
+SERVER = f"""
+import socket, struct, threading, time
+def serve(connection):
+    try:
+        for number in range(10**9):
+            connection.sendall(struct.pack("!Q", number) * 1024)
+            time.sleep(0.005)
+    except OSError:
+        connection.close()
+listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 262)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("::", {PORT}))
+listener.listen(100)
+print("ready", flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+# Reads and checks every block, and says how many came when it is asked.
+CLIENT = f"""
+import socket, struct, sys, threading
+address = sys.argv[1]
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+connection = socket.socket(family, socket.SOCK_STREAM, 262)
+connection.connect((address, {PORT}))
+count, ended = 0, ""
+def read():
+    global count, ended
+    try:
+        with connection.makefile("rb") as stream:
+            while block := stream.read(8192):
+                assert block == struct.pack("!Q", count) * 1024, "wrong data"
+                count += 1
+            ended = "end"
+    except Exception as error:
+        ended = repr(error)
+threading.Thread(target=read, daemon=True).start()
+print("ready", flush=True)
+for _ in sys.stdin:
+    print(ended or count, flush=True)
+"""
+
+
+def run(*command: str, check: bool = True) -> str:
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
+    assert not check or result.returncode == 0, f"{command}: {result.stderr}"
+    return result.stdout
+
+
+def eventually(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Wait until ``fact`` is true; returns what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (value := fact()):
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)
+    return value
+
+
+@contextmanager
+def process(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A process with pipes, which has said ``ready``; ended, if need be by force, at the end."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT) as child:
+        try:
+            assert child.stdout is not None and child.stdout.readline() == "ready\n", command
+            yield child
+        finally:
+            child.kill()
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A session that downloads for as long as it is open."""
+
+    child: subprocess.Popen[str]
+
+    def blocks(self) -> int:
+        """How many blocks have come; raises if the session has ended, or brought something else."""
+        assert self.child.stdin is not None and self.child.stdout is not None
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+        return int(self.child.stdout.readline())
+
+    def goes_on(self, seconds: float = 5.0) -> bool:
+        """Whether blocks come that were not even sent yet: a quarter of a second's."""
+        wanted = self.blocks() + 50
+        return bool(eventually(lambda: self.blocks() >= wanted, seconds))
+
+
+@dataclass(frozen=True)
+class World:
+    """Both namespaces. ``directory`` is for files of the test."""
+
+    router: str
+    provider: str
+    directory: Path
+
+    def on(self, namespace: str, command: str, check: bool = True) -> str:
+        """Run a command in a namespace, words apart by blanks."""
+        return run("ip", "netns", "exec", namespace, *command.split(), check=check)
+
+    def on_router(self, command: str, check: bool = True) -> str:
+        return self.on(self.router, command, check)
+
+    def add_link(self, link: str) -> None:
+        """Plug a link in, with its addresses and default routes."""
+        number = LINKS[link]
+        run(*f"ip -n {self.router} link add {link} type veth peer isp-{link} netns {self.provider}".split())
+        self.on(self.provider, f"ip addr add 10.{number}.0.1/24 dev isp-{link}")
+        self.on(self.provider, f"ip addr add fd00:{number}::1/64 dev isp-{link} nodad")
+        self.on(self.provider, f"ip link set isp-{link} up")
+        self.on_router(f"ip link set {link} up")
+        self.lease(link, f"10.{number}.0.2")
+        self.on_router(f"ip addr add fd00:{number}::2/64 dev {link} nodad")
+        self.on_router(f"ip -6 route add default via fd00:{number}::1 dev {link} proto ra metric {1023 + number}")
+
+    def lease(self, link: str, address: str) -> None:
+        """Give a link an IPv4 address and a default route, as a DHCP client does."""
+        number = LINKS[link]
+        self.on_router(f"ip addr add {address}/24 dev {link}")
+        default = f"default via 10.{number}.0.1 dev {link} proto dhcp src {address} metric {1023 + number}"
+        self.on_router(f"ip route add {default}")
+
+    def cut(self, link: str) -> None:
+        """Take the carrier away, at the other end."""
+        self.on(self.provider, f"ip link set isp-{link} down")
+
+    def restore(self, link: str) -> None:
+        self.on(self.provider, f"ip link set isp-{link} up")
+        # The kernel takes static IPv6 addresses away with the carrier's end here.
+        self.on(self.provider, f"ip addr replace fd00:{LINKS[link]}::1/64 dev isp-{link} nodad")
+
+    def rules(self) -> set[str]:
+        """The sources of all rules that have one."""
+        both = (*json.loads(self.on_router("ip -j rule")), *json.loads(self.on_router("ip -6 -j rule")))
+        return {rule["src"] for rule in both if rule["src"] != "all"}
+
+    def endpoints(self) -> dict[str, Any]:
+        """All endpoints by their address."""
+        return {each["address"]: each for each in json.loads(self.on_router("ip -j mptcp endpoint"))}
+
+    def subflows(self) -> list[str]:
+        """The local addresses of all established subflows, one each."""
+        lines = self.on_router("ss -HtniO state established").splitlines()
+        local = [line.split()[2].rpartition(":")[0].partition("%")[0] for line in lines if "tcp-ulp-mptcp" in line]
+        return sorted(each.strip("[]").removeprefix("::ffff:") for each in local)
+
+    def everything(self) -> str:
+        """All that the daemon could change."""
+        routes = ("route show table all", "-6 route show table all")
+        commands = ("rule", "-6 rule", *routes, "mptcp endpoint", "mptcp limits")
+        lines = "\n".join(self.on_router(f"ip {each}") for each in commands).splitlines()
+        # The kernel's own; some of them come when duplicate address detection has ended.
+        return "\n".join(line for line in lines if " table local " not in line)
+
+    def settings(self, text: str = SETTINGS) -> Path:
+        """A settings file."""
+        path = self.directory / f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.toml"
+        path.write_text(text)
+        return path
+
+    def command(self, *words: str) -> tuple[str, ...]:
+        """A command of ``cpe`` in the router's namespace."""
+        return ("ip", "netns", "exec", self.router, sys.executable, "-m", "cpe", *words)
+
+    def status(self) -> dict[str, Any]:
+        """The links of ``cpe status`` by their names."""
+        return {link["name"]: link for link in json.loads(run(*self.command("status", "--json")))["wan"]}
+
+    @contextmanager
+    def daemon(self, text: str = SETTINGS) -> Iterator[subprocess.Popen[str]]:
+        """A running daemon; ended as a user would end it."""
+        words = ("run", str(self.settings(text)), "--state-directory", str(self.directory / "state"))
+        with process(*self.command(*words)) as child:
+            yield child
+            stop(child)
+
+    @contextmanager
+    def transfer(self, server: str = SERVER_4) -> Iterator[Transfer]:
+        """A download that has begun."""
+        with process("ip", "netns", "exec", self.router, sys.executable, "-c", CLIENT, server) as child:
+            transfer = Transfer(child)
+            assert transfer.goes_on()
+            yield transfer
+
+
+def stop(child: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> int:
+    """End a daemon; returns its exit code."""
+    child.send_signal(number)
+    return child.wait(10)
+
+
+@contextmanager
+def world(directory: Path, links: Sequence[str] = tuple(LINKS)) -> Iterator[World]:
+    """Both namespaces and the server, with ``links`` plugged in."""
+    built = World(f"cpe-router-{os.getpid()}", f"cpe-provider-{os.getpid()}", directory)
+    try:
+        for name in (built.router, built.provider):
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        built.on(built.provider, f"ip addr add {SERVER_4}/32 dev lo")
+        built.on(built.provider, f"ip addr add {SERVER_6}/128 dev lo nodad")
+        built.on(built.provider, "ip mptcp limits set subflow 8 add_addr_accepted 0")
+        for link in links:
+            built.add_link(link)
+        with process("ip", "netns", "exec", built.provider, sys.executable, "-c", SERVER):
+            yield built
+    finally:
+        for name in (built.router, built.provider):
+            run("ip", "netns", "delete", name, check=False)

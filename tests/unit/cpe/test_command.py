@@ -1,0 +1,59 @@
+"""The command line, and what status shows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cpe import report, status_text
+from cpe.cli import main
+from cpe.keeper import Keeper
+from cpe.memory import Memory
+from settings.failure import Exit, Failure
+from tests.unit.cpe.house import DSL, LTE, SETTINGS, cut, house, settings
+
+
+def test_check_says_valid_or_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cpe.toml"
+    file.write_text(SETTINGS)
+    assert main(["check", str(file)]) == 0
+    assert capsys.readouterr().out == "valid\n"
+    file.write_text("[wan.dsl]\n")
+    with pytest.raises(Failure) as caught:
+        main(["check", str(file)])
+    assert caught.value.code == Exit.USAGE
+    with pytest.raises(Failure) as caught:
+        main(["check", str(tmp_path / "none.toml")])
+    assert caught.value.code == Exit.NO_INPUT
+
+
+def test_help_names_every_key_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    for word in ("interface:", "accepted_addresses:", "failures:", "exit codes:", "[wan.NAME]"):
+        assert word in text
+
+
+def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:
+    keeper = Keeper(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), Memory())
+    keeper.look(house(DSL, LTE), 0.0)
+    keeper.health.told("lte", 0.0312)
+    keeper.look(house(cut(DSL), LTE), 100.0)
+    answer = {"settings": "cpe.toml", "uptime_s": 130.0, **report.status(keeper, 130.0)}
+    dsl, lte = answer["wan"]
+    assert (dsl["state"], dsl["why"], dsl["since_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
+    assert (lte["state"], lte["since_s"], lte["probe"]) == ("up", 130.0, {"rtt_ms": 31.2, "failures": 0})
+    assert lte["endpoints"] == [{"id": 129, "address": "10.64.0.2"}, {"id": 130, "address": "2001:db8:2::2"}]
+    text = "\n".join(line.plain for line in status_text.lines(answer, 80))
+    assert "dsl: down, no carrier" in text
+    assert "probe 31.2 ms" in text and "endpoint 129 for 10.64.0.2" in text and "1 of 2 links up" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_status_of_a_link_that_nobody_has_seen() -> None:
+    keeper = Keeper(settings(), Memory())
+    keeper.look(house(replace(DSL, addresses=())), 0.0)
+    dsl, lte = report.status(keeper, 5.0)["wan"]
+    assert (dsl["interface"], dsl["why"]) == ("eth0", "no global address")
+    assert (lte["interface"], lte["driver"], lte["why"]) == (None, None, "no interface fits its rule")

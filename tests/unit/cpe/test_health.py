@@ -1,0 +1,104 @@
+"""Which links are taken out, by what their probes say."""
+
+from cpe.health import Health
+from cpe.settings import Probe
+from settings.units import Duration
+
+PROBE = Probe(interval=Duration.parse("10s"), timeout=Duration.parse("2s"), failures=3)
+
+
+def both() -> Health:
+    health = Health(PROBE)
+    health.keep(["dsl", "lte"])
+    return health
+
+
+def test_a_link_is_taken_out_after_so_many_failures_in_a_row_while_another_answers() -> None:
+    health = both()
+    health.told("lte", 0.05)
+    for _ in range(2):
+        health.told("dsl", None)
+        assert not health.dead
+    health.told("dsl", None)
+    assert health.dead == {"dsl"}
+
+
+def test_one_answer_between_begins_the_count_anew_and_one_answer_brings_a_link_back() -> None:
+    health = both()
+    health.told("lte", 0.05)
+    for rtt in (None, None, 0.01, None, None):
+        health.told("dsl", rtt)
+    assert not health.dead
+    health.told("dsl", None)
+    assert health.dead
+    health.told("dsl", 0.01)
+    assert not health.dead
+    assert health.records["dsl"].rtt == 0.01
+
+
+def test_when_no_link_answers_none_is_taken_out() -> None:
+    health = both()
+    health.told("lte", 0.05)
+    for _ in range(9):
+        health.told("lte", None)
+        health.told("dsl", None)
+    assert not health.dead
+
+
+def test_the_first_link_to_answer_again_shows_that_the_other_is_dead() -> None:
+    health = both()
+    for _ in range(9):
+        health.told("lte", None)
+        health.told("dsl", None)
+    health.told("lte", 0.05)
+    assert health.dead == {"dsl"}
+
+
+def test_a_link_that_was_out_stays_out_while_the_target_is_away() -> None:
+    health = both()
+    health.told("lte", 0.05)
+    for _ in range(3):
+        health.told("dsl", None)
+    for _ in range(9):
+        health.told("lte", None)
+    assert health.dead == {"dsl"}
+
+
+def test_probes_are_due_at_once_then_each_interval() -> None:
+    health = both()
+    assert health.begin(100.0) == ["dsl", "lte"]
+    assert health.begin(100.0) == []
+    assert health.next_due == 110.0
+    assert health.begin(110.0) == ["dsl", "lte"]
+
+
+def test_after_a_failure_the_next_probe_is_due_when_this_ones_time_is_over_but_a_dead_link_can_wait() -> None:
+    health = both()
+    health.begin(100.0)
+    health.told("lte", 0.05)
+    health.told("dsl", None)
+    assert health.next_due == 102.0
+    assert health.begin(102.0) == ["dsl"]
+    health.told("dsl", None)
+    health.told("dsl", None)
+    assert health.dead == {"dsl"}
+    assert health.begin(109.0) == []
+    assert health.begin(110.0) == ["lte"]
+    assert health.begin(112.0) == ["dsl"]
+
+
+def test_a_link_that_was_down_begins_anew_and_an_answer_for_one_that_is_gone_is_nothing() -> None:
+    health = both()
+    health.told("lte", 0.05)
+    for _ in range(3):
+        health.told("dsl", None)
+    health.keep(["lte"])
+    health.told("dsl", None)
+    assert not health.dead
+    health.keep(["dsl", "lte"])
+    assert not health.dead
+    assert health.records["lte"].rtt == 0.05
+
+
+def test_nothing_is_due_without_links() -> None:
+    assert Health(PROBE).next_due is None

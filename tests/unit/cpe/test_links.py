@@ -1,0 +1,142 @@
+"""Which interface is which link, and why a link is down."""
+
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network, ip_address
+
+import pytest
+
+from cpe.links import Link, Reason, links
+from cpe.observed import Interface, Observed, Route
+from cpe.ours import MAIN, PROTOCOL
+from tests.unit.cpe.house import DHCP, DSL, LTE, Plug, cut, house, settings
+
+
+def named(observed: Observed, text: str | None = None) -> dict[str, Link]:
+    return {link.name: link for link in links(settings(text) if text else settings(), observed)}
+
+
+def states(observed: Observed, text: str | None = None) -> dict[str, Reason | None]:
+    return {name: link.down for name, link in named(observed, text).items()}
+
+
+def test_a_link_with_carrier_address_and_default_route_is_up() -> None:
+    found = named(house(DSL, LTE))
+    assert (found["dsl"].down, found["lte"].down) == (None, None)
+    assert [(way.version, str(way.gateway)) for way in found["lte"].ways] == [(4, "10.64.0.1"), (6, "2001:db8:2::1")]
+
+
+@pytest.mark.parametrize(
+    ("plugs", "reason"),
+    [
+        ((LTE,), Reason.NO_INTERFACE),
+        ((replace(DSL, interface=replace(DSL.interface, is_up=False, has_carrier=False)), LTE), Reason.SWITCHED_OFF),
+        ((cut(DSL), LTE), Reason.NO_CARRIER),
+        ((replace(DSL, addresses=()), LTE), Reason.NO_ADDRESS),
+        ((replace(DSL, gateways=()), LTE), Reason.NO_GATEWAY),
+        ((replace(DSL, gateways=("fd00::1",)), LTE), Reason.NO_GATEWAY),
+    ],
+)
+def test_what_is_missing_is_the_reason_why_a_link_is_down(plugs: tuple[Plug, ...], reason: Reason) -> None:
+    assert states(house(*plugs)) == {"dsl": reason, "lte": None}
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ('interface = "usb?"', "usb0"),
+        ('interface = "wlan*"', None),
+        ('driver = "cdc_*"', "usb0"),
+        ('mac = "02:00:5E:*"', "usb0"),
+        ('bus = "usb-*-1.2"', "usb0"),
+        ('driver = "cdc_ether"\nbus = "usb-*-1.3"', None),
+    ],
+)
+def test_an_interface_is_found_when_every_given_rule_fits(rule: str, found: str | None) -> None:
+    stick = Interface(3, "usb0", macs=("02:00:5e:10:00:01",), driver="cdc_ether", bus="usb-0000:01:00.0-1.2")
+    link = named(house(DSL, Plug(stick)), f"[wan.lte]\n{rule}")["lte"]
+    assert (link.interface.name if link.interface else None) == found
+
+
+def test_the_oldest_of_two_that_fit_is_taken_and_the_next_link_gets_the_other() -> None:
+    second = Plug(Interface(9, "usb0"), ("10.65.0.2/30",), ("10.65.0.1",))
+    first = replace(LTE, interface=replace(LTE.interface, name="usb1"))
+    text = '[wan.a]\ninterface = "usb*"\n[wan.b]\ninterface = "usb*"'
+    found = named(house(second, first), text)
+    assert {name: link.interface and link.interface.name for name, link in found.items()} == {"a": "usb1", "b": "usb0"}
+
+
+def test_loopback_and_ports_of_a_bridge_are_never_a_link() -> None:
+    port = Plug(Interface(5, "eth5", is_enslaved=True))
+    assert states(house(port), '[wan.a]\ninterface = "*"') == {"a": Reason.NO_INTERFACE}
+
+
+def test_links_rank_by_priority_then_by_the_file_and_backups_come_last() -> None:
+    text = """
+    [wan.a]
+    interface = "a"
+    backup = true
+    priority = 1
+    [wan.b]
+    interface = "b"
+    [wan.c]
+    interface = "c"
+    [wan.d]
+    interface = "d"
+    priority = 50
+    """
+    found = links(settings(text), house())
+    assert [(link.name, link.rank, link.place) for link in found] == [
+        ("d", 0, 3),
+        ("b", 1, 1),
+        ("c", 2, 2),
+        ("a", 3, 0),
+    ]
+
+
+def test_two_modems_that_give_the_same_address_leave_it_to_the_first_link() -> None:
+    twin = replace(DSL, interface=Interface(3, "usb0"))
+    assert states(house(DSL, twin)) == {"dsl": None, "lte": Reason.SAME_ADDRESS}
+
+
+def test_a_settings_file_can_say_the_gateway() -> None:
+    text = '[wan.dsl]\ninterface = "eth0"\ngateway = ["192.168.1.254"]'
+    (way,) = named(house(DSL), text)["dsl"].ways
+    assert way.gateway == IPv4Address("192.168.1.254")
+    (way,) = named(house(replace(DSL, gateways=())), text)["dsl"].ways
+    assert way.gateway == IPv4Address("192.168.1.254")
+
+
+def test_the_default_route_with_the_least_metric_tells_the_gateway() -> None:
+    other = Route(MAIN, IPv4Network("0.0.0.0/0"), IPv4Address("192.168.1.9"), 2, 100, DHCP)
+    (way,) = named(house(DSL, routes=[other]))["dsl"].ways
+    assert way.gateway == IPv4Address("192.168.1.9")
+
+
+def test_our_own_default_route_tells_no_gateway() -> None:
+    ours = Route(MAIN, IPv4Network("0.0.0.0/0"), IPv4Address("192.168.1.1"), 2, 1, PROTOCOL, IPv4Address("192.168.1.2"))
+    assert states(house(replace(DSL, gateways=()), LTE, routes=[ours]))["dsl"] == Reason.NO_GATEWAY
+
+
+def test_a_point_to_point_link_has_a_way_without_a_gateway() -> None:
+    alone = Route(MAIN, IPv4Network("0.0.0.0/0"), None, 2, 0, 3)
+    (way,) = named(house(replace(DSL, gateways=()), routes=[alone]))["dsl"].ways
+    assert way.gateway is None
+    assert [str(route.destination) for route in way.on_link] == ["192.168.1.0/24"]
+
+
+def test_lasting_addresses_come_before_temporary_ones_public_before_private_ones_older_before_newer_ones() -> None:
+    plug = Plug(
+        Interface(2, "eth0"), tuple(f"{each}/64" for each in ("2a00::9", "fd00::1", "2a00::1", "2a00::2")), ("fe80::1",)
+    )
+    seen, temporary = house(plug), ip_address("2a00::9")
+    seen = replace(
+        seen, addresses=tuple(replace(each, is_lasting=each.address != temporary) for each in seen.addresses)
+    )
+    (way,) = named(seen)["dsl"].ways
+    assert [str(each) for each in way.addresses] == ["2a00::1", "2a00::2", "fd00::1", "2a00::9"]
+
+
+def test_an_address_that_another_host_has_or_that_is_being_checked_is_not_used() -> None:
+    seen = house(DSL)
+    seen = replace(seen, addresses=tuple(replace(each, is_usable=False) for each in seen.addresses))
+    assert states(seen)["dsl"] == Reason.NO_ADDRESS

@@ -1,0 +1,156 @@
+"""Messages of rtnetlink and of the path manager: written and read again, cut at every byte, and the kernel's own."""
+
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+
+from cpe.kernel import endpoints, rtnetlink
+from cpe.kernel.drivers import driver_and_bus
+from cpe.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, Kind
+from cpe.observed import Endpoint, Flags, Limits, Route, Rule
+from throttler.netlink import ROUTE, Malformed, Message, Netlink, attribute
+
+ROUTES = [
+    Route(8401, ip_network("192.168.1.0/24"), None, 2, 1, 84),
+    Route(8401, ip_network("0.0.0.0/0"), ip_address("192.168.1.1"), 2, 1, 84),
+    Route(254, ip_network("0.0.0.0/0"), ip_address("192.168.1.1"), 2, 3, 84, ip_address("192.168.1.2")),
+    Route(8402, ip_network("2001:db8:2::/64"), None, 300, 1, 84),
+    Route(254, ip_network("::/0"), ip_address("fe80::1"), 3, 1, 84, ip_address("2001:db8:2::2")),
+]
+RULES = [Rule(8400, ip_address("192.168.1.2"), 8401, 84), Rule(8400, ip_address("2001:db8:2::2"), 8402, 84)]
+ENDPOINTS = [
+    Endpoint(ip_address("192.168.1.2"), 2, Flags.SUBFLOW | Flags.BACKUP),
+    Endpoint(ip_address("2001:db8:2::2"), 0, Flags.SUBFLOW | Flags.FULLMESH),
+]
+
+
+def message(body: bytes) -> Message:
+    return Message(0, 0, 1, body)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_a_route_is_read_as_it_was_written(route: Route) -> None:
+    assert list(rtnetlink.routes(message(rtnetlink.route_body(route)))) == [route]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_rule_is_read_as_it_was_written(rule: Rule) -> None:
+    assert rtnetlink.rule(message(rtnetlink.rule_body(rule))) == rule
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
+def test_an_endpoint_is_read_as_it_was_written(endpoint: Endpoint) -> None:
+    body = endpoints.endpoint_body(endpoints.Command.ADD, 130, endpoint)
+    assert endpoints.endpoint(message(body)) == (130, endpoint)
+
+
+def test_limits_are_read_as_they_were_written() -> None:
+    assert endpoints.limits(message(endpoints.limits_body(Limits(8, 1)))) == Limits(8, 1)
+
+
+LINK = struct.pack("=BxHiII", 0, 1, 7, 0x11043, 0) + attribute(3, b"eth0\0") + attribute(1, bytes(6))
+ADDRESS = (
+    struct.pack("=BBBBI", socket.AF_INET, 24, 0x80, 0, 7)
+    + attribute(1, socket.inet_aton("192.168.1.9"))
+    + attribute(2, socket.inet_aton("192.168.1.2"))
+    + attribute(6, struct.pack("=IIII", 60, 60, 1234, 5678))
+    + attribute(8, struct.pack("=I", 0x80))
+)
+CASES: list[tuple[Callable[[Message], Any], bytes]] = [
+    (lambda each: list(rtnetlink.routes(each)), rtnetlink.route_body(ROUTES[2])),
+    (rtnetlink.rule, rtnetlink.rule_body(RULES[1])),
+    (rtnetlink.interface, LINK),
+    (rtnetlink.address, ADDRESS),
+    (endpoints.endpoint, endpoints.endpoint_body(endpoints.Command.ADD, 130, ENDPOINTS[0])),
+    (endpoints.limits, endpoints.limits_body(Limits(8, 1))),
+]
+
+
+@pytest.mark.parametrize(("read", "body"), CASES)
+def test_a_message_that_is_cut_anywhere_is_malformed_or_says_less(read: Callable[[Message], Any], body: bytes) -> None:
+    for length in range(len(body)):
+        with suppress(Malformed):
+            read(message(body[:length]))
+
+
+def address_with(flags: int, family: int = socket.AF_INET6, scope: int = 0) -> Any:
+    packed = ip_address("2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1").packed
+    head = struct.pack("=BBBBI", family, 64, 0, scope, 7)
+    return rtnetlink.address(message(head + attribute(1, packed) + attribute(8, struct.pack("=I", flags))))
+
+
+def test_the_local_address_counts_and_not_the_peers() -> None:
+    found = rtnetlink.address(message(ADDRESS))
+    assert found is not None
+    assert (str(found.address), found.created, found.is_usable) == ("192.168.1.2", 1234, True)
+
+
+def test_tentative_and_double_addresses_are_not_usable_and_neither_are_those_of_the_link() -> None:
+    assert address_with(0).is_usable
+    assert not address_with(0x40).is_usable
+    assert not address_with(0x08).is_usable
+    assert not address_with(0, scope=253).is_usable
+
+
+def test_temporary_and_deprecated_addresses_do_not_last_but_a_secondary_one_of_ipv4_does() -> None:
+    assert address_with(0x80).is_lasting
+    assert not address_with(0x01).is_lasting
+    assert not address_with(0x20).is_lasting
+    assert address_with(0x01, socket.AF_INET).is_lasting
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_up", "has_carrier"),
+    [(0x11043, True, True), (0x1003, True, False), (0x11003, True, False), (0x1002, False, False)],
+)
+def test_carrier_is_what_driver_and_operational_state_say(flags: int, is_up: bool, has_carrier: bool) -> None:
+    found = rtnetlink.interface(message(struct.pack("=BxHiII", 0, 1, 7, flags, 0) + attribute(3, b"eth0\0")))
+    assert (found.is_up, found.has_carrier) == (is_up, has_carrier)
+
+
+def route_message(extra: bytes, kind: int = 1, flags: int = 0) -> list[Route]:
+    head = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 0, kind, flags)
+    return list(rtnetlink.routes(message(head + extra)))
+
+
+def test_a_multipath_route_is_one_route_for_each_next_hop() -> None:
+    hops = b"".join(
+        struct.pack("=HBBi", 16, 0, 0, index) + attribute(5, ip_address(f"10.{index}.0.1").packed) for index in (2, 3)
+    )
+    found = route_message(attribute(9, hops))
+    assert [(route.interface, str(route.gateway)) for route in found] == [(2, "10.2.0.1"), (3, "10.3.0.1")]
+
+
+def test_a_gateway_of_another_ip_version_is_not_taken_for_a_route_without_one() -> None:
+    via = attribute(18, struct.pack("=H", socket.AF_INET6) + ip_address("fe80::1").packed)
+    assert route_message(attribute(4, struct.pack("=i", 2)) + via) == []
+
+
+def test_routes_that_lead_nowhere_and_entries_of_caches_are_left_out() -> None:
+    interface = attribute(4, struct.pack("=i", 2))
+    assert len(route_message(interface)) == 1
+    assert route_message(interface, kind=6) == []
+    assert route_message(interface, flags=0x200) == []
+
+
+def test_rules_of_other_kinds_are_left_out() -> None:
+    body = rtnetlink.rule_body(RULES[0])
+    network = body[:2] + b"\x18" + body[3:]
+    assert rtnetlink.rule(message(network)) is None
+    assert rtnetlink.rule(message(struct.pack("=BBBBBBBBI", 2, 0, 0, 0, 254, 0, 0, 1, 0))) is None
+
+
+def test_the_kernels_loopback_is_read() -> None:
+    with Netlink(ROUTE) as link:
+        found = [rtnetlink.interface(each) for each in link.dump(Kind.GET_LINK, EVERY_LINK)]
+        addresses = [rtnetlink.address(each) for each in link.dump(Kind.GET_ADDRESS, EVERY_ADDRESS)]
+    loopback = next(each for each in found if each.is_loopback)
+    assert loopback.name == "lo"
+    assert "127.0.0.1" in {str(each.address) for each in addresses if each and each.interface == loopback.index}
+    assert driver_and_bus("lo") == ("", "")
+    assert driver_and_bus("no-such-link") == ("", "")
