@@ -62,7 +62,7 @@ def test_the_policy_that_comes_installed_holds_nothing() -> None:
 
 @pytest.mark.skipif(not CONVERTER.exists(), reason="the converter is not built")
 def test_the_converter_takes_the_configuration_that_comes_installed() -> None:
-    command = [CONVERTER, "--check", "--config", FILES / "converter.toml"]
+    command = [str(CONVERTER), "--check", "--config", str(FILES / "converter.toml")]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
