@@ -10,7 +10,7 @@ from cpe.cli import main
 from cpe.keeper import Keeper
 from cpe.memory import Memory
 from settings.failure import Exit, Failure
-from tests.unit.cpe.house import DSL, LTE, SETTINGS, cut, house, settings
+from tests.unit.cpe.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
 
 
 def test_check_says_valid_or_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,9 +37,10 @@ def test_help_names_every_key_and_exit_code(capsys: pytest.CaptureFixture[str]) 
 
 def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:
     keeper = Keeper(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), Memory())
-    keeper.look(house(DSL, LTE), 0.0)
+    seen = house(DSL, LTE)
+    seen = after(seen, keeper.look(seen, 0.0).steps)
     keeper.health.told("lte", 0.0312)
-    keeper.look(house(cut(DSL), LTE), 100.0)
+    keeper.look(changed(seen, house(cut(DSL), LTE)), 100.0)
     answer = {"settings": "cpe.toml", "uptime_s": 130.0, **report.status(keeper, 130.0)}
     dsl, lte = answer["wan"]
     assert (dsl["state"], dsl["why"], dsl["since_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])

@@ -128,11 +128,9 @@ def test_lasting_addresses_come_before_temporary_ones_public_before_private_ones
     plug = Plug(
         Interface(2, "eth0"), tuple(f"{each}/64" for each in ("2a00::9", "fd00::1", "2a00::1", "2a00::2")), ("fe80::1",)
     )
-    seen, temporary = house(plug), ip_address("2a00::9")
-    seen = replace(
-        seen, addresses=tuple(replace(each, is_lasting=each.address != temporary) for each in seen.addresses)
-    )
-    (way,) = named(seen)["dsl"].ways
+    temporary, seen = ip_address("2a00::9"), house(plug)
+    told = tuple(replace(each, is_lasting=each.address != temporary) for each in seen.addresses)
+    (way,) = named(replace(seen, addresses=told))["dsl"].ways
     assert [str(each) for each in way.addresses] == ["2a00::1", "2a00::2", "fd00::1", "2a00::9"]
 
 

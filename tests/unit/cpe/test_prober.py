@@ -60,11 +60,14 @@ def test_one_probe_a_link_is_under_way(prober: Prober) -> None:
 
 
 def test_silence_is_a_failure_when_the_time_is_over(prober: Prober) -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
-        # A queue that is full: what comes then is not answered.
-        with socket.create_connection(server.getsockname()), socket.socket() as second:
-            second.setblocking(False)
-            second.connect_ex(server.getsockname())
-            prober.start("dsl", "lo", HERE, Target(HERE, server.getsockname()[1]), 100.0, 2.0)
-            assert list(prober.outcomes(101.9)) == []
-            assert list(prober.outcomes(102.0)) == [Outcome("dsl", None, "no answer in time")]
+    # A queue that is full: what comes then is not answered.
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as server,
+        socket.create_connection(server.getsockname()),
+        socket.socket() as second,
+    ):
+        second.setblocking(False)
+        second.connect_ex(server.getsockname())
+        prober.start("dsl", "lo", HERE, Target(HERE, server.getsockname()[1]), 100.0, 2.0)
+        assert list(prober.outcomes(101.9)) == []
+        assert list(prober.outcomes(102.0)) == [Outcome("dsl", None, "no answer in time")]

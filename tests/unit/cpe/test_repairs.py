@@ -1,5 +1,7 @@
 """When an endpoint is made anew for sessions that have lost their subflow."""
 
+from itertools import pairwise
+
 from cpe.repairs import FIRST, LONGEST, Repairs
 
 HERE, OTHER = "192.168.1.2", "10.64.0.2"
@@ -31,7 +33,7 @@ def test_the_time_between_two_repairs_doubles_up_to_a_bound() -> None:
         assert due is not None
         assert repairs.decide({7: ONE}, due) == [HERE]
         times.append(due)
-    pauses = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(times)]
     assert pauses[:4] == [1, 2, 4, 8]
     assert pauses[-1] == LONGEST
 
