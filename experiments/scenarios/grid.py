@@ -53,7 +53,7 @@ class GridOptions(TimedOptions):
         tuple[Duration, ...],
         BeforeValidator(listed),
         Field(description="times with commas between them, such as '20ms,200ms'"),
-    ] = (Duration(20_000), Duration(60_000), Duration(200_000))
+    ] = (Duration(20_000), Duration(200_000))
     loss: Annotated[
         tuple[Share, ...],
         BeforeValidator(listed),
