@@ -11,6 +11,7 @@ from experiments.results import ROOT
 
 SERVICES = {
     "throttler": ("CAP_NET_ADMIN CAP_NET_RAW", 3),
+    "cpe": ("CAP_NET_ADMIN", 3),
     "converter": ("CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE", 3),
 }
 """The capabilities that each keeps, and the exposure that it stays below."""
