@@ -54,8 +54,8 @@ It makes rules and routes of protocol 84: rules of priority 8400, tables 8401 to
 """
 
 _PLAN = """\
-Prints the state of each link, and the commands of ip(8) that do what 'run' would do now. Changes nothing; needs root,
-since the kernel shows its endpoints to nobody else.
+Prints the state of each link, and the commands of ip(8) that do what 'run' would do now. Changes nothing; needs root
+only where a daemon has left a note of its endpoints.
 """
 
 _CHECK = """\

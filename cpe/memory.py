@@ -47,11 +47,13 @@ class Store:
         self._file = where / f"{name}.json"
 
     def load(self) -> Memory:
-        """What was kept last, empty if nothing was; raises Failure, exit 71, if the file is not ours."""
+        """What was kept last, empty if nothing was; raises Failure, exit 71 if it is not ours, 77 if it is root's."""
         try:
             return _read(json.loads(self._file.read_text()))
         except FileNotFoundError:
             return Memory()
+        except PermissionError as error:
+            raise Failure(Exit.NO_PERMISSION, f"{self._file}: can be read by root alone: use sudo") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Failure(Exit.SYSTEM, f"{self._file}: cannot be read ({error!r}): mend it or remove it") from error
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Door:
-    """A context manager. Needs CAP_NET_ADMIN; raises Failure, exit 69 where the kernel has no MPTCP."""
+    """A context manager. Steps need CAP_NET_ADMIN, a look does not. Raises Failure, exit 69, without MPTCP."""
 
     def __init__(self) -> None:
         self._route = Netlink(ROUTE)
@@ -55,7 +55,7 @@ class Door:
             except Interrupted:
                 continue
             except (OSError, Malformed) as error:
-                raise _refused("look at links, routes and endpoints", error) from error
+                raise Failure(Exit.SYSTEM, f"cannot look at links, routes and endpoints: {error}") from error
         raise Failure(Exit.SYSTEM, "links and routes change too fast to be looked at")
 
     def _look(self) -> Observed:
@@ -128,9 +128,3 @@ def _body(what: Route | Rule) -> bytes:
 
 def _present(read: Callable[[Message], T | None], found: Iterator[Message]) -> tuple[T, ...]:
     return tuple(each for each in map(read, found) if each is not None)
-
-
-def _refused(what: str, error: Exception) -> Failure:
-    if isinstance(error, PermissionError):
-        return Failure(Exit.NO_PERMISSION, f"to {what} needs root: use sudo")
-    return Failure(Exit.SYSTEM, f"cannot {what}: {error}")

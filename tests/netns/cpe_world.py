@@ -34,6 +34,7 @@ interface = "dsl"
 [wan.lte]
 interface = "lt*"
 """
+PROBED = SETTINGS + f'[probe]\ntarget = "{SERVER_4}:{PORT}"\ninterval = "1s"\ntimeout = "1s"\nfailures = 2\n'
 
 # Sends numbered blocks for ever; what a probe needs is the accept alone.
 SERVER = f"""

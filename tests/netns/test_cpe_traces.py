@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from settings.failure import Exit
-from tests.netns.cpe_world import ENVIRONMENT, World, eventually, run, stop, world
+from tests.netns.cpe_world import ENVIRONMENT, PROBED, World, eventually, process, run, stop, world
 
 BOTH = ["10.1.0.2", "10.2.0.2"]
 DSL_ALONE = '[wan.dsl]\ninterface = "dsl"\n'
@@ -166,6 +166,20 @@ def test_what_stands_in_the_way_of_a_start_is_said_and_nothing_is_touched(house:
         code, text = refused(house, *start)
         assert (code, "already runs" in text) == (Exit.IN_USE, True)
         assert set(BOTH) <= set(house.endpoints())
+
+
+def test_it_needs_one_capability(house: World) -> None:
+    words = house.command("run", str(house.settings(PROBED)), "--state-directory", str(house.directory / "state"))
+    limit = ("setpriv", "--bounding-set=-all,+net_admin", "--no-new-privs")
+    before = house.everything()
+    with process(*words[:4], *limit, *words[4:]) as child, house.transfer():
+        eventually(lambda: house.subflows() == BOTH)
+        eventually(lambda: all(link["probe"]["rtt_ms"] is not None for link in house.status().values()))
+        house.on(house.provider, "ss -K -tn dst 10.2.0.2")
+        eventually(lambda: house.subflows() != BOTH)
+        eventually(lambda: house.subflows() == BOTH)
+        assert stop(child) == 0
+    assert house.everything() == before
 
 
 def test_status_is_for_anybody_and_in_two_forms(house: World) -> None:
