@@ -4,6 +4,7 @@ import selectors
 import socket
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,33 +58,37 @@ def run(setup: Setup) -> None:
         door = stack.enter_context(Door())
         store = Store(setup.state, namespace())
         keeper = Keeper(setup.settings, store.load())
-        watch = stack.enter_context(Watch())
-        events = stack.enter_context(PathManager(lambda _: None))
-        prober = stack.enter_context(Prober())
-        Daemon(setup, keeper, door, store, received, server, watch, events, prober).run()
+        ears = Ears(
+            received,
+            server,
+            stack.enter_context(Watch()),
+            stack.enter_context(PathManager(lambda _: None)),
+            stack.enter_context(Prober()),
+        )
+        Daemon(setup, keeper, door, store, ears).run()
+
+
+@dataclass(frozen=True)
+class Ears:
+    """What the daemon waits for: signals, ``cpe status``, changes of links, events of MPTCP, answers to probes."""
+
+    signals: socket.socket
+    server: Server
+    watch: Watch
+    events: PathManager
+    prober: Prober
 
 
 class Daemon:
     """The loop over signals, changes, events, probes, requests and time."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        keeper: Keeper,
-        door: Door,
-        store: Store,
-        received: socket.socket,
-        server: Server,
-        watch: Watch,
-        events: PathManager,
-        prober: Prober,
-    ) -> None:
+    def __init__(self, setup: Setup, keeper: Keeper, door: Door, store: Store, ears: Ears) -> None:
         self._file, self._log = setup.file, setup.log
         self._keeper = keeper
         self._door = door
         self._store = store
         self._saved = keeper.memory
-        self._received, self._server, self._watch, self._events, self._prober = received, server, watch, events, prober
+        self._ears = ears
         self._debounce = Debounce()
         self._next_look = 0.0
         self._failed_looks = 0
@@ -92,7 +97,7 @@ class Daemon:
         self._watchdog = notify.watchdog_interval()
         self._next_watchdog = 0.0
         self._selector = selectors.DefaultSelector()
-        for descriptor in (received, server, watch, events, prober):
+        for descriptor in (ears.signals, ears.server, ears.watch, ears.events, ears.prober):
             self._selector.register(descriptor, selectors.EVENT_READ)
 
     def run(self) -> None:
@@ -112,12 +117,12 @@ class Daemon:
     def _serve(self) -> int | None:
         """Wait for something to do; returns the signal that ends it all."""
         ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
-        self._server.serve(lambda request, asker: respond(request, asker, self._answer, ("status",)))
-        if self._watch in ready and self._watch.has_changes():
+        self._ears.server.serve(lambda request, asker: respond(request, asker, self._answer, ("status",)))
+        if self._ears.watch in ready and self._ears.watch.has_changes():
             self._debounce.change(time.monotonic())
-        if self._events in ready:
+        if self._ears.events in ready:
             self._read_events()
-        return self._heed() if self._received in ready else None
+        return self._heed() if self._ears.signals in ready else None
 
     def _patience(self) -> float:
         now = time.monotonic()
@@ -125,7 +130,7 @@ class Daemon:
         due = [
             self._next_look,
             *(each for each in (self._debounce.due, keeper.repairs.next_due) if each is not None),
-            *(each for each in (keeper.health.next_due, self._prober.next_due) if each is not None),
+            *(each for each in (keeper.health.next_due, self._ears.prober.next_due) if each is not None),
             now + min(_LONGEST_WAIT, (self._watchdog or _LONGEST_WAIT) / 2),
         ]
         return max(0.0, min(due) - now)
@@ -135,28 +140,28 @@ class Daemon:
         now = time.monotonic()
         self._read_probes(now)
         if now >= min(self._next_look, self._debounce.due or self._next_look):
-            self._look_again()
+            self._attempt(self._look)
         self._probe(now)
         if (repair := self._keeper.repairs.next_due) is not None and now >= repair:
-            self._repair(now)
+            self._attempt(self._repair)
         if self._watchdog is not None and now >= self._next_watchdog:
             self._next_watchdog = now + self._watchdog / 2
             notify.send(notify.WATCHDOG)
         self._log.flush()
 
-    def _look_again(self) -> None:
-        """One look that cannot be had is no reason to end: the next one comes."""
+    def _attempt(self, act: Callable[[], None]) -> None:
+        """What fails now is no reason to end: the next look comes soon."""
         try:
-            self._look()
+            act()
         except Failure as failure:
             self._failed_looks += 1
             self._next_look = time.monotonic() + self._pause()
-            self._log.event("not looked", Level.ERROR, reason=str(failure))
+            self._log.event("failed", Level.ERROR, reason=str(failure))
 
     def _look(self) -> None:
         self._debounce.looked()
         observed = self._door.look()
-        self._names |= {interface.index: interface.name for interface in observed.interfaces}
+        self._names = {interface.index: interface.name for interface in observed.interfaces}
         decision = self._keeper.look(observed, time.time())
         self._tell_changes(decision)
         is_well = self._carry_out(decision.steps)
@@ -206,20 +211,21 @@ class Daemon:
     def _read_events(self) -> None:
         now = time.monotonic()
         try:
-            for event in self._events.events(_EVENTS):
+            for event in self._ears.events.events(_EVENTS):
                 if isinstance(event, SubflowClosed):
                     self._keeper.lost(event, now)
         except EventsLost:
             self._log.event("events lost", Level.WARNING)
 
-    def _repair(self, now: float) -> None:
+    def _repair(self) -> None:
+        now = time.monotonic()
         living: defaultdict[int, set[str]] = defaultdict(set)
         try:
             for subflow in sockets.snapshot(0).subflows:
                 living[subflow.token].add(subflow.subflow.local)
         except OSError as error:
-            self._log.event("sockets not read", Level.WARNING, reason=str(error))
-            living.clear()
+            self._keeper.repairs.postpone(now)
+            raise Failure(Exit.SYSTEM, f"cannot look at the sockets: {error}") from error
         decision = self._keeper.repair({token: frozenset(each) for token, each in living.items()}, now)
         self._carry_out(decision.steps)
 
@@ -229,11 +235,13 @@ class Daemon:
         for link in self._keeper.links:
             source = self._keeper.source_of_probe(link)
             if link.name in due and source and link.interface and probe.target:
-                self._prober.start(link.name, link.interface.name, source, probe.target, now, probe.timeout.seconds)
+                self._ears.prober.start(
+                    link.name, link.interface.name, source, probe.target, now, probe.timeout.seconds
+                )
 
     def _read_probes(self, now: float) -> None:
         dead = self._keeper.health.dead
-        for outcome in self._prober.outcomes(now):
+        for outcome in self._ears.prober.outcomes(now):
             if outcome.rtt is None and outcome.link not in dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
             self._keeper.health.told(outcome.link, outcome.rtt)
@@ -242,7 +250,7 @@ class Daemon:
 
     def _heed(self) -> int | None:
         """Do what the signals say; returns one that ends it all."""
-        for number in self._received.recv(64):
+        for number in self._ears.signals.recv(64):
             if number in (*signals.STOP, signals.LEAVE):
                 return number
         self._reload()
@@ -253,7 +261,7 @@ class Daemon:
         try:
             self._keeper.change_settings(load(self._file, CpeSettings))
             self._log.event("reloaded")
-            self._look_again()
+            self._attempt(self._look)
         except Failure as failure:
             self._log.event("not reloaded", Level.ERROR, reason=str(failure))
         notify.send(notify.READY)

@@ -23,7 +23,7 @@ TABLE_METRIC = 1
 """In our tables; said, since a kernel that is told none puts 0 for IPv4 and 1024 for IPv6."""
 
 NUMBERS = range(128, 255)
-"""Ids of endpoints: high ones, which nobody types; without 255, after which the kernel would begin anew."""
+"""Ids of endpoints: high ones, which nobody types."""
 
 MOST_ENDPOINTS = 8
 """MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""

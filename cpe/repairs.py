@@ -54,6 +54,11 @@ class Repairs:
         """The endpoint is gone; when it comes back, all sessions join anew."""
         self._losses.pop(address, None)
 
+    def postpone(self, now: float) -> None:
+        """It is not known now which sessions live: ask again a little later."""
+        for loss in self._losses.values():
+            loss.due = max(loss.due, now + FIRST)
+
     def decide(self, sessions: Mapping[Token, frozenset[Address]], now: float) -> list[Address]:
         """The addresses whose endpoints are to be made anew; ``sessions`` are those that live, with their subflows'."""
         return [address for address, loss in self._losses.items() if _is_worth_it(address, loss, sessions, now)]

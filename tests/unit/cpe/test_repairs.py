@@ -63,6 +63,14 @@ def test_no_repair_breaks_more_sessions_than_it_mends() -> None:
     assert repairs.decide({7: ONE, 8: BOTH}, 2.0) == [HERE]
 
 
+def test_a_decision_that_cannot_be_taken_is_put_off() -> None:
+    repairs = Repairs()
+    repairs.lost(HERE, 7, 0.0)
+    repairs.postpone(1.0)
+    assert repairs.decide({7: ONE}, 1.5) == []
+    assert repairs.decide({7: ONE}, 2.0) == [HERE]
+
+
 def test_a_loss_is_forgotten_with_its_endpoint() -> None:
     repairs = Repairs()
     repairs.lost(HERE, 7, 0.0)
