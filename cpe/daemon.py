@@ -231,13 +231,11 @@ class Daemon:
 
     def _probe(self, now: float) -> None:
         due = self._keeper.health.begin(now)
-        probe = self._keeper.settings.probe
+        target, timeout = self._keeper.settings.probe.target, self._keeper.settings.probe.timeout.seconds
         for link in self._keeper.links:
             source = self._keeper.source_of_probe(link)
-            if link.name in due and source and link.interface and probe.target:
-                self._ears.prober.start(
-                    link.name, link.interface.name, source, probe.target, now, probe.timeout.seconds
-                )
+            if link.name in due and source and link.interface and target:
+                self._ears.prober.start(link.name, link.interface.name, source, target, now, timeout)
 
     def _read_probes(self, now: float) -> None:
         dead = self._keeper.health.dead
