@@ -1,0 +1,1 @@
+"""Images of the appliance: how one is made, and how it comes onto a card."""

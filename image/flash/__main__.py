@@ -1,0 +1,128 @@
+"""The command ``flash-pi``: write an image to a card, and prove that it arrived."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from image.flash import describe, judge, sysfs
+from image.flash.order import Order, Task, run
+from image.flash.report import Json, Report, Text
+from settings import entry
+from settings.failure import Exit, Failure
+
+USAGE = "flash-pi [--yes] [--force] [--dry-run | --verify-only] [--json] IMAGE DEVICE | --list [--json]"
+
+DESCRIPTION = """\
+Write an image to a card for a Raspberry Pi, or to any other disk, and read it back.
+
+  flash-pi --list                         the disks that can be written, and why the others cannot
+  flash-pi IMAGE DEVICE                   show what is there, ask, write, read back
+  flash-pi --dry-run IMAGE DEVICE         check and show all, write nothing
+  flash-pi --verify-only IMAGE DEVICE     is the card still what the image says?
+
+All that is on the disk is lost."""
+
+EPILOG = f"""\
+image
+  IMAGE is a disk image, .img or .img.zst (then zstd(1) must be installed). It is read and checked whole before the
+  disk is touched. What lies beside it counts:
+    IMAGE.sha256    its checksum, as sha256sum(1) writes it; without this file nothing tells a wrong download
+    IMAGE.bmap      its block map (bmap-tools, format 2.0), or that of NAME.img or NAME for NAME.img.zst: only blocks
+                    that hold something are written and read back, each range with a checksum of its own
+
+disk
+  DEVICE is a whole disk such as /dev/sdb or /dev/mmcblk0, not a partition. Refused are: the disk that the system runs
+  from; a disk that is mounted, used as swap, part of LVM, encryption or RAID, or claimed by another program; one that
+  is read-only, too small, or has sectors of other than {judge.SECTOR} bytes; and one that is built in, unless --force
+  is given, which sets aside that reason alone. USB disks and SD cards count as removable.
+
+what it does
+  1. Claims the disk, so that nobody mounts it meanwhile.
+  2. Overwrites the first block: from now on the disk has no partitions, and does not boot.
+  3. Writes all but the first block past the page cache, flushes the disk's cache, and reads it back from the medium.
+  4. Writes the first block, reads it back, and has the kernel look at the new partitions.
+  If it ends before, by an error, Ctrl-C or a pulled card, the card does not boot, and no desktop mounts it.
+
+  --verify-only reads alone. A card that was booted or mounted has changed, and differs.
+
+--json
+  One object a line on standard output, with the key "event": disk, image, progress (step, bytes, of,
+  bytes_per_second, seconds_left), then one of written, verified, checked (by --dry-run) and failed (code, error,
+  notes).
+  With --list: one object for each disk, with the key "refused", empty if it can be written. Needs --yes to write.
+
+exit status
+  0 done; 1 the card differs from the image; 64 wrong arguments, this disk is refused, or the answer was no; 66 the
+  image is missing, damaged, or none; 69 no such disk, no card in it, it was pulled out, it is read-only, or zstd is
+  missing; 71 the disk gave an error; 75 the disk is in use; 77 not root; 130 Ctrl-C; 143 SIGTERM
+
+example
+  sudo scripts/flash-pi tributary-gateway-rpi.img.zst /dev/sdb"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; raises Failure."""
+    parser = _parser()
+    arguments = parser.parse_args(words)
+    if arguments.list:
+        if arguments.image:
+            parser.error("--list takes neither IMAGE nor DEVICE")
+        _list(arguments.json)
+        return 0
+    if not arguments.device:
+        parser.error("accepted: IMAGE and DEVICE, or --list")
+    if arguments.json and arguments.task is Task.WRITE and not arguments.yes:
+        parser.error("--json cannot ask: give --yes as well")
+    order = Order(arguments.image, arguments.device, arguments.task, force=arguments.force, ask=not arguments.yes)
+    _run(order, Json() if arguments.json else Text())
+    return 0
+
+
+def _run(order: Order, report: Report) -> None:
+    try:
+        run(order, report, sysfs.Roots())
+    except BaseException as error:  # Ctrl-C as well: a program must read that it is over
+        report.failed(_code(error), _words(error), getattr(error, "__notes__", []))
+        raise
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return f"ended by signal {_code(error) - 128}" if isinstance(error, SystemExit) else str(error)
+
+
+def _code(error: BaseException) -> int:
+    """The exit code that settings.entry makes of ``error``."""
+    if isinstance(error, Failure):
+        return error.code
+    if isinstance(error, SystemExit):
+        return int(error.code or 0)  # a signal's number, and 128
+    return Exit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Exit.SYSTEM
+
+
+def _list(as_json: bool) -> None:
+    machine = sysfs.read(sysfs.Roots())
+    if not as_json:
+        print("\n".join(describe.list_lines(machine)))
+        return
+    for disk, reason in describe.listed(machine):
+        Json().facts("disk", {**describe.disk_facts(disk), "refused": reason}, [])
+
+
+def _parser() -> entry.Arguments:
+    parser = entry.Arguments(prog="flash-pi", description=DESCRIPTION, epilog=EPILOG, usage=USAGE)
+    parser.add_argument("image", nargs="?", type=Path, metavar="IMAGE", help="the image: .img or .img.zst")
+    parser.add_argument("device", nargs="?", type=Path, metavar="DEVICE", help="the disk, such as /dev/sdb")
+    tasks = parser.add_mutually_exclusive_group()
+    tasks.add_argument("--list", action="store_true", help="show the disks")
+    for option, task in (("--dry-run", Task.CHECK), ("--verify-only", Task.VERIFY)):
+        tasks.add_argument(option, dest="task", action="store_const", const=task, help=task.value)
+    parser.set_defaults(task=Task.WRITE)
+    parser.add_argument("--force", action="store_true", help="also write to a disk that is built in")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--json", action="store_true", help="for programs: one JSON object a line")
+    return parser
+
+
+if __name__ == "__main__":
+    entry.run(main, "flash-pi")

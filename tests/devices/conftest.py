@@ -1,0 +1,15 @@
+"""What the tests of real block devices need of a machine; what is missing is named."""
+
+import os
+import subprocess
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loop_devices() -> None:
+    """Skips without root, or where no loop device can be had."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    if subprocess.run(["losetup", "--find"], capture_output=True, check=False, timeout=30).returncode != 0:
+        pytest.skip("needs a loop device (CONFIG_BLK_DEV_LOOP)")

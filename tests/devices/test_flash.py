@@ -1,0 +1,296 @@
+"""flash-pi on real block devices: what it writes, and what it refuses without touching the disk."""
+
+import errno
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from image.flash.bmap import BLOCK
+from settings.failure import Exit
+from tests.devices.flashing import DISK, IMAGE, MAP, OLD, USELESS, claimed, events, expected, fill, flash_pi, started
+from tests.devices.loops import add_partition, loop, measure_again, where_mounted
+from tests.unit.image.flash.made import files
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """The file behind ``device``."""
+    return fill(tmp_path / "disk")
+
+
+@pytest.fixture
+def device(disk: Path) -> Iterator[Path]:
+    with loop(disk) as path:
+        yield path
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    return files(tmp_path, IMAGE)
+
+
+def test_an_image_is_written_and_nothing_after_it(device: Path, disk: Path, image: Path) -> None:
+    result = flash_pi("--yes", "--force", image, device)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        f"{device}: unknown make, 16.8 MB, bus virtual",
+        f"{image}: 12.3 MB, its checksum matches",
+        f"{device} is written and read back: it can be taken out",
+    ]
+    assert disk.read_bytes() == expected()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_with_a_map_the_holes_of_the_image_are_left_alone(
+    device: Path, disk: Path, tmp_path: Path, packed: bool
+) -> None:
+    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, packed=packed, bmap=MAP), device)
+    assert result.returncode == 0, result.stderr
+    assert "of which 8.70 MB are written" in result.stdout
+    assert disk.read_bytes() == expected(mapped=True)
+
+
+def test_an_image_without_a_checksum_is_written_and_the_lack_is_shown(device: Path, disk: Path, tmp_path: Path) -> None:
+    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, checksum=False), device)
+    assert result.returncode == 0, result.stderr
+    assert "no card.img.zst.sha256 beside it" in result.stdout
+    assert disk.read_bytes() == expected()
+
+
+def test_a_disk_of_exactly_the_size_of_the_image_is_written(tmp_path: Path, image: Path) -> None:
+    disk = fill(tmp_path / "small", len(IMAGE))
+    with loop(disk) as device:
+        result = flash_pi("--yes", "--force", image, device)
+    assert result.returncode == 0, result.stderr
+    assert disk.read_bytes() == IMAGE
+
+
+def test_a_device_is_found_by_a_link(device: Path, disk: Path, image: Path, tmp_path: Path) -> None:
+    (tmp_path / "by-id").symlink_to(device)
+    assert flash_pi("--yes", "--force", image, tmp_path / "by-id").returncode == 0
+    assert disk.read_bytes() == expected()
+
+
+def test_a_program_reads_each_step_and_the_result(device: Path, image: Path) -> None:
+    seen = events(flash_pi("--yes", "--force", "--json", image, device))
+    assert [event["event"] for event in seen if event["event"] != "progress"] == ["disk", "image", "written"]
+    last = {event["step"]: event for event in seen if event["event"] == "progress"}
+    assert [(step, event["bytes"] == event["of"]) for step, event in last.items()] == [
+        ("check", True),
+        ("write", True),
+        ("read back", True),
+    ]
+    assert last["write"]["of"] == len(IMAGE)
+
+
+def test_the_kernel_forgets_the_old_partitions(device: Path, image: Path) -> None:
+    old = add_partition(device, 2048, 8192)
+    assert old.exists()
+    seen = events(flash_pi("--yes", "--force", "--json", image, device))
+    assert seen[-1]["partitions_read"]
+    # What a kernel that reads such tables sees instead is the image's partition, at sector 8.
+    start = Path(f"/sys/block/{device.name}/{old.name}/start")
+    assert not start.exists() or start.read_text() == "8\n"
+
+
+@pytest.mark.parametrize("name", ["short", "path"])
+def test_the_name_of_the_disk_is_the_answer_that_writes(device: Path, disk: Path, image: Path, name: str) -> None:
+    result = flash_pi("--force", image, device, answer=f"{device.name if name == 'short' else device}\n")
+    assert result.returncode == 0, result.stderr
+    assert f"All that is on {device} will be lost. Type {device.name} to go on: " in result.stderr
+    assert disk.read_bytes() == expected()
+
+
+@pytest.mark.parametrize("answer", ["", "\n", "yes\n", "loop99\n"])
+def test_any_other_answer_writes_nothing(device: Path, disk: Path, image: Path, answer: str) -> None:
+    result = flash_pi("--force", image, device, answer=answer)
+    assert result.returncode == Exit.USAGE
+    assert "nothing was written" in result.stderr
+    assert disk.read_bytes() == OLD * DISK
+
+
+def test_a_card_that_is_exchanged_while_it_asks_is_left_alone(device: Path, disk: Path, image: Path) -> None:
+    with started("--force", image, device) as process:
+        assert process.stdin and process.stdout and process.stderr
+        assert [process.stdout.readline().split(":")[0] for _ in range(2)] == [str(device), str(image)]
+        os.truncate(disk, DISK + BLOCK)
+        measure_again(device)
+        _, errors = process.communicate(f"{device.name}\n", timeout=60)
+    assert process.returncode == Exit.IN_USE
+    assert "another card was put in" in errors
+    assert disk.read_bytes()[:DISK] == OLD * DISK
+
+
+def test_a_dry_run_shows_all_and_writes_nothing(device: Path, disk: Path, image: Path) -> None:
+    result = flash_pi("--dry-run", "--force", image, device)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == f"{device} can be written; nothing was"
+    assert disk.read_bytes() == OLD * DISK
+
+
+def test_a_card_that_is_what_the_image_says_is_verified(device: Path, image: Path) -> None:
+    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    result = flash_pi("--verify-only", image, device)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == f"{device} is what card.img.zst says"
+
+
+@pytest.mark.parametrize("offset", [0, BLOCK - 1, BLOCK, 5_000_000, len(IMAGE) - 1])
+def test_one_flipped_bit_is_found_where_it_is(device: Path, disk: Path, image: Path, offset: int) -> None:
+    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    flip(disk, offset)
+    result = flash_pi("--verify-only", image, device)
+    assert result.returncode == Exit.WRONG_RESULT
+    assert f"byte {offset} differs from the image: {IMAGE[offset] ^ 1:#04x} instead of {IMAGE[offset]:#04x}" in (
+        result.stderr
+    )
+    assert USELESS not in result.stderr  # it was not written, and may well boot
+
+
+def test_what_the_map_leaves_out_may_differ(device: Path, disk: Path, tmp_path: Path) -> None:
+    image = files(tmp_path, IMAGE, bmap=MAP)
+    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    flip(disk, 5 * BLOCK)
+    assert flash_pi("--verify-only", image, device).returncode == 0
+
+
+def flip(disk: Path, offset: int) -> None:
+    with disk.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+
+
+def refused(code: Exit, reason: str, disk: Path, *words: object, inside: Sequence[str] = ()) -> None:
+    """The command ends with ``code`` and one line, and the disk is what it was."""
+    before = hashlib.sha256(disk.read_bytes()).digest()
+    result = flash_pi("--yes", *words, inside=inside)
+    assert result.returncode == code, result.stderr
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("check")]
+    assert len(lines) == 1
+    assert reason in lines[0]
+    assert hashlib.sha256(disk.read_bytes()).digest() == before
+
+
+def test_a_disk_that_is_built_in_is_refused_without_force(device: Path, disk: Path, image: Path) -> None:
+    refused(Exit.USAGE, "not removable (bus virtual): --force", disk, image, device)
+
+
+def test_a_disk_that_is_too_small_is_refused(tmp_path: Path, image: Path) -> None:
+    disk = fill(tmp_path / "small", len(IMAGE) - 512)
+    with loop(disk) as device:
+        refused(Exit.USAGE, "it has 12.3 MB, and the image needs 12.3 MB", disk, "--force", image, device)
+        assert flash_pi("--verify-only", image, device).returncode == Exit.USAGE
+
+
+def test_a_read_only_disk_is_refused(disk: Path, image: Path) -> None:
+    with loop(disk, read_only=True) as device:
+        refused(Exit.UNAVAILABLE, "it is read-only", disk, "--force", image, device)
+
+
+def test_a_disk_with_large_sectors_is_refused(disk: Path, image: Path) -> None:
+    with loop(disk, sector=4096) as device:
+        refused(Exit.USAGE, "its sectors have 4096 bytes", disk, "--force", image, device)
+
+
+def test_a_file_is_refused_as_a_device(disk: Path, image: Path) -> None:
+    refused(Exit.USAGE, "not a block device", disk, "--force", image, disk)
+
+
+def test_a_device_that_is_not_there_is_refused(disk: Path, image: Path, tmp_path: Path) -> None:
+    refused(Exit.UNAVAILABLE, "No such file or directory", disk, "--force", image, tmp_path / "sdx")
+
+
+def test_a_device_is_refused_as_an_image(disk: Path, device: Path) -> None:
+    refused(Exit.NO_INPUT, "not a file", disk, "--force", device, device)
+
+
+def test_a_partition_is_refused_and_its_disk_named(disk: Path, device: Path, image: Path) -> None:
+    partition = add_partition(device, 2048, 8192)
+    refused(Exit.USAGE, f"a partition, and not a whole disk: accepted: {device}", disk, "--force", image, partition)
+
+
+def test_a_disk_with_a_mounted_partition_is_refused(disk: Path, device: Path, image: Path, tmp_path: Path) -> None:
+    partition, point = add_partition(device, 2048, 16384), tmp_path / "my card"
+    subprocess.run(["mkfs.ext4", "-q", partition], check=True, timeout=60)
+    reason = f"it is mounted ({partition} at {point}): `umount"
+    inside = where_mounted(partition, point)
+    refused(Exit.IN_USE, reason, disk, "--force", image, device, inside=inside)
+
+
+def test_a_disk_that_is_mounted_whole_is_refused(disk: Path, device: Path, image: Path, tmp_path: Path) -> None:
+    subprocess.run(["mkfs.ext4", "-q", device], check=True, timeout=60)
+    inside = where_mounted(device, tmp_path / "card")
+    refused(Exit.IN_USE, "it is mounted", disk, "--force", image, device, inside=inside)
+
+
+def test_a_disk_that_is_swap_is_refused(disk: Path, device: Path, image: Path) -> None:
+    subprocess.run(["mkswap", "-q", device], check=True, timeout=60, stdout=subprocess.DEVNULL)
+    # Of all swap it is the last that the kernel would take.
+    subprocess.run(["swapon", "--priority", "0", device], check=True, timeout=60)
+    try:
+        refused(Exit.IN_USE, f"`swapoff {device}` first", disk, "--force", image, device)
+    finally:
+        subprocess.run(["swapoff", device], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("option", ["--force", "--dry-run"])
+def test_a_disk_that_another_program_claims_is_refused_and_the_program_named(
+    disk: Path, device: Path, image: Path, option: str
+) -> None:
+    descriptor = claimed(device)
+    try:
+        refused(Exit.IN_USE, f"(process {os.getpid()})", disk, "--force", option, image, device)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_mount_that_this_namespace_does_not_show_is_found_as_well(
+    disk: Path, device: Path, image: Path, tmp_path: Path
+) -> None:
+    subprocess.run(["mkfs.ext4", "-q", device], check=True, timeout=60)
+    command = [*where_mounted(device, tmp_path / "card"), "sh", "-c", "echo there && read _"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout and other.stdout.readline() == b"there\n"
+        refused(Exit.IN_USE, "in use by", disk, "--force", image, device)
+        other.communicate(b"\n")
+
+
+def test_the_disk_that_this_system_runs_from_is_refused(image: Path) -> None:
+    number = Path("/").stat().st_dev
+    if os.major(number) == 0:
+        pytest.skip("needs a system that runs from a disk of its own")
+    folder = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    whole = folder.parent if (folder / "partition").exists() else folder
+    result = flash_pi("--dry-run", "--force", image, f"/dev/{whole.name}")  # a dry run, lest this test find a mistake
+    assert result.returncode == Exit.USAGE
+    assert "the system runs from it" in result.stderr
+
+
+def test_a_damaged_image_touches_nothing(disk: Path, device: Path, image: Path) -> None:
+    flip(image, image.stat().st_size // 2)
+    refused(Exit.NO_INPUT, "its checksum does not match", disk, "--force", image, device)
+
+
+def test_an_image_that_is_cut_short_touches_nothing(disk: Path, device: Path, tmp_path: Path) -> None:
+    image = files(tmp_path, IMAGE, checksum=False, bmap=MAP)
+    os.truncate(image, image.stat().st_size - 100)
+    refused(Exit.NO_INPUT, "damaged or cut short", disk, "--force", image, device)
+
+
+def test_a_missing_image_touches_nothing(disk: Path, device: Path, tmp_path: Path) -> None:
+    refused(Exit.NO_INPUT, "No such file", disk, "--force", tmp_path / "none.img.zst", device)
+
+
+def test_while_it_asks_nobody_else_can_claim_the_disk(device: Path, image: Path) -> None:
+    with started("--force", image, device) as process:
+        assert process.stdout
+        process.stdout.readline()
+        with pytest.raises(OSError) as refusal:
+            claimed(device)
+        assert refusal.value.errno == errno.EBUSY

@@ -1,0 +1,240 @@
+"""What goes wrong while a card is written: it is found and told, and the card never looks finished."""
+
+import errno
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from image.flash.bmap import BLOCK
+from settings.failure import Exit
+from tests.devices.flashing import DISK, IMAGE, OLD, USELESS, claimed, events, flash_pi, started
+from tests.devices.loops import loop, measure_again
+from tests.devices.medium import Medium, served
+from tests.unit.image.flash.made import files
+
+MIDDLE = 5_000_000
+
+
+@pytest.fixture
+def medium() -> Medium:
+    if not Path("/dev/fuse").exists():
+        pytest.skip("needs /dev/fuse (CONFIG_FUSE_FS)")
+    made = Medium(DISK)
+    made.data[:] = OLD * DISK
+    return made
+
+
+@pytest.fixture
+def device(medium: Medium, tmp_path: Path) -> Iterator[Path]:
+    with served(medium, tmp_path / "medium") as file, loop(file) as path:
+        yield path
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    return files(tmp_path, IMAGE)
+
+
+@dataclass
+class Pause:
+    """Stops the medium at the first write or read that reaches the byte ``MIDDLE``, until the test lets it go on."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, offset: int, data: bytes) -> bytes:
+        if offset + len(data) > MIDDLE and not self.over.is_set():
+            self.reached.set()
+            assert self.over.wait(60)
+        return data
+
+
+def not_finished(medium: Medium) -> None:
+    """The card has no partition table, and what lies after the image was not touched."""
+    assert medium.data[:BLOCK] == bytes(BLOCK)
+    assert medium.data[len(IMAGE) :] == OLD * (DISK - len(IMAGE))
+
+
+def failed(medium: Medium, image: Path, device: Path, code: Exit, reason: str) -> None:
+    result = flash_pi("--yes", "--force", image, device)
+    assert result.returncode == code, result.stderr
+    assert reason in result.stderr
+    assert f"{device} {USELESS}" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "is written" not in result.stdout
+    not_finished(medium)
+
+
+def flipped(at: int, offset: int, data: bytes) -> bytes:
+    """``data`` from ``offset`` on, with one bit flipped in the byte ``at``, if that is among them."""
+    if not offset <= at < offset + len(data):
+        return data
+    return data[: at - offset] + bytes([data[at - offset] ^ 1]) + data[at - offset + 1 :]
+
+
+def test_a_medium_without_faults_is_written(medium: Medium, device: Path, image: Path) -> None:
+    result = flash_pi("--yes", "--force", image, device)
+    assert result.returncode == 0, result.stderr
+    assert bytes(medium.data) == IMAGE + OLD * (DISK - len(IMAGE))
+
+
+@pytest.mark.parametrize("offset", [BLOCK, MIDDLE, len(IMAGE) - 1])
+def test_a_bit_that_the_medium_flips_is_found_by_reading_back(
+    medium: Medium, device: Path, image: Path, offset: int
+) -> None:
+    medium.on_write = lambda start, data: flipped(offset, start, data)
+    failed(medium, image, device, Exit.WRONG_RESULT, f"{device}: byte {offset} differs from the image")
+
+
+def test_a_bit_that_is_flipped_in_reading_is_found(medium: Medium, device: Path, image: Path) -> None:
+    medium.on_read = lambda start, data: flipped(MIDDLE, start, data)
+    failed(medium, image, device, Exit.WRONG_RESULT, f"{device}: byte {MIDDLE} differs from the image")
+
+
+def test_a_flipped_bit_in_the_partition_table_takes_it_away_again(medium: Medium, device: Path, image: Path) -> None:
+    def worn_out(start: int, data: bytes) -> bytes:
+        return flipped(450, start, data) if any(data[:BLOCK]) else data
+
+    medium.on_write = worn_out
+    failed(medium, image, device, Exit.WRONG_RESULT, f"{device}: byte 450 differs from the image")
+
+
+def test_a_card_that_claims_more_than_it_has_is_found(medium: Medium, device: Path, image: Path) -> None:
+    medium.on_write = lambda start, data: data if start < MIDDLE else OLD * len(data)  # it takes all, and drops it
+    failed(medium, image, device, Exit.WRONG_RESULT, "differs from the image: 0xaa instead of")
+
+
+def test_an_error_in_writing_is_told_with_its_place(medium: Medium, device: Path, image: Path) -> None:
+    def worn_out(start: int, data: bytes) -> bytes:
+        if start + len(data) > MIDDLE:
+            raise OSError(errno.EIO, "worn out")
+        return data
+
+    medium.on_write = worn_out
+    # The whole write is told as failed, which began where the chunk begins.
+    failed(medium, image, device, Exit.SYSTEM, f"{device}: writing at byte {4 << 20}: Input/output error")
+
+
+def test_an_error_in_reading_back_is_told(medium: Medium, device: Path, image: Path) -> None:
+    def unreadable(start: int, data: bytes) -> bytes:
+        if start + len(data) > MIDDLE:
+            raise OSError(errno.EIO, "unreadable")
+        return data
+
+    medium.on_read = unreadable
+    failed(medium, image, device, Exit.SYSTEM, f"{device}: reading at byte {4 << 20}: Input/output error")
+
+
+def test_a_medium_that_takes_nothing_is_told(medium: Medium, device: Path, image: Path) -> None:
+    def locked(_start: int, _data: bytes) -> bytes:
+        raise OSError(errno.EIO, "locked")
+
+    medium.on_write = locked
+    result = flash_pi("--yes", "--force", image, device)
+    assert result.returncode == Exit.SYSTEM
+    assert f"{device}: writing at byte 0" in result.stderr
+    assert bytes(medium.data) == OLD * DISK
+
+
+def test_the_failure_is_told_to_programs_as_well(medium: Medium, device: Path, image: Path) -> None:
+    medium.on_write = lambda start, data: flipped(MIDDLE, start, data)
+    last = events(flash_pi("--yes", "--force", "--json", image, device))[-1]
+    assert (last["event"], last["code"]) == ("failed", Exit.WRONG_RESULT)
+    assert f"byte {MIDDLE} differs" in last["error"]
+    assert [USELESS in note for note in last["notes"]] == [True]
+
+
+@pytest.mark.parametrize("step", ["on_write", "on_read"])
+def test_a_card_that_is_pulled_out_is_told(medium: Medium, device: Path, image: Path, step: str) -> None:
+    pause = Pause()
+    with started("--yes", "--force", image, device) as process:
+        setattr(medium, step, pause)
+        try:
+            assert pause.reached.wait(60)
+            pulled(medium, device)
+        finally:
+            pause.over.set()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == Exit.UNAVAILABLE
+    assert "the card or its reader is gone" in errors
+    assert f"{device} {USELESS}" in errors
+
+
+def pulled(medium: Medium, device: Path) -> None:
+    """A reader whose card is pulled out stays, with a size of 0; what is under way there fails."""
+    medium.data = bytearray()
+    measure_again(device)
+
+
+@pytest.mark.parametrize("step", ["on_write", "on_read"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, Exit.INTERRUPTED), (signal.SIGTERM, Exit.TERMINATED)])
+def test_a_signal_in_the_middle_leaves_a_card_that_looks_empty(
+    medium: Medium, device: Path, image: Path, step: str, number: signal.Signals, code: Exit
+) -> None:
+    pause = Pause()
+    with started("--yes", "--force", image, device) as process:
+        setattr(medium, step, pause)
+        try:
+            assert pause.reached.wait(60)
+            process.send_signal(number)
+        finally:
+            pause.over.set()
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert f"{device} {USELESS}" in errors
+    assert "Traceback" not in errors
+    assert "is written" not in output
+    not_finished(medium)
+
+
+def test_ctrl_c_at_the_question_touches_nothing(medium: Medium, device: Path, image: Path) -> None:
+    with started("--force", image, device) as process:
+        assert process.stdout
+        assert [process.stdout.readline().split(":")[0] for _ in range(2)] == [str(device), str(image)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == Exit.INTERRUPTED
+    assert USELESS not in errors
+    assert bytes(medium.data) == OLD * DISK
+
+
+def test_while_it_writes_nobody_else_can_claim_the_disk(medium: Medium, device: Path, image: Path) -> None:
+    pause = Pause()
+    medium.on_write = pause
+    with started("--yes", "--force", image, device) as process:
+        try:
+            assert pause.reached.wait(60)
+            with pytest.raises(OSError) as refusal:
+                claimed(device)
+        finally:
+            pause.over.set()
+        process.communicate(timeout=60)
+    assert refusal.value.errno == errno.EBUSY
+    assert process.returncode == 0
+
+
+def test_after_a_failure_the_card_can_be_written_again(medium: Medium, device: Path, image: Path) -> None:
+    medium.on_write = lambda start, data: flipped(MIDDLE, start, data)
+    failed(medium, image, device, Exit.WRONG_RESULT, "differs")
+    medium.on_write = lambda _start, data: data
+    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    assert flash_pi("--verify-only", image, device).returncode == 0
+
+
+def test_a_full_disk_below_is_told(tmp_path: Path, image: Path) -> None:
+    # The file of the loop device lies on a file system that is smaller than it; both end with their namespace.
+    small = tmp_path / "small"
+    small.mkdir()
+    script = f"""
+        mount -t tmpfs -o size=8M tmpfs {small} && truncate -s {DISK} {small}/disk &&
+        device=$(losetup --find --show {small}/disk) && trap 'losetup --detach "$device"' EXIT && "$@" "$device"
+    """
+    inside = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh")
+    result = flash_pi("--yes", "--force", image, inside=inside)
+    assert result.returncode == Exit.SYSTEM, result.stderr
+    assert "writing at byte" in result.stderr
+    assert USELESS in result.stderr
