@@ -41,10 +41,11 @@ def check(document: object, model: type[M], where: str) -> M:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise _explained(error.errors()[0], model, where) from error
+        raise explained(error.errors()[0], model, where) from error
 
 
-def _explained(error: ErrorDetails, model: type[BaseModel], where: str) -> Failure:
+def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> Failure:
+    """The one line for an ``error`` that pydantic found in a ``model``; ``where`` is the file's name."""
     location = error["loc"]
     if error["type"] == "extra_forbidden":
         owner = _model_at(model, location[:-1])

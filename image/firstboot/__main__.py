@@ -1,0 +1,162 @@
+"""The command ``firstboot``: make a box what tributary.toml on its boot partition says, or check such a file."""
+
+import json
+import sys
+import textwrap
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from image.firstboot import actions, boot, look
+from image.firstboot.apply import System
+from image.firstboot.boot import Task
+from image.firstboot.reading import Wrong, read
+from image.firstboot.report import Report
+from image.firstboot.settings import Card, Lan, Network, Role, Wan, Wifi
+from settings.entry import Arguments, need_root, run
+from settings.failure import Exit, Failure
+
+DESCRIPTION = """\
+Make this box what tributary.toml on its boot partition says.
+
+  firstboot                 what every boot does: see below
+  firstboot --dry-run       show what that would do, change nothing
+  firstboot --check FILE    is this file accepted? On any machine; prints `valid`
+  firstboot --report        write tributary-applied.txt anew, with the addresses that the box has by now"""
+
+EPILOG = """\
+what it does
+  1. Makes SSH host keys if there are none; grows the root partition and its file system to the disk's end.
+  2. Reads tributary.toml. One that was applied already is left at that: edits on the box, of what it wrote, stay.
+  3. Checks all of it. If anything is wrong nothing changes, and every line that is wrong is shown on the console, above
+     the login prompt, and in tributary-errors.txt beside the file.
+  4. Writes all files of the box, or none of them; starts and ends units. What it wrote the last time, and what no
+     setting asks for any more, goes.
+  5. Writes tributary-applied.txt beside the file: what the box is now, and what to do next.
+
+  Changes by hand take effect by `firstboot`, too, but for networks: start the box anew.
+
+settings (TOML; an unknown key is refused)
+{keys}
+
+files
+  CARD/tributary.toml, CARD/tributary-errors.txt, CARD/tributary-applied.txt   CARD is /boot/firmware, or --card
+  /usr/lib/tributary/role                       the image's role: what holds where the file names none
+  /var/lib/tributary/firstboot/applied.json     what was applied last
+
+exit status
+  0 done; 64 wrong arguments, or the file is not accepted; 66 it cannot be read; 69 the image lacks something; 71 the
+  system refused an operation; 77 not root; 130 Ctrl-C; 143 SIGTERM
+
+example
+  firstboot --check tributary.toml --role cpe"""
+
+_TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
+    ("", Card),
+    ("wifi.", Wifi),
+    ("network.NAME.", Network),
+    ("wan.NAME.", Wan),
+    ("lan.", Lan),
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; raises Failure."""
+    parser = _parser()
+    options = parser.parse_args(words)
+    if options.check and (options.dry_run or options.report or options.again):
+        parser.error("--check stands alone, or with --role and --json")
+    if options.check:
+        return _check(options)
+    system = System.at(options.root)
+    task = Task(system, options.card or options.root / "boot/firmware", _role(options), options.again)
+    if options.dry_run:
+        _show(task, options.json)
+        return 0
+    if system.running:
+        need_root("firstboot")
+    report = Report(task.card, system.root, Path("/dev/console") if system.running else None)
+    if options.report:
+        boot.tell_again(task, report)
+    else:
+        _boot(task, report, options.json)
+    return 0
+
+
+def _parser() -> Arguments:
+    parser = Arguments(prog="firstboot", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", "\n".join(_keys())))
+    parser.add_argument("--check", type=Path, metavar="FILE", help="check FILE, look at nothing else")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
+    parser.add_argument("--report", action="store_true", help="write tributary-applied.txt anew")
+    parser.add_argument("--again", action="store_true", help="apply the file also if it was applied already")
+    parser.add_argument("--role", choices=list(Role), help="the image's role (default: what the image says)")
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), metavar="FOLDER", help="make the system in FOLDER such a box"
+    )
+    parser.add_argument(
+        "--card", type=Path, metavar="FOLDER", help="where tributary.toml is (default: boot/firmware below --root)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    return parser
+
+
+def _role(options: Namespace) -> Role:
+    return Role(options.role) if options.role else look.image_role(options.root)
+
+
+def _check(options: Namespace) -> int:
+    path: Path = options.check
+    role = _role(options)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
+    errors: tuple[str, ...] = ()
+    try:
+        role = read(content, role, str(path)).role or role
+    except Wrong as wrong:
+        errors = wrong.lines
+    if options.json:
+        print(json.dumps({"valid": not errors, "role": role, "errors": errors}))
+    else:
+        print("\n".join(errors) or f"valid, for a {role}", file=sys.stderr if errors else sys.stdout)
+    return Exit.USAGE if errors else 0
+
+
+def _show(task: Task, as_json: bool) -> None:
+    ahead = boot.look_ahead(task)
+    found = (*ahead.upkeep, *ahead.actions)
+    if as_json:
+        print(json.dumps({"changes": [actions.facts(each) for each in found]}, default=str))
+    else:
+        print("\n".join(line for each in found for line in actions.lines(each)) or "nothing to do")
+
+
+def _boot(task: Task, report: Report, as_json: bool) -> None:
+    outcome: dict[str, Any] = {"applied": [], "errors": []}
+    try:
+        outcome["applied"] = [str(action) for action in boot.boot(task, report)]
+    except Failure as failure:
+        outcome["errors"] = list(failure.lines) if isinstance(failure, Wrong) else [str(failure)]
+        raise
+    finally:
+        if as_json:
+            print(json.dumps(outcome))
+    if not as_json:
+        print("\n".join(outcome["applied"]) or "nothing to do")
+
+
+def _keys() -> Iterator[str]:
+    for prefix, model in _TABLES:
+        for name, key in model.model_fields.items():
+            if key.description and key.description.startswith("a table"):
+                continue
+            text = f"{prefix}{name}: {key.title}. {key.description}"
+            yield textwrap.fill(text, 118, initial_indent="  ", subsequent_indent="      ")
+
+
+if __name__ == "__main__":
+    run(main, "firstboot")

@@ -1,0 +1,116 @@
+"""One boot: what is looked after in any case, then the card's file, if it is not the one that was applied last."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from image.firstboot import addresses, look, memory
+from image.firstboot.actions import Action, Upkeep
+from image.firstboot.apply import System, apply, keep_up, run
+from image.firstboot.facts import Facts
+from image.firstboot.memory import Memory
+from image.firstboot.next_steps import next_steps
+from image.firstboot.plan import plan
+from image.firstboot.reading import NAME, Wrong, read
+from image.firstboot.report import Report
+from image.firstboot.settings import Card, Role
+from image.firstboot.upkeep import upkeep
+from settings.failure import Exit, Failure
+
+_SETTLE_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Task:
+    """``role`` is the image's, or what the command line says instead; ``again``: also a file that was applied."""
+
+    system: System
+    card: Path
+    role: Role
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What there is to do; ``actions`` are empty if the file was applied already."""
+
+    upkeep: tuple[Upkeep, ...]
+    card: Card
+    facts: Facts
+    digest: str
+    is_news: bool
+    actions: tuple[Action, ...] = field(default=())
+
+
+def content(folder: Path) -> bytes:
+    """The card's file; raises Failure (66) if there is none."""
+    path = folder / NAME
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        other = next(iter(sorted(folder.glob(f"{NAME}.*"))), None)
+        hint = f"{other.name} is there: rename it" if other else "the documentation has one to begin with"
+        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}: {hint}") from error
+
+
+def look_ahead(task: Task) -> Outlook:
+    """All that a boot would do; changes nothing. Raises Failure (64, 66, 69) as ``read`` and ``plan`` do."""
+    text = content(task.card)
+    card = read(text, task.role)
+    last = Memory.read(task.system.root)
+    digest = memory.digest(text, task.role)
+    facts = look.facts(task.system.root, task.role, last)
+    is_news = task.again or digest != last.digest
+    return Outlook(_upkeep(task.system), card, facts, digest, is_news, plan(card, facts) if is_news else ())
+
+
+def _upkeep(system: System) -> tuple[Upkeep, ...]:
+    return upkeep(look.condition(system.root)) if system.running else ()
+
+
+def boot(task: Task, report: Report) -> Sequence[Action]:
+    """Do it, and tell on the card and the console; returns what was done of the file.
+
+    Raises the first Failure, after all that could be done without it was done.
+    """
+    failed = _keep_up(task.system, report)
+    if task.system.running:
+        run(["udevadm", "settle", f"--timeout={_SETTLE_SECONDS}"], 1)
+    try:
+        ahead = look_ahead(task)
+        if ahead.is_news:
+            apply(ahead.actions, ahead.digest, task.system)
+    except Failure as failure:
+        lines = failure.lines if isinstance(failure, Wrong) else (str(failure),)
+        report.refused(lines, last=bool(Memory.read(task.system.root).digest))
+        raise
+    if report.fine() or ahead.is_news:
+        tell(ahead.card, ahead.facts, report)
+    if failed:
+        raise failed[0]
+    return ahead.actions
+
+
+def _keep_up(system: System, report: Report) -> list[Failure]:
+    """One that fails keeps no other from being done, and nobody out: keys and settings matter more than room."""
+    failed = []
+    for action in _upkeep(system):
+        try:
+            keep_up(action, system)
+        except Failure as failure:
+            report.note(str(failure))
+            failed.append(failure)
+    return failed
+
+
+def tell(card: Card, facts: Facts, report: Report, own: Sequence[str] = ()) -> None:
+    """Say what the box is; ``own`` are its addresses, as far as they are known."""
+    role = card.role or facts.role
+    report.applied(f"This is {card.hostname}, a Tributary {role}.", next_steps(card, facts, own), own)
+
+
+def tell_again(task: Task, report: Report) -> None:
+    """Say it with the addresses that the box has by now, unless the file is not the one that was applied."""
+    text, last = content(task.card), Memory.read(task.system.root)
+    if memory.digest(text, task.role) == last.digest:
+        tell(read(text, task.role), look.facts(task.system.root, task.role, last), report, addresses.own())

@@ -1,0 +1,46 @@
+"""What a plan has to know of the machine, or of the folder that holds a system. Pure."""
+
+from dataclasses import dataclass
+
+from image.firstboot.actions import Owner
+from image.firstboot.settings import Role
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``role`` is the image's. ``units`` are the unit files that are there, ``owned_files`` what was written last time.
+
+    ``owned_units`` are instances of templates that were enabled last time.
+    """
+
+    role: Role
+    home: str
+    owner: Owner
+    units: frozenset[str]
+    wired: tuple[str, ...] = ()
+    wireless: tuple[str, ...] = ()
+    owned_files: tuple[str, ...] = ()
+    owned_units: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RootPartition:
+    """Where / is: sizes in bytes, ``room`` behind it up to the next partition or the disk's end, both in bytes.
+
+    ``filesystem`` is what ext4 takes of the partition; None if it is no ext4.
+    """
+
+    disk: str
+    number: int
+    device: str
+    size: int
+    room: int
+    filesystem: int | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What needs looking after at every boot, whatever the card says."""
+
+    has_host_keys: bool
+    root: RootPartition | None

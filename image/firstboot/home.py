@@ -1,0 +1,84 @@
+"""The role cpe. Pure.
+
+Access links for the daemon cpe, a converter that hands over to the gateway, and rules, DHCP and DNS for the LAN.
+"""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import jinja2
+
+from image.firstboot import toml_text
+from image.firstboot.actions import Action, EnableUnit, WriteFile
+from image.firstboot.gateway import CONVERTER
+from image.firstboot.settings import Card, Lan, Wan
+from image.firstboot.values import Target
+from squid.targets import PRIVATE
+
+CPE, LAN, DNSMASQ = "tributary-cpe.service", "tributary-lan.service", "dnsmasq.service"
+PROXY_PORT = 3128
+PORTS = (80, 443)
+"""Of connections that are taken without asking. Each has a listener at its own port: the rule need not rewrite it."""
+
+_TEMPLATES = Path(__file__).parent
+
+
+def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
+    """Settings and units of a home router that is set up whole."""
+    yield WriteFile("/etc/tributary/cpe.toml", _cpe(card, target))
+    yield WriteFile("/etc/tributary/converter.toml", _converter(lan, target))
+    yield WriteFile("/etc/tributary/lan.nft", _rules(lan))
+    yield WriteFile("/etc/dnsmasq.d/tributary-lan.conf", _names(lan, card.hostname))
+    for unit in (CPE, CONVERTER, LAN, DNSMASQ):
+        yield EnableUnit(unit)
+
+
+def _cpe(card: Card, target: Target) -> str:
+    wans = ((f"[wan.{name}]", _wan(wan)) for name, wan in card.wan.items())
+    return toml_text.document({}, *wans, ("[probe]", {"target": str(target)}))
+
+
+def _wan(wan: Wan) -> dict[str, toml_text.Value]:
+    rule = {"interface": wan.interface, "driver": wan.driver, "mac": wan.mac}
+    given: dict[str, toml_text.Value] = {key: value for key, value in rule.items() if value}
+    return {**given, "priority": wan.priority, "backup": wan.backup}
+
+
+def _converter(lan: Lan, target: Target) -> str:
+    """On every address, since the LAN's may come late; who may come in is up to [clients], and to the firewall."""
+    common: dict[str, toml_text.Value] = {"mptcp": False, "via_gateway": True}
+    taken = [
+        ("[[listen]]", {"name": f"lan-{port}", "kind": "transparent", "intercept": "tproxy", **_at(port), **common})
+        for port in PORTS
+    ]
+    return toml_text.document(
+        {},
+        ("[clients]", {"networks": [str(lan.address.network)]}),
+        ("[gateway]", {"address": str(target), "when_away": "direct"}),
+        *taken,
+        ("[[listen]]", {"name": "lan-proxy", "kind": "http", **_at(PROXY_PORT), **common}),
+    )
+
+
+def _at(port: int) -> dict[str, toml_text.Value]:
+    return {"address": f"0.0.0.0:{port}"}
+
+
+def _rules(lan: Lan) -> str:
+    networks = [text for text in PRIVATE if ip_address(text.partition("/")[0]).version == 4]
+    return _render("lan.nft.j2", lan=lan, ports=PORTS, private=networks)
+
+
+def _names(lan: Lan, hostname: str) -> str:
+    return _render("dnsmasq.conf.j2", lan=lan, hostname=hostname)
+
+
+def _render(template: str, **context: object) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template).render(context)

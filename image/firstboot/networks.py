@@ -1,0 +1,128 @@
+"""Interfaces: files for systemd-networkd and wpa_supplicant. Pure.
+
+Each file gives its default routes a metric of its own. With the same one, the kernel would keep only the route that
+came last (the flag NLM_F_REPLACE, which networkd sets), and a link would be lost. All are above the metrics 1 to 8 of
+the daemon cpe, which chooses among the links.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from image.firstboot import wifi
+from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
+from image.firstboot.facts import Facts
+from image.firstboot.settings import Card, Lan, Network, Role, Wan
+
+_FOLDER = "/etc/systemd/network"
+_FIRST_METRIC = 1024
+_STEP = 16
+_BY_DHCP = Network.model_validate({})
+
+_DAEMON = """\
+# Rules and routes that others made stay: networkd would take those of the daemon cpe away whenever it starts.
+[Network]
+ManageForeignRoutingPolicyRules=no
+ManageForeignRoutes=no
+ManageForeignNextHops=no
+"""
+_ONLINE = """\
+# One link is enough to go on with. Others may be plugged in later.
+[Service]
+ExecStart=
+ExecStart=/usr/lib/systemd/systemd-networkd-wait-online --any --timeout=30
+"""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One file: its name without number, which interfaces it is for, and how these get their addresses."""
+
+    name: str
+    match: Mapping[str, str]
+    network: Network
+
+
+def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
+    """All that the card says of interfaces."""
+    yield WriteFile("/etc/systemd/networkd.conf.d/50-tributary.conf", _DAEMON)
+    yield WriteFile("/etc/systemd/system/systemd-networkd-wait-online.service.d/50-tributary.conf", _ONLINE)
+    lan = card.lan if role is Role.CPE else None
+    if lan is not None:
+        yield WriteFile(f"{_FOLDER}/20-tributary-lan.network", _lan(lan))
+    for number, place in enumerate(_places(card, role, facts)):
+        path = f"{_FOLDER}/{30 + number}-tributary-{place.name}.network"
+        yield WriteFile(path, _upstream(place, _FIRST_METRIC + _STEP * number))
+    if card.wifi is not None:
+        interface = wireless(card, facts)
+        yield WriteFile(f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf", wifi.configuration(card.wifi), PRIVATE)
+        yield EnableUnit(f"wpa_supplicant@{interface}.service")
+
+
+def wireless(card: Card, facts: Facts) -> str:
+    """The interface that joins the wireless network."""
+    said = card.wifi.interface if card.wifi else None
+    return said or next(iter(facts.wireless), "wlan0")
+
+
+def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
+    """In the order in which networkd tries them: the first whose [Match] fits an interface is the one for it."""
+    wans = card.wan if role is Role.CPE else {}
+    named = set(card.network) | {wan.interface for wan in wans.values()}
+    places = [_Place(name, {"Name": name}, network) for name, network in card.network.items()]
+    others = {name: wan for name, wan in wans.items() if wan.interface not in card.network}
+    places += [_Place(f"wan-{name}", _match(wan), _BY_DHCP) for name, wan in _precise_first(others)]
+    if card.wifi is not None and (name := wireless(card, facts)) not in named:
+        places.append(_Place("wifi", {"Name": name}, _BY_DHCP))
+    if not card.network and not wans:
+        # Physical Ethernet, not what programs make: bridges and veth have a Kind (systemd.network(5)).
+        places.append(_Place("ethernet", {"Type": "ether", "Kind": "!*"}, _BY_DHCP))
+    return places
+
+
+def _precise_first(wans: Mapping[str, Wan]) -> Iterable[tuple[str, Wan]]:
+    """Rules with a MAC address first, then those that leave the least open: 'e*' must not take 'end0' from its own."""
+
+    def openness(item: tuple[str, Wan]) -> tuple[bool, bool, int]:
+        pattern = item[1].interface or "*"
+        return item[1].mac is None, "*" in pattern or "?" in pattern, -len(pattern)
+
+    return sorted(wans.items(), key=openness)
+
+
+def _match(wan: Wan) -> Mapping[str, str]:
+    said = {"Name": wan.interface, "Driver": wan.driver, "MACAddress": wan.mac}
+    return {key: value for key, value in said.items() if value}
+
+
+def _upstream(place: _Place, metric: int) -> str:
+    network = place.network
+    # A router's word adds to fixed addresses of the other IP version, and to none of its own.
+    listens = not any(each.version == 6 for each in network.address)
+    # Known by its MAC address, the box keeps its lease when the card is written anew.
+    leased = [("ClientIdentifier", "mac"), ("RouteMetric", metric), ("UseHostname", "no")]
+    return _sections(
+        ("Match", place.match.items()),
+        ("Network", [
+            ("DHCP", "no" if network.is_static else "yes"),
+            ("IPv6AcceptRA", "yes" if listens else "no"),
+            *(("Address", each) for each in network.address),
+            *(("DNS", each) for each in network.dns),
+        ]),
+        *(("Route", [("Gateway", each), ("Metric", metric)]) for each in network.gateway),
+        *([] if network.is_static else [("DHCPv4", leased)]),
+        *([("IPv6AcceptRA", [("RouteMetric", metric)])] if listens else []),
+    )  # fmt: skip
+
+
+def _lan(lan: Lan) -> str:
+    return _sections(
+        ("Match", [("Name", lan.interface)]),
+        ("Link", [("RequiredForOnline", "no")]),
+        ("Network", [("Address", lan.address), ("ConfigureWithoutCarrier", "yes"), ("IPv6AcceptRA", "no")]),
+    )
+
+
+def _sections(*sections: tuple[str, Iterable[tuple[str, object]]]) -> str:
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in sections
+    )

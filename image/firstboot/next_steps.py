@@ -1,0 +1,62 @@
+"""What a person should know or do next, of a card that was applied. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from image.firstboot.facts import Facts
+from image.firstboot.gateway import HTTP_PORT, SOCKS_PORT, client_side
+from image.firstboot.home import PROXY_PORT
+from image.firstboot.identity import USER
+from image.firstboot.reading import NAME
+from image.firstboot.settings import Card, Role
+from image.firstboot.values import CONVERT_PORT
+
+
+def next_steps(card: Card, facts: Facts, addresses: Sequence[str] = ()) -> tuple[str, ...]:
+    """Sentences, the most urgent first; ``addresses`` are the box's own, none if they are not known yet."""
+    role = card.role or facts.role
+    where = addresses[0] if addresses else "ADDRESS"
+    return (
+        *_login(card, where),
+        *(_gateway(card, facts, where) if role is Role.GATEWAY else _home(card)),
+        *_unused(card, role),
+    )
+
+
+def _login(card: Card, where: str) -> Iterator[str]:
+    if card.ssh_keys:
+        yield f"Log in: ssh {USER}@{where}"
+    elif card.password_hash:
+        yield f"Log in at the console as {USER}. For SSH, add ssh_keys to {NAME}."
+    else:
+        yield f"Nobody can log in: add ssh_keys or password_hash to {NAME}, and start the box anew."
+
+
+def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
+    if not card.client_networks:
+        yield f"The converters serve this box alone: add client_networks to {NAME}, and start the box anew."
+    else:
+        yield (
+            f"Clients: {', '.join(map(str, card.client_networks))}. HTTP proxy: {where}:3128 (Squid) or {HTTP_PORT}"
+            f" (native), SOCKS: {SOCKS_PORT}, TCP Convert: {CONVERT_PORT}."
+        )
+    if not client_side(card, facts):
+        yield "The throttler is off: no wired interface was found. Plug one in, and start the box anew."
+
+
+def _home(card: Card) -> Iterator[str]:
+    if card.lan is None or not card.has_cpe:
+        yield f"This is no router yet: add gateway, two tables [wan.NAME], and [lan] to {NAME}, and start the box anew."
+        return
+    network, interface = card.lan.address.network, card.lan.interface
+    if card.lan.leases:
+        yield f"Plug devices in at {interface}: they get addresses of {network} by themselves."
+    else:
+        yield f"Give devices at {interface} addresses of {network}, {card.lan.address.ip} as router and DNS server."
+    yield f"Their web traffic takes {', '.join(card.wan)}, all at once. HTTP proxy: {card.lan.address.ip}:{PROXY_PORT}."
+
+
+def _unused(card: Card, role: Role) -> Iterator[str]:
+    other = ("client_networks",) if role is Role.CPE else ("gateway", "wan", "lan")
+    given = [key for key in other if getattr(card, key)]
+    if given:
+        yield f"Not used, since this box is a {role}: {', '.join(given)}."

@@ -1,0 +1,60 @@
+"""From settings and facts to the actions that make a box what its card says. Pure."""
+
+from collections.abc import Iterable, Iterator
+
+from image.firstboot.actions import Action, DisableUnit, EnableUnit, RemoveFile, WriteFile
+from image.firstboot.facts import Facts
+from image.firstboot.gateway import CONVERTER, FIREWALL, SQUID, THROTTLER, gateway
+from image.firstboot.home import CPE, DNSMASQ, LAN, home
+from image.firstboot.identity import identity
+from image.firstboot.networks import networks
+from image.firstboot.settings import Card, Role
+from settings.failure import Exit, Failure
+
+_BY_ROLE = (SQUID, CONVERTER, THROTTLER, CPE, LAN, DNSMASQ)
+"""Units that run in some role only. The firewall of gateways is not among them: it shuts a box that is nothing yet."""
+
+
+def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
+    """All that there is to do: first files, those that go before those that come, then units, likewise.
+
+    Raises Failure (69) if the image has no such unit.
+    """
+    role = card.role or facts.role
+    found = [*identity(card, facts), *networks(card, role, facts), *_services(card, role, facts)]
+    written = {action.path for action in found if isinstance(action, WriteFile)}
+    files = [RemoveFile(path) for path in facts.owned_files if path not in written]
+    actions = [*files, *(action for action in found if not isinstance(action, (EnableUnit, DisableUnit)))]
+    return (*dict.fromkeys(actions), *_units(found, facts))
+
+
+def _services(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
+    if role is Role.GATEWAY:
+        yield from gateway(card, facts)
+    elif card.lan and card.gateway:
+        yield from home(card, card.lan, card.gateway)
+        # Its own table drops what nobody let in, and that of gateways would drop what the LAN may.
+        yield DisableUnit(FIREWALL)
+    else:
+        yield EnableUnit(FIREWALL)
+
+
+def _units(found: Iterable[Action], facts: Facts) -> Iterator[Action]:
+    """Units of other roles end, so far as the image has them; units of this role must be there."""
+    enabled = [action for action in found if isinstance(action, EnableUnit)]
+    wanted = {action.unit for action in enabled}
+    ending = [action.unit for action in found if isinstance(action, DisableUnit)]
+    others = [unit for unit in (*ending, *_BY_ROLE, *facts.owned_units) if unit not in wanted]
+    for unit in dict.fromkeys(others):
+        if _file(unit) in facts.units:
+            yield DisableUnit(unit)
+    for action in enabled:
+        if _file(action.unit) not in facts.units:
+            raise Failure(Exit.UNAVAILABLE, f"{action.unit} is not on this image: it was made for another role")
+        yield action
+
+
+def _file(unit: str) -> str:
+    """The unit's file: that of a template without the instance's name (systemd.unit(5))."""
+    name, at, instance = unit.partition("@")
+    return f"{name}@.{instance.rpartition('.')[2]}" if at else unit

@@ -1,0 +1,240 @@
+"""What a person may write into tributary.toml on the boot partition: the model, and contradictions between its keys."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from ipaddress import IPv4Address, IPv4Interface
+from itertools import combinations
+from typing import Annotated, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from image.firstboot import public_key, values
+from image.firstboot.values import (
+    Addresses,
+    Country,
+    DhcpRange,
+    Driver,
+    Gateway,
+    HostAddresses,
+    Hostname,
+    Interface,
+    LanAddress,
+    Mac,
+    Passphrase,
+    PasswordHash,
+    Pattern,
+    PublicKey,
+    Ssid,
+    Wireless,
+)
+from settings.files import Settings
+from squid.values import CLIENTS, ClientNetwork
+
+MOST_WANS = 8
+"""As many as the daemon cpe takes."""
+
+WANS = f"up to {MOST_WANS} tables such as [wan.dsl], with names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
+MATCHES = "at least one of the keys interface, driver, mac"
+NETWORKS = f"tables such as [network.end0], each with {values.INTERFACE}"
+STATIC_OR_DHCP = "either dhcp = true, which nobody needs to say, or an address"
+ROUTED = (
+    "a gateway only with an address, at most one of each IP version, inside a network of an address, or in fe80::/10"
+)
+BOOLEAN = "true or false"
+
+
+class Role(StrEnum):
+    """What the box is."""
+
+    GATEWAY = "gateway"
+    CPE = "cpe"
+
+
+class Wifi(Settings):
+    """One wireless network to join, by WPA2 with a passphrase that all share."""
+
+    country: Country = Field(title="where the box stands, which decides about channels", description=values.COUNTRY)
+    ssid: Ssid = Field(title="the network's name", description=values.SSID)
+    passphrase: Passphrase = Field(title="its passphrase", description=values.PASSPHRASE)
+    interface: Wireless = Field(
+        None, title="by which interface; none: the first wireless one", description=values.WIRELESS
+    )
+
+
+class Network(Settings):
+    """How one interface gets its addresses."""
+
+    dhcp: bool | None = Field(
+        None, title="by DHCP and router advertisements; none: true without an address", description=BOOLEAN
+    )
+    address: HostAddresses = Field((), title="its addresses", description=values.HOST_ADDRESSES)
+    gateway: Addresses = Field((), title="where its default routes lead", description=values.ADDRESSES)
+    dns: Addresses = Field((), title="DNS servers, with DHCP further ones", description=values.ADDRESSES)
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.dhcp is not None and self.dhcp == self.is_static:
+            raise ValueError(STATIC_OR_DHCP)
+        versions = [gateway.version for gateway in self.gateway]
+        if len(set(versions)) < len(versions) or not all(map(self._is_near, self.gateway)):
+            raise ValueError(ROUTED)
+        return self
+
+    def _is_near(self, gateway: values.Address) -> bool:
+        if gateway.version == 6 and gateway.is_link_local:
+            return any(each.version == 6 for each in self.address)
+        return any(gateway in each.network and gateway != each.ip for each in self.address)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its addresses stand here."""
+        return bool(self.address)
+
+
+class Wan(Settings):
+    """One access link of a home router: the interface that fits every given rule."""
+
+    interface: Pattern = Field(None, title="name of the interface", description=values.PATTERN)
+    driver: Driver = Field(None, title="its driver", description=values.DRIVER)
+    mac: Mac = Field(None, title="its MAC address", description=values.MAC)
+    priority: int = Field(
+        100,
+        ge=1,
+        le=1000,
+        title="the link of the least number carries first subflows",
+        description="a whole number from 1 to 1000",
+    )
+    backup: bool = Field(False, title="used only when no other link works", description=BOOLEAN)
+
+    @model_validator(mode="after")
+    def _finds_something(self) -> Self:
+        if not (self.interface or self.driver or self.mac):
+            raise ValueError(MATCHES)
+        return self
+
+    @property
+    def rule(self) -> tuple[str | None, str | None, str | None]:
+        """All that decides which interface it is."""
+        return self.interface, self.driver, self.mac.lower() if self.mac else None
+
+    def may_be(self, interface: str) -> bool:
+        """Whether an interface of that name could be it, as far as the name tells."""
+        return self.interface is not None and fnmatchcase(interface, self.interface)
+
+
+class Lan(Settings):
+    """The side of a home router where the devices are."""
+
+    interface: Interface = Field(title="its interface", description=values.INTERFACE)
+    address: LanAddress = Field(title="this box's address there", description=values.LAN_ADDRESS)
+    dhcp_range: DhcpRange = Field(
+        None,
+        title="what devices get; none: the half of the network that address is not in",
+        description=values.DHCP_RANGE,
+    )
+    quic: bool = Field(False, title="let HTTP/3 pass, which takes one link instead of all", description=BOOLEAN)
+
+    @field_validator("dhcp_range")
+    @classmethod
+    def _inside(cls, leases: DhcpRange, info: ValidationInfo) -> DhcpRange:
+        address: IPv4Interface | None = info.data.get("address")
+        if not leases or address is None:
+            return leases
+        first, last = leases
+        network = address.network
+        if not network.network_address < first or not last < network.broadcast_address or first <= address.ip <= last:
+            raise ValueError(values.DHCP_RANGE)
+        return leases
+
+    @property
+    def leases(self) -> tuple[IPv4Address, IPv4Address] | None:
+        """The first and the last address to give out, if any."""
+        if self.dhcp_range is None:
+            halves = list(self.address.network.subnets())
+            free = next(half for half in halves if self.address.ip not in half)
+            return max(free[0], self.address.network[1]), min(free[-1], self.address.network[-2])
+        return (self.dhcp_range[0], self.dhcp_range[1]) if self.dhcp_range else None
+
+
+class Card(Settings):
+    """The whole file. Tables of the other role may stand there; they are checked, and not used."""
+
+    # The title says what a key is for, the description what it takes: help and refusals print them.
+    role: Role | None = Field(
+        None, strict=False, title="what this box is; none: as the image was made", description="'gateway' or 'cpe'"
+    )
+    hostname: Hostname = Field("tributary", title="its name", description=values.HOSTNAME)
+    ssh_keys: list[PublicKey] = Field(
+        [], title="who may log in by SSH, as the user tributary", description=f"a list of {public_key.ACCEPTED}"
+    )
+    password_hash: PasswordHash = Field(
+        None, title="for logins at the console; none: locked", description=values.PASSWORD_HASH
+    )
+    client_networks: list[ClientNetwork] = Field(
+        [],
+        title="gateway: who may use the converters; none: this machine alone",
+        description=f"a list of {CLIENTS}",
+    )
+    gateway: Gateway = Field(None, title="cpe: where the gateway is", description=values.GATEWAY)
+    wifi: Wifi | None = Field(None, title="a wireless network to join", description="a table [wifi]")
+    network: dict[Interface, Network] = Field(
+        {}, title="how interfaces get their addresses; none: by DHCP", description=NETWORKS
+    )
+    wan: dict[Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z")], Wan] = Field(
+        {}, max_length=MOST_WANS, title="cpe: the access links, two or more", description=WANS
+    )
+    lan: Lan | None = Field(None, title="cpe: the side of the devices", description="a table [lan]")
+
+    @property
+    def has_cpe(self) -> bool:
+        """Whether anything of a home router is set up."""
+        return bool(self.wan or self.lan or self.gateway)
+
+    @property
+    def can_log_in(self) -> bool:
+        """Whether anybody has a way in."""
+        return bool(self.ssh_keys or self.password_hash)
+
+
+Contradiction = tuple[str, object, str]
+"""A key, its value, and what is accepted instead."""
+
+
+def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
+    """What is wrong between keys, for a box in ``role``."""
+    if role is Role.CPE and card.has_cpe:
+        yield from _missing(card)
+    yield from _between_wans(card)
+    if card.lan is not None:
+        yield from _around_lan(card, card.lan)
+
+
+def _missing(card: Card) -> Iterator[Contradiction]:
+    """A home router is set up whole, or not at all."""
+    if len(card.wan) < 2:
+        yield "wan", list(card.wan), f"two or more, {WANS}"
+    if card.lan is None:
+        yield "lan", "(missing)", "a table [lan] with the keys interface and address"
+    if card.gateway is None:
+        yield "gateway", "(missing)", values.GATEWAY
+
+
+def _between_wans(card: Card) -> Iterator[Contradiction]:
+    for (_, one), (name, other) in combinations(card.wan.items(), 2):
+        if one.rule == other.rule:
+            given = {key: value for key, value in other.model_dump().items() if key in ("interface", "driver", "mac")}
+            yield f"wan.{name}", {key: value for key, value in given.items() if value}, "a rule that no other link has"
+
+
+def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
+    for name, wan in card.wan.items():
+        if wan.may_be(lan.interface):
+            yield f"wan.{name}.interface", wan.interface, f"one that lan.interface, {lan.interface!r}, does not fit"
+    if lan.interface in card.network:
+        accepted = "no such table: the LAN's address stands in [lan]"
+        yield f"network.{lan.interface}", "(given)", accepted
+    for name, network in card.network.items():
+        if any(address.network.overlaps(lan.address.network) for address in network.address if address.version == 4):
+            taken = ", ".join(map(str, network.address))
+            yield "lan.address", str(lan.address), f"a network that network.{name} is not in, which has {taken}"

@@ -1,0 +1,175 @@
+"""The kinds of values on the card: each reads what stands in the file or says what is accepted."""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
+from typing import Annotated, Self, TypeVar
+
+from pydantic import PlainValidator
+
+from image.firstboot import public_key
+
+T = TypeVar("T")
+Address = IPv4Address | IPv6Address
+HostAddress = IPv4Interface | IPv6Interface
+
+CONVERT_PORT = 5124
+"""Where a gateway of ours listens for other converters, in its own configuration (gateway.py)."""
+
+HOSTNAME = "1 to 63 of a-z, 0-9 and -, not at an end, such as 'tributary-attic'"
+PASSWORD_HASH = (
+    "a hash as `mkpasswd --method=yescrypt` prints it, beginning with $y$ (yescrypt) or $6$ (sha512); never a password"
+)
+COUNTRY = "the two capital letters of a country (ISO 3166), such as 'DE'"
+SSID = "the network's name, 1 to 32 bytes"
+PASSPHRASE = "8 to 63 letters, digits and signs of ASCII, or the key itself as 64 of 0-9 and a-f"
+WIRELESS = "the name of a wireless interface, such as 'wlan0'"
+INTERFACE = "the name of a network interface, such as 'end0'"
+PATTERN = "the name of a network interface, such as 'wlan0'; * stands for any characters, such as 'enx*'"
+DRIVER = "the name of a driver as `ethtool -i` shows it, such as 'cdc_ether'; * stands for any characters"
+MAC = "a MAC address, such as '02:00:5e:10:00:01'"
+HOST_ADDRESSES = "one address with its prefix length, such as '192.168.1.5/24', or a list of them"
+ADDRESSES = "one IPv4 or IPv6 address, such as '192.168.1.1', or a list of them"
+LAN_ADDRESS = (
+    "a private IPv4 address of this box with the LAN's prefix length, 8 to 30, such as '192.168.77.1/24', that is"
+    " neither the first nor the last of its network"
+)
+DHCP_RANGE = (
+    "two addresses of the LAN, the first and the last to give out, such as ['192.168.77.100', '192.168.77.199'],"
+    " without the LAN's own address; [] gives out none"
+)
+GATEWAY = (
+    f"an address, or an address and a port (without: {CONVERT_PORT}), such as '203.0.113.5' or '[2001:db8::5]:5124'; no"
+    " name"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """An address and a port to connect to."""
+
+    address: Address
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read '203.0.113.5', '203.0.113.5:5124', '2001:db8::5' or '[2001:db8::5]:5124'; raises ValueError."""
+        match = re.fullmatch(r"(?:\[(?P<six>.*)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})", text, re.ASCII)
+        address = ipaddress.ip_address(match["six"] or match["four"]) if match else ipaddress.ip_address(text)
+        port = int(match["port"]) if match else CONVERT_PORT
+        _require(1 <= port <= 65535 and _is_of_a_host(address))
+        return cls(address, port)
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
+
+
+def _accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
+    def check(value: object) -> T | None:
+        try:
+            # None is a default, and never in the file: TOML has no null.
+            return None if value is None else read(value)
+        except (ValueError, TypeError) as error:
+            raise ValueError(accepted) from error
+
+    return PlainValidator(check)
+
+
+def _matching(pattern: str, accepted: str) -> PlainValidator:
+    return _accepting(accepted, lambda value: _matched(re.compile(pattern, re.ASCII), value))
+
+
+def _matched(pattern: re.Pattern[str], value: object) -> str:
+    text = _text(value)
+    _require(pattern.fullmatch(text) is not None)
+    return text
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _require(met: bool) -> None:
+    if not met:
+        raise ValueError
+
+
+def _is_of_a_host(address: Address) -> bool:
+    """Whether another host may have it; a scope (fe80::1%eth0) would name an interface of this machine."""
+    return not (
+        address.is_unspecified or address.is_loopback or address.is_multicast or getattr(address, "scope_id", None)
+    )
+
+
+def _ssid(value: object) -> str:
+    text = _text(value)
+    _require(1 <= len(text.encode()) <= 32)
+    return text
+
+
+def _host_address(value: object) -> HostAddress:
+    text = _text(value)
+    _require("/" in text and "%" not in text)
+    found = ipaddress.ip_interface(text)
+    network = found.network
+    ends = {network.network_address, network.broadcast_address} if network.num_addresses > 2 else set()
+    _require(_is_of_a_host(found.ip) and found.ip not in ends)
+    return found
+
+
+def _address(value: object) -> Address:
+    address = ipaddress.ip_address(_text(value))
+    _require(_is_of_a_host(address))
+    return address
+
+
+def _lan_address(value: object) -> IPv4Interface:
+    found = _host_address(value)
+    _require(isinstance(found, IPv4Interface) and found.network.is_private and 8 <= found.network.prefixlen <= 30)
+    return IPv4Interface(found)
+
+
+def _dhcp_range(value: object) -> tuple[IPv4Address, ...]:
+    _require(isinstance(value, (list, tuple)))
+    found = tuple(IPv4Address(_text(each)) for each in value)  # type: ignore[attr-defined]
+    _require(len(found) in (0, 2) and found == tuple(sorted(found)))
+    return found
+
+
+def _gateway(value: object) -> Target:
+    return Target.parse(_text(value))
+
+
+def _several(read: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
+    def read_all(value: object) -> tuple[T, ...]:
+        return tuple(read(each) for each in (value if isinstance(value, (list, tuple)) else [value]))
+
+    return read_all
+
+
+# libxcrypt's crypt(5) has these forms.
+_YESCRYPT = r"\$y\$[./A-Za-z0-9]+\$[./A-Za-z0-9]{0,86}\$[./A-Za-z0-9]{43}"
+_SHA512 = r"\$6\$(rounds=[1-9][0-9]+\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{86}"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}"
+
+Hostname = Annotated[str, _matching(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", HOSTNAME)]
+PublicKey = Annotated[str, PlainValidator(public_key.checked)]
+PasswordHash = Annotated[str | None, _matching(f"{_YESCRYPT}|{_SHA512}", PASSWORD_HASH)]
+Country = Annotated[str, _matching(r"[A-Z]{2}", COUNTRY)]
+Ssid = Annotated[str, _accepting(SSID, _ssid)]
+Passphrase = Annotated[str, _matching(r"[ -~]{8,63}|[0-9a-f]{64}", PASSPHRASE)]
+# Without -, which is a slash in the name of a unit's instance (systemd.unit(5)).
+Wireless = Annotated[str | None, _matching(r"[A-Za-z0-9][A-Za-z0-9._]{0,14}", WIRELESS)]
+Interface = Annotated[str, _matching(_NAME, INTERFACE)]
+Pattern = Annotated[str | None, _matching(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,14}", PATTERN)]
+Driver = Annotated[str | None, _matching(r"[A-Za-z0-9_*?-]{1,40}", DRIVER)]
+Mac = Annotated[str | None, _matching(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}", MAC)]
+HostAddresses = Annotated[tuple[HostAddress, ...], _accepting(HOST_ADDRESSES, _several(_host_address))]
+Addresses = Annotated[tuple[Address, ...], _accepting(ADDRESSES, _several(_address))]
+LanAddress = Annotated[IPv4Interface, _accepting(LAN_ADDRESS, _lan_address)]
+DhcpRange = Annotated[tuple[IPv4Address, ...] | None, _accepting(DHCP_RANGE, _dhcp_range)]
+Gateway = Annotated[Target | None, _accepting(GATEWAY, _gateway)]

@@ -1,0 +1,54 @@
+"""Folders that hold as much of a system as firstboot needs, keys, and the golden cards with their facts."""
+
+import base64
+import os
+import struct
+from pathlib import Path
+
+from image.firstboot.actions import Owner
+from image.firstboot.facts import Facts
+from image.firstboot.settings import Role
+
+GOLDEN = Path(__file__).parent / "golden"
+SHIPPED = Path(__file__).parents[4] / "image/firstboot/tributary.toml"
+
+UNITS = (
+    *(f"tributary-{part}.service" for part in ("squid", "converter", "throttler", "cpe", "lan")),
+    *("dnsmasq.service", "nftables.service", "ssh.service", "wpa_supplicant@.service"),
+)
+YESCRYPT = "$y$j9T$8SQ7ULJHDbWyTOQMi5T6n0$pa.IU0TyFAOmSxaM.xfc0IAQ3qS5CFvHA7AdK35uaBA"
+SHA512 = "$6$zbVWNACiMVlwU.yD$RknYBtFxApRfiAo33CqSnBBoAUnSWDTPLBjOnWI4u.pJZEf2aUzwyHJoECPCcZhVOi.4y/4yltjLyNWIcPoqn1"
+
+
+def facts(role: Role = Role.GATEWAY, **others: object) -> Facts:
+    """Of a Raspberry Pi with one wired and one wireless interface."""
+    given: dict[str, object] = {"wired": ("end0",), "wireless": ("wlan0",), "units": frozenset(UNITS), **others}
+    return Facts(role, "/home/tributary", Owner(1000, 1000), **given)  # type: ignore[arg-type]
+
+
+def string(data: bytes) -> bytes:
+    """A string as RFC 4251 section 5 has it."""
+    return struct.pack(">I", len(data)) + data
+
+
+def public_key(kind: str = "ssh-ed25519", *parts: bytes, comment: str = "") -> str:
+    """A line for authorized_keys; by default an Ed25519 key."""
+    blob = b"".join(map(string, (kind.encode(), *(parts or (bytes(range(32)),)))))
+    return f"{kind} {base64.b64encode(blob).decode()} {comment}".strip()
+
+
+def make_system(root: Path) -> Path:
+    """A system's folder: accounts, unit files, and the boot partition's folder. Its user is who runs this."""
+    (root / "boot/firmware").mkdir(parents=True)
+    units = root / "usr/lib/systemd/system"
+    units.mkdir(parents=True)
+    for name in UNITS:
+        (units / name).write_text("[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
+    (root / "etc").mkdir()
+    (root / "etc/passwd").write_text(
+        f"root:x:0:0:root:/root:/bin/bash\ntributary:x:{os.getuid()}:{os.getgid()}::/home/tributary:/bin/bash\n"
+    )
+    shadow = root / "etc/shadow"
+    shadow.write_text("root:*:20000:0:99999:7:::\ntributary:!:20000:0:99999:7:::\n")
+    shadow.chmod(0o640)
+    return root

@@ -1,0 +1,112 @@
+"""What cards come to: each golden NAME.toml with all files and units beside it, in NAME.plan.
+
+To make them anew after a wanted change:
+REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/image/firstboot/test_golden.py
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cpe.settings import CpeSettings
+from experiments.testbed import native
+from image.firstboot.actions import Action, WriteFile, lines
+from image.firstboot.plan import plan
+from image.firstboot.reading import read
+from image.firstboot.settings import Role
+from settings.files import load
+from squid.settings import SquidSettings
+from tests.unit.image.firstboot.systems import GOLDEN, facts
+from throttler.policy import model
+
+CASES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
+EVERY = pytest.mark.parametrize("name", CASES)
+ROOT = os.geteuid() == 0
+
+
+def planned(name: str) -> tuple[Action, ...]:
+    """For an image of the role gateway; a card says when it is another one's."""
+    return plan(read((GOLDEN / f"{name}.toml").read_bytes(), Role.GATEWAY), facts())
+
+
+def written(name: str, path: str, folder: Path) -> Path | None:
+    """The file that the card makes of ``path``, now in ``folder``."""
+    found = [action for action in planned(name) if isinstance(action, WriteFile) and action.path == path]
+    if not found:
+        return None
+    target = folder / Path(path).name
+    target.write_text(found[0].text)
+    return target
+
+
+@EVERY
+def test_the_plan_is_the_golden_one(name: str) -> None:
+    text = "".join(f"{line}\n" for action in planned(name) for line in lines(action, secrets=True))
+    path = GOLDEN / f"{name}.plan"
+    if os.environ.get("REMAKE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@EVERY
+def test_each_part_accepts_its_settings(name: str, tmp_path: Path) -> None:
+    if squid := written(name, "/etc/tributary/squid.toml", tmp_path):
+        assert load(squid, SquidSettings)
+    if throttler := written(name, "/etc/tributary/throttler.toml", tmp_path):
+        assert [rule.acts for rule in model.read(throttler).rules] == [False]
+    if cpe := written(name, "/etc/tributary/cpe.toml", tmp_path):
+        assert len(load(cpe, CpeSettings).wan) >= 2
+
+
+@EVERY
+def test_the_converter_accepts_its_settings(name: str, tmp_path: Path) -> None:
+    converter = written(name, "/etc/tributary/converter.toml", tmp_path)
+    if converter is None:
+        return
+    command = [str(native.build().converter), "--check", "--config", str(converter)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not ROOT or not shutil.which("nft"), reason="needs nft and root")
+@EVERY
+def test_nft_accepts_the_rules_of_the_lan(name: str, tmp_path: Path) -> None:
+    if rules := written(name, "/etc/tributary/lan.nft", tmp_path):
+        subprocess.run(["nft", "--check", "--file", rules], check=True)
+
+
+@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs dnsmasq")
+@EVERY
+def test_dnsmasq_accepts_its_configuration(name: str, tmp_path: Path) -> None:
+    if configuration := written(name, "/etc/dnsmasq.d/tributary-lan.conf", tmp_path):
+        subprocess.run(["dnsmasq", "--test", f"--conf-file={configuration}"], check=True)
+
+
+@pytest.mark.skipif(shutil.which("visudo") is None, reason="needs visudo")
+@EVERY
+def test_sudo_accepts_its_rule(name: str, tmp_path: Path) -> None:
+    if rule := written(name, "/etc/sudoers.d/tributary", tmp_path):
+        subprocess.run(["visudo", "--check", "--quiet", f"--file={rule}"], check=True)
+
+
+@EVERY
+def test_every_default_route_has_a_metric_of_its_own(name: str) -> None:
+    networks = [each.text for each in planned(name) if isinstance(each, WriteFile) and each.path.endswith(".network")]
+    metrics = [set(re.findall(r"Metric=(\d+)", text)) for text in networks if "Metric=" in text]
+    assert all(len(each) == 1 for each in metrics)
+    assert len(set.union(*metrics)) == len(metrics)
+    assert min(int(metric) for each in metrics for metric in each) > 8
+
+
+@EVERY
+def test_secrets_are_readable_by_their_owner_alone(name: str) -> None:
+    for action in planned(name):
+        if isinstance(action, WriteFile) and ("psk=" in action.text or action.path.endswith("authorized_keys")):
+            assert action.mode == 0o600
+        shown = "\n".join(lines(action))
+        assert "psk=" not in shown
+        assert "$y$" not in shown

@@ -1,0 +1,151 @@
+"""What a plan says beside its files: units by role, what goes again, what an image lacks."""
+
+import pytest
+
+from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, RemoveFile, SetPassword, WriteFile
+from image.firstboot.facts import Condition, Facts, RootPartition
+from image.firstboot.plan import plan
+from image.firstboot.reading import read
+from image.firstboot.settings import Role
+from image.firstboot.upkeep import upkeep
+from settings.failure import Exit, Failure
+from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, public_key
+from tests.unit.image.firstboot.test_reading import CPE
+
+SUDO = "/etc/sudoers.d/tributary"
+
+
+def units(text: str, given: Facts) -> dict[str, bool]:
+    """By name, whether each is enabled."""
+    found = plan(read(text.encode(), given.role), given)
+    return {each.unit: isinstance(each, EnableUnit) for each in found if isinstance(each, (EnableUnit, DisableUnit))}
+
+
+def paths(text: str, given: Facts) -> set[str]:
+    return {each.path for each in plan(read(text.encode(), given.role), given) if isinstance(each, WriteFile)}
+
+
+def test_a_gateway_runs_both_converters_throttler_and_firewall() -> None:
+    assert units("", facts()) == {
+        "tributary-squid.service": True,
+        "tributary-converter.service": True,
+        "tributary-throttler.service": True,
+        "nftables.service": True,
+        "tributary-cpe.service": False,
+        "tributary-lan.service": False,
+        "dnsmasq.service": False,
+        "ssh.service": False,
+    }
+
+
+def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
+    assert units(CPE, facts(Role.CPE)) == {
+        "tributary-cpe.service": True,
+        "tributary-converter.service": True,
+        "tributary-lan.service": True,
+        "dnsmasq.service": True,
+        "nftables.service": False,
+        "tributary-squid.service": False,
+        "tributary-throttler.service": False,
+        "ssh.service": False,
+    }
+
+
+def test_a_home_router_that_is_not_set_up_runs_nothing_behind_its_firewall() -> None:
+    found = units("", facts(Role.CPE))
+    assert [unit for unit, enabled in found.items() if enabled] == ["nftables.service"]
+
+
+def test_units_end_before_others_start() -> None:
+    given = facts(Role.CPE)
+    found = [each for each in plan(read(CPE.encode(), Role.CPE), given) if isinstance(each, (EnableUnit, DisableUnit))]
+    assert found == sorted(found, key=lambda each: isinstance(each, EnableUnit))
+
+
+def test_the_card_s_role_counts_before_the_image_s() -> None:
+    assert units('role = "cpe"\n' + CPE, facts(Role.GATEWAY))["tributary-cpe.service"]
+    assert units('role = "gateway"\n' + CPE, facts(Role.CPE))["tributary-squid.service"]
+
+
+def test_an_image_that_lacks_a_unit_of_the_role_is_named() -> None:
+    given = facts(units=frozenset(UNITS) - {"tributary-squid.service"})
+    with pytest.raises(Failure, match=r"tributary-squid\.service is not on this image") as caught:
+        plan(read(b"", Role.GATEWAY), given)
+    assert caught.value.code == Exit.UNAVAILABLE
+
+
+def test_an_image_that_lacks_a_unit_of_the_other_role_is_fine() -> None:
+    given = facts(units=frozenset(UNITS) - {"tributary-cpe.service", "dnsmasq.service", "tributary-lan.service"})
+    assert "tributary-cpe.service" not in units("", given)
+
+
+def test_ssh_runs_for_those_who_have_a_key() -> None:
+    assert units(f'ssh_keys = ["{public_key()}"]', facts())["ssh.service"]
+    assert not units(f'password_hash = "{YESCRYPT}"', facts())["ssh.service"]
+
+
+def test_sudo_needs_no_password_only_where_somebody_can_log_in() -> None:
+    assert SUDO in paths(f'ssh_keys = ["{public_key()}"]', facts())
+    assert SUDO in paths(f'password_hash = "{YESCRYPT}"', facts())
+    found = plan(read(b"", Role.GATEWAY), facts())
+    assert RemoveFile(SUDO) in found
+    assert RemoveFile("/home/tributary/.ssh/authorized_keys") in found
+    assert not any(isinstance(each, MakeFolder) for each in found)
+
+
+def test_without_a_hash_the_user_is_locked_and_root_always_is() -> None:
+    assert {SetPassword("tributary", None), SetPassword("root", None)} <= set(plan(read(b"", Role.GATEWAY), facts()))
+    hashed = plan(read(f'password_hash = "{YESCRYPT}"'.encode(), Role.GATEWAY), facts())
+    assert {SetPassword("tributary", YESCRYPT), SetPassword("root", None)} <= set(hashed)
+
+
+def test_what_was_written_last_time_goes_unless_it_is_written_again() -> None:
+    given = facts(owned_files=("/etc/hostname", "/etc/systemd/network/33-tributary-old.network"))
+    found = plan(read(b"", Role.GATEWAY), given)
+    assert found[0] == RemoveFile("/etc/systemd/network/33-tributary-old.network")
+    assert RemoveFile("/etc/hostname") not in found
+
+
+def test_a_wireless_network_that_was_left_ends() -> None:
+    given = facts(owned_units=("wpa_supplicant@wlan1.service",))
+    assert units("", given)["wpa_supplicant@wlan1.service"] is False
+    again = '[wifi]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\ninterface = "wlan1"'
+    assert units(again, given)["wpa_supplicant@wlan1.service"] is True
+
+
+def test_the_first_wireless_interface_joins_where_none_is_named() -> None:
+    text = '[wifi]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\n'
+    assert "/etc/wpa_supplicant/wpa_supplicant-wlp2s0.conf" in paths(text, facts(wireless=("wlp2s0", "wlp3s0")))
+    assert "/etc/wpa_supplicant/wpa_supplicant-wlan0.conf" in paths(text, facts(wireless=()))
+
+
+def test_the_throttler_is_off_where_no_client_side_is_there() -> None:
+    assert units("", facts(wired=()))["tributary-throttler.service"] is False
+
+
+def test_a_rule_that_leaves_less_open_comes_first() -> None:
+    text = CPE.replace("wlan0", "w*").replace("enx*", "wlx*") + '[wan.c]\nmac = "02:00:5e:10:00:01"\n'
+    found = sorted(path for path in paths(text, facts(Role.CPE)) if "-wan-" in path)
+    assert [path.rpartition("-")[2] for path in found] == ["c.network", "lte.network", "dsl.network"]
+
+
+MIB = 1 << 20
+
+
+def root(size: int, room: int, filesystem: int | None) -> Condition:
+    return Condition(True, RootPartition("/dev/vda", 3, "/dev/vda3", size, room, filesystem))
+
+
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        (root(900 * MIB, 9000 * MIB, 900 * MIB), ["grow partition 3 of /dev/vda", "grow the file system on /dev/vda3"]),
+        (root(9900 * MIB, MIB, 900 * MIB), ["grow the file system on /dev/vda3"]),
+        (root(9900 * MIB, MIB, 9900 * MIB), []),
+        (root(900 * MIB, 9000 * MIB, None), ["grow partition 3 of /dev/vda"]),
+        (Condition(False, None), ["make SSH host keys"]),
+        (Condition(True, None), []),
+    ],
+)
+def test_a_boot_looks_after_what_is_missing_and_nothing_else(condition: Condition, wanted: list[str]) -> None:
+    assert [str(action) for action in upkeep(condition)] == wanted

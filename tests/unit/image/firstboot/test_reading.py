@@ -1,0 +1,239 @@
+"""Files that are accepted, and files that are not: each with the lines that say why."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from image.firstboot import next_steps
+from image.firstboot.plan import plan
+from image.firstboot.reading import Wrong, read
+from image.firstboot.settings import Card, Role
+from settings.failure import Exit
+from tests.unit.image.firstboot.systems import SHA512, SHIPPED, YESCRYPT, facts, public_key
+
+CPE = """\
+gateway = "203.0.113.5"
+[wan.dsl]
+interface = "wlan0"
+[wan.lte]
+interface = "enx*"
+[lan]
+interface = "end0"
+address = "192.168.77.1/24"
+"""
+WIFI = '[wifi]\ncountry = "DE"\nssid = "net"\n'
+
+
+def lines(text: str | bytes, role: Role = Role.GATEWAY) -> tuple[str, ...]:
+    """What is said of a file that is not accepted."""
+    with pytest.raises(Wrong) as caught:
+        read(text.encode() if isinstance(text, str) else text, role)
+    assert caught.value.code == Exit.USAGE
+    assert all(line.startswith("tributary.toml: ") and "\n" not in line for line in caught.value.lines)
+    return caught.value.lines
+
+
+WRONG = [
+    ('rôle = "cpe"', "rôle", "not valid TOML"),
+    ('role = "router"', "role = 'router'", "accepted: 'gateway' or 'cpe'"),
+    ("role = 1", "role = 1", "'gateway' or 'cpe'"),
+    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys client_networks, gateway, hostname"),
+    ('hostname = "My box"', "hostname = 'My box'", "1 to 63 of a-z, 0-9 and -"),
+    ('hostname = "-a"', "hostname = '-a'", "not at an end"),
+    (f'hostname = "{"a" * 64}"', "hostname = 'aaa", "1 to 63"),
+    ("hostname = true", "hostname = True", "1 to 63"),
+    ('ssh_keys = "ssh-ed25519 AAAA"', "ssh_keys = 'ssh-ed25519 AAAA'", "a list of whole OpenSSH public keys"),
+    ('ssh_keys = ["ssh-ed25519 AAAA"]', "ssh_keys[0] = 'ssh-ed25519 AAAA'", "whole OpenSSH public keys"),
+    (f'ssh_keys = ["{public_key()[:-8]}"]', "ssh_keys[0] = 'ssh-ed25519 AAAAC3", "whole OpenSSH public keys"),
+    ('password_hash = "secret"', "password_hash = '(not shown)'", "mkpasswd --method=yescrypt"),
+    ("password_hash = 12345", "password_hash = '(not shown)'", "never a password"),
+    ('password_hash = "$1$abc$def"', "password_hash = '(not shown)'", "$y$ (yescrypt) or $6$ (sha512)"),
+    (f'password_hash = "{YESCRYPT[:-1]}"', "password_hash", "mkpasswd"),
+    ('client_networks = ["0.0.0.0/0"]', "client_networks[0] = '0.0.0.0/0'", "'/8' or longer"),
+    ('client_networks = ["::/6"]', "client_networks[0] = '::/6'", "never the Internet"),
+    ('client_networks = ["10.0.0.1/8"]', "client_networks[0] = '10.0.0.1/8'", "without host bits"),
+    ('client_networks = "10.0.0.0/8"', "client_networks = '10.0.0.0/8'", "a list of networks"),
+    ('gateway = "gateway.example"', "gateway = 'gateway.example'", "no name"),
+    ('gateway = "203.0.113.5:0"', "gateway = '203.0.113.5:0'", "'203.0.113.5'"),
+    ('gateway = "127.0.0.1"', "gateway = '127.0.0.1'", "an address, or an address and a port"),
+    ('gateway = "fe80::1%eth0"', "gateway = 'fe80::1%eth0'", "an address"),
+    (WIFI, "wifi.passphrase = '(missing)'", "8 to 63"),
+    (WIFI + 'passphrase = "short"', "wifi.passphrase = '(not shown)'", "8 to 63"),
+    (WIFI + 'pasphrase = "12345678"', "wifi.pasphrase = '(not shown)'", "one of the keys country"),
+    (WIFI + "passphrase = 12345678", "wifi.passphrase = '(not shown)'", "8 to 63"),
+    (WIFI + f'passphrase = "{"x" * 64}"', "wifi.passphrase = '(not shown)'", "64 of 0-9 and a-f"),
+    (WIFI + 'passphrase = "größer als"', "wifi.passphrase = '(not shown)'", "ASCII"),
+    (WIFI.replace("DE", "de") + 'passphrase = "12345678"', "wifi.country = 'de'", "two capital letters"),
+    (WIFI.replace("net", "") + 'passphrase = "12345678"', "wifi.ssid = ''", "1 to 32 bytes"),
+    (WIFI.replace("net", "ä" * 17) + 'passphrase = "12345678"', "wifi.ssid", "1 to 32 bytes"),
+    (WIFI + 'passphrase = "12345678"\ninterface = "wl an0"', "wifi.interface = 'wl an0'", "a wireless interface"),
+    ('[network."a/b"]\ndhcp = true', "network.a/b", "a network interface"),
+    ("[network.eth0]\ndhcp = false", "network.eth0 = {'dhcp': False}", "either dhcp = true"),
+    ('[network.eth0]\ndhcp = true\naddress = "192.0.2.1/24"', "network.eth0", "or an address"),
+    ('[network.eth0]\ndhcp = "yes"', "network.eth0.dhcp = 'yes'", "true or false"),
+    ('[network.eth0]\naddress = "192.0.2.1"', "network.eth0.address = '192.0.2.1'", "with its prefix length"),
+    ('[network.eth0]\naddress = "192.0.2.0/24"', "network.eth0.address = '192.0.2.0/24'", "'192.168.1.5/24'"),
+    ('[network.eth0]\naddress = "192.0.2.255/24"', "network.eth0.address", "'192.168.1.5/24'"),
+    ('[network.eth0]\naddress = "192.0.2.2/24"\ngateway = "192.0.3.1"', "network.eth0", "inside a network"),
+    ('[network.eth0]\naddress = "192.0.2.2/24"\ngateway = "fe80::1"', "network.eth0", "inside a network"),
+    ('[network.eth0]\naddress = "192.0.2.2/24"\ngateway = ["192.0.2.1", "192.0.2.3"]', "network.eth0", "at most one"),
+    ('[network.eth0]\ngateway = "192.0.2.1"', "network.eth0", "a gateway only with an address"),
+    ('[network.eth0]\ndns = "one.one"', "network.eth0.dns = 'one.one'", "one IPv4 or IPv6 address"),
+    ('[network.eth0]\nmetric = 5', "network.eth0.metric = 5", "one of the keys address, dhcp, dns, gateway"),
+    ("[wan.dsl]", "wan.dsl = {}", "at least one of the keys interface, driver, mac"),
+    ('[wan.dsl]\ninterface = "a b"', "wan.dsl.interface = 'a b'", "* stands for any characters"),
+    ('[wan.dsl]\nmac = "02:00"', "wan.dsl.mac = '02:00'", "'02:00:5e:10:00:01'"),
+    ('[wan.dsl]\ndriver = ""', "wan.dsl.driver = ''", "ethtool -i"),
+    ('[wan.dsl]\nbus = "1-1"', "wan.dsl.bus = '1-1'", "one of the keys backup, driver, interface, mac, priority"),
+    ('[wan.dsl]\ninterface = "e*"\npriority = 0', "wan.dsl.priority = 0", "a whole number from 1 to 1000"),
+    ('[wan."a b"]\ninterface = "e*"', "wan.a b", "names of 1 to 40 of"),
+    ("\n".join(f'[wan.a{n}]\ninterface = "eth{n}"' for n in range(9)), "wan = ", "tables such as [wan.dsl]"),
+    ('[lan]\ninterface = "end0"', "lan.address = '(missing)'", "'192.168.77.1/24'"),
+    ('[lan]\ninterface = "e*"\naddress = "192.168.77.1/24"', "lan.interface = 'e*'", "a network interface"),
+    *(
+        (f'[lan]\ninterface = "end0"\naddress = "{address}"', f"lan.address = '{address}'", "a private IPv4 address")
+        for address in ("192.168.7.1", "192.168.7.0/24", "192.168.7.255/24", "8.8.8.8/24", "10.0.0.1/31", "fd00::1/64")
+    ),
+    *(
+        (CPE + f"dhcp_range = {found}", "lan.dhcp_range = ", "two addresses of the LAN")
+        for found in (
+            '["192.168.77.100"]',
+            '["192.168.77.200", "192.168.77.100"]',
+            '["192.168.78.100", "192.168.78.200"]',
+            '["192.168.77.1", "192.168.77.200"]',
+            '["192.168.77.100", "192.168.77.255"]',
+            '"192.168.77.100-200"',
+            "5",
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "named", "accepted"), WRONG, ids=lambda text: text[:60])
+def test_a_wrong_file_gets_one_line_with_key_value_and_what_is_accepted(text: str, named: str, accepted: str) -> None:
+    if accepted == "not valid TOML":
+        assert accepted in lines(text)[0]
+        return
+    line = lines(text)[-1]
+    assert named in line
+    assert accepted in line.partition(": accepted: ")[2] or accepted in line
+
+
+BETWEEN_KEYS = [
+    ('gateway = "203.0.113.5"', ["wan = []: accepted: two or more, up to 8", "lan = '(missing)': accepted: a table"]),
+    (CPE.replace('[wan.lte]\ninterface = "enx*"\n', ""), ["wan = ['dsl']: accepted: two or more, up to 8"]),
+    (CPE.partition("[lan]")[0], ["lan = '(missing)': accepted: a table [lan]"]),
+    (CPE.partition("\n")[2], ["gateway = '(missing)': accepted: an address"]),
+    (CPE.replace("enx*", "wlan0"), ["wan.lte = {'interface': 'wlan0'}: accepted: a rule that no other link has"]),
+    (CPE.replace("enx*", "en*"), ["wan.lte.interface = 'en*': accepted: one that lan.interface, 'end0', does not fit"]),
+    (CPE + "[network.end0]", ["network.end0 = '(given)': accepted: no such table"]),
+    (CPE + '[network.wlan0]\naddress = "192.168.0.9/16"', ["lan.address = '192.168.77.1/24': accepted: a network"]),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BETWEEN_KEYS, ids=lambda value: str(value)[-40:])
+def test_contradictions_between_keys_are_named(text: str, said: list[str]) -> None:
+    found = lines(text, Role.CPE)
+    assert len(found) == len(said)
+    assert all(part in line for part, line in zip(said, found, strict=True))
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    found = lines('role = "x"\nhostname = "A"\n[wan.dsl]\n[lan]\ninterface = "end0"\n')
+    assert [line.split(" ")[1] for line in found] == ["role", "hostname", "wan.dsl", "lan.address"]
+
+
+def test_a_file_that_is_no_text_or_no_toml_is_named() -> None:
+    assert "not text in UTF-8" in lines('role = "cpe"'.encode("utf-16"))[0]
+    assert "not valid TOML" in lines("role = ")[0]
+
+
+def test_curly_quotes_are_named() -> None:
+    assert "quotes must be straight ones" in lines("role = \u201ccpe\u201d")[0]
+    assert "straight" not in lines("# \u201chere\u201d\nrole = ")[0]
+
+
+def test_a_private_key_is_not_repeated() -> None:
+    (line,) = lines('ssh_keys = ["""-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n"""]')
+    assert "c2VjcmV0" not in line
+    assert "belongs nowhere but to its owner" in line
+
+
+def test_a_value_is_repeated_only_as_far_as_it_helps() -> None:
+    assert len(lines(f'hostname = "{"a" * 500}"')[0]) < 250
+
+
+def test_editors_of_windows_are_no_obstacle() -> None:
+    assert read(b'\xef\xbb\xbfrole = "cpe"\r\nhostname = "box"\r\n', Role.GATEWAY).hostname == "box"
+
+
+@pytest.mark.parametrize("hashed", [YESCRYPT, SHA512, SHA512.replace("$6$", "$6$rounds=9000$")])
+def test_hashes_of_both_kinds_are_accepted(hashed: str) -> None:
+    assert read(f'password_hash = "{hashed}"'.encode(), Role.GATEWAY).password_hash == hashed
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("203.0.113.5", "203.0.113.5:5124"),
+        ("203.0.113.5:99", "203.0.113.5:99"),
+        ("2001:db8::5", "[2001:db8::5]:5124"),
+        ("[2001:db8::5]:99", "[2001:db8::5]:99"),
+    ],
+)
+def test_a_gateway_has_the_usual_port_unless_it_says_another(text: str, target: str) -> None:
+    assert str(read(f'gateway = "{text}"'.encode(), Role.GATEWAY).gateway) == target
+
+
+@pytest.mark.parametrize(
+    ("address", "first", "last"),
+    [
+        ("192.168.77.1/24", "192.168.77.128", "192.168.77.254"),
+        ("192.168.77.200/24", "192.168.77.1", "192.168.77.127"),
+        ("10.0.0.1/30", "10.0.0.2", "10.0.0.2"),
+        ("10.0.0.1/8", "10.128.0.0", "10.255.255.254"),
+    ],
+)
+def test_devices_get_the_half_of_the_network_that_the_box_is_not_in(address: str, first: str, last: str) -> None:
+    lan = read(CPE.replace("192.168.77.1/24", address).encode(), Role.CPE).lan
+    assert lan is not None
+    assert lan.leases is not None
+    assert tuple(map(str, lan.leases)) == (first, last)
+
+
+def shipped(uncommented: bool) -> bytes:
+    text = SHIPPED.read_text()
+    return (re.sub(r"^# ", "", text, flags=re.MULTILINE) if uncommented else text).encode()
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_file_on_the_image_is_accepted_as_it_is_and_sets_nothing(role: Role) -> None:
+    assert read(shipped(uncommented=False), role) == Card.model_validate({})
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_file_on_the_image_is_accepted_with_all_its_settings_on(role: Role) -> None:
+    card = read(shipped(uncommented=True).replace(b'role = "cpe"', f'role = "{role}"'.encode()), Role.GATEWAY)
+    assert card.role is role
+    assert plan(card, facts(role))
+
+
+def test_the_file_on_the_image_has_every_key() -> None:
+    card = read(shipped(uncommented=True), Role.GATEWAY)
+    assert card.model_fields_set == set(Card.model_fields)
+    given = (card.wifi, card.lan, *card.network.values(), card.wan["lte"])
+    missing = [set(type(each).model_fields) - each.model_fields_set for each in given if each is not None]
+    assert set.union(*missing) == {"dhcp", "mac"}
+
+
+def test_what_the_other_role_has_is_checked_and_not_used() -> None:
+    card = read(shipped(uncommented=True), Role.GATEWAY)
+    assert "Not used, since this box is a cpe: client_networks." in next_steps.next_steps(card, facts(Role.CPE))
+    assert "wan.dsl.mac" in lines('[wan.dsl]\nmac = "x"', Role.GATEWAY)[0]
+
+
+def test_the_file_on_the_image_fits_editors_and_screens() -> None:
+    text = Path(SHIPPED).read_text()
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 120
