@@ -116,7 +116,7 @@ def _check_same(opened: Target) -> None:
 
 def _written(opened: Target, report: Report) -> None:
     path, seen = opened.disk.path, opened.read_partitions()
-    lines = [f"{path} is written and read back: it can be taken out"]
+    lines = [f"{path} is written and read back: eject it, and take it out"]
     if not seen:
         lines.append("the kernel still shows its old partitions: take it out and put it in again to look at it")
     report.facts("written", {"path": path, "partitions_read": seen}, lines)

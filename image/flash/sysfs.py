@@ -1,5 +1,6 @@
 """Reads what a machine says of its disks: sysfs, the table of mounts, udev's labels. Only looks, and needs no root."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,12 @@ _SECTOR = 512  # sysfs counts in these, whatever the device has (sysfs-block, si
 # A part of a device's path in sysfs, and the bus that it stands for; the first one that fits counts, for a USB stick is
 # a SCSI disk as well.
 _BUSES = (
-    ("/virtual/", "virtual"),
-    ("/usb", "usb"),
-    ("/mmc_host/", "mmc"),
-    ("/nvme", "nvme"),
-    ("/ata", "ata"),
-    ("/virtio", "virtio"),
+    (r"/virtual/", "virtual"),
+    (r"/usb\d", "usb"),
+    (r"/mmc_host/", "mmc"),
+    (r"/nvme\d", "nvme"),
+    (r"/ata\d", "ata"),
+    (r"/virtio\d", "virtio"),
 )
 
 
@@ -72,7 +73,7 @@ def _partition(roots: Roots, folder: Path) -> Partition:
 
 
 def _bus(path: str) -> str:
-    return next((bus for part, bus in _BUSES if part in path), "scsi")
+    return next((bus for part, bus in _BUSES if re.search(part, path)), "scsi")
 
 
 def _udev(record: Path) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ def test_an_image_is_written_and_nothing_after_it(device: Path, disk: Path, imag
     assert result.stdout.splitlines() == [
         f"{device}: unknown make, 16.8 MB, bus virtual",
         f"{image}: 12.3 MB, its checksum matches",
-        f"{device} is written and read back: it can be taken out",
+        f"{device} is written and read back: eject it, and take it out",
     ]
     assert disk.read_bytes() == expected()
 
