@@ -1,0 +1,84 @@
+"""Debian systems in folders: made once by mmdebstrap(1) and kept as tar files in the cache, entered by chroot(8)."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from settings.failure import Exit, Failure
+
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_COMPONENTS = "main,non-free-firmware"
+
+
+@dataclass(frozen=True)
+class System:
+    """A Debian in the folder ``root``, whose programs can run."""
+
+    root: Path
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Run ``command`` inside, its output shown; raises Failure (exit 71) if it fails."""
+        inside = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
+        try:
+            subprocess.run(["chroot", str(self.root), *command], env=inside, check=True)
+        except subprocess.CalledProcessError as error:
+            raise Failure(Exit.SYSTEM, f"{' '.join(command)} failed with {error.returncode}: see above") from error
+
+    def path(self, inside: str) -> Path:
+        """Where the absolute path ``inside`` is on this machine."""
+        return self.root / inside.lstrip("/")
+
+
+def base(cache: Path, suite: str, architecture: str, packages: Sequence[str]) -> Path:
+    """A Debian of ``suite`` with ``packages`` as a tar file: from the cache, or made now.
+
+    Raises Failure: exit 69 without mmdebstrap, exit 71 if it fails.
+    """
+    chosen = ",".join(packages)
+    key = hashlib.sha256(chosen.encode()).hexdigest()[:16]
+    path = cache / "debian" / f"{suite}-{architecture}-{key}.tar"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}.tar")
+        try:
+            _bootstrap(suite, architecture, chosen, partial)
+            partial.rename(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    return path
+
+
+def _bootstrap(suite: str, architecture: str, packages: str, target: Path) -> None:
+    if not shutil.which("mmdebstrap"):
+        raise Failure(Exit.UNAVAILABLE, "mmdebstrap is not here: apt-get install mmdebstrap")
+    options = ["--variant=apt", f"--architectures={architecture}", f"--components={_COMPONENTS}"]
+    command = ["mmdebstrap", *options, f"--include={packages}", suite, str(target)]
+    if subprocess.run(command, check=False).returncode != 0:
+        raise Failure(Exit.SYSTEM, f"mmdebstrap could not make a Debian {suite} for {architecture}: see above")
+
+
+@contextmanager
+def unpacked(tar: Path, parent: Path) -> Iterator[System]:
+    """The system in ``tar`` in a folder below ``parent``, with /proc and /dev, for the length of the block."""
+    with TemporaryDirectory(dir=parent, prefix="debian-") as folder, ExitStack() as mounts:
+        root = Path(folder)
+        subprocess.run(["tar", "--extract", "--file", tar, "--directory", root], check=True)
+        for kind, options, place in (("proc", "", "proc"), ("none", "rbind,rslave", "dev")):
+            mounts.enter_context(_mounted(kind, options, root / place))
+        yield System(root)
+
+
+@contextmanager
+def _mounted(kind: str, options: str, place: Path) -> Iterator[None]:
+    bind = ["--options", options, "/dev"] if options else ["--types", kind, kind]
+    subprocess.run(["mount", *bind, str(place)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--recursive", str(place)], check=True)

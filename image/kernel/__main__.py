@@ -1,0 +1,74 @@
+"""The command scripts/build-kernel."""
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.cache import CACHE
+from experiments.results import ROOT
+from image.debian import base, unpacked
+from image.kernel.build import BOARDS, PACKAGES, SUITE, VERSION, build, merge, read_fragments
+from settings.entry import Arguments, need_root, run
+from settings.failure import Exit, Failure
+
+_DESCRIPTION = f"""\
+Builds Debian's kernel {VERSION} with all that kernel-config/*.config asks for. Debian's own kernels have it already:
+this is for those who need their own, with other options beside these (a fragment more in kernel-config/).
+
+The kernel's own tools merge the fragments into Debian's configuration, in a Debian {SUITE} made by mmdebstrap and kept
+in the cache; an option that they do not keep ends the command. The packages (linux-image, linux-headers) take one to
+four hours and 30 GB on four processors.
+
+exit codes:
+  0   the configuration, and without --merge-only the packages, are there
+  1   an option was not kept
+  64  wrong arguments
+  69  mmdebstrap is missing
+  71  a step failed, see what it printed
+  77  not root
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Merge, build, say where the files are; returns the exit code."""
+    options = _parse(arguments)
+    board = BOARDS[options.board]
+    packages = [*PACKAGES, *board.packages]
+    fragments = read_fragments(ROOT / "kernel-config")
+    if options.dry_run:
+        print(f"would make a Debian {SUITE} with {', '.join(packages)}")
+        print(f"would merge {', '.join(fragments)} into {board.config}")
+        return 0
+    need_root("build-kernel")
+    output = _folder(options.output)
+    with unpacked(base(CACHE, SUITE, "amd64", packages), CACHE) as system:
+        config = output / f"tributary-{board.name}-{VERSION}.config"
+        config.write_text(merge(system, board, fragments))
+        print(config)
+        if not options.merge_only:
+            print(*build(system, board, options.jobs, output), sep="\n")
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> Namespace:
+    parser = Arguments(prog="scripts/build-kernel", description=_DESCRIPTION)
+    parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="x86: amd64; rpi: arm64, cross-compiled")
+    parser.add_argument("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
+    output, jobs = Path("results/kernel"), os.cpu_count() or 1
+    parser.add_argument("--output", type=Path, default=output, metavar="DIR", help=f"default: {output}")
+    parser.add_argument("--jobs", type=int, default=jobs, help=f"processes at a time (default: {jobs})")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+    return parser.parse_args(arguments)
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"--output {path}: {error.strerror}") from error
+    return path
+
+
+if __name__ == "__main__":
+    run(main, "build-kernel")

@@ -1,0 +1,49 @@
+"""Kernel configurations as text: what is asked for, what came of it, what was lost. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_SET = re.compile(r"^(CONFIG_\w+)=(.*)$")
+_UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
+_STRENGTH = {"n": 0, "m": 1, "y": 2}
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An ``option`` that ``fragment`` asks for as ``asked`` and that came out as ``result``."""
+
+    fragment: str
+    option: str
+    asked: str
+    result: str
+
+    def __str__(self) -> str:
+        return f"{self.option}={self.asked} of {self.fragment} came out as {self.result}"
+
+
+def parse(text: str) -> dict[str, str]:
+    """Values by option, "n" for those that are named as not set; from a fragment, or from a whole .config."""
+    found = {}
+    for line in text.splitlines():
+        if match := _SET.match(line):
+            found[match[1]] = match[2]
+        elif match := _UNSET.match(line):
+            found[match[1]] = "n"
+    return found
+
+
+def lost(fragments: Mapping[str, Mapping[str, str]], result: Mapping[str, str]) -> list[Lost]:
+    """What the kernel's own tools did not keep; a module that came out as built in is kept."""
+    return [
+        Lost(name, option, asked, got)
+        for name, options in fragments.items()
+        for option, asked in options.items()
+        if not _kept(asked, got := result.get(option, "n"))
+    ]
+
+
+def _kept(asked: str, got: str) -> bool:
+    if asked in _STRENGTH and got in _STRENGTH:
+        return _STRENGTH[got] >= _STRENGTH[asked]
+    return got == asked

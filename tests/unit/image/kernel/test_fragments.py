@@ -1,0 +1,25 @@
+"""Kernel configurations: what was asked for, and what came of it."""
+
+import pytest
+
+from image.kernel.fragments import Lost, lost, parse
+
+MERGED = "# comment\nCONFIG_INET=y\nCONFIG_IPV6=y\n# CONFIG_MPTCP is not set\nCONFIG_HZ=250\n"
+
+
+def test_a_configuration_has_values_and_what_is_not_set() -> None:
+    assert parse(MERGED) == {"CONFIG_INET": "y", "CONFIG_IPV6": "y", "CONFIG_MPTCP": "n", "CONFIG_HZ": "250"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "result", "kept"),
+    [("y", "y", True), ("m", "y", True), ("m", "m", True), ("y", "m", False), ("m", "n", False), ("250", "100", False)],
+)
+def test_an_option_is_kept_as_asked_or_stronger(asked: str, result: str, kept: bool) -> None:
+    missing = lost({"x.config": {"CONFIG_X": asked}}, {"CONFIG_X": result})
+    assert missing == ([] if kept else [Lost("x.config", "CONFIG_X", asked, result)])
+
+
+def test_an_option_that_is_nowhere_is_lost_and_says_whose_it_was() -> None:
+    (missing,) = lost({"htb.config": {"CONFIG_NET_SCH_HTB": "m"}}, {})
+    assert str(missing) == "CONFIG_NET_SCH_HTB=m of htb.config came out as n"
