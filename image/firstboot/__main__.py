@@ -37,7 +37,7 @@ what it does
      setting asks for any more, goes.
   5. Writes tributary-applied.txt beside the file: what the box is now, and what to do next.
 
-  Changes by hand take effect by `firstboot`, too, but for networks: start the box anew.
+  Run by hand, it does the same; networks follow at the next start.
 
 settings (TOML; an unknown key is refused)
 {keys}

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator
 
 # How many strings follow the type, by RFC 4253 section 6.6, RFC 5656 section 3.1, RFC 8709 section 4, and PROTOCOL.u2f
@@ -52,8 +51,3 @@ def _strings(blob: bytes) -> Iterator[bytes]:
             raise ValueError
         yield blob[4 : 4 + length]
         blob = blob[4 + length :]
-
-
-def without_comment(line: str) -> str:
-    """The type and the key: what makes two lines the same key."""
-    return re.sub(r"^(\S+ \S+).*", r"\1", line)

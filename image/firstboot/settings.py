@@ -231,6 +231,8 @@ def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
     for name, wan in card.wan.items():
         if wan.may_be(lan.interface):
             yield f"wan.{name}.interface", wan.interface, f"one that lan.interface, {lan.interface!r}, does not fit"
+    if card.gateway is not None and card.gateway.address in lan.address.network:
+        yield "gateway", str(card.gateway), f"an address that is not in the LAN, {lan.address.network}"
     if lan.interface in card.network:
         accepted = "no such table: the LAN's address stands in [lan]"
         yield f"network.{lan.interface}", "(given)", accepted

@@ -10,6 +10,7 @@ from typing import Annotated, Self, TypeVar
 from pydantic import PlainValidator
 
 from image.firstboot import public_key
+from squid.targets import inside_private
 
 T = TypeVar("T")
 Address = IPv4Address | IPv6Address
@@ -129,7 +130,7 @@ def _address(value: object) -> Address:
 
 def _lan_address(value: object) -> IPv4Interface:
     found = _host_address(value)
-    _require(isinstance(found, IPv4Interface) and found.network.is_private and 8 <= found.network.prefixlen <= 30)
+    _require(isinstance(found, IPv4Interface) and inside_private(found.network) and found.network.prefixlen <= 30)
     return IPv4Interface(found)
 
 

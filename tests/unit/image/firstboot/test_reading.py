@@ -127,6 +127,7 @@ BETWEEN_KEYS = [
     (CPE.partition("\n")[2], ["gateway = '(missing)': accepted: an address"]),
     (CPE.replace("enx*", "wlan0"), ["wan.lte = {'interface': 'wlan0'}: accepted: a rule that no other link has"]),
     (CPE.replace("enx*", "en*"), ["wan.lte.interface = 'en*': accepted: one that lan.interface, 'end0', does not fit"]),
+    (CPE.replace("203.0.113.5", "192.168.77.5"), ["gateway = '192.168.77.5:5124': accepted: an address that is not"]),
     (CPE + "[network.end0]", ["network.end0 = '(given)': accepted: no such table"]),
     (CPE + '[network.wlan0]\naddress = "192.168.0.9/16"', ["lan.address = '192.168.77.1/24': accepted: a network"]),
 ]

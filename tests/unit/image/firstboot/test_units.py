@@ -28,4 +28,6 @@ def test_settings_are_applied_before_whoever_reads_them_starts() -> None:
     unit = (SHIPPED.parent / "tributary-firstboot.service").read_text()
     before = " ".join(re.findall(r"^Before=(.*)$", unit, re.MULTILINE)).split()
     assert {"network-pre.target", "systemd-networkd.service", "ssh.service", "getty-pre.target"} <= set(before)
-    assert {unit.name for unit in UNITS if unit.name == "tributary-lan.service"} <= set(before)
+    assert {"dnsmasq.service", *(f"tributary-{part}.service" for part in ("lan", "cpe", "converter", "squid"))} <= set(
+        before
+    )
