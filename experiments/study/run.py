@@ -19,9 +19,8 @@ from experiments.study.stage import Ground, Stage, set_up
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.topology import Profile, Topology
+from settings.units import Share
 
-_MOST_STOLEN = 0.02
-"""Of the processors' time, by the hypervisor, while a reading is taken; with 3 % a process woke up 15 ms too late."""
 _ATTEMPTS = 3
 
 
@@ -58,10 +57,11 @@ class Order:
         }
 
 
-def perform(order: Order, name: str, results: Path, console: Console) -> Sequence[Verdict]:
+def perform(order: Order, name: str, results: Path, console: Console, most_stolen: Share) -> Sequence[Verdict]:
     """Measure what is missing of ``order``, on testbeds called ``name``, and conclude; returns the verdicts.
 
-    All that was measured and concluded is in ``results``.
+    All that was measured and concluded is in ``results``. A reading is taken again if the hypervisor took more than
+    ``most_stolen`` of the processors' time meanwhile.
     """
     plan = order.plan()
     folder = Folder.resume_or_begin(results / order.scenario.name, plan)
@@ -73,7 +73,7 @@ def perform(order: Order, name: str, results: Path, console: Console) -> Sequenc
     ]
     if wanted:
         write_json(folder.path / "manifest.json", manifest("experiment", plan=plan, paper=order.scenario.paper))
-        _Measurement(order, name, folder, console).measure(wanted)
+        _Measurement(order, name, folder, console, most_stolen.fraction).measure(wanted)
     return _conclude(order, folder)
 
 
@@ -83,6 +83,7 @@ class _Measurement:
     name: str
     folder: Folder
     console: Console
+    most_stolen: float
 
     def measure(self, wanted: Sequence[tuple[int, Point]]) -> None:
         """A testbed for as many readings in a row as it serves; its links' seed is the number of the repetition."""
@@ -105,10 +106,10 @@ class _Measurement:
             with stolen() as share:
                 reading = self.order.scenario.measure(stage, self.order.options, point, repetition)
                 lost = share()
-            if lost <= _MOST_STOLEN or attempt == _ATTEMPTS:
+            if lost <= self.most_stolen or attempt == _ATTEMPTS:
                 break
             self.console.print(f"{name_of(point)}: again, the hypervisor took {lost:.1%} of the processors' time")
-            wait_for_calm(_MOST_STOLEN)
+            wait_for_calm(self.most_stolen)
         return replace(reading, values={**reading.values, "stolen_percent": 100 * lost})
 
     def _note(self, stage: Stage, ground: Ground, repetition: int) -> None:
