@@ -80,9 +80,10 @@ class SetHostname:
 
 @dataclass(frozen=True)
 class EnableUnit:
-    """A unit starts now, with the new files, and at every boot."""
+    """A unit starts now, with the new files, and at every boot; ``gently`` by a reload if it runs."""
 
     unit: str
+    gently: bool = False
 
     def __str__(self) -> str:
         return f"enable {self.unit}"

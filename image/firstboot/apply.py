@@ -57,10 +57,10 @@ def apply(actions: Sequence[Action], digest: str, system: System) -> None:
 def _commands(action: OnMachine, system: System) -> Iterable[Sequence[str]]:
     """``--no-block``: this program runs before those units may start, and would wait for itself."""
     match action:
-        case EnableUnit(unit):
+        case EnableUnit(unit, gently):
             yield _systemctl(system, "enable", unit)
             if system.running:
-                yield "systemctl", "restart", "--no-block", unit
+                yield "systemctl", "reload-or-restart" if gently else "restart", "--no-block", unit
         case DisableUnit(unit):
             yield _systemctl(system, "disable", unit)
             if system.running:

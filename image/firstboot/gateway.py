@@ -3,18 +3,19 @@
 from collections.abc import Iterator
 
 from image.firstboot import toml_text
-from image.firstboot.actions import Action, DisableUnit, EnableUnit, WriteFile
+from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
 from image.firstboot.toml_text import Table
 from image.firstboot.values import CONVERT_PORT
 
 SQUID, CONVERTER, THROTTLER = "tributary-squid.service", "tributary-converter.service", "tributary-throttler.service"
-FIREWALL = "nftables.service"
-HTTP_PORT, SOCKS_PORT = 3129, 1080
-"""Of the native converter; 3128 is Squid's."""
+SQUID_PORT, HTTP_PORT, SOCKS_PORT = 3128, 3129, 1080
+PORTS = (SQUID_PORT, HTTP_PORT, SOCKS_PORT, CONVERT_PORT)
+"""Squid's, and those of the native converter."""
 
 _METRICS = "127.0.0.1:9465"
+_ACCESS_LOG = "/var/log/tributary-converter/access.log"
 
 
 def gateway(card: Card, facts: Facts) -> Iterator[Action]:
@@ -22,9 +23,9 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
     clients = [str(network) for network in card.client_networks]
     yield WriteFile("/etc/tributary/squid.toml", toml_text.document({"client_networks": clients}))
     yield WriteFile("/etc/tributary/converter.toml", _converter(clients))
-    for unit in (FIREWALL, SQUID, CONVERTER):
+    yield WriteFile("/etc/tributary/throttler.toml", _policy(client_side(card, facts)))
+    for unit in (SQUID, CONVERTER, THROTTLER):
         yield EnableUnit(unit)
-    yield from _throttler(client_side(card, facts))
 
 
 def client_side(card: Card, facts: Facts) -> tuple[str, ...]:
@@ -40,18 +41,16 @@ def _converter(clients: list[str]) -> str:
         {},
         ("[clients]", {"networks": clients}),
         ("[metrics]", {"address": _METRICS}),
+        ("[log]", {"access": _ACCESS_LOG}),
         ("[[listen]]", {"name": "web", "kind": "http", "address": f"{here}:{HTTP_PORT}"}),
         ("[[listen]]", {"name": "socks", "kind": "socks5", "address": f"{here}:{SOCKS_PORT}"}),
         ("[[listen]]", {"name": "convert", "kind": "convert", "address": f"{here}:{CONVERT_PORT}", "cookies": True}),
     )
 
 
-def _throttler(interfaces: tuple[str, ...]) -> Iterator[Action]:
-    """A policy that counts. The throttler refuses one whose interface is not there, and so it has to be off then."""
-    if not interfaces:
-        yield DisableUnit(THROTTLER)
-        return
+def _policy(interfaces: tuple[str, ...]) -> str:
+    """A policy that counts, and holds nothing. The throttler refuses an interface that is not there; lo always is."""
     rule: Table = ("[[rules]]", {"name": "count-only", "min_subflows": 1, "dry": True})
-    paths: list[Table] = [(f"[paths.link{number}]", {"interface": name}) for number, name in enumerate(interfaces, 1)]
-    yield WriteFile("/etc/tributary/throttler.toml", toml_text.document({}, *paths, rule))
-    yield EnableUnit(THROTTLER)
+    names = enumerate(interfaces or ("lo",), start=1)
+    paths: list[Table] = [(f"[paths.link{number}]", {"interface": name}) for number, name in names]
+    return toml_text.document({}, *paths, rule)

@@ -18,8 +18,10 @@ from squid.targets import PRIVATE
 
 CPE, LAN, DNSMASQ = "tributary-cpe.service", "tributary-lan.service", "dnsmasq.service"
 PROXY_PORT = 3128
-PORTS = (80, 443)
-"""Of connections that are taken without asking. Each has a listener at its own port: the rule need not rewrite it."""
+TAKEN = (80, 443)
+"""Ports of connections that are taken without asking. Each has a listener of its own: none has to be rewritten."""
+
+PORTS = (*TAKEN, PROXY_PORT)
 
 _TEMPLATES = Path(__file__).parent
 
@@ -50,7 +52,7 @@ def _converter(lan: Lan, target: Target) -> str:
     common: dict[str, toml_text.Value] = {"mptcp": False, "via_gateway": True}
     taken = [
         ("[[listen]]", {"name": f"lan-{port}", "kind": "transparent", "intercept": "tproxy", **_at(port), **common})
-        for port in PORTS
+        for port in TAKEN
     ]
     return toml_text.document(
         {},
@@ -67,7 +69,7 @@ def _at(port: int) -> dict[str, toml_text.Value]:
 
 def _rules(lan: Lan) -> str:
     networks = [text for text in PRIVATE if ip_address(text.partition("/")[0]).version == 4]
-    return _render("lan.nft.j2", lan=lan, ports=PORTS, private=networks)
+    return _render("lan.nft.j2", lan=lan, ports=TAKEN, private=networks)
 
 
 def _names(lan: Lan, hostname: str) -> str:

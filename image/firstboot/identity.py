@@ -21,7 +21,7 @@ SSH = "ssh.service"
 
 _SUDOERS = "/etc/sudoers.d/tributary"
 _SSHD = """\
-# SSH by key only, and never as root (sshd_config(5): the first value counts, and this file comes before the others).
+# SSH by key only, and never as root. The first value counts, and this file comes before the others (sshd_config(5)).
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin no
@@ -32,7 +32,7 @@ def identity(card: Card, facts: Facts) -> Iterator[Action]:
     """Name, keys, password, sudo, and SSH's daemon, which runs for those who have a key."""
     yield from _name(card.hostname)
     yield from _keys(card, facts)
-    yield WriteFile("/etc/ssh/sshd_config.d/10-tributary.conf", _SSHD)
+    yield WriteFile("/etc/ssh/sshd_config.d/05-tributary-card.conf", _SSHD)
     yield SetPassword(USER, card.password_hash)
     yield SetPassword("root", None)
     # Without a password there is none to ask for. Who could log in without key and password, could not be told apart.

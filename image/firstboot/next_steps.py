@@ -40,7 +40,7 @@ def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
             f" (native), SOCKS: {SOCKS_PORT}, TCP Convert: {CONVERT_PORT}."
         )
     if not client_side(card, facts):
-        yield "The throttler is off: no wired interface was found. Plug one in, and start the box anew."
+        yield f"The throttler sees nothing: there was no wired interface. Later: sudo {USER}-firstboot --again"
 
 
 def _home(card: Card) -> Iterator[str]:

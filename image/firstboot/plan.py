@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from image.firstboot.actions import Action, DisableUnit, EnableUnit, RemoveFile, WriteFile
 from image.firstboot.facts import Facts
-from image.firstboot.gateway import CONVERTER, FIREWALL, SQUID, THROTTLER, gateway
+from image.firstboot.firewall import firewall
+from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, gateway
 from image.firstboot.home import CPE, DNSMASQ, LAN, home
 from image.firstboot.identity import identity
 from image.firstboot.networks import networks
@@ -12,7 +13,7 @@ from image.firstboot.settings import Card, Role
 from settings.failure import Exit, Failure
 
 _BY_ROLE = (SQUID, CONVERTER, THROTTLER, CPE, LAN, DNSMASQ)
-"""Units that run in some role only. The firewall of gateways is not among them: it shuts a box that is nothing yet."""
+"""Units that run in some role only; the firewall runs in all."""
 
 
 def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
@@ -21,7 +22,8 @@ def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
     Raises Failure (69) if the image has no such unit.
     """
     role = card.role or facts.role
-    found = [*identity(card, facts), *networks(card, role, facts), *_services(card, role, facts)]
+    always = (*identity(card, facts), *networks(card, role, facts), *firewall(card, role))
+    found = [*always, *_services(card, role, facts)]
     written = {action.path for action in found if isinstance(action, WriteFile)}
     files = [RemoveFile(path) for path in facts.owned_files if path not in written]
     actions = [*files, *(action for action in found if not isinstance(action, (EnableUnit, DisableUnit)))]
@@ -33,10 +35,6 @@ def _services(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
         yield from gateway(card, facts)
     elif card.lan and card.gateway:
         yield from home(card, card.lan, card.gateway)
-        # Its own table drops what nobody let in, and that of gateways would drop what the LAN may.
-        yield DisableUnit(FIREWALL)
-    else:
-        yield EnableUnit(FIREWALL)
 
 
 def _units(found: Iterable[Action], facts: Facts) -> Iterator[Action]:

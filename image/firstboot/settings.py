@@ -12,6 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from image.firstboot import public_key, values
 from image.firstboot.values import (
     Addresses,
+    AnyNetwork,
     Country,
     DhcpRange,
     Driver,
@@ -167,6 +168,11 @@ class Card(Settings):
     hostname: Hostname = Field("tributary", title="its name", description=values.HOSTNAME)
     ssh_keys: list[PublicKey] = Field(
         [], title="who may log in by SSH, as the user tributary", description=f"a list of {public_key.ACCEPTED}"
+    )
+    admin_networks: list[AnyNetwork] = Field(
+        [],
+        title="from where SSH is let in, beside private addresses",
+        description=f"a list of {values.ADMINS}",
     )
     password_hash: PasswordHash = Field(
         None, title="for logins at the console; none: locked", description=values.PASSWORD_HASH

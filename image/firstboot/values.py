@@ -10,7 +10,7 @@ from typing import Annotated, Self, TypeVar
 from pydantic import PlainValidator
 
 from image.firstboot import public_key
-from squid.targets import inside_private
+from squid.targets import Network, inside_private
 
 T = TypeVar("T")
 Address = IPv4Address | IPv6Address
@@ -23,6 +23,7 @@ HOSTNAME = "1 to 63 of a-z, 0-9 and -, not at an end, such as 'tributary-attic'"
 PASSWORD_HASH = (
     "a hash as `mkpasswd --method=yescrypt` prints it, beginning with $y$ (yescrypt) or $6$ (sha512); never a password"
 )
+ADMINS = "networks without host bits, such as '198.51.100.0/24' or '2001:db8::/32'"
 COUNTRY = "the two capital letters of a country (ISO 3166), such as 'DE'"
 SSID = "the network's name, 1 to 32 bytes"
 PASSPHRASE = "8 to 63 letters, digits and signs of ASCII, or the key itself as 64 of 0-9 and a-f"
@@ -158,6 +159,7 @@ _SHA512 = r"\$6\$(rounds=[1-9][0-9]+\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{86}"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}"
 
 Hostname = Annotated[str, _matching(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", HOSTNAME)]
+AnyNetwork = Annotated[Network, _accepting(ADMINS, lambda value: ipaddress.ip_network(_text(value)))]
 PublicKey = Annotated[str, PlainValidator(public_key.checked)]
 PasswordHash = Annotated[str | None, _matching(f"{_YESCRYPT}|{_SHA512}", PASSWORD_HASH)]
 Country = Annotated[str, _matching(r"[A-Z]{2}", COUNTRY)]

@@ -1,4 +1,4 @@
-"""What a home router does for its LAN besides the converter: the rules, loaded by the commands of their unit.
+"""What a home router does for its LAN besides the converter: its rules and the firewall, loaded as their units do it.
 
     device 192.168.77.9 --- end0 192.168.77.1 [box] wlan0 10.7.0.2 --- 10.7.0.1 [internet] 203.0.113.2
 
@@ -24,13 +24,20 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.squid_world import inside
-from tests.unit.image.firstboot.systems import SHIPPED, facts
+from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts
 from tests.unit.image.firstboot.test_reading import CPE
 
 UNIT = SHIPPED.parent / "tributary-lan.service"
 RULES = "/etc/tributary/lan.nft"
 SERVER, MODEM, BOX, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "192.168.77.1", "10.7.0.2"
 IP_TRANSPARENT = 19  # linux/in.h
+
+SITE = """
+add element inet tributary-firewall admin_networks4 { 10.0.0.0/8, 192.168.0.0/16 }
+add element inet tributary-firewall admin_ports { 22 }
+add rule inet tributary-firewall untracked_in meta l4proto tcp notrack
+add rule inet tributary-firewall untracked_out meta l4proto tcp notrack
+"""
 
 missing = [tool for tool in ("ip", "nft", "sysctl") if shutil.which(tool) is None]
 pytestmark = [
@@ -46,15 +53,25 @@ class Home:
     internet: Node
     directory: Path
 
-    def unit(self, key: str, card: str = CPE) -> list[int]:
-        """Run the commands of the unit's ``key`` (ExecStart, ExecStop); the status of those that may not fail."""
-        rules = self.directory / "lan.nft"
+    def write(self, card: str = CPE) -> None:
+        """The files of ``card``, and those of an image for gateways, which tracks no TCP."""
         actions = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
-        rules.write_text(next(each.text for each in actions if isinstance(each, WriteFile) and each.path == RULES))
+        texts = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
+        for name in ("lan.nft", "tributary-site-card.nft"):
+            (self.directory / name).write_text(texts[name])
+        (self.directory / "tributary-site.nft").write_text(SITE)
+        (self.directory / FIREWALL.name).write_text(FIREWALL.read_text())
+
+    def close(self) -> None:
+        """Load the firewall, as its unit does."""
+        self.box.run("nft", "--includepath", str(self.directory), "--file", str(self.directory / FIREWALL.name))
+
+    def unit(self, key: str) -> list[int]:
+        """Run the commands of the unit's ``key`` (ExecStart, ExecStop); the status of those that may not fail."""
         commands = [line.partition("=")[2] for line in UNIT.read_text().splitlines() if line.startswith(f"{key}=")]
         ended = []
         for command in commands:
-            words = command.removeprefix("-").replace(RULES, str(rules)).split()
+            words = command.removeprefix("-").replace(RULES, str(self.directory / "lan.nft")).split()
             done = subprocess.run(self.box.command(words), capture_output=True, check=False)
             if not command.startswith("-"):
                 ended.append(done.returncode)
@@ -96,9 +113,12 @@ def _cable(one: Node, name: str, address: str, other: Node, its_name: str, its_a
 
 @pytest.fixture
 def router(home: Home) -> Iterator[Home]:
+    home.write()
+    home.close()
     assert set(home.unit("ExecStart")) == {0}
     yield home
     home.unit("ExecStop")
+    home.box.run("nft", "delete", "table", "inet", "tributary-firewall")
 
 
 @contextmanager
@@ -229,7 +249,8 @@ def listening_by_udp(node: Node, port: int) -> Iterator[None]:
 
 @pytest.mark.parametrize(("quic", "answer"), [("false", "refused"), ("true", "hello")])
 def test_browsers_are_told_at_once_to_use_tcp_unless_quic_may_pass(home: Home, quic: str, answer: str) -> None:
-    home.unit("ExecStart", f"{CPE}quic = {quic}\n")
+    home.write(f"{CPE}quic = {quic}\n")
+    home.unit("ExecStart")
     try:
         assert _asked_by_udp(home) == answer
     finally:
@@ -242,6 +263,7 @@ def _restart(home: Home) -> None:
 
 @pytest.mark.parametrize("meanwhile", [lambda _home: None, _restart], ids=["once", "twice"])
 def test_the_unit_takes_everything_back(home: Home, meanwhile: Callable[[Home], None]) -> None:
+    home.write()
     before = home.traces()
     home.unit("ExecStart")
     meanwhile(home)

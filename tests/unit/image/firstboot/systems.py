@@ -11,10 +11,11 @@ from image.firstboot.settings import Role
 
 GOLDEN = Path(__file__).parent / "golden"
 SHIPPED = Path(__file__).parents[4] / "image/firstboot/tributary.toml"
+FIREWALL = Path(__file__).parents[4] / "ansible/roles/firewall/files/tributary-firewall.nft"
 
 UNITS = (
     *(f"tributary-{part}.service" for part in ("squid", "converter", "throttler", "cpe", "lan")),
-    *("dnsmasq.service", "nftables.service", "ssh.service", "wpa_supplicant@.service"),
+    *("dnsmasq.service", "tributary-firewall.service", "ssh.service", "wpa_supplicant@.service"),
 )
 YESCRYPT = "$y$j9T$8SQ7ULJHDbWyTOQMi5T6n0$pa.IU0TyFAOmSxaM.xfc0IAQ3qS5CFvHA7AdK35uaBA"
 SHA512 = "$6$zbVWNACiMVlwU.yD$RknYBtFxApRfiAo33CqSnBBoAUnSWDTPLBjOnWI4u.pJZEf2aUzwyHJoECPCcZhVOi.4y/4yltjLyNWIcPoqn1"

@@ -20,7 +20,7 @@ from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from settings.files import load
 from squid.settings import SquidSettings
-from tests.unit.image.firstboot.systems import GOLDEN, facts
+from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts
 from throttler.policy import model
 
 CASES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
@@ -77,6 +77,15 @@ def test_the_converter_accepts_its_settings(name: str, tmp_path: Path) -> None:
 def test_nft_accepts_the_rules_of_the_lan(name: str, tmp_path: Path) -> None:
     if rules := written(name, "/etc/tributary/lan.nft", tmp_path):
         subprocess.run(["nft", "--check", "--file", rules], check=True)
+
+
+@pytest.mark.skipif(not ROOT or not shutil.which("nft"), reason="needs nft and root")
+@EVERY
+def test_the_firewall_accepts_who_is_let_in(name: str, tmp_path: Path) -> None:
+    assert written(name, "/etc/nftables.d/tributary-site-card.nft", tmp_path)
+    (tmp_path / FIREWALL.name).write_text(FIREWALL.read_text())
+    command = ["nft", "--includepath", str(tmp_path), "--check", "--file", str(tmp_path / FIREWALL.name)]
+    subprocess.run(command, check=True)
 
 
 @pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs dnsmasq")

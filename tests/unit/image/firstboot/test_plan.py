@@ -1,5 +1,7 @@
 """What a plan says beside its files: units by role, what goes again, what an image lacks."""
 
+import tomllib
+
 import pytest
 
 from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, RemoveFile, SetPassword, WriteFile
@@ -30,7 +32,7 @@ def test_a_gateway_runs_both_converters_throttler_and_firewall() -> None:
         "tributary-squid.service": True,
         "tributary-converter.service": True,
         "tributary-throttler.service": True,
-        "nftables.service": True,
+        "tributary-firewall.service": True,
         "tributary-cpe.service": False,
         "tributary-lan.service": False,
         "dnsmasq.service": False,
@@ -44,7 +46,7 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
         "tributary-converter.service": True,
         "tributary-lan.service": True,
         "dnsmasq.service": True,
-        "nftables.service": False,
+        "tributary-firewall.service": True,
         "tributary-squid.service": False,
         "tributary-throttler.service": False,
         "ssh.service": False,
@@ -53,7 +55,7 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
 
 def test_a_home_router_that_is_not_set_up_runs_nothing_behind_its_firewall() -> None:
     found = units("", facts(Role.CPE))
-    assert [unit for unit, enabled in found.items() if enabled] == ["nftables.service"]
+    assert [unit for unit, enabled in found.items() if enabled] == ["tributary-firewall.service"]
 
 
 def test_units_end_before_others_start() -> None:
@@ -119,8 +121,18 @@ def test_the_first_wireless_interface_joins_where_none_is_named() -> None:
     assert "/etc/wpa_supplicant/wpa_supplicant-wlan0.conf" in paths(text, facts(wireless=()))
 
 
-def test_the_throttler_is_off_where_no_client_side_is_there() -> None:
-    assert units("", facts(wired=()))["tributary-throttler.service"] is False
+def test_the_throttler_looks_at_interfaces_that_are_there_since_it_refuses_others() -> None:
+    def seen(text: str, **given: object) -> list[str]:
+        (policy,) = [
+            each.text
+            for each in plan(read(text.encode(), Role.GATEWAY), facts(**given))
+            if isinstance(each, WriteFile) and each.path == "/etc/tributary/throttler.toml"
+        ]
+        return [path["interface"] for path in tomllib.loads(policy)["paths"].values()]
+
+    assert seen("", wired=("end0", "end1")) == ["end0", "end1"]
+    assert seen("[network.end1]\n[network.end7]\n", wired=("end0", "end1")) == ["end1"]
+    assert seen("", wired=()) == ["lo"]
 
 
 def test_a_rule_that_leaves_less_open_comes_first() -> None:

@@ -38,7 +38,7 @@ WRONG = [
     ('rôle = "cpe"', "rôle", "not valid TOML"),
     ('role = "router"', "role = 'router'", "accepted: 'gateway' or 'cpe'"),
     ("role = 1", "role = 1", "'gateway' or 'cpe'"),
-    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys client_networks, gateway, hostname"),
+    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys admin_networks, client_networks, gateway"),
     ('hostname = "My box"', "hostname = 'My box'", "1 to 63 of a-z, 0-9 and -"),
     ('hostname = "-a"', "hostname = '-a'", "not at an end"),
     (f'hostname = "{"a" * 64}"', "hostname = 'aaa", "1 to 63"),
@@ -54,6 +54,7 @@ WRONG = [
     ('client_networks = ["::/6"]', "client_networks[0] = '::/6'", "never the Internet"),
     ('client_networks = ["10.0.0.1/8"]', "client_networks[0] = '10.0.0.1/8'", "without host bits"),
     ('client_networks = "10.0.0.0/8"', "client_networks = '10.0.0.0/8'", "a list of networks"),
+    ('admin_networks = ["198.51.100.1/24"]', "admin_networks[0] = '198.51.100.1/24'", "networks without host bits"),
     ('gateway = "gateway.example"', "gateway = 'gateway.example'", "no name"),
     ('gateway = "203.0.113.5:0"', "gateway = '203.0.113.5:0'", "'203.0.113.5'"),
     ('gateway = "127.0.0.1"', "gateway = '127.0.0.1'", "an address, or an address and a port"),
@@ -117,7 +118,7 @@ def test_a_wrong_file_gets_one_line_with_key_value_and_what_is_accepted(text: st
         return
     line = lines(text)[-1]
     assert named in line
-    assert accepted in line.partition(": accepted: ")[2] or accepted in line
+    assert accepted in line.partition(": accepted: ")[2]
 
 
 BETWEEN_KEYS = [

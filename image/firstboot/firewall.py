@@ -1,0 +1,50 @@
+"""Who is let in, as an addition to the rules that the image brings. Pure.
+
+The image's firewall drops what nobody let in. Its sets say whom it knows, and it reads tributary-site*.nft beside it.
+SSH from private addresses is among what the image lets in by itself.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from image.firstboot.actions import Action, EnableUnit, WriteFile
+from image.firstboot.gateway import PORTS as GATEWAY_PORTS
+from image.firstboot.home import PORTS as HOME_PORTS
+from image.firstboot.settings import Card, Lan, Role
+from squid.targets import Network
+
+UNIT = "tributary-firewall.service"
+
+_PATH = "/etc/nftables.d/tributary-site-card.nft"
+_HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n"
+
+
+def firewall(card: Card, role: Role) -> Iterator[Action]:
+    """The file for what the card says, and the unit that loads it, in every role."""
+    lan = card.lan if role is Role.CPE and card.gateway else None
+    lines = [*_networks("admin_networks", card.admin_networks)]
+    if role is Role.GATEWAY and card.client_networks:
+        lines += [*_networks("client_networks", card.client_networks), _add("client_ports", GATEWAY_PORTS)]
+    elif lan is not None:
+        lines += _home(lan)
+    yield WriteFile(_PATH, _HEAD + "".join(f"{line}\n" for line in lines))
+    yield EnableUnit(UNIT, gently=True)
+
+
+def _home(lan: Lan) -> Iterator[str]:
+    yield _add("lan_interfaces", [f'"{lan.interface}"'])
+    yield from _networks("client_networks", [lan.address.network])
+    yield _add("client_ports", HOME_PORTS)
+    # Address translation needs the connections that a gateway's rules leave untracked; these come before them.
+    for chain in ("untracked_in", "untracked_out"):
+        yield f"insert rule inet tributary-firewall {chain} accept"
+
+
+def _networks(name: str, networks: Iterable[Network]) -> Iterator[str]:
+    every = list(networks)
+    for version in (4, 6):
+        if chosen := [network for network in every if network.version == version]:
+            yield _add(f"{name}{version}", chosen)
+
+
+def _add(name: str, elements: Iterable[object]) -> str:
+    return f"add element inet tributary-firewall {name} {{ {', '.join(map(str, elements))} }}"
