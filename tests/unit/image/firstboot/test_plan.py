@@ -122,10 +122,10 @@ def test_the_first_wireless_interface_joins_where_none_is_named() -> None:
 
 
 def test_the_throttler_looks_at_interfaces_that_are_there_since_it_refuses_others() -> None:
-    def seen(text: str, **given: object) -> list[str]:
+    def seen(text: str, wired: tuple[str, ...]) -> list[str]:
         (policy,) = [
             each.text
-            for each in plan(read(text.encode(), Role.GATEWAY), facts(**given))
+            for each in plan(read(text.encode(), Role.GATEWAY), facts(wired=wired))
             if isinstance(each, WriteFile) and each.path == "/etc/tributary/throttler.toml"
         ]
         return [path["interface"] for path in tomllib.loads(policy)["paths"].values()]

@@ -36,7 +36,7 @@ def lines(text: str | bytes, role: Role = Role.GATEWAY) -> tuple[str, ...]:
 
 WRONG = [
     ('rôle = "cpe"', "rôle", "not valid TOML"),
-    ('role = "router"', "role = 'router'", "accepted: 'gateway' or 'cpe'"),
+    ('role = "router"', "role = 'router'", "'gateway' or 'cpe'"),
     ("role = 1", "role = 1", "'gateway' or 'cpe'"),
     ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys admin_networks, client_networks, gateway"),
     ('hostname = "My box"', "hostname = 'My box'", "1 to 63 of a-z, 0-9 and -"),
