@@ -63,6 +63,8 @@ Signals:
                     configuration changes nothing
   SIGTERM, SIGINT   accepts nobody any more, waits for connections up to timeouts.drain, resets the rest; a second one
                     resets them at once
+  SIGUSR2           hands over to the program that is installed now: it is started beside this one with the same
+                    sockets, and once it serves this one accepts nobody any more and waits up to timeouts.hand_over
 
 Exit codes:
   0 ended, everybody was served     1 connections had to be reset at the end     64 wrong arguments or configuration

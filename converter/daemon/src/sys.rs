@@ -1,11 +1,8 @@
-//! The only unsafe code: socket options that no library wraps, and the descriptors of socket activation.
+//! The only unsafe code: socket options that no library wraps, and descriptors that were passed.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-
-/// The first descriptor that a service manager passes (`sd_listen_fds(3)`).
-const FIRST_PASSED: RawFd = 3;
 
 /// Reads the socket option into `buffer`, which may also hold what the kernel wants to know; returns its length.
 pub fn get_option(
@@ -52,11 +49,13 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     }
 }
 
-/// Takes over the `count` descriptors that a service manager passed. To be called once, before any file is opened.
-pub fn passed_descriptors(count: RawFd) -> Vec<OwnedFd> {
-    // SAFETY: the service manager gave these descriptors to this process (LISTEN_PID was checked), and nobody else here
+/// Takes over descriptors that whoever started this process passed. To be called once for each, before any file is
+/// opened.
+pub fn passed_descriptors(numbers: impl IntoIterator<Item = RawFd>) -> Vec<OwnedFd> {
+    // SAFETY: they were given to this process (LISTEN_PID, or its parent's number, was checked), and nobody else here
     // owns them: the caller calls once and before anything is opened.
-    (FIRST_PASSED..FIRST_PASSED + count)
+    numbers
+        .into_iter()
         .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
         .collect()
 }

@@ -131,6 +131,9 @@ pub struct Timeouts {
     /// For the connections that are open when the converter is told to end.
     #[serde(deserialize_with = "units::time")]
     pub drain: Duration,
+    /// For the connections that are open when a successor takes over.
+    #[serde(deserialize_with = "units::time")]
+    pub hand_over: Duration,
 }
 
 impl Default for Timeouts {
@@ -141,6 +144,7 @@ impl Default for Timeouts {
             idle: Duration::from_secs(600),
             half_closed: Duration::from_secs(120),
             drain: Duration::from_secs(30),
+            hand_over: Duration::from_secs(3600),
         }
     }
 }

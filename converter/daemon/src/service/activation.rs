@@ -1,12 +1,14 @@
-//! Listeners that the service manager made already (`sd_listen_fds(3)`): they outlive the process, so that a restart
-//! refuses nobody.
+//! Listeners that are there already, and outlive a process: made by the service manager (`sd_listen_fds(3)`), or by the
+//! process before this one.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::RawFd;
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use socket2::{Protocol, SockRef, Socket};
 
+use super::successor::Predecessor;
 use crate::config::Listen;
 use crate::sys;
 
@@ -16,12 +18,14 @@ pub struct Passed(Vec<(SocketAddr, TcpListener)>);
 
 impl Passed {
     /// What the environment announces for this process. To be called once, before any file is opened.
-    pub fn take() -> io::Result<Self> {
-        let count = sd_notify::listen_fds().map_or(0, Iterator::count);
-        let descriptors =
-            sys::passed_descriptors(RawFd::try_from(count).map_err(io::Error::other)?);
-        let mut sockets = Vec::with_capacity(count);
-        for descriptor in descriptors {
+    pub fn take(predecessor: Option<&Predecessor>) -> io::Result<Self> {
+        let numbers: Vec<RawFd> = match predecessor {
+            Some(predecessor) => predecessor.sockets.clone(),
+            None => sd_notify::listen_fds().into_iter().flatten().collect(),
+        };
+        let mut sockets = Vec::with_capacity(numbers.len());
+        for descriptor in sys::passed_descriptors(numbers) {
+            fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
             let listener = TcpListener::from(Socket::from(descriptor));
             listener.set_nonblocking(true)?;
             sockets.push((listener.local_addr()?, listener));
@@ -31,11 +35,7 @@ impl Passed {
 
     /// The socket for this listener, if it was passed.
     pub fn claim(&mut self, listen: &Listen) -> Option<TcpListener> {
-        let number = self
-            .0
-            .iter()
-            .position(|(address, _)| *address == listen.address)?;
-        let (address, listener) = self.0.swap_remove(number);
+        let (address, listener) = (listen.address, self.claim_address(listen.address)?);
         let is_mptcp = SockRef::from(&listener).protocol().ok().flatten() == Some(Protocol::MPTCP);
         if is_mptcp != listen.takes_mptcp() {
             tracing::warn!(
@@ -47,12 +47,16 @@ impl Passed {
         Some(listener)
     }
 
+    /// The socket at this address, whatever it is for.
+    pub fn claim_address(&mut self, wanted: SocketAddr) -> Option<TcpListener> {
+        let number = self.0.iter().position(|(address, _)| *address == wanted)?;
+        Some(self.0.swap_remove(number).1)
+    }
+
     /// Says which sockets nobody claimed; they are closed.
     pub fn close_the_rest(self) {
         for (address, _) in self.0 {
-            tracing::warn!(
-                "{address} was passed by the service manager, and no listener has this address"
-            );
+            tracing::warn!("a socket at {address} was passed, and no listener has this address");
         }
     }
 }

@@ -1,14 +1,15 @@
 //! The local socket: `status` and `top` connect, and read one JSON object.
 
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream};
 
+use super::successor::Predecessor;
 use crate::accounts::Seen;
 use crate::failure::{Exit, Failure};
 
@@ -59,22 +60,52 @@ pub struct ListenerStatus {
     pub down_bytes: u64,
 }
 
-/// Listens on `path`, for this user alone. What a killed converter left is replaced; a living one's is not.
-pub fn listen(path: &Path) -> Result<UnixListener, Failure> {
-    let attempted = format!("control socket {}", path.display());
-    if StdUnixStream::connect(path).is_ok() {
-        return Err(Failure::new(
-            Exit::InUse,
-            format!("{attempted}: another converter uses it (control.socket)"),
-        ));
-    }
-    let listener = replace(path).map_err(|error| Failure::from_io(&attempted, &error))?;
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))
-        .map_err(|error| Failure::from_io(&attempted, &error))?;
-    Ok(listener)
+/// The socket, and its file, which goes with it unless a successor has put its own there.
+pub struct ControlSocket {
+    /// For this user alone.
+    pub listener: UnixListener,
+    path: PathBuf,
+    inode: u64,
 }
 
-fn replace(path: &Path) -> io::Result<UnixListener> {
+impl ControlSocket {
+    /// Listens on `path`. What a killed converter left is replaced, and so is a predecessor's; another one's is not.
+    pub fn listen(path: &Path, predecessor: Option<&Predecessor>) -> Result<Self, Failure> {
+        let attempted = format!("control socket {}", path.display());
+        if StdUnixStream::connect(path).is_ok() && !is_of(path, predecessor) {
+            return Err(Failure::new(
+                Exit::InUse,
+                format!("{attempted}: another converter uses it (control.socket)"),
+            ));
+        }
+        Self::replace(path).map_err(|error| Failure::from_io(&attempted, &error))
+    }
+
+    fn replace(path: &Path) -> io::Result<Self> {
+        let listener = bind(path)?;
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            inode: std::fs::metadata(path)?.ino(),
+        })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        if std::fs::metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+            // It is replaced at the next start anyhow.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn is_of(path: &Path, predecessor: Option<&Predecessor>) -> bool {
+    predecessor.is_some_and(|known| ask(path).is_ok_and(|status| known.is(status.pid)))
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new()
             .recursive(true)

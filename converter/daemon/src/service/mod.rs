@@ -6,6 +6,7 @@ mod exposition;
 mod plan;
 mod pool;
 mod run;
+mod successor;
 mod worker;
 
 pub use control::{ListenerStatus, Status, ask};

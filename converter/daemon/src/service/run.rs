@@ -2,14 +2,16 @@
 
 use std::io;
 use std::num::NonZero;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use sd_notify::NotifyState;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, interval, sleep, sleep_until};
@@ -17,10 +19,11 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 use tributary_wire::http::Pseudonym;
 
 use super::activation::Passed;
-use super::control::{self, ListenerStatus, Status};
+use super::control::{self, ControlSocket, ListenerStatus, Status};
 use super::exposition;
 use super::plan::{Plan, raise_open_files};
 use super::pool::Pool;
+use super::successor::{Predecessor, Successor};
 use super::worker::{Phase, Shared};
 use crate::access_log::AccessLog;
 use crate::accounts::Accounts;
@@ -38,21 +41,24 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// Runs until SIGTERM or SIGINT. Without a file the configuration is the default one. A failure before it serves
 /// leaves nothing behind.
 pub fn run(file: Option<&Path>) -> Result<(), Failure> {
-    let mut passed = Passed::take()
-        .map_err(|error| Failure::from_io("sockets of the service manager", &error))?;
+    let predecessor = Predecessor::find();
+    let mut passed = Passed::take(predecessor.as_ref())
+        .map_err(|error| Failure::from_io("sockets that were passed", &error))?;
     let config = file.map_or_else(|| Ok(Config::default()), config::load)?;
     raise_open_files();
     let accounts = Arc::new(Accounts::new(Metrics::default(), AccessLog::default()));
     accounts.log.open(config.log.access.as_deref())?;
     let plan = Plan::new(config, None, &mut passed, &accounts.metrics)?;
+    let metrics = metrics_socket(&plan.config, &mut passed)?;
     passed.close_the_rest();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| Failure::from_io("event loop", &error))?;
     LocalSet::new().block_on(&runtime, async {
-        let service = Service::start(file.map(Path::to_owned), plan, accounts).await?;
-        service.serve().await
+        let file = file.map(Path::to_owned);
+        let service = Service::start(file, plan, metrics, accounts, predecessor.as_ref()).await?;
+        service.serve(predecessor.as_ref()).await
     })
 }
 
@@ -64,32 +70,27 @@ struct Service {
     pool: Pool,
     control: ControlSocket,
     metrics: Option<TcpListener>,
+    successor: Option<Successor>,
 }
 
-/// The control socket; its file goes with it.
-struct ControlSocket {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        // It is replaced at the next start anyhow.
-        let _ = std::fs::remove_file(&self.path);
-    }
+/// Why a service ends.
+enum End {
+    /// It was told to.
+    Told,
+    /// The process of this number serves in its place.
+    Relieved(u32),
 }
 
 impl Service {
     async fn start(
         file: Option<PathBuf>,
         plan: Plan,
+        metrics: Option<std::net::TcpListener>,
         accounts: Arc<Accounts>,
+        predecessor: Option<&Predecessor>,
     ) -> Result<Self, Failure> {
         let cookies = Cookies::new().map_err(|error| Failure::from_io("random numbers", &error))?;
-        let control = ControlSocket {
-            listener: control::listen(&plan.config.control.socket)?,
-            path: plan.config.control.socket.clone(),
-        };
+        let control = ControlSocket::listen(&plan.config.control.socket, predecessor)?;
         let shared = Arc::new(Shared {
             accounts,
             admission: Arc::new(Admission::new(plan.config.limits.buffered)),
@@ -97,7 +98,7 @@ impl Service {
             pseudonym: pseudonym().map_err(|error| Failure::from_io("random numbers", &error))?,
         });
         let plan = Arc::new(plan);
-        let metrics = listen_for_metrics(&plan.config)?;
+        let metrics = metrics.map(watched).transpose()?;
         let pool = start_pool(&plan, &shared)
             .await
             .map_err(|error| Failure::from_io("threads", &error))?;
@@ -109,34 +110,94 @@ impl Service {
             pool,
             control,
             metrics,
+            successor: None,
         })
     }
 
-    async fn serve(mut self) -> Result<(), Failure> {
+    async fn serve(mut self, predecessor: Option<&Predecessor>) -> Result<(), Failure> {
         let signals = |kind| signal(kind).map_err(|error| Failure::from_io("signals", &error));
         let (mut hangup, mut terminate, mut interrupt) = (
             signals(SignalKind::hangup())?,
             signals(SignalKind::terminate())?,
             signals(SignalKind::interrupt())?,
         );
+        let (mut hand_over, mut relieved) = (
+            signals(SignalKind::user_defined2())?,
+            signals(SignalKind::user_defined1())?,
+        );
         for bound in &self.plan.bound {
             tracing::info!("listening on {} ({})", bound.listen.address, bound.label);
         }
         println!("ready");
         notify(&[NotifyState::Ready]);
+        if let Some(Err(error)) = predecessor.map(Predecessor::relieve) {
+            tracing::error!("the converter before this one does not hear: {error}");
+        }
         let mut watchdog = interval(
             sd_notify::watchdog_enabled().map_or(Duration::from_secs(3600), |time| time / 3),
         );
-        loop {
+        let end = loop {
             tokio::select! {
                 _ = hangup.recv() => self.reload().await,
-                () = first(&mut terminate, &mut interrupt) => break,
+                _ = hand_over.recv() => self.start_successor(),
+                status = ended(&mut self.successor) => self.go_on_without_successor(&status),
+                _ = relieved.recv() => if let Some(id) = self.successor_id() { break End::Relieved(id) },
+                () = first(&mut terminate, &mut interrupt) => break End::Told,
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
                 asked = self.control.listener.accept() => self.tell(asked.ok(), false),
                 scraped = accept(self.metrics.as_ref()) => self.expose(scraped),
             }
+        };
+        let patience = self.take_leave(&end);
+        self.drain(patience, terminate, interrupt).await
+    }
+
+    fn successor_id(&self) -> Option<u32> {
+        self.successor.as_ref().and_then(Successor::id)
+    }
+
+    /// One that does not get ready gives way to the next.
+    fn start_successor(&mut self) {
+        if let Some(successor) = &mut self.successor {
+            successor.kill();
         }
-        self.drain(terminate, interrupt).await
+        let listeners = self.plan.bound.iter().map(|bound| bound.socket.as_fd());
+        let metrics = self.metrics.as_ref().map(AsFd::as_fd);
+        let sockets: Vec<_> = listeners.chain(metrics).collect();
+        match Successor::start(&sockets) {
+            Ok(successor) => {
+                tracing::info!("handing over to process {}", successor.id().unwrap_or(0));
+                self.successor = Some(successor);
+            }
+            Err(error) => tracing::error!("not handed over, no successor: {error}"),
+        }
+    }
+
+    fn go_on_without_successor(&mut self, status: &io::Result<ExitStatus>) {
+        self.successor = None;
+        match status {
+            Ok(status) => tracing::error!("not handed over, the successor ended: {status}"),
+            Err(error) => tracing::error!("not handed over: {error}"),
+        }
+    }
+
+    /// Tells the service manager; returns how long connections may take from now on.
+    fn take_leave(&mut self, end: &End) -> Duration {
+        match end {
+            End::Told => {
+                if let Some(successor) = &mut self.successor {
+                    successor.kill();
+                }
+                notify(&[NotifyState::Stopping]);
+                self.plan.config.timeouts.drain
+            }
+            End::Relieved(successor) => {
+                // A scrape is meant for the one that serves.
+                self.metrics = None;
+                notify(&[NotifyState::MainPid(*successor)]);
+                self.plan.config.timeouts.hand_over
+            }
+        }
     }
 
     /// Takes the file anew; if it is wrong, everything stays as it was. It is over when all threads go by the new plan.
@@ -178,11 +239,13 @@ impl Service {
                 ));
             }
         }
-        let new_metrics = (config.metrics != self.plan.config.metrics)
-            .then(|| listen_for_metrics(&config))
-            .transpose()?;
-        let accounts = &self.shared.accounts;
         let passed = &mut Passed::default();
+        let new_metrics = if config.metrics == self.plan.config.metrics {
+            None
+        } else {
+            Some(metrics_socket(&config, passed)?.map(watched).transpose()?)
+        };
+        let accounts = &self.shared.accounts;
         let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
         accounts.log.open(plan.config.log.access.as_deref())?;
         let budget = &self.shared.admission.budget;
@@ -195,14 +258,18 @@ impl Service {
     }
 
     /// Waits until the last connection has ended, up to the deadline or a second signal.
-    async fn drain(mut self, mut terminate: Signal, mut interrupt: Signal) -> Result<(), Failure> {
-        notify(&[NotifyState::Stopping]);
+    async fn drain(
+        mut self,
+        patience: Duration,
+        mut terminate: Signal,
+        mut interrupt: Signal,
+    ) -> Result<(), Failure> {
         // The plan holds the listeners open: whoever comes now shall be refused, not wait for an end.
         self.plan = Arc::new(self.plan.without_listeners());
         if let Err(error) = self.pool.enter(Phase::Draining).await {
             tracing::error!("{error}");
         }
-        let deadline = Instant::now() + self.plan.config.timeouts.drain;
+        let deadline = Instant::now() + patience;
         tracing::info!(
             "ending: {} connections are open",
             self.shared.admission.open()
@@ -223,7 +290,7 @@ impl Service {
         }
         Err(Failure::new(
             Exit::WrongResult,
-            format!("{left} connections had not ended in time and were reset (timeouts.drain)"),
+            format!("{left} connections had not ended in time and were reset"),
         ))
     }
 
@@ -286,18 +353,37 @@ fn pseudonym() -> io::Result<Pseudonym> {
     )
 }
 
-fn listen_for_metrics(config: &Config) -> Result<Option<TcpListener>, Failure> {
+/// The socket for metrics: one that was passed, or a new one.
+fn metrics_socket(
+    config: &Config,
+    passed: &mut Passed,
+) -> Result<Option<std::net::TcpListener>, Failure> {
     let Some(address) = config.metrics.address else {
         return Ok(None);
     };
     let listen = || {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        TcpListener::from_std(listener)
+        Ok(listener)
     };
-    listen()
+    passed
+        .claim_address(address)
+        .map_or_else(listen, Ok)
         .map(Some)
         .map_err(|error| Failure::from_io(&format!("metrics on {address}"), &error))
+}
+
+/// A socket within the event loop.
+fn watched(listener: std::net::TcpListener) -> Result<TcpListener, Failure> {
+    TcpListener::from_std(listener).map_err(|error| Failure::from_io("metrics", &error))
+}
+
+/// The end of the successor, if there is one.
+async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
+    match successor {
+        Some(successor) => successor.ended().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// As many threads as configured, or as there are processors, each ready to accept.

@@ -1,0 +1,110 @@
+//! An upgrade that refuses nobody and cuts nothing: on SIGUSR2 the program that is installed now is started beside this
+//! one, with the same sockets. Once it serves it says so by SIGUSR1; this one then lets its connections end.
+//!
+//! ```text
+//! operator --USR2--> old --starts, with its sockets--> new
+//!                    old <--USR1, it serves------------ new
+//!                    old drains, up to timeouts.hand_over
+//! ```
+
+use std::env;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::process::{ExitStatus, Stdio};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, getppid, kill_process};
+use tokio::process::{Child, Command};
+
+const PREDECESSOR: &str = "TRIBUTARY_PREDECESSOR";
+const SOCKETS: &str = "TRIBUTARY_SOCKETS";
+
+/// A successor that was started.
+#[derive(Debug)]
+pub struct Successor(Child);
+
+impl Successor {
+    /// Starts the program by the name that this process was started by, with its arguments and `sockets`.
+    pub fn start(sockets: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        let mut arguments = env::args_os();
+        let program = arguments.next().ok_or(io::ErrorKind::NotFound)?;
+        let numbers: Vec<String> = sockets
+            .iter()
+            .map(|fd| fd.as_raw_fd().to_string())
+            .collect();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .env(PREDECESSOR, std::process::id().to_string())
+            .env(SOCKETS, numbers.join(","))
+            // It names this process (sd_watchdog_enabled(3)), and the successor has to answer as well.
+            .env_remove("WATCHDOG_PID");
+        keep_over_exec(sockets, true)?;
+        let child = command.spawn();
+        keep_over_exec(sockets, false)?;
+        child.map(Self)
+    }
+
+    /// Its process, as long as it was not seen to end.
+    pub fn id(&self) -> Option<u32> {
+        self.0.id()
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait().await
+    }
+
+    /// Ends it, before it serves.
+    pub fn kill(&mut self) {
+        // One that has ended already is as good.
+        let _ = self.0.start_kill();
+    }
+}
+
+fn keep_over_exec(sockets: &[BorrowedFd<'_>], keep: bool) -> io::Result<()> {
+    let flags = if keep {
+        FdFlags::empty()
+    } else {
+        FdFlags::CLOEXEC
+    };
+    for socket in sockets {
+        fcntl_setfd(socket, flags)?;
+    }
+    Ok(())
+}
+
+/// Who started this process to be succeeded by it.
+#[derive(Debug)]
+pub struct Predecessor {
+    process: Pid,
+    /// The descriptors of its sockets, which are this process's now.
+    pub sockets: Vec<RawFd>,
+}
+
+impl Predecessor {
+    /// From the environment. A process that was started in any other way has none.
+    pub fn find() -> Option<Self> {
+        let told: i32 = env::var(PREDECESSOR).ok()?.parse().ok()?;
+        let process = getppid()?;
+        let sockets = env::var(SOCKETS).ok()?;
+        (process.as_raw_nonzero().get() == told).then(|| Self {
+            process,
+            sockets: sockets
+                .split(',')
+                .filter_map(|number| number.parse().ok())
+                .collect(),
+        })
+    }
+
+    /// Whether it is the process of this number.
+    pub fn is(&self, process: u32) -> bool {
+        u32::try_from(self.process.as_raw_nonzero().get()) == Ok(process)
+    }
+
+    /// Tells it that this process serves.
+    pub fn relieve(&self) -> io::Result<()> {
+        Ok(kill_process(self.process, Signal::USR1)?)
+    }
+}

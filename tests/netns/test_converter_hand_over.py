@@ -1,0 +1,133 @@
+"""An upgrade of the native converter: a new process takes the sockets over, the old one lets its connections end."""
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.netns.converter_clients import get, hears, joined, read_all, take, take_head
+from tests.netns.converter_services import greet
+from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools, start
+from tests.netns.test_converter_service_manager import manager, next_message
+from tests.netns.throttler_world import eventually
+
+pytestmark = needs_tools
+SIZE = 4 << 20
+
+
+@contextmanager
+def upgradable(world: World, config: str = ALL, *environment: str) -> Iterator[Converter]:
+    """A converter whose program is a copy that can be replaced; at the end it is gone, and who came after it."""
+    with tempfile.TemporaryDirectory(dir=world.directory) as name:
+        copied = f'cp "$0" {name}/program && exec {name}/program "$@"'
+        converter = start(world.gateway, Path(name), config, *environment, "sh", "-c", copied)
+        try:
+            converter.wait_for("listening")
+            eventually(lambda: converter.status()["pid"] == converter.pid)
+            yield converter
+        finally:
+            last = converter.status()["pid"]
+            os.kill(last, signal.SIGKILL)
+            converter.popen.kill()
+            converter.popen.wait()
+
+
+def hand_over(converter: Converter) -> int:
+    """Put a new program in place of the old one and hand over to it; returns its process."""
+    program = converter.directory / "program"
+    shutil.copy(program, program.with_suffix(".new"))
+    program.with_suffix(".new").replace(program)
+    before = converter.status()["pid"]
+    os.kill(before, signal.SIGUSR2)
+    eventually(lambda: converter.status()["pid"] != before, 10)
+    return int(converter.status()["pid"])
+
+
+def test_a_download_goes_on_to_its_end_and_new_clients_are_served_by_the_new_program(conv: World) -> None:
+    begin = threading.Event()
+
+    def late(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE)
+        begin.wait(30)
+        connection.sendall(bytes(SIZE))
+
+    with upgradable(conv) as converter, conv.serving(late) as slow, conv.serving(greet) as service:
+        with get(conv, "absolute", slow.port, protocol=MPTCP) as client:
+            take_head(client)
+            new = hand_over(converter)
+            assert Path(f"/proc/{new}/exe").readlink() == converter.directory / "program"
+            assert converter.popen.poll() is None
+            assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+            assert converter.status()["listeners"][0]["accepted"] == 1
+            begin.set()
+            assert len(take(client, SIZE)) == SIZE
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client) == (b"", "closed")
+        assert converter.popen.wait(10) == 0
+        assert converter.status()["pid"] == new
+        assert converter.metrics()["tributary_converter_open_connections"] == 0
+
+
+def test_nobody_is_refused_while_it_is_handed_over_again_and_again(conv: World) -> None:
+    with upgradable(conv) as converter, conv.serving(greet) as service:
+        over = threading.Event()
+        heard: list[str] = []
+
+        def ask() -> None:
+            while not over.is_set():
+                heard.append(hears(conv, "connect", SERVER, service.port, MPTCP))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            for _ in range(3):
+                hand_over(converter)
+        finally:
+            over.set()
+            asking.join()
+        assert set(heard) == {"hello"}
+
+
+def test_a_wrong_configuration_is_not_handed_over_to(conv: World) -> None:
+    with upgradable(conv) as converter, conv.serving(greet) as service:
+        converter.write("wokers = 3\n")
+        converter.popen.send_signal(signal.SIGUSR2)
+        converter.wait_for("not handed over, the successor ended: exit status: 64")
+        assert converter.status()["pid"] == converter.pid
+        assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+        converter.write(ALL)
+        assert hand_over(converter) != converter.pid
+
+
+def test_connections_that_do_not_end_in_time_are_reset(conv: World) -> None:
+    with upgradable(conv, ALL + '[timeouts]\nhand_over = "300ms"\n') as converter, joined(conv, "connect", MPTCP):
+        hand_over(converter)
+        assert converter.popen.wait(10) == 1
+        converter.wait_for("1 connections had not ended in time")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
+def test_the_new_one_lives_without_the_old_one(conv: World, sent: signal.Signals) -> None:
+    with upgradable(conv) as converter, conv.serving(greet) as service, joined(conv, "connect", MPTCP):
+        hand_over(converter)
+        converter.popen.send_signal(sent)
+        converter.popen.wait(10)
+        assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+
+
+def test_the_service_manager_is_told_which_process_is_the_main_one(conv: World) -> None:
+    with tempfile.TemporaryDirectory(dir=conv.directory) as name, manager(Path(name)) as listening:
+        environment = ("env", f"NOTIFY_SOCKET={name}/notify", "WATCHDOG_USEC=30000000")
+        with upgradable(conv, ALL, *environment) as converter:
+            assert next_message(listening) == ["READY=1"]
+            new = hand_over(converter)
+            assert next_message(listening) == ["READY=1"]
+            assert next_message(listening) == [f"MAINPID={new}"]
