@@ -1,0 +1,140 @@
+"""Filters of the playbooks: TOML out of variables, questions about addresses, and which packages to install.
+
+ansible-core has none of these, and collections are not asked for. What is wrong is raised as ValueError with one line.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ipaddress import ip_address, ip_network
+from pathlib import PurePath
+from typing import Any
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_PACKAGE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_(?P<architecture>[^_]+)\.deb")
+
+
+def to_toml(document: Mapping[str, Any]) -> str:
+    """``document`` as TOML 1.0; keys that are null are left out, so that an inventory can take a default away."""
+    said = {str(key): value for key, value in document.items() if value is not None}
+    plain = [f"{_key(key)} = {_value(value)}" for key, value in said.items() if not _is_table(value)]
+    tables = [block for key, value in said.items() if _is_table(value) for block in _tables(key, value)]
+    return "\n\n".join(filter(None, ["\n".join(plain), *tables])) + "\n"
+
+
+def of_version(networks: Iterable[str], version: int) -> list[str]:
+    """The ``networks`` and addresses of IP ``version``, 4 or 6, in order."""
+    return [str(each) for each in networks if _network(each).version == version]
+
+
+def covers(networks: Iterable[str], address: str) -> bool:
+    """Whether ``address`` is in one of ``networks``. An IPv4 address may be written as an IPv6 one, ::ffff:192.0.2.1."""
+    found = ip_address(str(address).partition("%")[0])
+    found = getattr(found, "ipv4_mapped", None) or found
+    return any(found in _network(each) for each in networks)
+
+
+def listening_ports(listeners: Iterable[Mapping[str, Any]], kind: str | None = None) -> list[int]:
+    """The ports of a converter's ``listeners``, of all or of those of ``kind``; each once, in order."""
+    wanted = [each for each in listeners if kind is None or each["kind"] == kind]
+    return sorted({int(str(each["address"]).rpartition(":")[2]) for each in wanted})
+
+
+def packages_at(
+    files: Iterable[str], names: Sequence[str], version: str, suite: str, architecture: str
+) -> dict[str, Any]:
+    """Which of the .deb ``files`` are ``names`` at ``version``: {"version": ..., "files": [...]}, ordered as ``names``.
+
+    ``version`` has no suite ('0.1.0-1' for files of '0.1.0-1~deb13'); empty: the only one that there is.
+    """
+    known = _by_version(files, suite, architecture)
+    complete = sorted(each for each, there in known.items() if set(names) <= set(there))
+    chosen = _only(complete, suite, architecture) if not version else f"{version}~{suite}"
+    missing = [name for name in names if name not in known.get(chosen, {})]
+    if missing:
+        there = ", ".join(each.removesuffix(f"~{suite}") for each in complete) or "none"
+        raise ValueError(f"no package {missing[0]} {chosen} for {architecture}: complete versions there: {there}")
+    return {"version": chosen, "files": [known[chosen][name] for name in names]}
+
+
+def _by_version(files: Iterable[str], suite: str, architecture: str) -> dict[str, dict[str, str]]:
+    known: dict[str, dict[str, str]] = {}
+    for file in files:
+        match = _PACKAGE.fullmatch(PurePath(file).name)
+        if match and match["version"].endswith(f"~{suite}") and match["architecture"] in (architecture, "all"):
+            known.setdefault(match["version"], {})[match["name"]] = str(file)
+    return known
+
+
+def _only(versions: Sequence[str], suite: str, architecture: str) -> str:
+    if not versions:
+        raise ValueError(f"no packages for {suite} {architecture} in tributary_packages: scripts/build-deb makes them")
+    if len(versions) > 1:
+        said = ", ".join(version.removesuffix(f"~{suite}") for version in versions)
+        raise ValueError(f"several versions of the packages: tributary_version must be one of {said}")
+    return versions[0]
+
+
+def _network(text: str) -> Any:
+    try:
+        return ip_network(str(text))
+    except ValueError as error:
+        raise ValueError(
+            f"{text}: accepted: a network without host bits, such as 10.0.0.0/8 or 2001:db8::/32, or an address"
+        ) from error
+
+
+def _is_table(value: Any) -> bool:
+    """A table, or an array of tables, neither of which can stand before the plain keys."""
+    if _is_list(value):
+        return bool(value) and all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, Mapping)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _tables(key: str, value: Any) -> list[str]:
+    """A table, or an array of tables, of the first level; what is inside of them stands in one line."""
+    head, each_table = (f"[{_key(key)}]", [value]) if isinstance(value, Mapping) else (f"[[{_key(key)}]]", value)
+    return ["\n".join([head, *_lines(table)]) for table in each_table]
+
+
+def _lines(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(str(key))} = {_value(value)}" for key, value in table.items() if value is not None]
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _string(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(_lines(value)) + " }" if value else "{}"
+    if _is_list(value):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return _string(str(value))
+
+
+def _string(text: str) -> str:
+    # A JSON string is a TOML basic string, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+class FilterModule:
+    """What Ansible looks for in a filter plugin."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """By the names that templates use."""
+        return {
+            "to_toml": to_toml,
+            "of_version": of_version,
+            "covers": covers,
+            "listening_ports": listening_ports,
+            "packages_at": packages_at,
+        }

@@ -1,0 +1,131 @@
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.unit.ansible.playbooks import ANSIBLE, load
+
+anycast = load(ANSIBLE / "roles/anycast/files/tributary_anycast.py")
+
+UP = """BIRD 2.0.12 ready.
+Name       Proto      Table      State  Since         Info
+anycast4   Static     master4    up     21:09:11.042
+anycast6   Static     master6    up     21:09:11.042
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "up"),
+    [
+        (UP, True),
+        (UP.replace("up  ", "down", 1), False),
+        (UP.replace("up  ", "down"), False),
+        ("BIRD 2.0.12 ready.\n", False),
+        ("", False),
+    ],
+)
+def test_a_node_is_announced_when_all_of_its_protocols_are_up(printed: str, up: bool) -> None:
+    assert anycast.is_up(printed) is up
+
+
+@pytest.mark.parametrize(
+    ("looks", "well"),
+    [
+        ("", False),
+        ("-", False),
+        ("+", True),
+        ("+-", True),
+        ("+--", False),
+        ("+-+-", True),
+        ("+--+", True),
+        ("--+", True),
+    ],
+)
+def test_a_node_is_well_from_the_first_answer_on_until_two_in_a_row_are_missing(looks: str, well: bool) -> None:
+    health = anycast.Health(most=2)
+    for look in looks:
+        health = health.after(look == "+")
+    assert health.well is well
+
+
+@pytest.mark.parametrize(("said", "well"), [(b"HTTP/1.1 403 No\r\n", True), (b"SSH-2.0\r\n", False), (b"", False)])
+def test_a_proxy_answers_when_it_speaks_http(said: bytes, well: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(said)
+
+        threading.Thread(target=serve).start()
+        assert anycast.answers("127.0.0.1", listener.getsockname()[1]) is well
+
+
+def test_a_port_where_nothing_listens_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert anycast.answers("127.0.0.1", port) is False
+
+
+@pytest.fixture
+def bird(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A birdc that keeps its protocols' state in a file, and the flag of drained nodes beside it."""
+    state = tmp_path / "state"
+    state.write_text("up")
+    program = tmp_path / "birdc"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$1" in enable) echo up >{state} ;; disable) echo down >{state} ;; esac\n'
+        f'[ "$2" = \'"anycast*"\' ] || exit 1\n'
+        f'echo "anycast4 Static master4 $(cat {state}) 21:09:11.042"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(anycast, "DRAINED", tmp_path / "drained")
+    return state
+
+
+def test_who_drains_is_withdrawn_and_stays_so(bird: Path) -> None:
+    assert anycast.main(["drain"]) == 0
+    assert bird.read_text().strip() == "down"
+    assert anycast.drained() == "maintenance"
+    assert anycast.main(["status"]) == 1
+
+
+def test_an_upgrade_does_not_end_an_administrators_drain(bird: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    anycast.main(["drain"])
+    assert anycast.main(["drain", "--reason", "upgrade"]) == 0
+    assert anycast.main(["announce", "--reason", "upgrade"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "stays withdrawn: drained (maintenance)"
+    assert bird.read_text().strip() == "down"
+
+
+def test_an_upgrades_own_drain_ends_with_it(bird: Path) -> None:
+    anycast.main(["drain", "--reason", "upgrade"])
+    bird.write_text("up")  # as the watch does once nothing holds the node back
+    assert anycast.main(["announce", "--reason", "upgrade"]) == 0
+    assert anycast.drained() is None
+
+
+def test_nothing_is_asked_of_bird_that_is_so_already(bird: Path) -> None:
+    assert anycast.settle(True) is False
+    assert anycast.settle(False) is True
+    assert anycast.settle(False) is False
+    assert bird.read_text().strip() == "down"
+
+
+def test_without_bird_every_command_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert anycast.main(["status"]) == 69
+    assert capsys.readouterr().err.startswith("tributary-anycast: birdc does not answer: ")
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["run", "--http", "nowhere"], ["drain", "--port", "x"]])
+def test_wrong_arguments_end_with_64(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        anycast.main(words)
+    assert ended.value.code == 64

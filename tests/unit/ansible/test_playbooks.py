@@ -1,0 +1,104 @@
+"""The playbooks themselves: ansible-core reads them, and what they promise about each role holds."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play
+
+yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core, is not installed")
+PLAYBOOKS = ("gateway", "image")
+SOURCES = sorted(path for path in ANSIBLE.rglob("*.yml") if "inventory" not in path.parts)
+every_role = pytest.mark.parametrize("role", ROLES)
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def specified(role: str) -> dict[str, Any]:
+    options: dict[str, Any] = read(ANSIBLE / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"][
+        "options"
+    ]
+    return options
+
+
+@needs_ansible
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_ansible_reads_every_line(playbook: str, tmp_path: Path) -> None:
+    done = play(ANSIBLE / f"{playbook}.yml", "fleet", tmp_path, "--syntax-check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@every_role
+def test_every_variable_with_a_default_is_explained(role: str) -> None:
+    defaults = read(ANSIBLE / "roles" / role / "defaults/main.yml") or {}
+    internal = {"tributary_served_networks"}
+    assert set(defaults) - internal <= set(specified(role))
+    assert all(option["description"] for option in specified(role).values())
+
+
+@every_role
+def test_a_role_refuses_wrong_arguments_also_when_it_only_checks(role: str) -> None:
+    specs = read(ANSIBLE / "roles" / role / "meta/argument_specs.yml")["argument_specs"]
+    checks = (ANSIBLE / "roles" / role / "tasks/check.yml").exists()
+    assert set(specs) == ({"main", "check"} if checks else {"main"})
+    assert not checks or specs["check"] == specs["main"]
+
+
+@every_role
+def test_every_setting_that_a_role_takes_is_in_the_documentation(role: str) -> None:
+    page = (ANSIBLE.parent / "docs/deploy-gateway.md").read_text()
+    assert [name for name in specified(role) if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ANSIBLE)))
+def test_no_collection_is_needed(source: Path) -> None:
+    modules = re.findall(r"^\s+(?:- )?([a-z_]+\.[a-z_]+\.[a-z_]+):$", source.read_text(), flags=re.MULTILINE)
+    assert [module for module in modules if not module.startswith("ansible.builtin.")] == []
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ANSIBLE)))
+def test_nothing_flushes_somebody_elses_rules(source: Path) -> None:
+    assert "flush ruleset" not in source.read_text()
+
+
+def test_the_image_gets_the_roles_of_real_hosts() -> None:
+    of_hosts = [role["role"] for role in read(ANSIBLE / "gateway.yml")[1]["roles"]]
+    of_images = [role["role"] for role in read(ANSIBLE / "image.yml")[0]["roles"]]
+    assert set(of_images) - {"cpe"} == set(of_hosts) - {"metrics", "anycast"}
+
+
+def test_every_part_is_checked_before_any_host_is_changed() -> None:
+    first, second = read(ANSIBLE / "gateway.yml")
+    checked = [task["ansible.builtin.import_role"]["name"] for task in first["tasks"][0]["block"][2:]]
+    assert set(checked) == {role["role"] for role in second["roles"]}
+    assert (second["serial"], second["max_fail_percentage"]) == (1, 0)
+
+
+@needs_ansible
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ({"tributary_client_networks": ["10.0.0.1/8"]}, "10.0.0.1/8: accepted: a network without host bits"),
+        (
+            {"tributary_parts": ["squidd"]},
+            "tributary_parts must be one or more of: squid, converter, throttler",
+        ),
+        ({"release": "bullseye"}, "accepted: Debian 12, Debian 13, Ubuntu 24.04"),
+    ],
+)
+def test_what_is_wrong_stops_before_anything_is_changed(said: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    done = play(HERE / "refuse.yml", "one", tmp_path, "-e", yaml.safe_dump(said, default_flow_style=True, width=10**6))
+    assert done.returncode == 2, done.stdout
+    assert complaint in " ".join(done.stdout.split()), done.stdout
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_examples_have_documentation_addresses_alone(inventory: str) -> None:
+    text = (ANSIBLE / "inventory" / f"{inventory}.yml").read_text()
+    addresses = re.findall(r"\b(\d+\.\d+\.\d+)\.\d+", text)
+    assert set(addresses) <= {"192.0.2", "198.51.100", "203.0.113", "10.0.0", "10.64.0", "10.128.0", "0.1.0"}
+    assert set(re.findall(r"\b(2001:[0-9a-f]+):", text)) <= {"2001:db8"}

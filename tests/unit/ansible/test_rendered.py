@@ -1,0 +1,118 @@
+"""What the roles write for the example inventories, judged by the programs that will read it.
+
+To make the golden files anew after a wanted change: REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/ansible
+"""
+
+import os
+import shutil
+import subprocess
+import tomllib
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from experiments.testbed import native
+from settings.files import load
+from squid.settings import SquidSettings
+from tests.unit.ansible.conftest import Rendered
+from tests.unit.ansible.playbooks import HERE, INVENTORIES, needs_ansible
+from throttler import dry_run
+from throttler.policy import model
+
+pytestmark = needs_ansible
+GOLDEN = HERE / "golden"
+every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
+
+
+@pytest.mark.parametrize(
+    ("inventory", "file"),
+    [
+        *product(INVENTORIES, ["tributary-site.nft", "converter.toml", "squid.toml", "throttler.toml"]),
+        ("fleet", "bird.conf"),
+    ],
+)
+def test_a_file_is_the_golden_one(rendered: Rendered, inventory: str, file: str) -> None:
+    text = (rendered[inventory] / file).read_text()
+    golden = GOLDEN / inventory / file
+    if os.environ.get("REMAKE_GOLDEN"):
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@every_inventory
+def test_squid_takes_its_settings(rendered: Rendered, inventory: str) -> None:
+    settings = load(rendered[inventory] / "squid.toml", SquidSettings)
+    assert settings.port == 3128
+    assert settings.state_directory == Path("/var/lib/tributary/squid")
+
+
+@every_inventory
+def test_the_converter_takes_its_settings(rendered: Rendered, inventory: str) -> None:
+    command = [str(native.build().converter), "--check", "--config", str(rendered[inventory] / "converter.toml")]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@every_inventory
+def test_the_throttler_takes_its_policy(rendered: Rendered, inventory: str) -> None:
+    assert dry_run.text(model.read(rendered[inventory] / "throttler.toml"))
+
+
+@pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
+@every_inventory
+def test_nft_takes_the_firewall(rendered: Rendered, inventory: str) -> None:
+    folder = rendered[inventory]
+    subprocess.run(["nft", "-I", folder, "--check", "--file", folder / "tributary-firewall.nft"], check=True)
+
+
+@pytest.mark.skipif(not shutil.which("bird"), reason="bird2 is not installed")
+def test_bird_takes_its_settings(rendered: Rendered) -> None:
+    subprocess.run(["bird", "-p", "-c", rendered["fleet"] / "bird.conf"], check=True)
+
+
+@every_inventory
+def test_nobody_is_let_in_who_was_not_named(rendered: Rendered, inventory: str) -> None:
+    assert "0.0.0.0/0" not in (rendered[inventory] / "tributary-site.nft").read_text()
+    assert "::/0" not in (rendered[inventory] / "tributary-site.nft").read_text()
+
+
+def test_the_ports_that_are_open_are_those_where_something_listens(rendered: Rendered) -> None:
+    converter = tomllib.loads((rendered["one"] / "converter.toml").read_text())
+    squid = tomllib.loads((rendered["one"] / "squid.toml").read_text())
+    ports = {squid["port"], *(int(each["address"].rpartition(":")[2]) for each in converter["listen"])}
+    line = next(
+        each for each in (rendered["one"] / "tributary-site.nft").read_text().splitlines() if " client_ports " in each
+    )
+    assert {int(port) for port in line.partition("{")[2].strip(" }").split(",")} == ports
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "mptcp-tributary-mptcp.service",
+        "anycast-tributary-anycast-addresses.service",
+        "anycast-tributary-anycast.service",
+        "firewall-tributary-firewall.service",
+    ],
+)
+def test_systemd_accepts_every_line_of_a_unit(rendered: Rendered, unit: str, tmp_path: Path) -> None:
+    copy = tmp_path / unit
+    # Programs and units of packages that a developer's machine does not have.
+    text = (rendered["fleet"] / unit).read_text().replace("/usr/local/sbin/tributary-anycast", "/bin/true")
+    copy.write_text(text.replace("Requires=bird.service\n", ""))
+    command = ["systemd-analyze", "--no-pager", "verify", "--man=no", str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert unit not in done.stderr
+
+
+def test_apt_takes_what_is_said_of_updates(rendered: Rendered) -> None:
+    file = rendered["one"] / "hardening-52tributary-unattended-upgrades"
+    command = ["apt-config", "--config-file", str(file), "dump", "Unattended-Upgrade::Origins-Pattern"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    origins = [line.partition(" ")[2] for line in said.splitlines() if ":: " in line]
+    assert len(origins) == 2
+    assert all("-security" in origin for origin in origins)
