@@ -1,6 +1,6 @@
 """Filters of the playbooks: TOML out of variables, questions about addresses, and which packages to install.
 
-ansible-core has none of these, and collections are not asked for. What is wrong is raised as ValueError with one line.
+ansible-core has none of these, and collections are not asked for.
 """
 
 import json
@@ -24,14 +24,19 @@ def to_toml(document: Mapping[str, Any]) -> str:
 
 def of_version(networks: Iterable[str], version: int) -> list[str]:
     """The ``networks`` and addresses of IP ``version``, 4 or 6, in order."""
-    return [str(each) for each in networks if _network(each).version == version]
+    return [str(each) for each in networks if ip_network(str(each)).version == version]
+
+
+def not_networks(networks: Iterable[str]) -> list[str]:
+    """Those of ``networks`` that are neither a network nor an address."""
+    return [str(each) for each in networks if not _is_network(each)]
 
 
 def covers(networks: Iterable[str], address: str) -> bool:
-    """Whether ``address`` is in one of ``networks``. An IPv4 address may be written as an IPv6 one, ::ffff:192.0.2.1."""
+    """Whether ``address`` is in one of ``networks``. IPv4 addresses may be written as ::ffff:192.0.2.1."""
     found = ip_address(str(address).partition("%")[0])
     found = getattr(found, "ipv4_mapped", None) or found
-    return any(found in _network(each) for each in networks)
+    return any(found in ip_network(str(each)) for each in networks)
 
 
 def listening_ports(listeners: Iterable[Mapping[str, Any]], kind: str | None = None) -> list[int]:
@@ -46,14 +51,17 @@ def packages_at(
     """Which of the .deb ``files`` are ``names`` at ``version``: {"version": ..., "files": [...]}, ordered as ``names``.
 
     ``version`` has no suite ('0.1.0-1' for files of '0.1.0-1~deb13'); empty: the only one that there is.
+    {"refused": ...} says in one line what is missing.
     """
     known = _by_version(files, suite, architecture)
     complete = sorted(each for each, there in known.items() if set(names) <= set(there))
-    chosen = _only(complete, suite, architecture) if not version else f"{version}~{suite}"
+    said = ", ".join(each.removesuffix(f"~{suite}") for each in complete) or "none"
+    if not version and len(complete) != 1:
+        return {"refused": f"tributary_version is not set: versions of all packages for {suite} {architecture}: {said}"}
+    chosen = f"{version}~{suite}" if version else complete[0]
     missing = [name for name in names if name not in known.get(chosen, {})]
     if missing:
-        there = ", ".join(each.removesuffix(f"~{suite}") for each in complete) or "none"
-        raise ValueError(f"no package {missing[0]} {chosen} for {architecture}: complete versions there: {there}")
+        return {"refused": f"no package {missing[0]} {chosen} for {architecture}: versions of all packages: {said}"}
     return {"version": chosen, "files": [known[chosen][name] for name in names]}
 
 
@@ -66,22 +74,12 @@ def _by_version(files: Iterable[str], suite: str, architecture: str) -> dict[str
     return known
 
 
-def _only(versions: Sequence[str], suite: str, architecture: str) -> str:
-    if not versions:
-        raise ValueError(f"no packages for {suite} {architecture} in tributary_packages: scripts/build-deb makes them")
-    if len(versions) > 1:
-        said = ", ".join(version.removesuffix(f"~{suite}") for version in versions)
-        raise ValueError(f"several versions of the packages: tributary_version must be one of {said}")
-    return versions[0]
-
-
-def _network(text: str) -> Any:
+def _is_network(text: str) -> bool:
     try:
-        return ip_network(str(text))
-    except ValueError as error:
-        raise ValueError(
-            f"{text}: accepted: a network without host bits, such as 10.0.0.0/8 or 2001:db8::/32, or an address"
-        ) from error
+        ip_network(str(text))
+    except ValueError:
+        return False
+    return True
 
 
 def _is_table(value: Any) -> bool:
@@ -134,6 +132,7 @@ class FilterModule:
         return {
             "to_toml": to_toml,
             "of_version": of_version,
+            "not_networks": not_networks,
             "covers": covers,
             "listening_ports": listening_ports,
             "packages_at": packages_at,

@@ -1,5 +1,6 @@
 """The playbooks themselves: ansible-core reads them, and what they promise about each role holds."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,10 @@ def test_every_part_is_checked_before_any_host_is_changed() -> None:
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        ({"tributary_client_networks": ["10.0.0.1/8"]}, "10.0.0.1/8: accepted: a network without host bits"),
+        (
+            {"tributary_client_networks": ["10.0.0.1/8"]},
+            "networks: 10.0.0.1/8: accepted: networks without host bits",
+        ),
         (
             {"tributary_parts": ["squidd"]},
             "tributary_parts must be one or more of: squid, converter, throttler",
@@ -94,6 +98,17 @@ def test_what_is_wrong_stops_before_anything_is_changed(said: dict[str, Any], co
     done = play(HERE / "refuse.yml", "one", tmp_path, "-e", yaml.safe_dump(said, default_flow_style=True, width=10**6))
     assert done.returncode == 2, done.stdout
     assert complaint in " ".join(done.stdout.split()), done.stdout
+
+
+@needs_ansible
+def test_one_host_that_is_wrong_keeps_all_from_being_changed(tmp_path: Path) -> None:
+    here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": "/usr/bin/python3"}
+    said = json.dumps(here | {"tributary_packages": str(tmp_path)})
+    done = play(ANSIBLE / "gateway.yml", "fleet", tmp_path, "-e", said)
+    assert done.returncode == 2, done.stdout
+    assert "nothing was changed | gw1.example.net: Refuse a version that is not whole" in " ".join(done.stdout.split())
+    assert "PLAY [Deploy one gateway after the other]" not in done.stdout
+    assert not list(Path("/tmp").glob("tributary-check-*"))
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)

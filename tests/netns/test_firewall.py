@@ -1,0 +1,183 @@
+"""The gateways' firewall (ansible/roles/firewall) in the real kernel.
+
+trfw-client 10.0.0.2, 192.0.2.2, 2001:db8::2 --- trfw-gateway 10.0.0.1, 192.0.2.1, 2001:db8::1
+"""
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from experiments.results import ROOT
+from experiments.testbed.node import Node
+from settings.failure import Failure
+from tests.netns.squid_world import inside
+
+pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+
+RULES = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
+SITE = """\
+add element inet tributary-firewall client_networks4 { 10.0.0.0/8 }
+add element inet tributary-firewall client_networks6 { 2001:db8::/64 }
+add element inet tributary-firewall client_ports { 3128 }
+add element inet tributary-firewall admin_networks4 { 192.0.2.2 }
+add element inet tributary-firewall admin_ports { 22 }
+add rule inet tributary-firewall untracked_in meta l4proto tcp notrack
+add rule inet tributary-firewall untracked_out meta l4proto tcp notrack
+"""
+CLIENT, STRANGER, SIX = "10.0.0.2", "192.0.2.2", "2001:db8::2"
+GATEWAY = {CLIENT: "10.0.0.1", STRANGER: "192.0.2.1", SIX: "2001:db8::1"}
+"""The gateway's address on the network of each of the client's."""
+
+
+class Place:
+    """Both nodes, and a listener at each of the ports."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.gateway, self.client = (Node(f"trfw-{name}", directory) for name in ("gateway", "client"))
+        self.listeners: dict[int, socket.socket] = {}
+
+    def load(self) -> None:
+        self.gateway.run("nft", "--includepath", str(self.directory), "--file", str(RULES))
+
+    def tables(self) -> str:
+        return self.gateway.run("nft", "list", "tables")
+
+    def tracked(self) -> int:
+        return int(self.gateway.run("cat", "/proc/sys/net/netfilter/nf_conntrack_count"))
+
+    def connect(self, source: str, port: int) -> socket.socket:
+        """From one of the client's addresses; raises TimeoutError if the firewall drops it."""
+        with inside(self.client):
+            return socket.create_connection((GATEWAY[source], port), timeout=1, source_address=(source, 0))
+
+    def accepted(self, client: socket.socket) -> socket.socket:
+        """The gateway's end of a connection to port 3128; those before it in the queue are closed."""
+        while True:
+            server, peer = self.listeners[3128].accept()
+            if peer[1] == client.getsockname()[1]:
+                return server
+            server.close()
+
+    def reaches(self, source: str, port: int) -> bool:
+        try:
+            self.connect(source, port).close()
+        except TimeoutError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with ExitStack() as made:
+        place = Place(Path(made.enter_context(tempfile.TemporaryDirectory(prefix="firewall-"))))
+        (place.directory / "tributary-site.nft").write_text(SITE)
+        for node in (place.gateway, place.client):
+            with suppress(Failure):
+                node.delete()  # what a killed run left
+            node.create()
+            made.callback(node.delete)
+        place.gateway.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", place.client.namespace)
+        for node, last in ((place.gateway, 1), (place.client, 2)):
+            for address in (f"10.0.0.{last}/24", f"192.0.2.{last}/24", f"2001:db8::{last}/64"):
+                node.ip("address", "add", address, "dev", "eth0")
+            node.ip("link", "set", "eth0", "up")
+        with inside(place.gateway):
+            for port in (22, 3128, 9464):
+                listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+                place.listeners[port] = made.enter_context(listener)
+        place.gateway.run("nft", "add", "table", "inet", "throttler")
+        place.load()
+        yield place
+
+
+@pytest.mark.parametrize(
+    ("source", "port", "let_in"),
+    [
+        (CLIENT, 3128, True),
+        (SIX, 3128, True),
+        (STRANGER, 3128, False),
+        (STRANGER, 22, True),
+        (CLIENT, 22, False),
+        (SIX, 22, False),
+        (CLIENT, 9464, False),
+        (STRANGER, 9464, False),
+    ],
+)
+def test_who_was_named_gets_in_and_nobody_else(place: Place, source: str, port: int, let_in: bool) -> None:
+    assert place.reaches(source, port) is let_in
+
+
+def test_what_was_dropped_is_counted(place: Place) -> None:
+    before = place.gateway.run("nft", "list", "counters", "table", "inet", "tributary-firewall")
+    assert not place.reaches(STRANGER, 3128)
+    assert place.gateway.run("nft", "list", "counters", "table", "inet", "tributary-firewall") != before
+
+
+def test_neighbours_and_pings_are_answered(place: Place) -> None:
+    place.gateway.ip("neighbour", "flush", "dev", "eth0")
+    place.client.ip("neighbour", "flush", "dev", "eth0")
+    for address in GATEWAY.values():
+        place.client.run("ping", "-n", "-q", "-c", "1", "-W", "2", address)
+
+
+def test_an_udp_answer_comes_in_and_an_udp_question_does_not(place: Place) -> None:
+    with inside(place.gateway):
+        asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with inside(place.client):
+        resolver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with asking, resolver:
+        resolver.bind(("10.0.0.2", 5353))
+        resolver.settimeout(2)
+        asking.settimeout(1)
+        asking.sendto(b"question", ("10.0.0.2", 5353))
+        _, asked_by = resolver.recvfrom(100)
+        resolver.sendto(b"answer", asked_by)
+        assert asking.recv(100) == b"answer"
+        with inside(place.client), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.sendto(b"unasked", asked_by)
+        with pytest.raises(TimeoutError):
+            asking.recv(100)
+
+
+def test_connections_outlive_the_loading_of_the_firewall(place: Place) -> None:
+    place.gateway.run("nft", "delete", "table", "inet", "tributary-firewall")
+    with place.connect(STRANGER, 3128) as client, place.accepted(client) as server:
+        place.load()
+        # The gateway hears first, and has sent nothing yet that connection tracking could have seen.
+        client.sendall(b"up")
+        server.settimeout(2)
+        assert server.recv(10) == b"up"
+        server.sendall(b"down")
+        assert client.recv(10) == b"down"
+    assert not place.reaches(STRANGER, 3128)
+
+
+def test_no_tcp_connection_takes_a_place_in_a_table(place: Place) -> None:
+    before = place.tracked()
+    with place.connect(CLIENT, 3128):
+        assert place.tracked() <= before  # old ones may go meanwhile
+
+
+def test_loading_it_twice_changes_nothing_and_other_tables_stay(place: Place) -> None:
+    before = place.gateway.run("nft", "--stateless", "list", "ruleset")
+    place.load()
+    assert place.gateway.run("nft", "--stateless", "list", "ruleset") == before
+    place.gateway.run("nft", "delete", "table", "inet", "tributary-firewall")
+    assert place.tables() == "table inet throttler\n"
+    place.load()
+
+
+def test_a_wrong_site_file_leaves_the_firewall_as_it_is(place: Place) -> None:
+    wrong = place.directory / "tributary-site-wrong.nft"
+    wrong.write_text("add element inet tributary-firewall client_networks4 { nobody }\n")
+    before = place.gateway.run("nft", "--stateless", "list", "ruleset")
+    with pytest.raises(Failure):
+        place.load()
+    wrong.unlink()
+    assert place.gateway.run("nft", "--stateless", "list", "ruleset") == before
