@@ -4,6 +4,7 @@ To make the golden files anew after a wanted change: REMAKE_GOLDEN=1 scripts/pyt
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -88,8 +89,13 @@ def test_the_ports_that_are_open_are_those_where_something_listens(rendered: Ren
     assert {int(port) for port in line.partition("{")[2].strip(" }").split(",")} == ports
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
-@pytest.mark.parametrize(
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+systemd_analyze = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+every_unit = pytest.mark.parametrize(
     "unit",
     [
         "mptcp-tributary-mptcp.service",
@@ -98,13 +104,25 @@ def test_the_ports_that_are_open_are_those_where_something_listens(rendered: Ren
         "firewall-tributary-firewall.service",
     ],
 )
+
+
+@systemd_analyze
+@every_unit
+def test_the_exposure_of_a_unit_is_low(rendered: Rendered, unit: str) -> None:
+    said = analyze("security", "--offline=true", str(rendered["fleet"] / unit))
+    found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", said.stdout)
+    assert found is not None, said.stderr
+    assert float(found[1]) < 3
+
+
+@systemd_analyze
+@every_unit
 def test_systemd_accepts_every_line_of_a_unit(rendered: Rendered, unit: str, tmp_path: Path) -> None:
     copy = tmp_path / unit
     # Programs and units of packages that a developer's machine does not have.
     text = (rendered["fleet"] / unit).read_text().replace("/usr/local/sbin/tributary-anycast", "/bin/true")
     copy.write_text(text.replace("Requires=bird.service\n", ""))
-    command = ["systemd-analyze", "--no-pager", "verify", "--man=no", str(copy)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = analyze("verify", "--man=no", str(copy))
     assert done.returncode == 0, done.stderr
     assert unit not in done.stderr
 
