@@ -10,6 +10,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import PurePath
 from typing import Any
 
+_EVERYWHERE = ("[::]", "0.0.0.0")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PACKAGE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_(?P<architecture>[^_]+)\.deb")
 
@@ -43,6 +44,18 @@ def listening_ports(listeners: Iterable[Mapping[str, Any]], kind: str | None = N
     """The ports of a converter's ``listeners``, of all or of those of ``kind``; each once, in order."""
     wanted = [each for each in listeners if kind is None or each["kind"] == kind]
     return sorted({int(str(each["address"]).rpartition(":")[2]) for each in wanted})
+
+
+def as_listeners(addresses: Iterable[str], port: int) -> list[dict[str, str]]:
+    """HTTP listeners at ``addresses``, as in a converter's settings: {"kind": "http", "address": "[::1]:3128"}."""
+    written = (f"[{address}]" if ":" in address else address for address in addresses)
+    return [{"kind": "http", "address": f"{address}:{port}"} for address in written]
+
+
+def places(listeners: Iterable[Mapping[str, Any]], kind: str | None = None) -> list[str]:
+    """Where ``listeners``, all or those of ``kind``, are reached from their own host: 'ADDRESS:PORT', each once."""
+    wanted = (str(each["address"]).rpartition(":") for each in listeners if kind is None or each["kind"] == kind)
+    return sorted({f"{'127.0.0.1' if host in _EVERYWHERE else host}:{port}" for host, _, port in wanted})
 
 
 def packages_at(
@@ -135,5 +148,7 @@ class FilterModule:
             "not_networks": not_networks,
             "covers": covers,
             "listening_ports": listening_ports,
+            "as_listeners": as_listeners,
+            "places": places,
             "packages_at": packages_at,
         }

@@ -65,6 +65,16 @@ def test_ports_are_those_of_the_listeners() -> None:
     assert filters.listening_ports(listeners, "http") == [3129]
 
 
+def test_listeners_are_reached_from_their_own_host() -> None:
+    listeners = [
+        *filters.as_listeners(["0.0.0.0"], 3128),
+        *filters.as_listeners(["fd00::1", "10.0.0.1"], 3129),
+        {"kind": "socks5", "address": "[::]:1080"},
+    ]
+    assert filters.places(listeners) == ["10.0.0.1:3129", "127.0.0.1:1080", "127.0.0.1:3128", "[fd00::1]:3129"]
+    assert "127.0.0.1:1080" not in filters.places(listeners, "http")
+
+
 def files(*versions: str, suite: str = "deb13", architecture: str = "amd64") -> list[str]:
     return [
         f"/packages/{name}_{version}~{suite}_{kind}.deb"
