@@ -14,10 +14,12 @@ from settings import entry
 DESCRIPTION = """\
 Makes the Debian packages of Tributary for one Debian release and one processor:
 
-  tributary-common      settings, Python libraries, kernel parameters
+  tributary-common      Python modules and libraries, kernel parameters, the doctor
   tributary-converter   the native converter
   tributary-throttler   the throttler
   tributary-squid       Squid as the HTTP converter
+  tributary-cpe         the home router's links
+  tributary-image       the first boot of an image; no other machine needs it
 
 Nothing of the target runs while they are made: packages for Debian 13 and for arm64 come out of Debian 12 on amd64 just
 as well. The same commit gives the same bytes."""

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[1]
 
 INPUTS = (
     *("LICENSE", "pyproject.toml", "requirements.lock"),
-    *("converter", "docs", "kernel-config", "packages", "settings", "squid", "tc-policies", "throttler"),
+    *("converter", "cpe", "docs", "doctor", "image/__init__.py", "image/firstboot", "kernel-config", "packages"),
+    *("settings", "squid", "tc-policies", "throttler"),
 )
 """All that packages are made from."""
 

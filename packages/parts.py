@@ -1,8 +1,9 @@
 """What each package holds.
 
-One package, tributary-common, is made anew for each suite and architecture: it has our shared modules and the wheels,
-of which two are compiled, for one Python. The throttler and the Squid runner are Python alone and fit every processor;
-the converter is one static program. So arm64 is packed on amd64 without emulation, and nothing is compiled twice.
+One package, tributary-common, is made anew for each suite and architecture: it has all of our Python modules, since the
+parts import one another's, and the wheels, of which two are compiled, for one Python. The packages of the Python parts
+bring what makes a service of each, and fit every processor; the converter is one static program. So arm64 is packed on
+amd64 without emulation, and nothing is compiled twice.
 
 Wheels, because Debian 12 has pydantic 1 and a Scapy without what the sniffer uses, and because the versions that were
 tested are the ones in requirements.lock.
@@ -12,11 +13,13 @@ from packages import content, elf
 from packages.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
 CONVERTER = "usr/bin/tributary-converter"
+MODULES = ("cpe", "doctor", "image/firstboot", "settings", "squid", "throttler")
+"""Folders of the modules that run on gateways, home routers and images."""
 
 
 def packages(inputs: Inputs) -> list[Package]:
     """All packages of a release, in the order in which they need each other."""
-    return [_common(inputs), _converter(inputs), _throttler(inputs), _squid(inputs)]
+    return [_common(inputs), _converter(inputs), _throttler(inputs), _squid(inputs), _cpe(inputs), _image(inputs)]
 
 
 def _common(inputs: Inputs) -> Package:
@@ -25,18 +28,24 @@ def _common(inputs: Inputs) -> Package:
     return Package(
         name,
         inputs.release.architecture.name,
-        "Multipath TCP converter: settings, libraries, kernel parameters",
-        "What the parts of Tributary share: how settings files are read, the Python\n"
-        "libraries that they were tested with (in a folder of their own), and the\n"
-        "kernel parameters that connections over several paths need.",
+        "Multipath TCP converter: modules, libraries, kernel parameters",
+        "What the parts of Tributary share: their Python modules, the libraries that\n"
+        "these were tested with (in a folder of their own), the kernel parameters that\n"
+        "connections over several paths need, and a doctor, which says what is wrong\n"
+        "with a machine and what mends it.",
         files=(
-            *content.modules(checkout, "settings"),
+            File(f"{PYTHON}/image/__init__.py", checkout["image/__init__.py"]),
+            *(module for part in MODULES for module in content.modules(checkout, part)),
             *wheels,
+            content.command("tributary-doctor", "doctor.__main__"),
             File("usr/lib/sysctl.d/90-tributary.conf", checkout["kernel-config/90-tributary.conf"]),
             content.overrides(checkout, name),
+            content.manual(checkout, "tributary-doctor.8", inputs.release),
             *content.documents(name, checkout, ["docs/architecture.md"]),
         ),
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
+        # What the doctor asks.
+        recommends=("iproute2", "nftables"),
         sysctl="90-tributary.conf",
     )
 
@@ -87,7 +96,6 @@ def _throttler(inputs: Inputs) -> Package:
         "own, so that Multipath TCP moves their load to the other paths. No connection\n"
         "breaks. As installed its policy holds nothing.",
         files=(
-            *content.modules(checkout, "throttler"),
             content.command(name, "throttler.cli"),
             content.unit(checkout, "throttler/systemd/tributary-throttler.service"),
             content.setting(checkout, "throttler.toml"),
@@ -97,7 +105,7 @@ def _throttler(inputs: Inputs) -> Package:
             *content.documents(name, checkout, content.beneath(checkout, "tc-policies", ".toml")),
         ),
         # nftables for nft(8), which it asks for, and the library, which it calls; iproute2 for tc(8) and ip(8).
-        depends=(_same_version(inputs), *_python(inputs), "iproute2", "libnftables1", "nftables"),
+        depends=(_same_version(inputs), "iproute2", "libnftables1", "nftables"),
         # A restart takes the holds away and puts them back, and breaks no connection.
         units=(Unit("tributary-throttler.service", Upgrade.RESTART),),
         leftovers=("var/lib/tributary/throttler",),
@@ -115,7 +123,6 @@ def _squid(inputs: Inputs) -> Package:
         "nftables. It takes the place of the service squid.service. As installed it\n"
         "serves this machine alone.",
         files=(
-            *content.modules(checkout, "squid"),
             content.command(name, "squid.__main__"),
             content.unit(checkout, "squid/systemd/tributary-squid.service"),
             File(
@@ -128,11 +135,69 @@ def _squid(inputs: Inputs) -> Package:
             *content.documents(name, checkout, ["docs/squid.md"]),
         ),
         # mptcpize makes Squid's listeners MPTCP ones; nft loads the guard; ip and ss tell about this machine.
-        depends=(_same_version(inputs), *_python(inputs), "iproute2", "mptcpize", "nftables", "squid"),
+        depends=(_same_version(inputs), "iproute2", "mptcpize", "nftables", "squid"),
         suggests=("logrotate",),
         units=(Unit("tributary-squid.service", Upgrade.KEEP),),
         replaces_unit="squid.service",
         leftovers=("var/lib/tributary/squid",),
+    )
+
+
+def _cpe(inputs: Inputs) -> Package:
+    name, checkout = "tributary-cpe", inputs.checkout
+    return Package(
+        name,
+        "all",
+        "keeps a home router's access links right for Multipath TCP",
+        "A daemon for a router with two or more access links: policy routing and\n"
+        "Multipath TCP endpoints follow the links as they come, go and change address,\n"
+        "so that each session has a subflow over every link that works.",
+        files=(
+            content.command(name, "cpe.cli"),
+            content.unit(checkout, "cpe/systemd/tributary-cpe.service"),
+            content.setting(checkout, "cpe.toml"),
+            content.manual(checkout, "tributary-cpe.8", inputs.release),
+            *content.documents(name, checkout, ["docs/cpe.md"]),
+        ),
+        # iproute2 for those who look at what it made; the daemon speaks to the kernel by itself.
+        depends=(_same_version(inputs),),
+        recommends=("iproute2",),
+        # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
+        units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
+    )
+
+
+def _image(inputs: Inputs) -> Package:
+    name, checkout = "tributary-image", inputs.checkout
+    units = [f"image/firstboot/tributary-{unit}.service" for unit in ("firstboot", "firstboot-report", "lan")]
+    return Package(
+        name,
+        "all",
+        "what makes a box of an image of Tributary when it boots",
+        "For images that scripts/build-image makes: the settings on the boot partition,\n"
+        "tributary.toml, become the files and units of a gateway or of a home router.\n"
+        "On a machine that no such image made it does nothing.",
+        files=(
+            content.command("tributary-firstboot", "image.firstboot.__main__"),
+            *(content.unit(checkout, unit) for unit in units),
+            content.manual(checkout, "tributary-firstboot.8", inputs.release),
+            *content.documents(name, checkout, ["docs/install-pi.md"]),
+            *content.documents(name, checkout, ["image/firstboot/tributary.toml"]),
+        ),
+        # growpart(1), resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.
+        depends=(
+            _same_version(inputs),
+            *("cloud-guest-utils", "e2fsprogs", "iproute2", "nftables", "openssh-server", "sudo", "systemd-resolved"),
+            *("udev", "wpasupplicant"),
+        ),
+        suggests=("dnsmasq",),
+        # The LAN is served when the settings say so.
+        units=(
+            Unit("tributary-firstboot.service", Upgrade.BOOT),
+            Unit("tributary-firstboot-report.service", Upgrade.BOOT),
+            Unit("tributary-lan.service", Upgrade.BOOT, enabled=False),
+        ),
+        leftovers=("var/lib/tributary/firstboot",),
     )
 
 

@@ -22,7 +22,7 @@ from packages.release import Release
 from settings.failure import Exit, Failure
 
 ROOTS = ("jinja2", "prometheus-client", "pydantic", "rich", "scapy")
-"""What settings, squid and throttler import. The experiments' libraries are not among them."""
+"""What the modules of parts.MODULES import. The experiments' libraries are not among them."""
 
 _OLDEST_GLIBC = 17  # manylinux_2_17, which is manylinux2014: the oldest that wheels are still made for
 

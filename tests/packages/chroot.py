@@ -12,7 +12,10 @@ from pathlib import Path
 from experiments.cache import CACHE
 
 # What our packages depend on, so that dpkg alone can install them; and who looks at them.
-_PACKAGES = ("iproute2", "libnftables1", "man-db", "mptcpize", "nftables", "python3", "squid", "systemd")
+_PACKAGES = (
+    *("cloud-guest-utils", "iproute2", "libnftables1", "man-db", "mptcpize", "nftables", "openssh-server", "python3"),
+    *("squid", "sudo", "systemd", "systemd-resolved", "udev", "wpasupplicant"),
+)
 _JUDGES = {"trixie": ("lintian",)}
 _ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",

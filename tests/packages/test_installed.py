@@ -9,7 +9,7 @@ import pytest
 
 from packages.release import SUITES
 from tests.packages.chroot import Chroot, unpacked
-from tests.packages.world import NAMES, inputs, packed
+from tests.packages.world import NAMES, SERVICES, inputs, packed
 
 
 @pytest.fixture(scope="module", params=SUITES)
@@ -50,6 +50,15 @@ def test_squid_takes_the_configuration_made_from_its_settings(debian: Chroot) ->
     assert debian.run("tributary-squid", "check", "/etc/tributary/squid.toml").stdout == "valid\n"
 
 
+def test_the_other_commands_tell_of_themselves_and_take_their_settings(debian: Chroot) -> None:
+    assert "Looks at this machine" in debian.run("tributary-doctor", "--help").stdout
+    assert debian.run("tributary-cpe", "check", "/etc/tributary/cpe.toml").stdout == "valid\n"
+    card = "/usr/share/doc/tributary-image/examples/tributary.toml"
+    assert debian.run("tributary-firstboot", "--check", card).stdout == "valid, for a gateway\n"
+    program = "import sys; sys.path.insert(0, '/usr/lib/tributary/python'); import cpe.daemon"
+    debian.run("python3", "-ISB", "-c", program)
+
+
 def test_wrong_settings_are_refused_by_the_installed_commands(debian: Chroot) -> None:
     (debian.root / "tmp/wrong.toml").write_text("colour = 1\n")
     refused = debian.run("tributary-squid", "check", "/tmp/wrong.toml", check=False)
@@ -58,7 +67,7 @@ def test_wrong_settings_are_refused_by_the_installed_commands(debian: Chroot) ->
 
 def test_every_manual_page_is_found(debian: Chroot) -> None:
     for section, name in (
-        *((8, name) for name in NAMES[1:]),
+        *((8, name) for name in (*SERVICES, "tributary-cpe", "tributary-doctor", "tributary-firstboot")),
         *((5, f"{name}.toml") for name in ("tributary-converter", "tributary-throttler")),
     ):
         shown = debian.run("man", "--where", str(section), name).stdout.strip()
@@ -84,10 +93,12 @@ def test_modules_are_compiled_and_no_other_python_is_meant(debian: Chroot, suite
         ]
 
 
-def test_the_services_are_enabled_and_the_socket_is_not(debian: Chroot) -> None:
+def test_the_services_are_enabled_and_what_needs_settings_first_is_not(debian: Chroot) -> None:
     wants = debian.root / "etc/systemd/system/multi-user.target.wants"
-    for name in NAMES[1:]:
+    for name in (*SERVICES, "tributary-firstboot", "tributary-firstboot-report"):
         assert (wants / f"{name}.service").is_symlink()
+    for name in ("tributary-cpe", "tributary-lan"):
+        assert not (wants / f"{name}.service").is_symlink()
     assert not (debian.root / "etc/systemd/system/sockets.target.wants/tributary-converter.socket").exists()
 
 
@@ -99,7 +110,7 @@ def test_this_releases_systemd_accepts_every_line_of_the_units(debian: Chroot) -
 
 
 def test_this_releases_systemd_finds_the_exposure_below_three(debian: Chroot) -> None:
-    for name in NAMES[1:]:
+    for name in (*SERVICES, "tributary-cpe"):
         unit = f"/usr/lib/systemd/system/{name}.service"
         shown = debian.run("systemd-analyze", "--no-pager", "security", "--offline=true", unit).stdout
         found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", shown)

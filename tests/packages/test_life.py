@@ -37,6 +37,7 @@ def test_an_upgrade_keeps_what_the_administrator_changed(suite: str, tmp_path: P
         assert (debian.root / "etc/tributary/squid.toml").read_text() == EDITED
         assert sorted(path.name for path in (debian.root / "etc/tributary").iterdir()) == [
             "converter.toml",
+            "cpe.toml",
             "squid.toml",
             "throttler.toml",
         ]
@@ -91,6 +92,7 @@ def _live(debian: Chroot) -> None:
         "var/log/private/tributary-converter/access.log",
         "var/lib/tributary/throttler/quotas.json",
         "var/lib/tributary/squid/log/access.log",
+        "var/lib/tributary/firstboot/applied.json",
     ):
         (root / path).parent.mkdir(parents=True)
         (root / path).write_text("{}\n")

@@ -10,7 +10,10 @@ from packages import archive, build, parts
 from packages.package import Inputs
 from packages.release import ARCHITECTURES, SUITES
 
-NAMES = ("tributary-common", "tributary-converter", "tributary-throttler", "tributary-squid")
+SERVICES = ("tributary-converter", "tributary-throttler", "tributary-squid")
+"""Packages whose one service, of the same name, is enabled by installing them."""
+
+NAMES = ("tributary-common", *SERVICES, "tributary-cpe", "tributary-image")
 _DAY = 24 * 60 * 60
 
 

@@ -1,10 +1,12 @@
 """What lies in which package."""
 
+import ast
 from pathlib import PurePosixPath
 
 import pytest
 
 from packages import parts, tree
+from packages.checkout import ROOT
 from packages.package import PYTHON, File, Inputs, Package
 from settings.failure import Failure
 from tests.unit.packages.sample import inputs, release
@@ -22,8 +24,28 @@ def test_no_two_packages_have_the_same_file() -> None:
 def test_golden_texts_tests_and_units_are_not_among_the_modules() -> None:
     modules = [PurePosixPath(path) for paths in FILES.values() for path in paths if path.startswith(PYTHON)]
     assert not any({"golden", "systemd", "__pycache__"} & set(path.parts) for path in modules)
-    assert f"{PYTHON}/squid/squid.conf.j2" in FILES["tributary-squid"]
-    assert f"{PYTHON}/throttler/service/daemon.py" in FILES["tributary-throttler"]
+    assert f"{PYTHON}/squid/squid.conf.j2" in FILES["tributary-common"]
+    assert f"{PYTHON}/throttler/service/daemon.py" in FILES["tributary-common"]
+
+
+def test_all_modules_are_in_one_package_since_the_parts_import_one_another() -> None:
+    modules = {name for name, paths in FILES.items() for path in paths if path.startswith(PYTHON)}
+    assert modules == {"tributary-common"}
+
+
+@pytest.mark.parametrize("part", parts.MODULES)
+def test_the_modules_import_none_that_is_not_packed(part: str) -> None:
+    ours = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    packed = {each.partition("/")[0] for each in parts.MODULES}
+    for path in (ROOT / part).rglob("*.py"):
+        found = {imported.partition(".")[0] for imported in imports(path.read_text())}
+        assert found & ours <= packed, path
+
+
+def imports(source: str) -> set[str]:
+    nodes = list(ast.walk(ast.parse(source)))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
 
 
 def test_all_of_etc_is_the_administrators() -> None:
@@ -43,10 +65,8 @@ def test_only_a_systemd_that_knows_mptcp_gets_the_socket_unit() -> None:
 
 
 def test_only_what_is_compiled_is_bound_to_a_processor() -> None:
-    assert {name for name, package in PACKAGES.items() if package.architecture == "all"} == {
-        "tributary-throttler",
-        "tributary-squid",
-    }
+    bound = {name for name, package in PACKAGES.items() if package.architecture != "all"}
+    assert bound == {"tributary-common", "tributary-converter"}
 
 
 def test_every_wheel_is_named_with_its_licence() -> None:

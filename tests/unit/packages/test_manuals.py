@@ -3,16 +3,21 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from cpe.settings import Multipath, Probe, Wan
+from doctor.__main__ import main as doctor
+from image.firstboot.__main__ import main as firstboot
 from packages import checkout, content
 from packages.checkout import ROOT
 from squid.settings import SquidSettings
 from tests.unit.packages.sample import release
 from throttler import cli
 
+Main = Callable[[Sequence[str]], int]
 FILES = checkout.tracked()
 PAGES = sorted(Path(path).name for path in FILES if path.startswith("packages/man/"))
 
@@ -60,6 +65,24 @@ def test_every_key_of_a_policy_is_told() -> None:
 
 def test_every_setting_of_squid_is_told() -> None:
     assert keys_in("tributary-squid.8") == set(SquidSettings.model_fields)
+
+
+def test_every_setting_of_the_home_router_is_told() -> None:
+    tables = {
+        **{f"mptcp.{key}": 0 for key in Multipath.model_fields},
+        **{f"probe.{key}": 0 for key in Probe.model_fields},
+    }
+    assert keys_in("tributary-cpe.8") == {*Wan.model_fields, *tables}
+
+
+@pytest.mark.parametrize(("page", "main"), [("tributary-doctor", doctor), ("tributary-firstboot", firstboot)])
+def test_every_option_is_told(
+    page: str, main: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    options = set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--help"}
+    assert options == {f"-{option}" for option in re.findall(r"^\.It Fl (-[a-z-]+)", source(f"{page}.8"), re.MULTILINE)}
 
 
 def test_every_command_of_the_throttler_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cpe.settings import CpeSettings
 from experiments.cache import CACHE
 from packages.checkout import ROOT
 from settings.files import load
@@ -56,6 +57,17 @@ def test_the_policy_that_comes_installed_holds_nothing() -> None:
     shown = dry_run.text(model.read(FILES / "throttler.toml"))
     assert "## Rule nothing-yet holds nothing" in shown
     assert "qdisc" not in shown
+
+
+def test_the_home_router_that_comes_installed_has_no_link() -> None:
+    links = load(FILES / "cpe.toml", CpeSettings).wan
+    assert [link.interface for link in links.values()] == ["none-yet-1", "none-yet-2"]
+
+
+@pytest.mark.parametrize("unit", ["tributary-firstboot", "tributary-firstboot-report"])
+def test_the_first_boot_is_for_images_alone(unit: str) -> None:
+    text = (ROOT / f"image/firstboot/{unit}.service").read_text()
+    assert "\nConditionPathExists=/usr/lib/tributary/role\n" in text
 
 
 @pytest.mark.skipif(not CONVERTER.exists(), reason="the converter is not built")
