@@ -1,4 +1,4 @@
-"""Runs the playbooks' modules in the root folder of an image, by chroot(8). ansible-core itself has no such connection."""
+"""Runs the playbooks' modules in the root folder of an image, by chroot(8). ansible-core has no such connection."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ name: image_root
 author: The authors of Tributary
 short_description: the root folder of an image
 description:
-  - Modules run in a folder that holds a whole system, by chroot(8), as root. Nothing of that system needs to be started.
+  - Modules run in a folder that holds a whole system, by chroot(8), as root. Nothing of it needs to be started.
   - The folder needs Python, and what its package manager needs (/proc, /dev, a resolv.conf), put there by who made it.
 options:
   root:
