@@ -15,13 +15,16 @@ PORTS = (SQUID_PORT, HTTP_PORT, SOCKS_PORT, CONVERT_PORT)
 """Squid's, and those of the native converter."""
 
 _METRICS = "127.0.0.1:9465"
+_SQUID_STATE = "/var/lib/tributary/squid"
+"""The one folder that the unit of the packages lets Squid write to."""
 _ACCESS_LOG = "/var/log/tributary-converter/access.log"
 
 
 def gateway(card: Card, facts: Facts) -> Iterator[Action]:
     """Settings and units."""
     clients = [str(network) for network in card.client_networks]
-    yield WriteFile("/etc/tributary/squid.toml", toml_text.document({"client_networks": clients}))
+    squid = {"client_networks": clients, "state_directory": _SQUID_STATE}
+    yield WriteFile("/etc/tributary/squid.toml", toml_text.document(squid))
     yield WriteFile("/etc/tributary/converter.toml", _converter(clients))
     yield WriteFile("/etc/tributary/throttler.toml", _policy(client_side(card, facts)))
     for unit in (SQUID, CONVERTER, THROTTLER):
