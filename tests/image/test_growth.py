@@ -8,7 +8,7 @@ import pytest
 from image.firstboot.apply import System, keep_up
 from image.firstboot.facts import Condition
 from image.firstboot.upkeep import upkeep
-from tests.netns.test_firstboot_growth import TABLES, card, found, pytestmark
+from tests.netns.test_firstboot_growth import MIB, TABLES, card, found, pytestmark
 
 __all__ = ["pytestmark"]
 
