@@ -54,12 +54,21 @@ def base(cache: Path, suite: str, architecture: str, packages: Sequence[str]) ->
     return path
 
 
-def _bootstrap(suite: str, architecture: str, packages: str, target: Path) -> None:
+def bootstrapping(
+    suite: str, architecture: str, packages: str, target: Path, options: Sequence[str] = (), sources: Sequence[str] = ()
+) -> list[str]:
+    """The command that makes a Debian in the tar file ``target``; ``sources`` are lines of sources.list(5).
+
+    Raises Failure (69) without mmdebstrap.
+    """
     if not shutil.which("mmdebstrap"):
         raise Failure(Exit.UNAVAILABLE, "mmdebstrap is not here: apt-get install mmdebstrap")
-    options = ["--variant=apt", f"--architectures={architecture}", f"--components={_COMPONENTS}"]
-    command = ["mmdebstrap", *options, f"--include={packages}", suite, str(target)]
-    if subprocess.run(command, check=False).returncode != 0:
+    given = ["--variant=apt", f"--architectures={architecture}", f"--components={_COMPONENTS}", *options]
+    return ["mmdebstrap", *given, f"--include={packages}", suite, str(target), *sources]
+
+
+def _bootstrap(suite: str, architecture: str, packages: str, target: Path) -> None:
+    if subprocess.run(bootstrapping(suite, architecture, packages, target), check=False).returncode != 0:
         raise Failure(Exit.SYSTEM, f"mmdebstrap could not make a Debian {suite} for {architecture}: see above")
 
 

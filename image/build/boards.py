@@ -1,0 +1,87 @@
+"""What there is to build: boards, roles, and the packages of Debian that each takes. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SUITE = "trixie"
+MIB = 1 << 20
+
+
+class Role(StrEnum):
+    """What the image is made for."""
+
+    GATEWAY = "gateway"
+    CPE = "cpe"
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Of Debian: what the parts of this role depend on, so that they come in without a network."""
+        return _ROLES[self][0]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Packages of Tributary."""
+        return tuple(f"tributary-{part}" for part in ("common", *_ROLES[self][1], "image"))
+
+
+_ROLES = {
+    Role.GATEWAY: (("libnftables1", "mptcpize", "squid"), ("squid", "converter", "throttler")),
+    # usb-modeswitch: many LTE sticks are a CD-ROM with drivers until they are told.
+    Role.CPE: (("dnsmasq", "usb-modeswitch"), ("converter", "cpe")),
+}
+
+
+@dataclass(frozen=True)
+class Board:
+    """A kind of machine: as Debian names its processor, its own packages, and its boot partition.
+
+    ``boot_bytes`` is the size of the FAT partition, and ``gpt`` the kind of partition table. Firmware of the Raspberry
+    Pi reads GPT from model 4 on, and the other one, MBR, in all models.
+    """
+
+    name: str
+    architecture: str
+    packages: tuple[str, ...]
+    gpt: bool
+    boot_bytes: int
+
+    def all_packages(self, role: Role) -> tuple[str, ...]:
+        """All that mmdebstrap is to install, sorted."""
+        return tuple(sorted({*_EVERYWHERE, *self.packages, *role.packages}))
+
+
+_EVERYWHERE = (
+    # The system itself, and the first boot: growpart, resize2fs, fsck for both partitions.
+    *("systemd", "systemd-sysv", "systemd-resolved", "systemd-timesyncd", "libpam-systemd", "libnss-resolve", "dbus"),
+    *("udev", "kmod", "initramfs-tools", "cloud-guest-utils", "fdisk", "e2fsprogs", "dosfstools", "zstd"),
+    # Logins, networks, and what Ansible's roles install: unattended updates, the clock, the firewall.
+    *("openssh-server", "sudo", "iproute2", "nftables", "procps", "netbase", "wpasupplicant", "wireless-regdb", "iw"),
+    *("ca-certificates", "logrotate", "python3", "python3-apt", "unattended-upgrades"),
+    # For whoever looks after the box.
+    *("bsdextrautils", "curl", "ethtool", "iputils-ping", "less", "nano", "tcpdump", "whois"),
+)
+BOARDS = {
+    board.name: board
+    for board in (
+        Board(
+            "x86",
+            "amd64",
+            # No grub-pc or grub-efi-amd64: each would install one way to boot anew with every upgrade, and take the
+            # other's place. grub2-common writes the menu anew with every kernel.
+            (
+                *("linux-image-amd64", "grub-pc-bin", "grub-efi-amd64-bin", "grub2-common"),
+                *("amd64-microcode", "intel-microcode", "firmware-realtek"),
+            ),
+            gpt=True,
+            boot_bytes=128 * MIB,
+        ),
+        Board(
+            "rpi",
+            "arm64",
+            ("linux-image-arm64", "raspi-firmware", "firmware-brcm80211"),
+            gpt=False,
+            # Kernel and initramfs twice during an upgrade, firmware and device trees.
+            boot_bytes=512 * MIB,
+        ),
+    )
+}

@@ -1,0 +1,67 @@
+"""What no image may have: keys and numbers that must be each box's own, and traces of how it was made."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+_GONE = (
+    # Each box makes its own: SSH's keys, random seeds, secrets, numbers.
+    *("etc/ssh/ssh_host_*", "var/lib/systemd/random-seed", "var/lib/systemd/credential.secret"),
+    *("var/lib/dbus/machine-id", "var/lib/dhcp*/*"),
+    # Lists and caches, which are fetched anew; logs.
+    *("var/lib/apt/lists/*", "var/cache/apt/*", "var/cache/debconf/*-old", "var/cache/ldconfig/*", "var/cache/man/*"),
+    *("var/lib/apt/periodic/*",),
+    # What was there before the last change, beside what is there now.
+    *("var/lib/dpkg/*-old", "etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-", "etc/subuid-", "etc/subgid-"),
+    # Of those who made it.
+    *("etc/apt/apt.conf.d/99mmdebstrap", "etc/dpkg/dpkg.cfg.d/99mmdebstrap", "etc/apt/sources.list"),
+    *("etc/.pwd.lock", "usr/sbin/policy-rc.d", "root/.ansible", "root/.bash_history", "root/.cache"),
+    *("run/*", "tmp/*", "var/tmp/*"),
+)
+_MACHINE_ID = "uninitialized\n"
+"""Not empty: the first boot is one then, and tells so (machine-id(5))."""
+
+_RESOLVER = "../run/systemd/resolve/stub-resolv.conf"
+
+
+def tidy(root: Path, seconds: int) -> None:
+    """Clean the system below ``root``; nothing in it is younger than ``seconds`` since 1970 afterwards."""
+    for pattern in _GONE:
+        for path in root.glob(pattern):
+            _remove(path)
+    for path in _files(root / "var/log"):
+        path.unlink()
+    _write_numbers(root)
+    _clamp(root, seconds)
+
+
+def _write_numbers(root: Path) -> None:
+    (root / "etc/machine-id").write_text(_MACHINE_ID)
+    resolver = root / "etc/resolv.conf"
+    resolver.unlink(missing_ok=True)
+    resolver.symlink_to(_RESOLVER)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        yield from (Path(place, name) for name in names)
+
+
+def _clamp(root: Path, seconds: int) -> None:
+    """Python's modules keep their time, which their compiled form names: it would be taken for an old one."""
+    for place, folders, names in os.walk(root):
+        for name in (*folders, *names, "."):
+            path = os.path.join(place, name)  # noqa: PTH118 - a hundred thousand of them
+            if name.endswith(".py"):
+                continue
+            found = os.lstat(path).st_mtime
+            if found > seconds:
+                os.utime(path, (seconds, seconds), follow_symlinks=False)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

@@ -1,0 +1,96 @@
+"""The command ``check-image``: is an image what its board needs?"""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from image.check.examination import BOARDS, examine
+from image.check.findings import Finding
+from image.firstboot.settings import Role
+from image.flash import image_file
+from settings.entry import Arguments, run
+from settings.failure import Exit, Failure
+
+DESCRIPTION = """\
+Look at an image that scripts/build-image made: is it whole, and is in it what its board and its role need?
+
+Partitions; GRUB for BIOS and UEFI, or the Raspberry Pi's firmware, config.txt, cmdline.txt and the device tree of every
+model; kernel and initramfs; the settings on the boot partition; file system table, role, services; and that nothing is
+there that each box must have for itself: no keys, no passwords, no number.
+
+The image is read as a file: nothing is mounted, nothing started, and root is not needed."""
+
+EPILOG = """\
+IMAGE is .img or .img.zst; its checksum and its block map are checked, if they lie beside it. Board and role are taken
+from a name such as tributary-gateway-rpi-0.1.0.img.zst.
+
+exit status
+  0 all is right; 1 something is not; 64 wrong arguments; 66 the image cannot be read, or is damaged; 69 mtools,
+  e2fsprogs or zstd is missing; 71 there is no room to unpack it; 130 Ctrl-C; 143 SIGTERM"""
+
+_NAME = re.compile(rf"tributary-({'|'.join(Role)})-({'|'.join(BOARDS)})-")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; raises Failure."""
+    parser = _parser()
+    options = parser.parse_args(words)
+    role, board = _named(options.image)
+    role, board = options.role or role, options.board or board
+    if not role or not board:
+        parser.error(f"{options.image.name} tells neither: give --board and --role")
+    _check_whole(options.image)
+    with _plain(options.image) as image:
+        findings = examine(image, board, role)
+    _show(findings, as_json=options.json)
+    return 0 if all(finding.fine for finding in findings) else Exit.WRONG_RESULT
+
+
+def _parser() -> Arguments:
+    parser = Arguments(prog="check-image", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("image", type=Path, metavar="IMAGE", help="the image")
+    parser.add_argument("--board", choices=sorted(BOARDS), help="what it is for")
+    parser.add_argument("--role", choices=list(Role), help="what it is")
+    parser.add_argument("--json", action="store_true", help="a JSON array of what was looked at: what, wrong")
+    return parser
+
+
+def _named(image: Path) -> tuple[str, str]:
+    match = _NAME.match(image.name)
+    return (match[1], match[2]) if match else ("", "")
+
+
+def _check_whole(path: Path) -> None:
+    with image_file.opened(path) as image:
+        image_file.survey(image, lambda _: None)
+
+
+@contextmanager
+def _plain(path: Path) -> Iterator[Path]:
+    """The image unpacked, with holes where it has zeros."""
+    if path.suffix != ".zst":
+        yield path
+        return
+    with TemporaryDirectory(prefix="check-image-") as folder:
+        plain = Path(folder) / path.stem
+        command = ["zstd", "--decompress", "--quiet", "--sparse", "-o", str(plain), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Failure(Exit.SYSTEM, f"{path}: cannot be unpacked into {folder}: {done.stderr.strip()}")
+        yield plain
+
+
+def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([{"what": each.what, "wrong": each.wrong} for each in findings], indent=1))
+        return
+    for finding in findings:
+        print(f"{'fine ' if finding.fine else 'WRONG'}  {finding}")
+
+
+if __name__ == "__main__":
+    run(main, "check-image")

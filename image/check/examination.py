@@ -1,0 +1,58 @@
+"""All that is looked at, in order: what cannot be read ends it, since the rest lies there."""
+
+from pathlib import Path
+from types import ModuleType
+
+from image.check import on_any_board, on_rpi, on_x86, tables
+from image.check.findings import Disk, Finding, found
+from image.check.tables import Table
+from image.firstboot.settings import Role
+from settings.failure import Exit, Failure
+
+BOARDS: dict[str, ModuleType] = {"x86": on_x86, "rpi": on_rpi}
+_BOOT_KINDS = (tables.EFI_SYSTEM, tables.FAT32)
+
+
+def examine(image: Path, board: str, role: str) -> list[Finding]:
+    """What was found in the plain disk image ``image``; raises Failure (66, 69) if it cannot be read at all."""
+    try:
+        with image.open("rb") as file:
+            table = tables.read(file.read(tables.NEEDED))
+    except OSError as error:
+        raise Failure(Exit.NO_INPUT, f"{image}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise Failure(Exit.NO_INPUT, f"{image}: {error}") from error
+    findings = [*BOARDS[board].partitions(table), *_places(table, image.stat().st_size)]
+    if any(not finding.fine for finding in findings):
+        return findings
+    disk = Disk(image, table, _boot(table), table.partitions[-1])
+    flaw = disk.root.flaw()
+    findings.append(Finding("root: a clean ext4 file system", flaw or ""))
+    return findings if flaw else [*findings, *_inside(disk, BOARDS[board], Role(role))]
+
+
+def _inside(disk: Disk, board: ModuleType, role: Role) -> list[Finding]:
+    return [
+        *board.boot(disk),
+        *on_any_board.settings(disk, role),
+        *on_any_board.mounts(disk),
+        *on_any_board.identity(disk, role),
+        *on_any_board.units(disk, role),
+        *on_any_board.leftovers(disk),
+    ]
+
+
+def _boot(table: Table) -> tables.Partition:
+    return next(each for each in table.partitions if each.kind in _BOOT_KINDS)
+
+
+def _places(table: Table, size: int) -> list[Finding]:
+    """Nothing lies upon another, and the root is the last one: it can grow."""
+    by_start = sorted(table.partitions, key=lambda each: each.start)
+    ends = [each.start + each.size for each in by_start]
+    apart = all(end <= after.start for end, after in zip(ends, by_start[1:], strict=False))
+    return [
+        found("table: partitions lie apart", met=apart, otherwise="one lies upon another"),
+        found("table: all of them are in the image", met=max(ends) <= size, otherwise=f"it has {size} bytes"),
+        found("table: the root is the last one", met=by_start == list(table.partitions), otherwise="it cannot grow"),
+    ]

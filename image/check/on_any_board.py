@@ -1,0 +1,105 @@
+"""What every image must be: partitions, settings, and a system that is nobody's yet."""
+
+from collections.abc import Iterator
+
+from image.check.findings import Disk, Finding, found
+from image.firstboot.identity import USER
+from image.firstboot.reading import NAME, Wrong, read
+from image.firstboot.settings import Role
+
+_WANTS = "/etc/systemd/system/multi-user.target.wants"
+_ENABLED = (
+    *("tributary-firstboot.service", "tributary-firstboot-report.service"),
+    *("systemd-networkd.service", "systemd-resolved.service"),
+)
+_OTHER_PLACES = {"systemd-resolved.service": "/etc/systemd/system/sysinit.target.wants"}
+_OF_ROLE = {
+    Role.GATEWAY: ("tributary-squid", "tributary-converter", "tributary-throttler", "tributary-firstboot"),
+    Role.CPE: ("tributary-cpe", "tributary-converter", "tributary-firstboot"),
+}
+_ASIDE = {
+    "/etc/systemd/system/multi-user.target.wants": ("squid.service", "ssh.service", "dnsmasq.service"),
+    "/etc/systemd/system/sockets.target.wants": ("tributary-converter.socket", "ssh.socket"),
+}
+_OTHERS = {"/usr/sbin": ("NetworkManager", "ifup", "dhclient")}
+_EMPTY = ("/var/lib/apt/lists", "/var/cache/apt/archives", "/etc/ssl/private", "/run")
+_SMALL = {"lock", "partial"}  # folders that apt makes anew by itself
+
+
+def settings(disk: Disk, role: Role) -> Iterator[Finding]:
+    """tributary.toml on the boot partition, accepted as it is."""
+    what = f"boot partition: {NAME} is accepted"
+    if NAME not in disk.boot.names():
+        yield Finding(what, "it is not there")
+        return
+    try:
+        read(disk.boot.read(NAME), role)
+        yield Finding(what)
+    except Wrong as wrong:
+        yield Finding(what, wrong.lines[0])
+
+
+def mounts(disk: Disk) -> Iterator[Finding]:
+    """The file system table has both partitions, by their own numbers."""
+    lines = [line.split() for line in disk.root.read("/etc/fstab").decode().splitlines() if line.strip()]
+    table = {fields[1]: fields for fields in lines if len(fields) > 3}
+    for place, partition in (("/", disk.root_partition), ("/boot/firmware", disk.boot_partition)):
+        fields = table.get(place, ["nothing", "", "", ""])
+        what = f"root: /etc/fstab mounts {place}"
+        wanted = f"PARTUUID={partition.name}"
+        wrong = f"by {fields[0]}: accepted: {wanted}" if fields[0] != wanted else ""
+        yield Finding(what, wrong or ("it has noauto" if "noauto" in fields[3].split(",") else ""))
+
+
+def identity(disk: Disk, role: Role) -> Iterator[Finding]:
+    """The role is written; keys, numbers and passwords are not."""
+    root = disk.root
+    written = root.read("/usr/lib/tributary/role").decode().strip()
+    yield found(f"root: the role is {role}", met=written == role, otherwise=f"it is {written or 'not written'}")
+    keys = sorted(name for name in root.names("/etc/ssh") if name.startswith("ssh_host_"))
+    yield found("root: no SSH host keys", met=not keys, otherwise=f"{', '.join(keys)}: every box must make its own")
+    number = root.read("/etc/machine-id").decode().strip()
+    yield found("root: no machine-id", met=number == "uninitialized", otherwise=f"it is {number or 'empty'}")
+    yield from _accounts(disk)
+
+
+def _accounts(disk: Disk) -> Iterator[Finding]:
+    shadow = [line.split(":") for line in disk.root.read("/etc/shadow").decode().splitlines()]
+    open_ = [fields[0] for fields in shadow if not fields[1].startswith(("!", "*"))]
+    yield found("root: no account has a password", met=not open_, otherwise=f"open: {', '.join(open_)}")
+    lines = [line.split(":") for line in disk.root.read("/etc/passwd").decode().splitlines()]
+    homes = {fields[0]: fields[5] for fields in lines if len(fields) > 5}
+    home = homes.get(USER, "")
+    there = home.rpartition("/")[2] in disk.root.names(home.rpartition("/")[0] or "/")
+    yield found(f"root: the user {USER} has a home", met=bool(home) and there, otherwise=f"it has {home or 'no entry'}")
+    rights = disk.root.names("/etc/sudoers.d") - {"README"}
+    yield found("root: nobody may be root yet", met=not rights, otherwise=f"/etc/sudoers.d has {', '.join(rights)}")
+    private = disk.root.names("/root/.ssh") | disk.root.names(f"{home}/.ssh")
+    yield found("root: nobody has a key to it", met="authorized_keys" not in private, otherwise="authorized_keys")
+
+
+def units(disk: Disk, role: Role) -> Iterator[Finding]:
+    """What is there for the role, what runs, and what must not."""
+    there = disk.root.names("/usr/lib/systemd/system")
+    for name in _OF_ROLE[role]:
+        yield found(f"root: {name}.service is there", met=f"{name}.service" in there, otherwise="missing")
+    for unit in _ENABLED:
+        enabled = disk.root.names(_OTHER_PLACES.get(unit, _WANTS))
+        yield found(f"root: {unit} is enabled", met=unit in enabled, otherwise="not enabled")
+    for folder, others in _ASIDE.items():
+        enabled = disk.root.names(folder)
+        for unit in others:
+            yield found(f"root: {unit} waits for the settings", met=unit not in enabled, otherwise="enabled")
+    link = disk.root.link("/etc/resolv.conf")
+    stub = "run/systemd/resolve/stub-resolv.conf"
+    yield found("root: names are asked of systemd-resolved", met=link.endswith(stub), otherwise=f"link to {link!r}")
+    for folder, programs in _OTHERS.items():
+        extra = sorted(disk.root.names(folder) & set(programs))
+        yield found("root: networks are systemd-networkd's", met=not extra, otherwise=f"{', '.join(extra)} as well")
+
+
+def leftovers(disk: Disk) -> Iterator[Finding]:
+    """Nothing of how it was made."""
+    for folder in _EMPTY:
+        extra = sorted(disk.root.names(folder) - _SMALL)
+        yield found(f"root: {folder} is empty", met=not extra, otherwise=f"{extra[:1]} and {len(extra) - 1} more")
