@@ -80,7 +80,8 @@ class Disk:
         needed = sum(path.stat().st_size for path in folder.rglob("*"))
         if needed > place.size * 0.9:
             raise Failure(Exit.SYSTEM, f"the boot partition has {place.size} bytes, its files take {needed}")
-        kind = ["-F", "32", "-i", f"{self.plan.identity.volume:08x}", "-n", LABEL, "--invariant"]
+        # --invariant: no time of this machine's; it comes with a number of its own, which the next option replaces.
+        kind = ["--invariant", "-F", "32", "-i", f"{self.plan.identity.volume:08x}", "-n", LABEL]
         where = [f"--offset={place.start // SECTOR}", str(self.path), str(place.size // 1024)]
         self.runner.run(["mkfs.vfat", *kind, *where])
         files = [str(path) for path in sorted(folder.iterdir())]

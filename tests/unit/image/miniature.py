@@ -1,0 +1,156 @@
+"""A root of some kilobytes that has all that an image's one must have, and the disk that comes of it: no Debian in it.
+
+Kernel, initramfs, boot loader and device trees are the beginnings by which they are told.
+"""
+
+import shutil
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.results import ROOT
+from image.build import disk
+from image.build.boards import BOARDS, MIB, Board, Role
+from image.build.command import Runner
+from image.build.identity import Identity
+from image.build.layout import layout
+from image.build.texts import menu, texts
+from image.build.watch import Watch
+from image.check.on_rpi import MODELS
+
+NAME = "tributary-miniature-0.1.0"
+IDENTITY = Identity.of(NAME)
+SECONDS = 1_795_280_493
+TOOLS = ("sfdisk", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs", "dumpe2fs")
+
+needs_tools = pytest.mark.skipif(
+    not all(shutil.which(tool) for tool in TOOLS),
+    reason=f"needs {', '.join(tool for tool in TOOLS if not shutil.which(tool))}",
+)
+
+
+class Quiet(Watch):
+    """Nobody."""
+
+    def begin(self, step: str, number: int, of: int, seconds: float | None) -> None: ...
+    def progress(self, done: float | None = None, doing: str = "") -> None: ...
+    def end(self, cached: bool) -> None: ...
+    def result(self, facts: object, lines: list[str]) -> None: ...
+
+
+def small(board: str) -> Board:
+    """The board with a boot partition that is made fast; 40 MiB is about the least that can be FAT32."""
+    return replace(BOARDS[board], boot_bytes=40 * MIB)
+
+
+def device_tree(model: str, compatible: str) -> bytes:
+    """A tree of one node (Devicetree Specification 0.4, chapter 5)."""
+    strings = b"model\0compatible\0"
+    body = struct.pack(">I4x", 1)
+    for name, value in ((0, model), (6, compatible)):
+        raw = value.encode() + b"\0"
+        body += struct.pack(">III", 3, len(raw), name) + raw + bytes(-len(raw) % 4)
+    body += struct.pack(">II", 2, 9)
+    size = 40 + len(body) + len(strings)
+    return (
+        struct.pack(">10I", 0xD00DFEED, size, 40, 40 + len(body), 40, 17, 16, 0, len(strings), len(body))
+        + body
+        + strings
+    )
+
+
+def kernel(board: str) -> bytes:
+    return bytes(0x202) + b"HdrS" + bytes(600) if board == "x86" else bytes(0x38) + b"ARM\x64" + bytes(600)
+
+
+def core_image() -> bytes:
+    """Three sectors, the first of which says that two follow."""
+    return bytes(500) + struct.pack("<QHH", 2, 2, 0x820) + b"x" * 1024
+
+
+def boot_image() -> bytes:
+    code = bytearray(512)
+    code[0x66:0x68] = b"\xeb\x05"
+    code[0] = 0xEB
+    return bytes(code)
+
+
+def root_folder(folder: Path, board: str, role: Role) -> Path:
+    """The root, boot partition's files and all, as root.py leaves it."""
+    root = folder / "root"
+    drive = layout(small(board), IDENTITY, MIB)
+    for text in texts(small(board), role, drive):
+        put(root, text.path, text.content)
+    for path, content in _system(role).items():
+        put(root, path, content)
+    for path in ("home/tributary", "root", "var/lib/apt/lists/partial", "run"):
+        (root / path).mkdir(parents=True, exist_ok=True)
+    (root / "etc/resolv.conf").symlink_to("../run/systemd/resolve/stub-resolv.conf")
+    shutil.copy(ROOT / "image/firstboot/tributary.toml", _made(root / "boot/firmware/tributary.toml"))
+    (_put_x86 if board == "x86" else _put_rpi)(root)
+    return root
+
+
+def put(root: Path, path: str, content: str | bytes) -> None:
+    target = _made(root / path.lstrip("/"))
+    target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _made(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _system(role: Role) -> dict[str, str]:
+    units = {"gateway": ("squid", "converter", "throttler"), "cpe": ("cpe", "converter")}[role]
+    wants = "etc/systemd/system/multi-user.target.wants"
+    return {
+        "etc/passwd": "root:x:0:0::/root:/bin/bash\ntributary:x:1000:1000::/home/tributary:/bin/bash\n",
+        "etc/shadow": "root:!:1:0:9:7:::\ndaemon:*:1:0:9:7:::\ntributary:!:1:0:9:7:::\n",
+        "etc/machine-id": "uninitialized\n",
+        "etc/ssh/sshd_config": "",
+        "var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nVersion: 5.2-1\n\n",
+        **{f"usr/lib/systemd/system/tributary-{unit}.service": "" for unit in (*units, "firstboot")},
+        **{f"{wants}/tributary-{unit}.service": "" for unit in ("firstboot", "firstboot-report")},
+        f"{wants}/systemd-networkd.service": "",
+        "etc/systemd/system/sysinit.target.wants/systemd-resolved.service": "",
+    }
+
+
+def _put_x86(root: Path) -> None:
+    put(root, "boot/vmlinuz-6.12", kernel("x86"))
+    put(root, "boot/initrd.img-6.12", b"070701" + bytes(100))
+    put(root, "boot/grub/grub.cfg", menu("6.12", layout(small("x86"), IDENTITY, MIB)))
+    put(root, "boot/grub/i386-pc/core.img", core_image())
+    put(root, "boot/grub/i386-pc/boot.img", boot_image())
+    put(root, "boot/firmware/EFI/BOOT/BOOTX64.EFI", b"MZ" + bytes(100))
+
+
+def _put_rpi(root: Path) -> None:
+    name = layout(small("rpi"), IDENTITY, MIB).root.name
+    for path in ("bootcode.bin", "start.elf", "fixup.dat", "start4.elf", "fixup4.dat"):
+        put(root, f"boot/firmware/{path}", b"x")
+    for tree, compatible in MODELS.values():
+        put(root, f"boot/firmware/{tree}", device_tree(f"Raspberry Pi ({tree})", compatible))
+    for path in ("brcmfmac43430-sdio.bin", "brcmfmac43455-sdio.bin"):
+        put(root, f"usr/lib/firmware/brcm/{path}", b"x")
+    put(root, "boot/firmware/vmlinuz-6.12", kernel("rpi"))
+    put(root, "boot/firmware/initrd.img-6.12", b"070701" + bytes(100))
+    config = "arm_64bit=1\nenable_uart=1\nupstream_kernel=1\n\nkernel=vmlinuz-6.12\n# Why\ninitramfs initrd.img-6.12\n"
+    put(root, "boot/firmware/config.txt", config)
+    line = f" console=tty0 root={name} rw fsck.repair=yes net.ifnames=0  rootwait net.ifnames=1\n"
+    put(root, "boot/firmware/cmdline.txt", line)
+
+
+def made(root: Path, board: str) -> Path:
+    """The disk of a root folder, which loses its boot partition's files."""
+    boot = root.parent / "boot"
+    (root / "boot/firmware").rename(boot)
+    (root / "boot/firmware").mkdir()
+    plan = disk.Plan(small(board), IDENTITY, Path("/nowhere"), SECONDS)
+    found = layout(plan.board, IDENTITY, 24 * MIB)
+    path = root.parent / "disk.img"
+    disk.Disk(plan, found, path, Runner(root.parent / "log", Quiet())).make(root, boot)
+    return path
