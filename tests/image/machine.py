@@ -1,0 +1,156 @@
+"""Finished images in QEMU, as they are: the test is started by what the machine's firmware tells systemd.
+
+An image is changed as a person changes it: its disk is larger than the image, and tributary.toml on its boot partition
+is another one. The test itself comes as a credential (systemd.system-credentials(7): systemd.extra-unit and
+systemd.unit-dropin), which a PC's firmware hands over by SMBIOS, and its program on a second disk.
+"""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from image.check import tables
+from image.check.filesystems import Fat
+
+GUEST = Path(__file__).parent / "guest"
+LABEL = "selftest"
+GROWTH = 512 << 20
+
+UNIT = """\
+[Unit]
+Description=The self-test, which is none of the image's
+DefaultDependencies=no
+After=multi-user.target
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+
+[Service]
+Type=oneshot
+Environment=PYTHONDONTWRITEBYTECODE=1
+ExecStartPre=/usr/bin/mkdir -p /run/selftest
+ExecStartPre=/usr/bin/mount -o ro /dev/disk/by-label/{label} /run/selftest
+ExecStart=/usr/bin/python3 -u /run/selftest/selftest.py {sections}
+TimeoutStartSec=1500
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/{console}
+"""
+DROP_IN = "[Unit]\nWants=selftest.service\n"
+
+OVMF = (Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd"))
+# No KVM: it may be there and unusable. Without cmpxchg16b, which QEMU before 8 emulates in a way that crashes SLUB.
+_PC = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16,-svm", "-smp", "2", "-m", "2G")
+# The machine that no board is: what boots there is the root with Debian's kernel, not the firmware's way to it.
+_VIRT = ("qemu-system-aarch64", "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "cortex-a72", "-smp", "2")
+_COMMON = ("-display", "none", "-serial", "stdio", "-no-reboot")
+# Its own network, where nothing but the box's DHCP server answers.
+_NETWORK = "user,model=virtio-net-pci,net=192.168.76.0/24,restrict=on"
+
+
+@dataclass(frozen=True)
+class Medium:
+    """A disk that an image was written to, in ``path``."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, image: Path, folder: Path, settings: str) -> "Medium":
+        """``image`` unpacked onto a disk that is larger, with a person's ``settings`` on its boot partition."""
+        path = folder / "disk.img"
+        subprocess.run(["zstd", "-q", "-d", "--sparse", "-f", image, "-o", path], check=True)
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size + GROWTH)
+        (folder / "tributary.toml").write_text(settings)
+        medium = cls(path)
+        where = f"{path}@@{medium.boot.start}"
+        subprocess.run(["mcopy", "-o", "-i", where, folder / "tributary.toml", "::/"], check=True)
+        return medium
+
+    @property
+    def _table(self) -> tables.Table:
+        with self.path.open("rb") as file:
+            return tables.read(file.read(tables.NEEDED))
+
+    @property
+    def boot(self) -> Fat:
+        kinds = (tables.EFI_SYSTEM, tables.FAT32)
+        partition = next(each for each in self._table.partitions if each.kind in kinds)
+        return Fat(self.path, partition.start)
+
+    @property
+    def root_name(self) -> str:
+        return self._table.partitions[-1].name
+
+
+def boot_pc(medium: Medium, *sections: str, uefi: bool, seconds: int) -> str:
+    """Boot as a PC does, by BIOS or UEFI; returns what came out of the serial port."""
+    folder = medium.path.parent
+    command = [*_PC, *_COMMON, "-nic", _NETWORK, *_drives(medium, folder)]
+    for number, (name, text) in enumerate(_credentials("ttyS0", sections).items()):
+        told = folder / f"credential-{number}"
+        told.write_text(f"io.systemd.credential.binary:{name}={base64.b64encode(text.encode()).decode()}")
+        command += ["-smbios", f"type=11,path={told}"]
+    if uefi:
+        shutil.copy(OVMF[1], folder / "vars.fd")
+        command += ["-drive", f"if=pflash,format=raw,readonly=on,file={OVMF[0]}"]
+        command += ["-drive", f"if=pflash,format=raw,file={folder / 'vars.fd'}"]
+    return _run(command, seconds)
+
+
+def boot_virt(medium: Medium, *sections: str, seconds: int) -> str:
+    """Boot the root of an arm64 image on QEMU's ``virt`` machine, by the kernel and initramfs of its boot partition."""
+    folder, fat = medium.path.parent, medium.boot
+    config = dict(re.findall(r"^(kernel|initramfs)[= ](\S+)$", fat.read("config.txt").decode(), re.MULTILINE))
+    for part, name in config.items():
+        (folder / part).write_bytes(fat.read(name))
+    told = [
+        f"systemd.set_credential_binary={name}:{base64.b64encode(text.encode()).decode()}"
+        for name, text in _credentials("ttyAMA0", sections).items()
+    ]
+    line = " ".join([f"console=ttyAMA0 root=PARTUUID={medium.root_name} rw quiet", *told])
+    command = [*_VIRT, "-m", "2G", *_COMMON, "-nic", _NETWORK, *_drives(medium, folder)]
+    return _run([*command, "-kernel", folder / "kernel", "-initrd", folder / "initramfs", "-append", line], seconds)
+
+
+def _credentials(console: str, sections: tuple[str, ...]) -> dict[str, str]:
+    unit = UNIT.format(label=LABEL, sections=" ".join(sections), console=console)
+    return {"systemd.extra-unit.selftest.service": unit, "systemd.unit-dropin.multi-user.target": DROP_IN}
+
+
+def _drives(medium: Medium, folder: Path) -> list[str]:
+    bench = folder / "bench.img"
+    bench.unlink(missing_ok=True)
+    making = ["mkfs.ext4", "-q", "-F", "-L", LABEL, "-d", GUEST, bench, "8M"]
+    subprocess.run(making, check=True)
+    return [
+        *("-drive", f"file={medium.path},if=virtio,format=raw"),
+        *("-drive", f"file={bench},if=virtio,format=raw,readonly=on"),
+    ]
+
+
+def _run(command: list[Any], seconds: int) -> str:
+    """Until the machine is off; it is ended after ``seconds``, and what it had said is shown."""
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, _ = process.communicate()
+    text = said.decode(errors="replace").replace("\r", "")
+    sys.stdout.write(text)  # shown by pytest if a test fails
+    return text
+
+
+def section(console: str, name: str) -> dict[str, Any]:
+    """What the guest found in that section of the self-test."""
+    found = re.search(rf"BEGIN {name}\n(.*?)\nEND {name}", console, re.DOTALL)
+    assert found is not None, f"the guest printed no {name}"
+    facts: dict[str, Any] = json.loads(found[1].replace("\n", ""))
+    assert "error" not in facts, facts["error"]
+    return facts

@@ -1,0 +1,133 @@
+"""The x86 image of a gateway, booted by BIOS and by UEFI: the first boot, the converters, the throttler, the doctor."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from image.build.boards import Role
+from image.check.examination import examine
+from tests.image.conftest import Build
+from tests.image.machine import GROWTH, OVMF, Medium, boot_pc, section
+
+pytestmark = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64")
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f somebody@laptop"
+SETTINGS = f'hostname = "attic"\nssh_keys = ["{KEY}"]\nclient_networks = ["10.0.0.0/8"]\n'
+ALL = ("system", "features", "network", "downloads", "doctor")
+
+
+@pytest.fixture(scope="module")
+def image(build: Build) -> Path:
+    return build("x86", Role.GATEWAY)
+
+
+@pytest.fixture(scope="module")
+def medium(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Medium:
+    return Medium.of(image, tmp_path_factory.mktemp("bios", numbered=True), SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def bios(medium: Medium) -> str:
+    return boot_pc(medium, *ALL, uefi=False, seconds=1500)
+
+
+@pytest.fixture(scope="module")
+def system(bios: str) -> dict[str, Any]:
+    return section(bios, "system")
+
+
+@pytest.fixture(scope="module")
+def downloads(bios: str) -> dict[str, Any]:
+    return section(bios, "downloads")
+
+
+def test_it_boots_by_bios_and_nothing_fails(system: dict[str, Any]) -> None:
+    assert system["firmware"] == "BIOS"
+    assert (system["state"], system["failed"]) == ("running", [])
+
+
+@pytest.mark.skipif(not OVMF[0].exists(), reason="no OVMF (package ovmf)")
+def test_it_boots_by_uefi_as_well(image: Path, tmp_path: Path) -> None:
+    found = section(boot_pc(Medium.of(image, tmp_path, SETTINGS), "system", uefi=True, seconds=900), "system")
+    assert found["firmware"] == "UEFI"
+    assert (found["state"], found["failed"], found["hostname"]) == ("running", [], "attic")
+
+
+def test_it_is_what_the_boot_partition_says(system: dict[str, Any]) -> None:
+    assert (system["hostname"], system["role"]) == ("attic", "gateway")
+    assert system["card"] == ["tributary-applied.txt", "tributary.toml"]
+    assert "This is attic, a Tributary gateway." in system["applied"]
+    running = {name for name, state in system["active"].items() if state == "active"}
+    parts = ("squid", "converter", "throttler", "firewall", "firstboot", "mptcp")
+    assert {"ssh.service", *(f"tributary-{part}.service" for part in parts)} <= running
+
+
+def test_what_nobody_asked_for_does_not_run(system: dict[str, Any]) -> None:
+    assert system["sockets"] != "active"
+    assert system["masked"] == "masked"
+    ports = {address.rpartition(":")[2] for address in system["open"] if not address.startswith("127.")}
+    assert ports <= {"22", "3128", "3129", "1080", "5124", "53", "5355"}
+
+
+def test_it_has_numbers_and_keys_of_its_own_and_the_whole_disk(system: dict[str, Any], medium: Medium) -> None:
+    assert len(system["machine_id"]) == 32
+    assert {"ssh_host_ed25519_key", "ssh_host_rsa_key"} <= set(system["host_keys"])
+    assert system["root_source"] == medium.root_name
+    assert system["root_bytes"] > GROWTH + (600 << 20)
+    assert all(line.partition(":")[2].startswith(("!", "*")) for line in system["login"].splitlines())
+
+
+def test_names_are_asked_of_systemd_resolved(system: dict[str, Any]) -> None:
+    assert system["resolver"] == "/run/systemd/resolve/stub-resolv.conf"
+
+
+def test_the_kernel_has_netem_fq_codel_and_cls_fw(bios: str) -> None:
+    assert section(bios, "features") == {"sch_netem": True, "fq_codel": True, "htb": True, "cls_fw": True}
+    assert "netem" in section(bios, "network")["links"]
+
+
+@pytest.mark.parametrize("converter", ["squid", "converter"])
+def test_a_client_downloads_over_two_subflows(downloads: dict[str, Any], converter: str) -> None:
+    found = downloads[converter]
+    assert found["whole"], found
+    share = {name: count / sum(found["received"].values()) for name, count in found["received"].items()}
+    assert share["wired"] > 0.4
+    assert share["wireless"] > 0.1
+
+
+def test_servers_see_plain_tcp(downloads: dict[str, Any]) -> None:
+    assert downloads["server_saw"].split()[1] == "0"
+    assert int(downloads["joins"].split()[1]) >= 3
+
+
+def test_the_throttler_holds_one_subflow_and_the_other_takes_over(downloads: dict[str, Any]) -> None:
+    held, free = downloads["held"], downloads["converter"]
+    assert held["whole"]
+    assert 8 * held["received"]["wired"] / held["seconds"] < 1.3e6  # 1 Mbit/s, and what was before the hold
+    assert held["received"]["wireless"] > held["received"]["wired"]
+    assert held["received"]["wireless"] > 1.5 * free["received"]["wireless"]
+    assert {"htb", "fq_codel"} <= set(held["qdiscs"])
+
+
+def test_the_doctor_finds_nothing_wrong(bios: str) -> None:
+    found = section(bios, "doctor")
+    wrong = [each for each in found["findings"] if each["state"] == "wrong"]
+    assert (found["code"], wrong) == (0, [])
+    assert {"kernel", "mptcp", "settings", "firewall", "limits", "clock"} <= {
+        each["check"] for each in found["findings"]
+    }
+
+
+def test_the_card_says_what_to_do_next(medium: Medium, bios: str) -> None:
+    assert "END system" in bios  # it has run
+    text = medium.boot.read("tributary-applied.txt").decode()
+    assert "HTTP proxy: 192.168.76." in text
+    assert "Log in: ssh tributary@192.168.76." in text
+
+
+def test_a_box_that_has_booted_is_told_from_a_new_image(medium: Medium, bios: str) -> None:
+    assert "END system" in bios
+    wrong = [str(finding) for finding in examine(medium.path, "x86", "gateway") if not finding.fine]
+    assert any("SSH host keys" in line for line in wrong)
