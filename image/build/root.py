@@ -135,16 +135,15 @@ class Build:
                 self._inside("systemctl", verb, *chosen)
 
     def _boot(self) -> None:
-        self._inside("update-initramfs", "-c", "-k", "all")
+        self._inside("update-initramfs", "-c", "-k", self._kernel)
         if self.recipe.board.gpt:
             self._install_grub()
 
     def _install_grub(self) -> None:
         """As grub-install(8) does, but for both ways to boot, and without asking for disks."""
         grub = self.root / GRUB
-        kernel = _only(self.root / "boot", "vmlinuz-*").name.removeprefix("vmlinuz-")
         self._write(Text(f"/{GRUB}/early.cfg", early(self.recipe.identity.root_filesystem)))
-        self._write(Text(f"/{GRUB}/grub.cfg", menu(kernel, self.recipe.layout)))
+        self._write(Text(f"/{GRUB}/grub.cfg", menu(self._kernel, self.recipe.layout)))
         (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         for kind, output in (("i386-pc", f"/{GRUB}/i386-pc/core.img"), ("x86_64-efi", _EFI)):
             self._inside("cp", "--recursive", f"/usr/lib/grub/{kind}", f"/{GRUB}/{kind}")
@@ -152,6 +151,11 @@ class Build:
             self._inside(*making, f"--output={output}", *_ALWAYS, *_MODULES[kind])
         for path in (grub / "early.cfg", *grub.glob("*/*.module"), *grub.glob("*/*.exec"), *grub.glob("*/grub-*")):
             path.unlink(missing_ok=True)
+
+    @property
+    def _kernel(self) -> str:
+        """Its version, as in the names of its files."""
+        return _only(self.root / "boot", "vmlinuz-*").name.removeprefix("vmlinuz-")
 
     def _check_versions(self) -> None:
         found = lock.installed((self.root / "var/lib/dpkg/status").read_text())

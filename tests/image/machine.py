@@ -49,8 +49,21 @@ _PC = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16
 # The machine that no board is: what boots there is the root with Debian's kernel, not the firmware's way to it.
 _VIRT = ("qemu-system-aarch64", "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "cortex-a72", "-smp", "2")
 _COMMON = ("-display", "none", "-serial", "stdio", "-no-reboot")
-# Its own network, where nothing but the box's DHCP server answers.
-_NETWORK = "user,model=virtio-net-pci,net=192.168.76.0/24,restrict=on"
+# Networks of QEMU's own, with an address for the guest by DHCP and no way out.
+_NETWORK = ("-nic", "user,model=virtio-net-pci,net=192.168.76.0/24,restrict=on")
+HOME = tuple(
+    word
+    for number, backend in enumerate(
+        (
+            "user,id=n3,net=192.168.76.0/24,restrict=on",
+            "user,id=n4,net=192.168.86.0/24,restrict=on",
+            "hubport,id=n5,hubid=0",
+        ),
+        start=3,
+    )
+    for word in ("-netdev", backend, "-device", f"virtio-net-pci,netdev=n{number},addr={number:#x}")
+)
+"""Two links and a LAN, called ens3, ens4 and ens5 by where they are plugged in (systemd.net-naming-scheme(7))."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +101,12 @@ class Medium:
         return self._table.partitions[-1].name
 
 
-def boot_pc(medium: Medium, *sections: str, uefi: bool, seconds: int) -> str:
+def boot_pc(
+    medium: Medium, *sections: str, seconds: int, uefi: bool = False, network: tuple[str, ...] = _NETWORK
+) -> str:
     """Boot as a PC does, by BIOS or UEFI; returns what came out of the serial port."""
     folder = medium.path.parent
-    command = [*_PC, *_COMMON, "-nic", _NETWORK, *_drives(medium, folder)]
+    command = [*_PC, *_COMMON, *network, *_drives(medium, folder)]
     for number, (name, text) in enumerate(_credentials("ttyS0", sections).items()):
         told = folder / f"credential-{number}"
         told.write_text(f"io.systemd.credential.binary:{name}={base64.b64encode(text.encode()).decode()}")
@@ -114,7 +129,7 @@ def boot_virt(medium: Medium, *sections: str, seconds: int) -> str:
         for name, text in _credentials("ttyAMA0", sections).items()
     ]
     line = " ".join([f"console=ttyAMA0 root=PARTUUID={medium.root_name} rw quiet", *told])
-    command = [*_VIRT, "-m", "2G", *_COMMON, "-nic", _NETWORK, *_drives(medium, folder)]
+    command = [*_VIRT, "-m", "2G", *_COMMON, *_NETWORK, *_drives(medium, folder)]
     return _run([*command, "-kernel", folder / "kernel", "-initrd", folder / "initramfs", "-append", line], seconds)
 
 

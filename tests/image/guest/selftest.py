@@ -139,8 +139,31 @@ def network() -> dict[str, Any]:
     return {"links": quietly("ip netns exec link-wired tc qdisc show")}
 
 
+def links() -> dict[str, Any]:
+    """A home router's links, and what serves its LAN."""
+    for _ in range(60):
+        status = json.loads(run("tributary-cpe status --json"))
+        if "ens4" in quietly("ip route show table 8402"):
+            break
+        time.sleep(1)
+    return {
+        "status": status,
+        "endpoints": quietly("ip mptcp endpoint show"),
+        "rules": quietly("ip rule show"),
+        "lan": quietly("ip -brief address show dev ens5"),
+        "active": {
+            unit: quietly(f"systemctl is-active {unit}") for unit in ("dnsmasq.service", "tributary-lan.service")
+        },
+        "forwards": quietly("sysctl -n net.ipv4.ip_forward"),
+        "names": quietly("ss -Hluln sport = :53"),
+        "doctor": json.loads(
+            quietly("tributary-doctor --role cpe --json --only kernel,mptcp,routing,endpoints,firewall")
+        ),
+    }
+
+
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
-    each.__name__: each for each in (system, features, network, downloads, doctor)
+    each.__name__: each for each in (system, features, network, downloads, doctor, links)
 }
 
 
