@@ -120,6 +120,8 @@ class Build:
             "ANSIBLE_HOME": str(self.root.parent / "ansible"),
             "ANSIBLE_LOCALHOST_WARNING": "False",
             "ANSIBLE_NOCOLOR": "1",
+            "LC_ALL": "C.UTF-8",  # Ansible asks for it
+            "PYTHONPATH": "",  # its own Python, not ours
             "SOURCE_DATE_EPOCH": str(self.recipe.seconds),
         }
         command = ["ansible-playbook", "--inventory", "image,", "--extra-vars", json.dumps(variables)]

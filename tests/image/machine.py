@@ -37,9 +37,8 @@ ExecStartPre=/usr/bin/mkdir -p /run/selftest
 ExecStartPre=/usr/bin/mount -o ro /dev/disk/by-label/{label} /run/selftest
 ExecStart=/usr/bin/python3 -u /run/selftest/selftest.py {sections}
 TimeoutStartSec=1500
-StandardOutput=tty
-StandardError=tty
-TTYPath=/dev/{console}
+StandardOutput=file:/dev/virtio-ports/{label}
+StandardError=inherit
 """
 DROP_IN = "[Unit]\nWants=selftest.service\n"
 
@@ -48,7 +47,11 @@ OVMF = (Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS
 _PC = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16,-svm", "-smp", "2", "-m", "2G")
 # The machine that no board is: what boots there is the root with Debian's kernel, not the firmware's way to it.
 _VIRT = ("qemu-system-aarch64", "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "cortex-a72", "-smp", "2")
-_COMMON = ("-display", "none", "-serial", "stdio", "-no-reboot")
+# What the self-test says comes by a port of its own: consoles have login prompts and the kernel's messages.
+_COMMON = (
+    *("-display", "none", "-no-reboot", "-device", "virtio-serial-pci", "-chardev", "stdio,id=report"),
+    *("-device", f"virtserialport,chardev=report,name={LABEL}"),
+)
 # Networks of QEMU's own, with an address for the guest by DHCP and no way out.
 _NETWORK = ("-nic", "user,model=virtio-net-pci,net=192.168.76.0/24,restrict=on")
 HOME = tuple(
@@ -104,10 +107,10 @@ class Medium:
 def boot_pc(
     medium: Medium, *sections: str, seconds: int, uefi: bool = False, network: tuple[str, ...] = _NETWORK
 ) -> str:
-    """Boot as a PC does, by BIOS or UEFI; returns what came out of the serial port."""
+    """Boot as a PC does, by BIOS or UEFI; returns what the self-test said."""
     folder = medium.path.parent
     command = [*_PC, *_COMMON, *network, *_drives(medium, folder)]
-    for number, (name, text) in enumerate(_credentials("ttyS0", sections).items()):
+    for number, (name, text) in enumerate(_credentials(sections).items()):
         told = folder / f"credential-{number}"
         told.write_text(f"io.systemd.credential.binary:{name}={base64.b64encode(text.encode()).decode()}")
         command += ["-smbios", f"type=11,path={told}"]
@@ -115,7 +118,7 @@ def boot_pc(
         shutil.copy(OVMF[1], folder / "vars.fd")
         command += ["-drive", f"if=pflash,format=raw,readonly=on,file={OVMF[0]}"]
         command += ["-drive", f"if=pflash,format=raw,file={folder / 'vars.fd'}"]
-    return _run(command, seconds)
+    return _run(command, folder, seconds)
 
 
 def boot_virt(medium: Medium, *sections: str, seconds: int) -> str:
@@ -126,15 +129,16 @@ def boot_virt(medium: Medium, *sections: str, seconds: int) -> str:
         (folder / part).write_bytes(fat.read(name))
     told = [
         f"systemd.set_credential_binary={name}:{base64.b64encode(text.encode()).decode()}"
-        for name, text in _credentials("ttyAMA0", sections).items()
+        for name, text in _credentials(sections).items()
     ]
     line = " ".join([f"console=ttyAMA0 root=PARTUUID={medium.root_name} rw quiet", *told])
     command = [*_VIRT, "-m", "2G", *_COMMON, *_NETWORK, *_drives(medium, folder)]
-    return _run([*command, "-kernel", folder / "kernel", "-initrd", folder / "initramfs", "-append", line], seconds)
+    command += ["-kernel", folder / "kernel", "-initrd", folder / "initramfs", "-append", line]
+    return _run(command, folder, seconds)
 
 
-def _credentials(console: str, sections: tuple[str, ...]) -> dict[str, str]:
-    unit = UNIT.format(label=LABEL, sections=" ".join(sections), console=console)
+def _credentials(sections: tuple[str, ...]) -> dict[str, str]:
+    unit = UNIT.format(label=LABEL, sections=" ".join(sections))
     return {"systemd.extra-unit.selftest.service": unit, "systemd.unit-dropin.multi-user.target": DROP_IN}
 
 
@@ -149,16 +153,18 @@ def _drives(medium: Medium, folder: Path) -> list[str]:
     ]
 
 
-def _run(command: list[Any], seconds: int) -> str:
-    """Until the machine is off; it is ended after ``seconds``, and what it had said is shown."""
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def _run(command: list[Any], folder: Path, seconds: int) -> str:
+    """Until the machine is off; it is ended after ``seconds``. Returns the report; all that it said is shown."""
+    words = [*(str(word) for word in command), "-serial", f"file:{folder / 'serial'}"]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         said, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         said, _ = process.communicate()
     text = said.decode(errors="replace").replace("\r", "")
-    sys.stdout.write(text)  # shown by pytest if a test fails
+    serial = (folder / "serial").read_text(errors="replace") if (folder / "serial").exists() else ""
+    sys.stdout.write(f"{text}\n--- serial port ---\n{serial}")  # shown by pytest if a test fails
     return text
 
 
