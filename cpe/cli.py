@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 from rich.console import Console
 
-from cpe import control, memory
+from cpe import memory
+from cpe.control import CONTROL
 from cpe.difference import command
 from cpe.keeper import Keeper
 from cpe.kernel.door import Door
@@ -153,7 +154,7 @@ def _check(options: Any) -> None:
 
 
 def _status(options: Any) -> None:
-    answer = control.ask("status")
+    answer = CONTROL.ask("status")
     if options.json:
         print(json.dumps(answer, indent=2))
         return

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from cpe import control, report, signals
+from cpe import report, signals
+from cpe.control import CONTROL
 from cpe.debounce import Debounce
 from cpe.difference import Step, command
 from cpe.keeper import Decision, Keeper
@@ -23,9 +24,10 @@ from settings.failure import Exit, Failure
 from settings.files import load
 from throttler.events import SubflowClosed
 from throttler.service import notify
-from throttler.service.control import Answer, respond
+from throttler.service.control import Answer
 from throttler.service.exchange import Server
 from throttler.service.logs import Level, Log
+from throttler.service.signals import caught
 from throttler.sources import sockets
 from throttler.sources.path_manager import EventsLost, PathManager
 
@@ -53,8 +55,8 @@ def run(setup: Setup) -> None:
     """Keep the links until a signal says stop; raises Failure before anything is changed if it cannot start."""
     preflight.check()
     with ExitStack() as stack:
-        received = stack.enter_context(signals.caught())
-        server = stack.enter_context(control.server())
+        received = stack.enter_context(caught(*signals.STOP, signals.LEAVE, signals.RELOAD))
+        server = stack.enter_context(CONTROL.server())
         door = stack.enter_context(Door())
         store = Store(setup.state, namespace())
         keeper = Keeper(setup.settings, store.load())
@@ -117,7 +119,7 @@ class Daemon:
     def _serve(self) -> int | None:
         """Wait for something to do; returns the signal that ends it all."""
         ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
-        self._ears.server.serve(lambda request, asker: respond(request, asker, self._answer, ("status",)))
+        self._ears.server.serve(lambda request, asker: CONTROL.respond(request, asker, self._answer, ("status",)))
         if self._ears.watch in ready and self._ears.watch.has_changes():
             self._debounce.change(time.monotonic())
         if self._ears.events in ready:

@@ -13,7 +13,7 @@ from settings.entry import Arguments, need_root
 from settings.failure import refused
 from throttler import dry_run, status_text
 from throttler.policy import model
-from throttler.service import control
+from throttler.service.control import CONTROL, Answer
 from throttler.service.logs import Format
 from throttler.service.state import DIRECTORY
 from throttler.shaping import apply
@@ -186,7 +186,7 @@ def _plan(options: Any) -> None:
 
 def _set(options: Any) -> None:
     rule = {"name": options.name, **dict(_key(text) for text in options.keys)}
-    _changed(control.ask("set", rule=rule, last=options.last), options.json)
+    _changed(CONTROL.ask("set", rule=rule, last=options.last), options.json)
 
 
 def _key(text: str) -> tuple[str, object]:
@@ -201,14 +201,14 @@ def _key(text: str) -> tuple[str, object]:
 
 
 def _unset(options: Any) -> None:
-    _changed(control.ask("unset", rule=options.name), options.json)
+    _changed(CONTROL.ask("unset", rule=options.name), options.json)
 
 
 def _reload(options: Any) -> None:
-    _changed(control.ask("reload"), options.json)
+    _changed(CONTROL.ask("reload"), options.json)
 
 
-def _changed(answer: control.Answer, as_json: bool) -> None:
+def _changed(answer: Answer, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer, indent=2))
         return
@@ -223,7 +223,7 @@ def _plain(value: object) -> str:
 
 
 def _status(options: Any) -> None:
-    answer = control.ask("status")
+    answer = CONTROL.ask("status")
     if options.json:
         print(json.dumps(answer, indent=2))
     else:
@@ -237,13 +237,13 @@ def _watch(options: Any) -> None:
         interval = Interval.parse(options.interval)
     except ValueError as error:
         raise refused("watch", "--interval", options.interval, str(error)) from error
-    watch(lambda: control.ask("status"), interval, Console())
+    watch(lambda: CONTROL.ask("status"), interval, Console())
 
 
 def _explain(options: Any) -> None:
     if len(options.which) > 2:
         raise refused("explain", "argument", " ".join(options.which), "a token, or the two ends of a subflow")
-    answer = control.ask("explain", ends=options.which)
+    answer = CONTROL.ask("explain", ends=options.which)
     if options.json:
         print(json.dumps(answer, indent=2))
         return

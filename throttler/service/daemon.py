@@ -5,8 +5,8 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from settings.failure import Exit, Failure
 from throttler.policy.model import Policy
 from throttler.policy.quotas import LONGEST, SECOND, Quotas
-from throttler.service import control, metrics_server, notify
+from throttler.service import metrics_server, notify
 from throttler.service.commands import FOR_ANYBODY, Commands
-from throttler.service.control import Answer
+from throttler.service.control import CONTROL, Answer
 from throttler.service.engine import Engine
 from throttler.service.exchange import Server
 from throttler.service.installation import Installation, StepFailed
 from throttler.service.logs import Level, Log
+from throttler.service.signals import caught
 from throttler.service.state import Store
 from throttler.shaping import apply
 from throttler.sources.source import Source
@@ -52,8 +53,8 @@ def run(setup: Setup, open_source: Callable[[], Source]) -> None:
     """Throttle until a signal says stop; raises Failure before anything is changed if it cannot start."""
     apply.need_tools()
     with ExitStack() as stack:
-        signals = stack.enter_context(_signals())
-        server = stack.enter_context(control.server())
+        signals = stack.enter_context(caught(*_SIGNALS))
+        server = stack.enter_context(CONTROL.server())
         page = stack.enter_context(metrics_server.server(*setup.metrics)) if setup.metrics else None
         store, quotas = Store(setup.state), Quotas()
         store.load_into(quotas, setup.policy.rules, _local_time())
@@ -65,23 +66,6 @@ def run(setup: Setup, open_source: Callable[[], Source]) -> None:
 
 def _local_time() -> datetime:
     return datetime.now().astimezone()
-
-
-@contextmanager
-def _signals() -> Iterator[socket.socket]:
-    """A socket that gets the number of each signal, one byte each; nothing is interrupted half-way."""
-    reader, writer = socket.socketpair()
-    with reader, writer:
-        reader.setblocking(False)
-        writer.setblocking(False)
-        before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
-        wakeup = signal.set_wakeup_fd(writer.fileno())
-        try:
-            yield reader
-        finally:
-            signal.set_wakeup_fd(wakeup)
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class Daemon:
@@ -212,7 +196,7 @@ class Daemon:
         return True
 
     def _respond(self, request: bytes, asker: socket.socket) -> bytes:
-        return control.respond(request, asker, self._answer, FOR_ANYBODY)
+        return CONTROL.respond(request, asker, self._answer, FOR_ANYBODY)
 
     def _answer(self, asked: Answer) -> Answer:
         try:
