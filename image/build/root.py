@@ -25,7 +25,6 @@ _ENABLED = ("systemd-networkd.service", "systemd-resolved.service", "systemd-tim
 # tributary-firstboot enables SSH and DNS when the settings ask for them; Squid and wpa_supplicant have units of ours or
 # of an interface in their place; nobody is to be asked at the console for a password of root's.
 _DISABLED = ("ssh.service", "ssh.socket", "dnsmasq.service", "squid.service", "wpa_supplicant.service")
-_MASKED = ("systemd-firstboot.service",)
 _UNITS = ("usr/lib/systemd/system", "etc/systemd/system")
 _ALWAYS = ("part_gpt", "ext2", "search", "search_fs_uuid", "normal", "linux", "configfile", "echo", "test", "reboot")
 _MODULES = {"i386-pc": ("biosdisk",), "x86_64-efi": ("fat", "all_video", "efi_gop")}
@@ -131,7 +130,7 @@ class Build:
         there = {
             path.name for folder in ("usr/lib", "etc") for path in (self.root / folder / "systemd/system").iterdir()
         }
-        for verb, units in (("enable", _ENABLED), ("disable", _DISABLED), ("mask", _MASKED)):
+        for verb, units in (("enable", _ENABLED), ("disable", _DISABLED)):
             chosen = [unit for unit in units if unit in there]
             if chosen:
                 self._inside("systemctl", verb, *chosen)

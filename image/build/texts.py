@@ -13,12 +13,6 @@ MIRRORS = (
 COMPONENTS = "main non-free-firmware"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# Settings that no administrator changes come first, before Debian's own.
-_PRESETS = """\
-# A first boot enables what presets say (machine-id(5)), and Debian's say: everything. What is enabled is what the image
-# was made with, and what tributary-firstboot enables for the settings on the boot partition.
-disable *
-"""
 _DPKG = """\
 # Translations of programs, which nobody reads here. What is in UTF-8 can still be shown.
 path-exclude=/usr/share/locale/*
@@ -65,7 +59,6 @@ def texts(board: Board, role: Role, layout: Layout) -> tuple[Text, ...]:
         Text("/etc/default/locale", "LANG=C.UTF-8\n"),
         Text("/etc/apt/sources.list.d/debian.sources", "\n".join(_sources())),
         Text("/etc/dpkg/dpkg.cfg.d/50-tributary", _DPKG),
-        Text("/etc/systemd/system-preset/00-tributary.preset", _PRESETS),
         Text("/usr/lib/tributary/role", f"{role}\n"),
         *_boot(board, layout),
     )

@@ -19,9 +19,6 @@ _GONE = (
     *("etc/.pwd.lock", "usr/sbin/policy-rc.d", "root/.ansible", "root/.bash_history", "root/.cache"),
     *("run/*", "tmp/*", "var/tmp/*"),
 )
-_MACHINE_ID = "uninitialized\n"
-"""Not empty: the first boot is one then, and tells so (machine-id(5))."""
-
 _RESOLVER = "../run/systemd/resolve/stub-resolv.conf"
 
 
@@ -37,7 +34,9 @@ def tidy(root: Path, seconds: int) -> None:
 
 
 def _write_numbers(root: Path) -> None:
-    (root / "etc/machine-id").write_text(_MACHINE_ID)
+    # Empty, and there: each box gets a number of its own. Without it a first boot would enable what presets say, and
+    # Debian's say everything (machine-id(5)).
+    (root / "etc/machine-id").write_text("")
     resolver = root / "etc/resolv.conf"
     resolver.unlink(missing_ok=True)
     resolver.symlink_to(_RESOLVER)

@@ -58,8 +58,8 @@ def identity(disk: Disk, role: Role) -> Iterator[Finding]:
     yield found(f"root: the role is {role}", met=written == role, otherwise=f"it is {written or 'not written'}")
     keys = sorted(name for name in root.names("/etc/ssh") if name.startswith("ssh_host_"))
     yield found("root: no SSH host keys", met=not keys, otherwise=f"{', '.join(keys)}: every box must make its own")
-    number = root.read("/etc/machine-id").decode().strip()
-    yield found("root: no machine-id", met=number == "uninitialized", otherwise=f"it is {number or 'empty'}")
+    number = root.read("/etc/machine-id").decode().strip() if "machine-id" in root.names("/etc") else "missing"
+    yield found("root: /etc/machine-id is empty", met=not number, otherwise=f"it is {number}")
     yield from _accounts(disk)
 
 

@@ -66,7 +66,6 @@ def test_it_is_what_the_boot_partition_says(system: dict[str, Any]) -> None:
 
 def test_what_nobody_asked_for_does_not_run(system: dict[str, Any]) -> None:
     assert system["sockets"] != "active"
-    assert system["masked"] == "masked"
     ports = {address.rpartition(":")[2] for address in system["open"] if not address.startswith("127.")}
     assert ports <= {"22", "3128", "3129", "1080", "5124", "53", "5355"}
 

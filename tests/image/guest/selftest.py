@@ -39,7 +39,6 @@ def system() -> dict[str, Any]:
             for unit in quietly("systemctl list-unit-files --plain --no-legend 'tributary-*' ssh.service").split()
             if unit.endswith(".service")
         },
-        "masked": quietly("systemctl is-enabled systemd-firstboot.service"),
         "sockets": quietly("systemctl is-active tributary-converter.socket"),
         "hostname": quietly("hostname"),
         "machine_id": Path("/etc/machine-id").read_text().strip(),

@@ -109,7 +109,7 @@ def _system(role: Role) -> dict[str, str]:
     return {
         "etc/passwd": "root:x:0:0::/root:/bin/bash\ntributary:x:1000:1000::/home/tributary:/bin/bash\n",
         "etc/shadow": "root:!:1:0:9:7:::\ndaemon:*:1:0:9:7:::\ntributary:!:1:0:9:7:::\n",
-        "etc/machine-id": "uninitialized\n",
+        "etc/machine-id": "",
         "etc/ssh/sshd_config": "",
         "var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nVersion: 5.2-1\n\n",
         **{f"usr/lib/systemd/system/tributary-{unit}.service": "" for unit in (*units, "firstboot")},

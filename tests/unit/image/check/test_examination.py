@@ -46,7 +46,7 @@ def with_words(path: str, old: str, new: str) -> Change:
 BOOT = "boot/firmware"
 ANYWHERE = {
     "SSH host keys": (with_file("etc/ssh/ssh_host_ed25519_key"), "no SSH host keys"),
-    "a machine's number": (with_file("etc/machine-id", "0123\n"), "no machine-id: it is 0123"),
+    "a machine's number": (with_file("etc/machine-id", "0123\n"), "/etc/machine-id is empty: it is 0123"),
     "a password": (with_words("etc/shadow", "root:!", "root:$y$j9T$x"), "no account has a password: open: root"),
     "somebody who may be root": (with_file("etc/sudoers.d/me"), "nobody may be root yet: /etc/sudoers.d has me"),
     "somebody's key": (with_file("home/tributary/.ssh/authorized_keys"), "nobody has a key to it"),
