@@ -5,15 +5,19 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from settings.failure import Exit, Failure
 
+_PREFIX = "unpacked-"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _COMPONENTS = "main,non-free-firmware"
+# Mounts and processes of their own, and no network: all of it ends with the command.
+_NAMESPACES = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-ec")
+_INSIDE = 'mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"'
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,10 @@ class System:
     root: Path
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Run ``command`` inside, its output shown; raises Failure (exit 71) if it fails."""
+        """Run ``command`` inside, without network, its output shown; raises Failure (exit 71) if it fails."""
         inside = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
         try:
-            subprocess.run(["chroot", str(self.root), *command], env=inside, check=True)
+            subprocess.run([*_NAMESPACES, _INSIDE, str(self.root), *command], env=inside, check=True)
         except subprocess.CalledProcessError as error:
             raise Failure(Exit.SYSTEM, f"{' '.join(command)} failed with {error.returncode}: see above") from error
 
@@ -38,6 +42,7 @@ class System:
 def base(cache: Path, suite: str, architecture: str, packages: Sequence[str]) -> Path:
     """A Debian of ``suite`` with ``packages`` as a tar file: from the cache, or made now.
 
+    ``architecture`` is one of Debian's; others may follow it, with commas, for packages such as ``libssl-dev:arm64``.
     Raises Failure: exit 69 without mmdebstrap, exit 71 if it fails.
     """
     chosen = ",".join(packages)
@@ -74,20 +79,19 @@ def _bootstrap(suite: str, architecture: str, packages: str, target: Path) -> No
 
 @contextmanager
 def unpacked(tar: Path, parent: Path) -> Iterator[System]:
-    """The system in ``tar`` in a folder below ``parent``, with /proc and /dev, for the length of the block."""
-    with TemporaryDirectory(dir=parent, prefix="debian-") as folder, ExitStack() as mounts:
+    """The system in ``tar`` in a folder below ``parent``, for the length of the block.
+
+    The folder's name has our process in it: what a killed one left is found by that and removed.
+    """
+    _forget_the_killed(parent)
+    with TemporaryDirectory(dir=parent, prefix=f"{_PREFIX}{os.getpid()}.") as folder:
         root = Path(folder)
         subprocess.run(["tar", "--extract", "--file", tar, "--directory", root], check=True)
-        for kind, options, place in (("proc", "", "proc"), ("none", "rbind,rslave", "dev")):
-            mounts.enter_context(_mounted(kind, options, root / place))
         yield System(root)
 
 
-@contextmanager
-def _mounted(kind: str, options: str, place: Path) -> Iterator[None]:
-    bind = ["--options", options, "/dev"] if options else ["--types", kind, kind]
-    subprocess.run(["mount", *bind, str(place)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--recursive", str(place)], check=True)
+def _forget_the_killed(parent: Path) -> None:
+    for folder in parent.glob(f"{_PREFIX}*.*"):
+        process = folder.name.removeprefix(_PREFIX).partition(".")[0]
+        if not Path("/proc", process).exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -23,7 +23,7 @@ GRUB, FIRMWARE = "boot/grub", "boot/firmware"
 
 _ENABLED = ("systemd-networkd.service", "systemd-resolved.service", "systemd-timesyncd.service")
 # tributary-firstboot enables SSH and DNS when the settings ask for them; Squid and wpa_supplicant have units of ours or
-# of an interface in their place; nobody is to be asked at the console for a password of root's.
+# of an interface in their place.
 _DISABLED = ("ssh.service", "ssh.socket", "dnsmasq.service", "squid.service", "wpa_supplicant.service")
 _UNITS = ("usr/lib/systemd/system", "etc/systemd/system")
 _ALWAYS = ("part_gpt", "ext2", "search", "search_fs_uuid", "normal", "linux", "configfile", "echo", "test", "reboot")

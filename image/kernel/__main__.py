@@ -8,7 +8,19 @@ from pathlib import Path
 from experiments.cache import CACHE
 from experiments.results import ROOT
 from image.debian import base, unpacked
-from image.kernel.build import BOARDS, PACKAGES, SUITE, VERSION, build, merge, read_fragments
+from image.kernel.build import (
+    ARCHITECTURES,
+    BOARDS,
+    BUILDING,
+    KCONFIG,
+    MERGING,
+    SUITE,
+    VERSION,
+    build,
+    merge,
+    read_fragments,
+    unpack_source,
+)
 from settings.entry import Arguments, need_root, run
 from settings.failure import Exit, Failure
 
@@ -17,13 +29,13 @@ Builds Debian's kernel {VERSION} with all that kernel-config/*.config asks for. 
 this is for those who need their own, with other options beside these (a fragment more in kernel-config/).
 
 The kernel's own tools merge the fragments into Debian's configuration, in a Debian {SUITE} made by mmdebstrap and kept
-in the cache; an option that they do not keep ends the command. The packages (linux-image, linux-headers) take one to
-four hours and 30 GB on four processors.
+in {CACHE}/debian: without it the next run takes Debian's newest source. An option that the tools do not keep ends the
+command. The packages (linux-image, linux-headers) take one to four hours and 30 GB on four processors.
 
 exit codes:
   0   the configuration, and without --merge-only the packages, are there
   1   an option was not kept
-  64  wrong arguments
+  64  wrong arguments, or a line of a fragment that asks for nothing
   69  mmdebstrap is missing
   71  a step failed, see what it printed
   77  not root
@@ -34,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     """Merge, build, say where the files are; returns the exit code."""
     options = _parse(arguments)
     board = BOARDS[options.board]
-    packages = [*PACKAGES, *board.packages]
+    packages = MERGING if options.merge_only else (*MERGING, *BUILDING)
     fragments = read_fragments(ROOT / "kernel-config")
     if options.dry_run:
         print(f"would make a Debian {SUITE} with {', '.join(packages)}")
@@ -42,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     need_root("build-kernel")
     output = _folder(options.output)
-    with unpacked(base(CACHE, SUITE, "amd64", packages), CACHE) as system:
+    with unpacked(base(CACHE, SUITE, ARCHITECTURES, packages), CACHE) as system:
+        unpack_source(system, only=KCONFIG if options.merge_only else ())
         config = output / f"tributary-{board.name}-{VERSION}.config"
         config.write_text(merge(system, board, fragments))
         print(config)

@@ -5,22 +5,30 @@ linux-source, linux-config -> merge_config.sh -> olddefconfig -> every option ke
 
 import lzma
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from image.debian import System
-from image.kernel.fragments import Lost, lost, parse
+from image.kernel.fragments import Lost, check, lost, parse
 from settings.failure import Exit, Failure
 
 SUITE, VERSION = "trixie", "6.12"
+# One Debian merges for both boards: Kconfig asks each board's compiler what it can do, and pahole for its version.
+ARCHITECTURES = "amd64,arm64"
+MERGING = (
+    *(f"linux-source-{VERSION}", f"linux-config-{VERSION}:amd64", f"linux-config-{VERSION}:arm64"),
+    *("bison", "flex", "gcc", "gcc-aarch64-linux-gnu", "libc6-dev", "make", "pahole", "xz-utils"),
+)
+# What the packages say that they are built with: scripts/package/mkdebian.
+BUILDING = (
+    *("bc", "build-essential", "cpio", "debhelper", "kmod", "libelf-dev", "libssl-dev", "libssl-dev:arm64", "python3"),
+    *("rsync", "zstd"),
+)
 _SOURCE = f"linux-source-{VERSION}"
 _TREE = f"/usr/src/{_SOURCE}"
-PACKAGES = (
-    *(_SOURCE, f"linux-config-{VERSION}"),
-    *("bc", "bison", "build-essential", "cpio", "debhelper", "dwarves", "flex", "kmod", "libelf-dev", "libssl-dev"),
-    *("python3", "rsync", "xz-utils"),
-)
+# Of 87,000 files, the 3,000 that olddefconfig reads; a tree with all of them gives the same configuration.
+KCONFIG = (f"{_SOURCE}/Makefile", f"{_SOURCE}/scripts/*", f"{_SOURCE}/arch/*/Makefile*", "*/Kconfig*")
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,6 @@ class Board:
     architecture: str
     config: str
     compiler: str = ""
-    packages: tuple[str, ...] = ()
 
     @property
     def make(self) -> list[str]:
@@ -41,27 +48,35 @@ class Board:
 
 BOARDS = {
     "x86": Board("x86", "x86_64", "config.amd64_none_amd64"),
-    "rpi": Board("rpi", "arm64", "config.arm64_none_arm64", "aarch64-linux-gnu-", ("gcc-aarch64-linux-gnu",)),
+    "rpi": Board("rpi", "arm64", "config.arm64_none_arm64", "aarch64-linux-gnu-"),
 }
 
 
 def read_fragments(folder: Path) -> dict[str, str]:
-    """The text of every fragment by its name."""
-    return {path.name: path.read_text() for path in sorted(folder.glob("*.config"))}
+    """The text of every fragment by its name; raises Failure (64) for a line that asks for nothing."""
+    fragments = {path.name: path.read_text() for path in sorted(folder.glob("*.config"))}
+    for name, text in fragments.items():
+        check(name, text)
+    return fragments
+
+
+def unpack_source(system: System, only: Sequence[str] = ()) -> None:
+    """Debian's source, patches and all; or of it what matches ``only``, which KCONFIG is enough for to merge."""
+    chosen = ["--wildcards", *only] if only else []
+    system.run(["tar", "--extract", "--directory", "/usr/src", "--file", f"{_TREE}.tar.xz", *chosen])
 
 
 def merge(system: System, board: Board, fragments: Mapping[str, str]) -> str:
-    """The configuration that the kernel's own tools make of Debian's one and ``fragments``.
+    """The configuration that the kernel's own tools make of Debian's one and ``fragments``, in the unpacked source.
 
     Raises Failure (exit 1) if an option was not kept, with all of them in the message.
     """
-    _unpack_source(system)
     tree = system.path(_TREE)
-    tree.joinpath("base.config").write_bytes(_debians_own(system, board))
+    tree.joinpath(board.config).write_bytes(_debians_own(system, board))
     for name, text in fragments.items():
         tree.joinpath(name).write_text(text)
     # -m: no make of its own; -y: what Debian has built in stays so where a module would do.
-    merging = ["scripts/kconfig/merge_config.sh", "-m", "-y", "base.config", *fragments]
+    merging = ["scripts/kconfig/merge_config.sh", "-m", "-y", board.config, *fragments]
     system.run(["sh", "-c", f'cd {_TREE} && exec "$@"', "merge", *merging])
     system.run([*board.make, "olddefconfig"])
     text = tree.joinpath(".config").read_text()
@@ -70,14 +85,11 @@ def merge(system: System, board: Board, fragments: Mapping[str, str]) -> str:
 
 
 def build(system: System, board: Board, jobs: int, output: Path) -> list[Path]:
-    """Packages of the merged kernel in ``output``; takes an hour or more."""
-    system.run([*board.make, f"-j{jobs}", "bindeb-pkg", "LOCALVERSION=-tributary", "KDEB_COMPRESS=zstd"])
-    packages = sorted(system.path("/usr/src").glob("linux-*.deb"))
-    return [Path(shutil.copy(package, output)) for package in packages]
-
-
-def _unpack_source(system: System) -> None:
-    system.run(["tar", "--extract", "--directory", "/usr/src", "--file", f"{_TREE}.tar.xz"])
+    """Packages of the merged kernel in ``output``: its image and its headers; takes an hour or more."""
+    packing = ["bindeb-pkg", "LOCALVERSION=-tributary", "KDEB_COMPRESS=zstd"]
+    system.run([*board.make, f"-j{jobs}", *packing], {"DEB_BUILD_PROFILES": "pkg.linux-upstream.nokerneldbg"})
+    found = [system.path("/usr/src").glob(f"linux-{kind}-*.deb") for kind in ("headers", "image")]
+    return [Path(shutil.copy(package, output)) for packages in found for package in packages]
 
 
 def _debians_own(system: System, board: Board) -> bytes:

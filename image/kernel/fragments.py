@@ -4,9 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_SET = re.compile(r"^(CONFIG_\w+)=(.*)$")
+from settings.failure import Exit, Failure
+
+_SET = re.compile(r"^(CONFIG_\w+)=(.+)$")
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
-_STRENGTH = {"n": 0, "m": 1, "y": 2}
+_COMMENT = re.compile(r"^(#.*)?$")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,14 @@ def parse(text: str) -> dict[str, str]:
     return found
 
 
+def check(name: str, text: str) -> None:
+    """Raise Failure (64) if the fragment ``name`` has a line that the kernel's tools would pass over in silence."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not _SET.match(line) and not _COMMENT.match(line):
+            accepted = "CONFIG_NAME=value, '# CONFIG_NAME is not set', or a comment"
+            raise Failure(Exit.USAGE, f"{name}: line {number}: {line!r}: accepted: {accepted}")
+
+
 def lost(fragments: Mapping[str, Mapping[str, str]], result: Mapping[str, str]) -> list[Lost]:
     """What the kernel's own tools did not keep; a module that came out as built in is kept."""
     return [
@@ -44,6 +54,4 @@ def lost(fragments: Mapping[str, Mapping[str, str]], result: Mapping[str, str]) 
 
 
 def _kept(asked: str, got: str) -> bool:
-    if asked in _STRENGTH and got in _STRENGTH:
-        return _STRENGTH[got] >= _STRENGTH[asked]
-    return got == asked
+    return got == asked or (asked, got) == ("m", "y")
