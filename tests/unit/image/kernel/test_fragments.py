@@ -1,8 +1,12 @@
 """Kernel configurations: what was asked for, and what came of it."""
 
+from pathlib import Path
+
 import pytest
 
+from image.kernel.build import read_fragments
 from image.kernel.fragments import Lost, lost, parse
+from settings.failure import Exit, Failure
 
 MERGED = "# comment\nCONFIG_INET=y\nCONFIG_IPV6=y\n# CONFIG_MPTCP is not set\nCONFIG_HZ=250\n"
 
@@ -13,9 +17,12 @@ def test_a_configuration_has_values_and_what_is_not_set() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "result", "kept"),
-    [("y", "y", True), ("m", "y", True), ("m", "m", True), ("y", "m", False), ("m", "n", False), ("250", "100", False)],
+    [
+        *(("y", "y", True), ("m", "y", True), ("m", "m", True), ("n", "n", True)),
+        *(("y", "m", False), ("m", "n", False), ("n", "m", False), ("n", "y", False), ("250", "100", False)),
+    ],
 )
-def test_an_option_is_kept_as_asked_or_stronger(asked: str, result: str, kept: bool) -> None:
+def test_an_option_is_kept_as_asked_or_a_module_built_in(asked: str, result: str, kept: bool) -> None:
     missing = lost({"x.config": {"CONFIG_X": asked}}, {"CONFIG_X": result})
     assert missing == ([] if kept else [Lost("x.config", "CONFIG_X", asked, result)])
 
@@ -23,3 +30,11 @@ def test_an_option_is_kept_as_asked_or_stronger(asked: str, result: str, kept: b
 def test_an_option_that_is_nowhere_is_lost_and_says_whose_it_was() -> None:
     (missing,) = lost({"htb.config": {"CONFIG_NET_SCH_HTB": "m"}}, {})
     assert str(missing) == "CONFIG_NET_SCH_HTB=m of htb.config came out as n"
+
+
+@pytest.mark.parametrize("line", ["NET_SCH_HTB=m", "CONFIG_NET_SCH_HTB", "CONFIG_NET_SCH_HTB = m", " CONFIG_X=y", "y"])
+def test_a_line_that_asks_for_nothing_is_refused_by_fragment_and_number(line: str, tmp_path: Path) -> None:
+    (tmp_path / "htb.config").write_text(f"# The classes.\n\n{line}\n")
+    with pytest.raises(Failure, match=r"^htb\.config: line 3: .* accepted: CONFIG_NAME=value") as caught:
+        read_fragments(tmp_path)
+    assert caught.value.code == Exit.USAGE

@@ -1,0 +1,63 @@
+"""What kernel-config/ asks for, merged into Debian's configurations by the tools of Debian's kernel source."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from experiments.cache import CACHE
+from experiments.results import ROOT
+from image.debian import System, base, unpacked
+from image.kernel.build import (
+    ARCHITECTURES,
+    BOARDS,
+    KCONFIG,
+    MERGING,
+    SUITE,
+    Board,
+    merge,
+    read_fragments,
+    unpack_source,
+)
+from image.kernel.fragments import parse
+from settings.failure import Exit, Failure
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="no mmdebstrap"),
+    # The first time a Debian with two compilers is made.
+    pytest.mark.timeout(1200),
+]
+
+FRAGMENTS = read_fragments(ROOT / "kernel-config")
+
+
+@pytest.fixture(scope="module")
+def debian() -> Iterator[System]:
+    """A Debian with the compilers for both boards and all of its kernel source that olddefconfig reads."""
+    with unpacked(base(CACHE, SUITE, ARCHITECTURES, MERGING), CACHE) as system:
+        unpack_source(system, only=KCONFIG)
+        yield system
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=list(BOARDS))
+def test_every_option_of_every_fragment_is_kept(debian: System, board: Board) -> None:
+    merged = merge(debian, board, FRAGMENTS)  # raises, with the options that are lost
+    assert parse(merged)["CONFIG_MPTCP_IPV6"] == "y"
+    assert parse(merged)["CONFIG_X86_64" if board.name == "x86" else "CONFIG_ARCH_BCM2835"] == "y"
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ("CONFIG_NET_SCH_HBT=m", "CONFIG_NET_SCH_HBT=m of own.config came out as n"),  # no such option
+        ("CONFIG_INET_DIAG=y\nCONFIG_SMC_DIAG=y", "CONFIG_SMC_DIAG=y of own.config came out as m"),  # SMC is a module
+        ("# CONFIG_IPV6 is not set", "CONFIG_MPTCP_IPV6=y of mptcp-ipv6.config came out as n"),  # it takes others along
+    ],
+)
+def test_what_a_fragment_loses_is_said_with_its_name(debian: System, own: str, said: str) -> None:
+    with pytest.raises(Failure) as caught:
+        merge(debian, BOARDS["x86"], {**FRAGMENTS, "own.config": own})
+    assert said in str(caught.value)
+    assert caught.value.code == Exit.WRONG_RESULT
