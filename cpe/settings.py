@@ -1,17 +1,15 @@
 """The settings of a home router: which interfaces are its access links (WANs), and how MPTCP uses them."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Self
 
-from pydantic import Field, PlainValidator, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from settings.files import Settings
 from settings.units import Duration
-
-T = TypeVar("T")
+from settings.values import accepting, as_text, or_none, require
 
 MOST_WANS = 8
 """As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
@@ -52,26 +50,16 @@ class Target:
         return f"{self.address}:{self.port}" if self.address.version == 4 else f"[{self.address}]:{self.port}"
 
 
-def _accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
-    def check(value: object) -> T:
-        try:
-            return read(value)
-        except (ValueError, TypeError) as error:
-            raise ValueError(accepted) from error
-
-    return PlainValidator(check)
+def _glob(value: object) -> str:
+    glob = as_text(value)
+    require(glob.isprintable() and glob != "")
+    return glob
 
 
-def _glob(value: object) -> str | None:
-    if value is not None and (not isinstance(value, str) or not value.isprintable() or not value):
-        raise ValueError
-    return value
-
-
-def _mac(value: object) -> str | None:
-    if value is not None and (not isinstance(value, str) or not re.fullmatch(r"[0-9a-fA-F:*?]{1,17}", value)):
-        raise ValueError
-    return value.lower() if isinstance(value, str) else None
+def _mac(value: object) -> str:
+    mac = as_text(value)
+    require(re.fullmatch(r"[0-9a-fA-F:*?]{1,17}", mac) is not None)
+    return mac.lower()
 
 
 def _gateways(value: object) -> tuple[Address, ...]:
@@ -87,16 +75,15 @@ def _gateways(value: object) -> tuple[Address, ...]:
 
 def _seconds(value: object) -> Duration:
     time = value if isinstance(value, Duration) else Duration.parse(value)
-    if not 1 <= time.seconds <= 3600:
-        raise ValueError
+    require(1 <= time.seconds <= 3600)
     return time
 
 
-Glob = Annotated[str | None, _accepting(GLOB, _glob)]
-Mac = Annotated[str | None, _accepting(MAC, _mac)]
-Gateways = Annotated[tuple[Address, ...], _accepting(GATEWAYS, _gateways)]
-Seconds = Annotated[Duration, _accepting(SECONDS, _seconds)]
-ProbeTarget = Annotated[Target | None, _accepting(TARGET, lambda value: None if value is None else Target.parse(value))]
+Glob = Annotated[str | None, accepting(GLOB, or_none(_glob))]
+Mac = Annotated[str | None, accepting(MAC, or_none(_mac))]
+Gateways = Annotated[tuple[Address, ...], accepting(GATEWAYS, _gateways)]
+Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]
+ProbeTarget = Annotated[Target | None, accepting(TARGET, or_none(Target.parse))]
 
 
 class Wan(Settings):

@@ -2,17 +2,13 @@
 
 import ipaddress
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self, TypeVar
-
-from pydantic import PlainValidator
+from typing import Annotated, Self
 
 from settings.units import Duration, Size
+from settings.values import accepting, as_text, require
 from squid import targets
-
-T = TypeVar("T")
 
 # The shortest prefix that one client network may have, by IP version. A shorter one is no operator's network but a
 # share of the Internet, and a proxy for that is an open one. fc00::/7 holds all unique local addresses.
@@ -60,69 +56,48 @@ class Ports:
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
-def _accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
-    def check(value: object) -> T:
-        try:
-            return read(value)
-        except (ValueError, TypeError) as error:
-            raise ValueError(accepted) from error
-
-    return PlainValidator(check)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
-
-
-def _require(met: bool) -> None:
-    if not met:
-        raise ValueError
-
-
 def _client_network(value: object) -> targets.Network:
-    network = ipaddress.ip_network(_text(value))
-    _require(network.prefixlen >= SHORTEST[network.version])
+    network = ipaddress.ip_network(as_text(value))
+    require(network.prefixlen >= SHORTEST[network.version])
     return network
 
 
 def _private_network(value: object) -> targets.Network:
-    network = ipaddress.ip_network(_text(value))
-    _require(targets.inside_private(network))
+    network = ipaddress.ip_network(as_text(value))
+    require(targets.inside_private(network))
     return network
 
 
 def _address(value: object) -> targets.Address:
-    _require("%" not in _text(value))
-    return ipaddress.ip_address(_text(value))
+    require("%" not in as_text(value))
+    return ipaddress.ip_address(as_text(value))
 
 
 def _cache(value: object) -> Size | None:
     if value is None or value == "off":
         return None
     size = Size.parse(value)
-    _require(size >= SMALLEST_CACHE)
+    require(size >= SMALLEST_CACHE)
     return size
 
 
 def _path(value: object) -> Path:
     # Squid splits its lines at blanks and knows quotes and macros: a path with any of these would say something else.
-    text = str(value) if isinstance(value, Path) else _text(value)
-    _require(re.fullmatch(r"/[A-Za-z0-9._/-]+", text) is not None)
-    return Path(text)
+    path = str(value) if isinstance(value, Path) else as_text(value)
+    require(re.fullmatch(r"/[A-Za-z0-9._/-]+", path) is not None)
+    return Path(path)
 
 
 def _seconds(value: object) -> Duration:
     time = value if isinstance(value, Duration) else Duration.parse(value)
-    _require(time.amount % 10**6 == 0)
+    require(time.amount % 10**6 == 0)
     return time
 
 
-ClientNetwork = Annotated[targets.Network, _accepting(CLIENTS, _client_network)]
-PrivateNetwork = Annotated[targets.Network, _accepting(PRIVATE, _private_network)]
-Address = Annotated[targets.Address, _accepting(ADDRESSES, _address)]
-PortRange = Annotated[Ports, _accepting(PORTS, Ports.parse)]
-Cache = Annotated[Size | None, _accepting(CACHE, _cache)]
-PlainPath = Annotated[Path, _accepting(PATH, _path)]
-Seconds = Annotated[Duration, _accepting(SECONDS, _seconds)]
+ClientNetwork = Annotated[targets.Network, accepting(CLIENTS, _client_network)]
+PrivateNetwork = Annotated[targets.Network, accepting(PRIVATE, _private_network)]
+Address = Annotated[targets.Address, accepting(ADDRESSES, _address)]
+PortRange = Annotated[Ports, accepting(PORTS, Ports.parse)]
+Cache = Annotated[Size | None, accepting(CACHE, _cache)]
+PlainPath = Annotated[Path, accepting(PATH, _path)]
+Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]

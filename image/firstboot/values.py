@@ -10,6 +10,7 @@ from typing import Annotated, Self, TypeVar
 from pydantic import PlainValidator
 
 from image.firstboot import public_key
+from settings.values import accepting, as_text, or_none, require
 from squid.targets import Network, inside_private
 
 T = TypeVar("T")
@@ -61,43 +62,21 @@ class Target:
         match = re.fullmatch(r"(?:\[(?P<six>.*)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})", text, re.ASCII)
         address = ipaddress.ip_address(match["six"] or match["four"]) if match else ipaddress.ip_address(text)
         port = int(match["port"]) if match else CONVERT_PORT
-        _require(1 <= port <= 65535 and _is_of_a_host(address))
+        require(1 <= port <= 65535 and _is_of_a_host(address))
         return cls(address, port)
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
 
 
-def _accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
-    def check(value: object) -> T | None:
-        try:
-            # None is a default, and never in the file: TOML has no null.
-            return None if value is None else read(value)
-        except (ValueError, TypeError) as error:
-            raise ValueError(accepted) from error
-
-    return PlainValidator(check)
-
-
 def _matching(pattern: str, accepted: str) -> PlainValidator:
-    return _accepting(accepted, lambda value: _matched(re.compile(pattern, re.ASCII), value))
+    return accepting(accepted, or_none(lambda value: _matched(re.compile(pattern, re.ASCII), value)))
 
 
 def _matched(pattern: re.Pattern[str], value: object) -> str:
-    text = _text(value)
-    _require(pattern.fullmatch(text) is not None)
+    text = as_text(value)
+    require(pattern.fullmatch(text) is not None)
     return text
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
-
-
-def _require(met: bool) -> None:
-    if not met:
-        raise ValueError
 
 
 def _is_of_a_host(address: Address) -> bool:
@@ -108,42 +87,42 @@ def _is_of_a_host(address: Address) -> bool:
 
 
 def _ssid(value: object) -> str:
-    text = _text(value)
-    _require(1 <= len(text.encode()) <= 32)
+    text = as_text(value)
+    require(1 <= len(text.encode()) <= 32)
     return text
 
 
 def _host_address(value: object) -> HostAddress:
-    text = _text(value)
-    _require("/" in text and "%" not in text)
+    text = as_text(value)
+    require("/" in text and "%" not in text)
     found = ipaddress.ip_interface(text)
     network = found.network
     ends = {network.network_address, network.broadcast_address} if network.num_addresses > 2 else set()
-    _require(_is_of_a_host(found.ip) and found.ip not in ends)
+    require(_is_of_a_host(found.ip) and found.ip not in ends)
     return found
 
 
 def _address(value: object) -> Address:
-    address = ipaddress.ip_address(_text(value))
-    _require(_is_of_a_host(address))
+    address = ipaddress.ip_address(as_text(value))
+    require(_is_of_a_host(address))
     return address
 
 
 def _lan_address(value: object) -> IPv4Interface:
     found = _host_address(value)
-    _require(isinstance(found, IPv4Interface) and inside_private(found.network) and found.network.prefixlen <= 30)
+    require(isinstance(found, IPv4Interface) and inside_private(found.network) and found.network.prefixlen <= 30)
     return IPv4Interface(found)
 
 
 def _dhcp_range(value: object) -> tuple[IPv4Address, ...]:
-    _require(isinstance(value, (list, tuple)))
-    found = tuple(IPv4Address(_text(each)) for each in value)  # type: ignore[attr-defined]
-    _require(len(found) in (0, 2) and found == tuple(sorted(found)))
+    require(isinstance(value, (list, tuple)))
+    found = tuple(IPv4Address(as_text(each)) for each in value)  # type: ignore[attr-defined]
+    require(len(found) in (0, 2) and found == tuple(sorted(found)))
     return found
 
 
 def _gateway(value: object) -> Target:
-    return Target.parse(_text(value))
+    return Target.parse(as_text(value))
 
 
 def _several(read: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
@@ -159,11 +138,11 @@ _SHA512 = r"\$6\$(rounds=[1-9][0-9]+\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{86}"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}"
 
 Hostname = Annotated[str, _matching(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", HOSTNAME)]
-AnyNetwork = Annotated[Network, _accepting(ADMINS, lambda value: ipaddress.ip_network(_text(value)))]
+AnyNetwork = Annotated[Network, accepting(ADMINS, lambda value: ipaddress.ip_network(as_text(value)))]
 PublicKey = Annotated[str, PlainValidator(public_key.checked)]
 PasswordHash = Annotated[str | None, _matching(f"{_YESCRYPT}|{_SHA512}", PASSWORD_HASH)]
 Country = Annotated[str, _matching(r"[A-Z]{2}", COUNTRY)]
-Ssid = Annotated[str, _accepting(SSID, _ssid)]
+Ssid = Annotated[str, accepting(SSID, _ssid)]
 Passphrase = Annotated[str, _matching(r"[ -~]{8,63}|[0-9a-f]{64}", PASSPHRASE)]
 # Without -, which is a slash in the name of a unit's instance (systemd.unit(5)).
 Wireless = Annotated[str | None, _matching(r"[A-Za-z0-9][A-Za-z0-9._]{0,14}", WIRELESS)]
@@ -171,8 +150,8 @@ Interface = Annotated[str, _matching(_NAME, INTERFACE)]
 Pattern = Annotated[str | None, _matching(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,14}", PATTERN)]
 Driver = Annotated[str | None, _matching(r"[A-Za-z0-9_*?-]{1,40}", DRIVER)]
 Mac = Annotated[str | None, _matching(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}", MAC)]
-HostAddresses = Annotated[tuple[HostAddress, ...], _accepting(HOST_ADDRESSES, _several(_host_address))]
-Addresses = Annotated[tuple[Address, ...], _accepting(ADDRESSES, _several(_address))]
-LanAddress = Annotated[IPv4Interface, _accepting(LAN_ADDRESS, _lan_address)]
-DhcpRange = Annotated[tuple[IPv4Address, ...] | None, _accepting(DHCP_RANGE, _dhcp_range)]
-Gateway = Annotated[Target | None, _accepting(GATEWAY, _gateway)]
+HostAddresses = Annotated[tuple[HostAddress, ...], accepting(HOST_ADDRESSES, _several(_host_address))]
+Addresses = Annotated[tuple[Address, ...], accepting(ADDRESSES, _several(_address))]
+LanAddress = Annotated[IPv4Interface, accepting(LAN_ADDRESS, _lan_address)]
+DhcpRange = Annotated[tuple[IPv4Address, ...] | None, accepting(DHCP_RANGE, or_none(_dhcp_range))]
+Gateway = Annotated[Target | None, accepting(GATEWAY, or_none(_gateway))]
