@@ -1,15 +1,52 @@
 //! Prometheus metrics over HTTP.
 
+use std::future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
+use super::activation::Passed;
+use crate::failure::Failure;
 use crate::streams::Stream;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: usize = 8 << 10;
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The socket at this address: one that was passed, or a new one.
+pub fn socket(
+    address: Option<SocketAddr>,
+    passed: &mut Passed,
+) -> Result<Option<std::net::TcpListener>, Failure> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let listen = || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    passed
+        .claim_address(address)
+        .map_or_else(listen, Ok)
+        .map(Some)
+        .map_err(|error| Failure::from_io(&format!("metrics on {address}"), &error))
+}
+
+/// A socket within the event loop.
+pub fn watched(listener: std::net::TcpListener) -> Result<TcpListener, Failure> {
+    TcpListener::from_std(listener).map_err(|error| Failure::from_io("metrics", &error))
+}
+
+/// The next one who asks; never, if nobody may.
+pub async fn accept(listener: Option<&TcpListener>) -> Option<TcpStream> {
+    match listener {
+        Some(listener) => listener.accept().await.ok().map(|(stream, _)| stream),
+        None => future::pending().await,
+    }
+}
 
 /// Answers one request with `exposition`.
 pub async fn answer(stream: TcpStream, exposition: impl FnOnce() -> String) {

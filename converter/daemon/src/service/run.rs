@@ -49,7 +49,7 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     let accounts = Arc::new(Accounts::new(Metrics::default(), AccessLog::default()));
     accounts.log.open(config.log.access.as_deref())?;
     let plan = Plan::new(config, None, &mut passed, &accounts.metrics)?;
-    let metrics = metrics_socket(&plan.config, &mut passed)?;
+    let metrics = exposition::socket(plan.config.metrics.address, &mut passed)?;
     passed.close_the_rest();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -98,7 +98,7 @@ impl Service {
             pseudonym: pseudonym().map_err(|error| Failure::from_io("random numbers", &error))?,
         });
         let plan = Arc::new(plan);
-        let metrics = metrics.map(watched).transpose()?;
+        let metrics = metrics.map(exposition::watched).transpose()?;
         let pool = start_pool(&plan, &shared)
             .await
             .map_err(|error| Failure::from_io("threads", &error))?;
@@ -145,7 +145,7 @@ impl Service {
                 () = first(&mut terminate, &mut interrupt) => break End::Told,
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
                 asked = self.control.listener.accept() => self.tell(asked.ok(), false),
-                scraped = accept(self.metrics.as_ref()) => self.expose(scraped),
+                scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         };
         let patience = self.take_leave(&end);
@@ -243,7 +243,8 @@ impl Service {
         let new_metrics = if config.metrics == self.plan.config.metrics {
             None
         } else {
-            Some(metrics_socket(&config, passed)?.map(watched).transpose()?)
+            let socket = exposition::socket(config.metrics.address, passed)?;
+            Some(socket.map(exposition::watched).transpose()?)
         };
         let accounts = &self.shared.accounts;
         let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
@@ -280,7 +281,7 @@ impl Service {
                 () = sleep_until(deadline) => {}
                 () = first(&mut terminate, &mut interrupt) => break,
                 asked = self.control.listener.accept() => self.tell(asked.ok(), true),
-                scraped = accept(self.metrics.as_ref()) => self.expose(scraped),
+                scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         }
         let left = self.shared.admission.open();
@@ -353,31 +354,6 @@ fn pseudonym() -> io::Result<Pseudonym> {
     )
 }
 
-/// The socket for metrics: one that was passed, or a new one.
-fn metrics_socket(
-    config: &Config,
-    passed: &mut Passed,
-) -> Result<Option<std::net::TcpListener>, Failure> {
-    let Some(address) = config.metrics.address else {
-        return Ok(None);
-    };
-    let listen = || {
-        let listener = std::net::TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    };
-    passed
-        .claim_address(address)
-        .map_or_else(listen, Ok)
-        .map(Some)
-        .map_err(|error| Failure::from_io(&format!("metrics on {address}"), &error))
-}
-
-/// A socket within the event loop.
-fn watched(listener: std::net::TcpListener) -> Result<TcpListener, Failure> {
-    TcpListener::from_std(listener).map_err(|error| Failure::from_io("metrics", &error))
-}
-
 /// The end of the successor, if there is one.
 async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
     match successor {
@@ -402,14 +378,6 @@ async fn first(one: &mut Signal, other: &mut Signal) {
     tokio::select! {
         _ = one.recv() => {}
         _ = other.recv() => {}
-    }
-}
-
-/// The next one who wants metrics; never, if nobody may.
-async fn accept(listener: Option<&TcpListener>) -> Option<tokio::net::TcpStream> {
-    match listener {
-        Some(listener) => listener.accept().await.ok().map(|(stream, _)| stream),
-        None => std::future::pending().await,
     }
 }
 
