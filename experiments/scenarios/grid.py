@@ -138,17 +138,19 @@ def _about_the_send_buffer(readings: Readings, through: Readings, bound: float) 
 
 def _against_the_kernel(options: GridOptions, readings: Readings) -> Verdict:
     """Of all pairs the one where the appliance's settings come off worst beside the kernel's own."""
-    ratio, pair = min(
-        ((ours.mean / theirs.mean, pair) for pair in _pairs(options) for ours, theirs in [_both(pair, readings)]),
-        key=lambda each: each[0],
-    )
-    ours, theirs = _both(pair, readings)
-    claim = f"the appliance's settings cost nothing anywhere (worst: {_title(pair)})"
+
+    def ratio(pair: Point) -> float:
+        ours, theirs = _both(pair, readings)
+        return ours.mean / theirs.mean
+
+    worst = min(_pairs(options), key=ratio)
+    ours, theirs = _both(worst, readings)
+    holds = ratio(worst) >= _LEAST
     apart = abs(ours.mean - theirs.mean) > ours.margin + theirs.margin
-    because = "" if ratio >= _LEAST or apart else f"the intervals overlap: {ours} and {theirs} Mbit/s"
-    return Verdict(
-        claim, f"{ratio:.2f} times the kernel's own", f"at least {_LEAST:.2f} times", ratio >= _LEAST, because
-    )
+    because = "" if holds or apart else f"the intervals overlap: {ours} and {theirs} Mbit/s"
+    claim = f"the appliance's settings cost nothing anywhere (worst: {_title(worst)})"
+    found = f"{ratio(worst):.2f} times the kernel's own"
+    return Verdict(claim, found, f"at least {_LEAST:.2f} times", holds, because)
 
 
 def _both(pair: Point, readings: Readings) -> tuple[Estimate, Estimate]:
