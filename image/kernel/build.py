@@ -20,10 +20,10 @@ MERGING = (
     *(f"linux-source-{VERSION}", f"linux-config-{VERSION}:amd64", f"linux-config-{VERSION}:arm64"),
     *("bison", "flex", "gcc", "gcc-aarch64-linux-gnu", "libc6-dev", "make", "pahole", "xz-utils"),
 )
-# What the packages say that they are built with: scripts/package/mkdebian.
+# What the packages say that they are built with (scripts/package/mkdebian), and openssl, which makes the modules' key.
 BUILDING = (
-    *("bc", "build-essential", "cpio", "debhelper", "kmod", "libelf-dev", "libssl-dev", "libssl-dev:arm64", "python3"),
-    *("rsync", "zstd"),
+    *("bc", "build-essential", "cpio", "debhelper", "kmod", "libelf-dev", "libssl-dev", "libssl-dev:arm64", "openssl"),
+    *("python3", "rsync", "zstd"),
 )
 _SOURCE = f"linux-source-{VERSION}"
 _TREE = f"/usr/src/{_SOURCE}"
