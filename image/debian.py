@@ -39,6 +39,12 @@ class System:
         return self.root / inside.lstrip("/")
 
 
+def here() -> str:
+    """Debian's name for this machine's processor."""
+    asking = ["dpkg", "--print-architecture"]
+    return subprocess.run(asking, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def base(cache: Path, suite: str, architecture: str, packages: Sequence[str]) -> Path:
     """A Debian of ``suite`` with ``packages`` as a tar file: from the cache, or made now.
 

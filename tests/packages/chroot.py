@@ -1,6 +1,5 @@
 """A Debian to install packages into, as a folder. Nothing is started in it, and its network has no way out."""
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.cache import CACHE
+from image.debian import base, here
 
 # What our packages depend on, so that dpkg alone can install them; and who looks at them.
 _PACKAGES = (
@@ -80,23 +80,8 @@ def unpacked(suite: str, folder: Path) -> Iterator[Chroot]:
     root = folder / suite
     root.mkdir()
     try:
-        subprocess.run(["tar", "-xf", _base(suite), "-C", root], check=True)
+        tar = base(CACHE, suite, here(), (*_PACKAGES, *_JUDGES.get(suite, ())))
+        subprocess.run(["tar", "-xf", tar, "-C", root], check=True)
         yield Chroot(root)
     finally:
         shutil.rmtree(root)
-
-
-def _base(suite: str) -> Path:
-    """The Debian as a tar file, from the cache if it holds one with these packages."""
-    packages = ",".join([*_PACKAGES, *_JUDGES.get(suite, ())])
-    path = CACHE / "packages" / f"{suite}-{hashlib.sha256(packages.encode()).hexdigest()[:16]}.tar"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.tar")
-        command = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={packages}", suite, str(partial)]
-        try:
-            subprocess.run(command, check=True)
-            partial.rename(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    return path

@@ -4,7 +4,6 @@ The test machine's kernel may lack sch_netem, fq_codel and more; Debian's has th
 packages (mmdebstrap), keeps no state, and has no network: what it needs is put into its disk before it boots.
 """
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -14,8 +13,8 @@ from pathlib import Path
 from experiments.cache import CACHE
 from experiments.results import ROOT
 from experiments.testbed import native
+from image.debian import base
 
-_SUITE = "trixie"
 _PACKAGES = ("linux-image-cloud-amd64", "kmod")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _HOST_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -32,7 +31,9 @@ def root_folder(work: Path) -> Path:
     """A root file system in ``work``/root: packages, the Python environment, our programs, the checkout."""
     root = work / "root"
     root.mkdir()
-    subprocess.run(["tar", "-xf", _base(), "-C", root], check=True)
+    named = (ROOT / "scripts/setup.d/packages.txt").read_text().split()
+    tar = base(CACHE, "trixie", "amd64", (*_PACKAGES, *named))
+    subprocess.run(["tar", "-xf", tar, "-C", root], check=True)
     _copy_checkout(root / "tributary")
     _install_python(root)
     shutil.copytree(native.build().converter.parent, root / str(CACHE).lstrip("/") / "bin", dirs_exist_ok=True)
@@ -53,20 +54,6 @@ def boot(root: Path, script: str, seconds: int) -> str:
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
     sys.stdout.write(done.stdout + done.stderr)  # shown by pytest if the test fails
     return done.stdout
-
-
-def _base() -> Path:
-    """The packages' root file system as a tar file, from the cache if it holds these packages' one."""
-    named = (ROOT / "scripts/setup.d/packages.txt").read_text().split()
-    packages = ",".join([*_PACKAGES, *named])
-    path = CACHE / "vm" / f"{_SUITE}-{hashlib.sha256(packages.encode()).hexdigest()[:16]}.tar"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.tar")
-        command = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={packages}", _SUITE, str(partial)]
-        subprocess.run(command, check=True)
-        partial.rename(path)
-    return path
 
 
 def _copy_checkout(target: Path) -> None:
