@@ -31,12 +31,13 @@ SuccessAction=poweroff-force
 FailureAction=poweroff-force
 
 [Service]
-Type=oneshot
+# It asks whether the start is over, to which its own start must not belong.
+Type=exec
 Environment=PYTHONDONTWRITEBYTECODE=1
 ExecStartPre=/usr/bin/mkdir -p /run/selftest
 ExecStartPre=/usr/bin/mount -o ro /dev/disk/by-label/{label} /run/selftest
 ExecStart=/usr/bin/python3 -u /run/selftest/selftest.py {sections}
-TimeoutStartSec=1500
+RuntimeMaxSec=1500
 StandardOutput=file:/dev/virtio-ports/{label}
 StandardError=inherit
 """
@@ -49,7 +50,7 @@ _PC = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16
 _VIRT = ("qemu-system-aarch64", "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "cortex-a72", "-smp", "2")
 # What the self-test says comes by a port of its own: consoles have login prompts and the kernel's messages.
 _COMMON = (
-    *("-display", "none", "-no-reboot", "-device", "virtio-serial-pci", "-chardev", "stdio,id=report"),
+    *("-display", "none", "-no-reboot", "-device", "virtio-serial-pci", "-chardev", "file,id=report,path=report"),
     *("-device", f"virtserialport,chardev=report,name={LABEL}"),
 )
 # Networks of QEMU's own, with an address for the guest by DHCP and no way out.
@@ -155,17 +156,19 @@ def _drives(medium: Medium, folder: Path) -> list[str]:
 
 def _run(command: list[Any], folder: Path, seconds: int) -> str:
     """Until the machine is off; it is ended after ``seconds``. Returns the report; all that it said is shown."""
-    words = [*(str(word) for word in command), "-serial", f"file:{folder / 'serial'}"]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    words = [*(str(word) for word in command), "-serial", "file:serial"]
+    with (folder / "qemu").open("w") as said:
+        process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
     try:
-        said, _ = process.communicate(timeout=seconds)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
+        pass
+    finally:
         process.kill()
-        said, _ = process.communicate()
-    text = said.decode(errors="replace").replace("\r", "")
-    serial = (folder / "serial").read_text(errors="replace") if (folder / "serial").exists() else ""
-    sys.stdout.write(f"{text}\n--- serial port ---\n{serial}")  # shown by pytest if a test fails
-    return text
+        process.wait()
+    report, *others = ((folder / name).read_text(errors="replace") for name in ("report", "qemu", "serial"))
+    sys.stdout.write("\n---\n".join((report, *others)))  # shown by pytest if a test fails
+    return report
 
 
 def section(console: str, name: str) -> dict[str, Any]:
