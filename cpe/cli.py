@@ -16,9 +16,9 @@ from cpe.difference import command
 from cpe.keeper import Keeper
 from cpe.kernel.door import Door
 from cpe.settings import CpeSettings, Multipath, Probe, Wan
+from daemons import logs
 from settings.entry import Arguments, need_root
 from settings.files import load
-from throttler.service import logs
 
 _DESCRIPTION = """\
 Keeps policy routing and MPTCP endpoints of a home router right while its access links (WANs) come, go and change

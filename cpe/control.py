@@ -1,5 +1,5 @@
 """By which ``cpe status`` asks the daemon, and which keeps a second daemon from a network namespace."""
 
-from throttler.service.control import Control
+from daemons.control import Control
 
 CONTROL = Control("cpe", "cpe daemon", longest=4096, patience=10.0)

@@ -20,16 +20,16 @@ from cpe.kernel.watch import Watch
 from cpe.memory import Store, namespace
 from cpe.prober import Prober
 from cpe.settings import CpeSettings
+from daemons import notify
+from daemons.control import Answer
+from daemons.exchange import Server
+from daemons.logs import Level, Log
+from daemons.signals import caught
+from mptcp import sockets
+from mptcp.events import SubflowClosed
+from mptcp.path_manager import EventsLost, PathManager
 from settings.failure import Exit, Failure
 from settings.files import load
-from throttler.events import SubflowClosed
-from throttler.service import notify
-from throttler.service.control import Answer
-from throttler.service.exchange import Server
-from throttler.service.logs import Level, Log
-from throttler.service.signals import caught
-from throttler.sources import sockets
-from throttler.sources.path_manager import EventsLost, PathManager
 
 _BETWEEN_LOOKS = 30.0
 """Seconds at most: nobody tells when somebody else removes an endpoint."""

@@ -5,7 +5,7 @@ from typing import Any
 from cpe.keeper import Keeper
 from cpe.links import Link
 from cpe.ours import TABLES
-from throttler.service.logs import timestamp
+from daemons.logs import timestamp
 
 Answer = dict[str, Any]
 

@@ -13,7 +13,7 @@ from packages import content, elf
 from packages.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
 CONVERTER = "usr/bin/tributary-converter"
-MODULES = ("cpe", "doctor", "image/firstboot", "settings", "squid", "throttler")
+MODULES = ("cpe", "daemons", "doctor", "image/firstboot", "mptcp", "settings", "squid", "throttler")
 """Folders of the modules that run on gateways, home routers and images."""
 
 
@@ -105,7 +105,7 @@ def _throttler(inputs: Inputs) -> Package:
             *content.documents(name, checkout, content.beneath(checkout, "tc-policies", ".toml")),
         ),
         # nftables for nft(8), which it asks for, and the library, which it calls; iproute2 for tc(8) and ip(8).
-        depends=(_same_version(inputs), "iproute2", "libnftables1", "nftables"),
+        depends=(*_modules(inputs), "iproute2", "libnftables1", "nftables"),
         # A restart takes the holds away and puts them back, and breaks no connection.
         units=(Unit("tributary-throttler.service", Upgrade.RESTART),),
         leftovers=("var/lib/tributary/throttler",),
@@ -135,7 +135,7 @@ def _squid(inputs: Inputs) -> Package:
             *content.documents(name, checkout, ["docs/squid.md"]),
         ),
         # mptcpize makes Squid's listeners MPTCP ones; nft loads the guard; ip and ss tell about this machine.
-        depends=(_same_version(inputs), "iproute2", "mptcpize", "nftables", "squid"),
+        depends=(*_modules(inputs), "iproute2", "mptcpize", "nftables", "squid"),
         suggests=("logrotate",),
         units=(Unit("tributary-squid.service", Upgrade.KEEP),),
         replaces_unit="squid.service",
@@ -160,7 +160,7 @@ def _cpe(inputs: Inputs) -> Package:
             *content.documents(name, checkout, ["docs/cpe.md"]),
         ),
         # iproute2 for those who look at what it made; the daemon speaks to the kernel by itself.
-        depends=(_same_version(inputs),),
+        depends=_modules(inputs),
         recommends=("iproute2",),
         # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
         units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
@@ -186,7 +186,7 @@ def _image(inputs: Inputs) -> Package:
         ),
         # growpart(1), resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.
         depends=(
-            _same_version(inputs),
+            *_modules(inputs),
             *("cloud-guest-utils", "e2fsprogs", "iproute2", "nftables", "openssh-server", "sudo", "systemd-resolved"),
             *("udev", "wpasupplicant"),
         ),
@@ -201,8 +201,9 @@ def _image(inputs: Inputs) -> Package:
     )
 
 
-def _same_version(inputs: Inputs) -> str:
-    return f"tributary-common (= {inputs.release.version})"
+def _modules(inputs: Inputs) -> tuple[str, ...]:
+    """What a command in Python needs; tributary-common says which Python."""
+    return (f"tributary-common (= {inputs.release.version})", "python3")
 
 
 def _python(inputs: Inputs) -> tuple[str, ...]:

@@ -9,12 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
+from daemons.control import Answer
+from daemons.logs import Format
 from settings.entry import Arguments, need_root
 from settings.failure import refused
 from throttler import dry_run, status_text
 from throttler.policy import model
-from throttler.service.control import CONTROL, Answer
-from throttler.service.logs import Format
+from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
 from throttler.shaping import apply
 

@@ -13,10 +13,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from daemons.logs import printable, timestamp
+from daemons.text import age, end, plural, scaled
 from settings.failure import Failure
 from settings.units import Duration
-from throttler.service.logs import printable, timestamp
-from throttler.status_text import age, end, plural, rule_state, scaled
+from throttler.status_text import rule_state
 
 Answer = dict[str, Any]
 

@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
+from mptcp.events import Event
 from tests.fuzz import options as fuzzing
-from throttler.events import Event
 from throttler.wire import options as mptcp
 
 

@@ -14,9 +14,9 @@ from experiments.bench.enforcement import Measured
 from experiments.probes.handshake_frames import Ends, subflows
 from experiments.probes.installs import Join, join_ack_filter, latencies
 from experiments.probes.nft_events import new_subflows
+from mptcp.events import SubflowEstablished
 from settings.failure import Failure
 from tests.unit.throttler.test_capture_filter import run as run_filter
-from throttler.events import SubflowEstablished
 from throttler.policy import model as policy
 from throttler.sources.dissect import segment
 from throttler.sources.handshakes import Handshakes

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from daemons.control import Answer
 from settings import files
 from settings.failure import Exit, Failure
 from throttler.policy import model
 from throttler.policy.model import Policy, Rule
 from throttler.service import report
-from throttler.service.control import Answer
 from throttler.service.engine import Engine
 from throttler.service.installation import Installation
 from throttler.shaping import apply

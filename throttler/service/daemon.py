@@ -13,17 +13,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daemons import notify
+from daemons.control import Answer
+from daemons.exchange import Server
+from daemons.logs import Level, Log
+from daemons.signals import caught
 from settings.failure import Exit, Failure
 from throttler.policy.model import Policy
 from throttler.policy.quotas import LONGEST, SECOND, Quotas
-from throttler.service import metrics_server, notify
+from throttler.service import metrics_server
 from throttler.service.commands import FOR_ANYBODY, Commands
-from throttler.service.control import CONTROL, Answer
+from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
-from throttler.service.exchange import Server
 from throttler.service.installation import Installation, StepFailed
-from throttler.service.logs import Level, Log
-from throttler.service.signals import caught
 from throttler.service.state import Store
 from throttler.shaping import apply
 from throttler.sources.source import Source

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from throttler.events import Event
+from mptcp.events import Event
+from mptcp.four_tuple import FourTuple
 from throttler.policy.decide import Hold, Matcher, Moment, Reason
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas
@@ -13,7 +14,6 @@ from throttler.policy.windows import in_force
 from throttler.sessions import Session, Sessions
 from throttler.shaping.layout import Layout, layout
 from throttler.shaping.plan import Ledger, Placed, Plan
-from throttler.wire.segments import FourTuple
 
 
 @dataclass(frozen=True, slots=True)

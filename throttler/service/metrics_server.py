@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from daemons.exchange import CONNECTIONS, Server
 from settings.failure import Exit, Failure, refused
-from throttler.service.exchange import CONNECTIONS, Server
 
 _HEAD = 8192
 """Bytes of a request's line and fields; Prometheus sends some 300."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from mptcp import sockets
+from mptcp.four_tuple import FourTuple
+from mptcp.sockets import Traffic
 from settings.failure import refused
 from settings.units import Rate
 from throttler.policy.model import Rule
@@ -18,9 +21,6 @@ from throttler.shaping.layout import device
 from throttler.shaping.plan import Placed
 from throttler.shaping.render import class_id
 from throttler.shaping.statistics import ClassStatistics
-from throttler.sources import sockets
-from throttler.sources.sockets import Traffic
-from throttler.wire.segments import FourTuple
 
 SHOWN = 1000
 """Sessions, and classes, that status lists at most."""

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from daemons import logs
 from throttler.policy.model import Policy
-from throttler.service import daemon, logs, state
+from throttler.service import daemon, state
 from throttler.service.metrics_server import listen_address
 from throttler.sources import source
 from throttler.sources.source import Which

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from mptcp.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, Netlink, attributes
 from settings.failure import Exit, Failure
-from throttler.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, Netlink, attributes
 from throttler.shaping.render import MARK
 
 _GET_CLASS = 42

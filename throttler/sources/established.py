@@ -6,10 +6,11 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
+from mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
+from mptcp.four_tuple import FourTuple
 from throttler.sources.bounded import Bounded
 from throttler.wire.keys import token
-from throttler.wire.segments import FourTuple, client_of
+from throttler.wire.segments import client_of
 
 SECOND = 10**9
 

@@ -8,8 +8,8 @@ import socket
 import struct
 from functools import cache
 
-from throttler.netlink import ROUTE, Malformed, Netlink, attribute, attributes
-from throttler.wire.segments import FourTuple
+from mptcp.four_tuple import FourTuple
+from mptcp.netlink import ROUTE, Malformed, Netlink, attribute, attributes
 
 _GET_ROUTE = 26
 _RTMSG = struct.Struct("=BBBBBBBBI")

@@ -8,16 +8,18 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self
 
+from mptcp import sockets
+from mptcp.events import Event, SubflowEstablished
+from mptcp.four_tuple import FourTuple
+from mptcp.path_manager import EventsLost, PathManager
 from settings.failure import Exit, Failure
-from throttler.events import Event, SubflowEstablished
 from throttler.policy.model import Policy
-from throttler.sources import routes, sockets
+from throttler.sources import routes
 from throttler.sources.handshakes import Handshakes
 from throttler.sources.lingering import Lingering
 from throttler.sources.order import InOrder
-from throttler.sources.path_manager import EventsLost, PathManager
 from throttler.sources.sniffer import Sniffer
-from throttler.wire.segments import FourTuple, Segment
+from throttler.wire.segments import Segment
 
 _BATCH = 512
 """Packets of one interface, or messages of the kernel, in one round."""

@@ -74,7 +74,7 @@ def imported(part: str) -> set[str]:
 
 
 def test_all_that_the_parts_import_is_bundled_and_nothing_for_nobody() -> None:
-    modules = set().union(*(imported(part) for part in ("settings", "squid", "throttler")))
+    modules = set().union(*(imported(part) for part in ("daemons", "settings", "squid", "throttler")))
     distributions = metadata.packages_distributions()
     used = {canonicalize_name(name) for module in modules for name in distributions.get(module, [])}
     assert used <= {pin.name for pin in wheels.chosen(LOCK, release())}

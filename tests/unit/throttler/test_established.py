@@ -7,6 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mptcp.events import (
+    AddressAnnounced,
+    AddressRemoved,
+    Ended,
+    Event,
+    SessionClosed,
+    SubflowClosed,
+    SubflowEstablished,
+)
+from mptcp.four_tuple import FourTuple
 from tests.unit.throttler.test_handshakes import (
     ACK,
     CLIENT_KEY,
@@ -24,20 +34,10 @@ from tests.unit.throttler.test_handshakes import (
     TOKEN,
     Script,
 )
-from throttler.events import (
-    AddressAnnounced,
-    AddressRemoved,
-    Ended,
-    Event,
-    SessionClosed,
-    SubflowClosed,
-    SubflowEstablished,
-)
 from throttler.sources.bounded import Bounded
 from throttler.sources.handshakes import Count, Limits
 from throttler.wire.keys import address_hmac, join_hmac, token
 from throttler.wire.options import AddAddr, MpCapable, MpFastclose, MpJoinAck, MpJoinSyn, MpJoinSynAck, RemoveAddr
-from throttler.wire.segments import FourTuple
 
 
 @pytest.fixture

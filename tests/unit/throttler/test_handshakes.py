@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from mptcp.four_tuple import FourTuple
 from throttler.sources.bounded import Bounded
 from throttler.sources.handshakes import SECOND, Count, Handshakes, Limits
 from throttler.wire.keys import join_hmac, token
@@ -24,7 +25,7 @@ from throttler.wire.options import (
     RemoveAddr,
     emit,
 )
-from throttler.wire.segments import Flags, FourTuple, Segment
+from throttler.wire.segments import Flags, Segment
 
 CLIENT_KEY, LISTENER_KEY = bytes.fromhex("7df87092ca0d5735"), bytes.fromhex("a46c287fdfa5ea19")
 CLIENT_NONCE, LISTENER_NONCE = bytes.fromhex("149589a0"), bytes.fromhex("feead300")

@@ -1,8 +1,8 @@
 """Sessions that were closed before all was sent."""
 
-from throttler.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
+from mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
+from mptcp.four_tuple import FourTuple
 from throttler.sources.lingering import PAUSE, Lingering
-from throttler.wire.segments import FourTuple
 
 FIRST = FourTuple("10.0.0.1", 3128, "10.0.1.2", 40000)
 JOINED = FourTuple("10.0.0.1", 3128, "10.0.2.2", 40001)

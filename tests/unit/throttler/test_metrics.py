@@ -13,9 +13,9 @@ pytest.importorskip("prometheus_client")
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from daemons.exchange import Server
 from settings.failure import Exit, Failure
 from tests.unit.throttler.answer import answer
-from throttler.service.exchange import Server
 from throttler.service.metrics import Exporter
 from throttler.service.metrics_server import listen_address, respond
 from throttler.service.metrics_server import server as listen

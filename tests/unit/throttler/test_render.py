@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mptcp.four_tuple import FourTuple
 from throttler import dry_run
 from throttler.policy import model
 from throttler.policy.decide import Hold, Owner, Shape
@@ -12,7 +13,6 @@ from throttler.shaping import render
 from throttler.shaping.layout import Layout, Link, layout
 from throttler.shaping.plan import Ledger
 from throttler.shaping.render import Kernel, Leaf
-from throttler.wire.segments import FourTuple
 
 POLICIES = Path(__file__).parents[3] / "tc-policies"
 WIRED = Layout((Link(0, "wired", Direction.DOWNLOAD, None),))

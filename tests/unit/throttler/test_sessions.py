@@ -1,4 +1,4 @@
-from throttler.events import (
+from mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
     Ended,
@@ -8,8 +8,8 @@ from throttler.events import (
     SubflowEstablished,
     SubflowPriority,
 )
+from mptcp.four_tuple import FourTuple
 from throttler.sessions import Sessions
-from throttler.wire.segments import FourTuple
 
 FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
 JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)

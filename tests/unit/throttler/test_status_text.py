@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from tests.unit.throttler.answer import answer
-from throttler.status_text import age, lines, scaled, show
+from throttler.status_text import lines, show
 
 
 def shown(width: int, **changes: object) -> str:
@@ -61,18 +61,3 @@ def test_an_answer_without_sessions_and_classes() -> None:
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in shown(80, policy="/etc/\x1b[2J.toml")
-
-
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [(0, "0 B"), (999, "999 B"), (999.5, "1.00 kB"), (12_345, "12.3 kB"), (999_499, "999 kB"), (5 * 10**9, "5.00 GB")],
-)
-def test_amounts_have_three_digits(amount: float, text: str) -> None:
-    assert scaled(amount, "B") == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.9, "0 s"), (75, "1 min 15 s"), (7500, "2 h 05 min"), (273_600, "3 d 04 h")]
-)
-def test_ages_have_two_units(seconds: float, text: str) -> None:
-    assert age(seconds) == text

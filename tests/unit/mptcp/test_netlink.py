@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
+from mptcp.netlink import GENERIC, ROUTE, Malformed, Message, Netlink, attribute, attributes, family, messages
 from settings.failure import Exit, Failure
-from throttler.netlink import GENERIC, ROUTE, Malformed, Message, Netlink, attribute, attributes, family, messages
 
 BODY = attribute(1, b"abc") + attribute(2, b"") + attribute(0x8003, attribute(7, b"inner"))
 DATAGRAM = struct.pack("=IHHII", 16 + len(BODY), 20, 0, 5, 0) + BODY

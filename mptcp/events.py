@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from throttler.wire.segments import FourTuple
+from mptcp.four_tuple import FourTuple
 
 
 class Ended(StrEnum):

@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from throttler.service.logs import printable
+from daemons.logs import printable
 
 READY = "READY=1"
 STOPPING = "STOPPING=1"

@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import pytest
 
-from throttler.events import Ended, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
-from throttler.netlink import Malformed, Message, attribute, attributes, messages
-from throttler.sources.path_manager import read
+from mptcp.events import Ended, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from mptcp.netlink import Malformed, Message, attribute, attributes, messages
+from mptcp.path_manager import read
 
 CREATED = (
     "7c0000001c000000000000000000000001010000080001000bc741e2050012000100000006000d0002000000060002000a00"

@@ -1,8 +1,8 @@
 """What sockets tell against what is known; the dump itself is tested in tests/netns."""
 
-from throttler.events import Ended, SubflowClosed, SubflowEstablished
-from throttler.sources.sockets import Snapshot, differences
-from throttler.wire.segments import FourTuple
+from mptcp.events import Ended, SubflowClosed, SubflowEstablished
+from mptcp.four_tuple import FourTuple
+from mptcp.sockets import Snapshot, differences
 
 FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
 JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)

@@ -2,8 +2,8 @@
 
 Cheaper than the wire and complete, for sessions that end on this host: CREATED for a session and its first subflow,
 right after the third ACK; SUB_ESTABLISHED for one that joined, when its HMAC was right; SUB_CLOSED; and CLOSED when
-the application closes the session's socket, whose subflows may have more to send (lingering.py). An attribute that a
-kernel leaves out is zero.
+the application closes the session's socket, whose subflows may have more to send. An attribute that a kernel leaves
+out is zero.
 """
 
 import errno
@@ -15,8 +15,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Self
 
-from settings.failure import Exit, Failure
-from throttler.events import (
+from mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
     Ended,
@@ -26,8 +25,9 @@ from throttler.events import (
     SubflowEstablished,
     SubflowPriority,
 )
-from throttler.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
-from throttler.wire.segments import FourTuple
+from mptcp.four_tuple import FourTuple
+from mptcp.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
+from settings.failure import Exit, Failure
 
 _FAMILY, _GROUP = "mptcp_pm", "mptcp_pm_events"
 _BUFFER = 8 * 2**20

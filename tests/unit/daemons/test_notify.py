@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from throttler.service import notify
+from daemons import notify
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
-from throttler.events import Ended, Event, SubflowClosed, SubflowEstablished
-from throttler.netlink import SOCK_DIAG, Interrupted, Malformed, Message, Netlink, attributes
-from throttler.sources.path_manager import InterfaceOf, address6
-from throttler.wire.segments import FourTuple
+from mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
+from mptcp.four_tuple import FourTuple
+from mptcp.netlink import SOCK_DIAG, Interrupted, Malformed, Message, Netlink, attributes
+from mptcp.path_manager import InterfaceOf, address6
 
 _BY_FAMILY = 20
 # struct inet_diag_req_v2: family, protocol, extensions, states, and the socket's identity, here all zeros; then the

@@ -7,18 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from throttler.service.logs import (
-    Entry,
-    Level,
-    Limit,
-    Log,
-    Value,
-    as_journal_text,
-    as_json,
-    as_text,
-    is_journal,
-    printable,
-)
+from daemons.logs import Entry, Level, Limit, Log, Value, as_journal_text, as_json, as_text, is_journal, printable
 
 HOSTILE = 'x\nhold subflow="fake"\x1b[2J\u2028\x85\udcff'
 

@@ -1,0 +1,35 @@
+"""The 4-tuple that names a subflow."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class FourTuple:
+    """A subflow seen from the gateway; addresses are text as inet_ntop(3) writes it."""
+
+    local: str
+    local_port: int
+    remote: str
+    remote_port: int
+
+    @property
+    def is_ipv6(self) -> bool:
+        """Whether the addresses are IPv6."""
+        return ":" in self.local
+
+    @property
+    def local_end(self) -> str:
+        """Address and port of this side, as in a URL."""
+        return f"{_host(self.local)}:{self.local_port}"
+
+    @property
+    def remote_end(self) -> str:
+        """Address and port of the client."""
+        return f"{_host(self.remote)}:{self.remote_port}"
+
+    def __str__(self) -> str:
+        return f"{self.local_end} > {self.remote_end}"
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
