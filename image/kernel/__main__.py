@@ -28,9 +28,12 @@ _DESCRIPTION = f"""\
 Builds Debian's kernel {VERSION} with all that kernel-config/*.config asks for. Debian's own kernels have it already:
 this is for those who need their own, with other options beside these (a fragment more in kernel-config/).
 
-The kernel's own tools merge the fragments into Debian's configuration, in a Debian {SUITE} made by mmdebstrap and kept
-in {CACHE}/debian: without it the next run takes Debian's newest source. An option that the tools do not keep ends the
-command. The packages (linux-image, linux-headers) take one to four hours and 30 GB on four processors.
+The kernel's own tools merge the fragments into Debian's configuration, in a Debian {SUITE} made by mmdebstrap. An
+option that they do not keep ends the command. The packages (linux-image, linux-headers) take one to four hours and
+30 GB on four processors.
+
+The Debian, with the source as it was then, is kept in {CACHE}/debian; what is removed there is made
+anew, with Debian's newest source.
 
 exit codes:
   0   the configuration, and without --merge-only the packages, are there
