@@ -63,6 +63,13 @@ def test_a_proxy_answers_when_it_speaks_http(said: bytes, well: bool) -> None:
         assert anycast.answers("127.0.0.1", listener.getsockname()[1]) is well
 
 
+def test_subflows_of_a_session_are_one_connection_and_plain_tcp_is_one_each() -> None:
+    subflow = "0 0 198.51.100.80:3129 10.0.0.{}:4 cubic tcp-ulp-mptcp flags:Mmec token:{}(id:0)/5d400ea0(id:0) seq:1"
+    plain = "0 0 198.51.100.80:3129 10.0.0.{}:4 cubic wscale:7,7"
+    printed = [subflow.format(1, "0000"), subflow.format(2, "1e872653"), plain.format(1), plain.format(2)]
+    assert len(set(map(anycast.session, printed))) == 3
+
+
 def test_a_port_where_nothing_listens_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

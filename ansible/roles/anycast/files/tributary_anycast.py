@@ -15,6 +15,7 @@ exit codes: 0 done; 1 status, announce: this node is not announced; 64 wrong arg
 """
 
 import argparse
+import re
 import socket
 import subprocess
 import sys
@@ -142,9 +143,15 @@ def drain(reason: str, ports: Sequence[int], patience: float) -> int:
 
 
 def connections(ports: Sequence[int]) -> int:
-    """Connections at this machine's ``ports``; raises Silent."""
+    """Connections at this machine's ``ports``, those of Multipath TCP once for all of their subflows; raises Silent."""
     at = " or ".join(f"sport = :{port}" for port in ports)
-    return len(_printed(["ss", "-Htn", "state", "established", f"( {at} )"]).splitlines())
+    return len(set(map(session, _printed(["ss", "-HOtni", "state", "established", f"( {at} )"]).splitlines())))
+
+
+def session(printed: str) -> str:
+    """What a line of ``ss -O -i`` has in common with those of the same connection: its own token, if it has one."""
+    token = re.search(r" token:\w+\(id:\d+\)/(\w+)\(", printed)
+    return token[1] if token else printed
 
 
 def announce(reason: str | None) -> int:

@@ -1,0 +1,208 @@
+"""The gateways of ansible/inventory/fleet.yml as the roles make them, in network namespaces.
+
+The roles' own: BIRD's settings, the program that announces and its unit's command, the commands of the units that set
+addresses, endpoints and limits, kernel settings, the firewall, the converter's settings. Not theirs: what systemd would
+do, which is to run the units' commands as the units' users.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.results import ROOT
+from experiments.testbed.node import Node, Process, run
+from tests.netns.converter_world import program
+from tests.unit.ansible.playbooks import play
+
+PORT = 3129
+SHARED = {4: "198.51.100.80", 6: "2001:db8:80::80"}
+"""What clients are given, by IP version."""
+NODES = {f"gw{last}": (f"192.0.2.1{last}", f"2001:db8:12::1{last}") for last in (1, 2, 3)}
+"""The gateways of the inventory, and their addresses on the router's network."""
+JOINS = {f"gw{last}": (f"198.51.100.1{last}", f"2001:db8:80::1{last}") for last in (1, 2, 3)}
+"""Where their clients join."""
+WITHOUT_BFD = "gw3"
+
+# Over the example: what is put on the nodes is smaller, and all but one are watched by BFD.
+_CHANGES = {
+    "gateways": {
+        "hosts": {f"{WITHOUT_BFD}.example.net": {"anycast_bfd": False}},
+        "vars": {"anycast_bfd": True, "tributary_parts": ["converter", "throttler"]},
+    }
+}
+# Folders that each node has for itself, with their owners.
+_FOLDERS = {
+    "/run": ("bird", "tributary-converter"),
+    "/var/lib": ("tributary/anycast",),
+    "/var/log": ("tributary-converter",),
+    "/etc/bird": (),
+    "/usr/local/sbin": (),
+}
+_BIRDS = ("/run/bird", "/var/lib/tributary/anycast", "/etc/bird")
+RUN_BIRD = ("bird", "-f", "-u", "bird", "-g", "bird")  # bird.service of Debian's package
+
+Sessions = Mapping[str, Sequence[tuple[str, str]]]
+"""By token: (own address, client's address) of each subflow."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A node with folders of its own in place of the machine's."""
+
+    node: Node
+    root: Path
+
+    def command(self, *words: str) -> list[str]:
+        """``words`` as a command of the node; ip-netns(8) gives each its own mounts."""
+        binds = " && ".join(f"mount --bind {self.root}{folder} {folder}" for folder in _FOLDERS)
+        return self.node.command(["sh", "-c", f'{binds} && exec "$@"', "sh", *words])
+
+    def run(self, *words: str) -> str:
+        """Run a command to its end; raises Failure."""
+        return run(self.command(*words))
+
+    def start(self, name: str, *words: str) -> Process:
+        """Start a command that goes on."""
+        log = self.root / f"{name}.log"
+        with log.open("ab") as output:
+            popen = subprocess.Popen(
+                self.command(*words),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Process(popen, log)
+
+    def write(self, path: str, text: str) -> None:
+        """A file of the node's."""
+        file = Path(f"{self.root}{path}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def prepare(self) -> None:
+        """Make the folders."""
+        for folder, inner in _FOLDERS.items():
+            for name in ("", *inner):
+                Path(f"{self.root}{folder}/{name}").mkdir(parents=True, exist_ok=True)
+        for folder in _BIRDS:
+            shutil.chown(f"{self.root}{folder}", "bird", "bird")
+
+
+@dataclass
+class Gateway:
+    """A node of the fleet, as the roles make it."""
+
+    name: str
+    host: Host
+    switch: Node
+    files: Mapping[str, str]
+    running: dict[str, Process] = field(default_factory=dict)
+
+    def set_up(self) -> None:
+        """What a deployment does before anything serves."""
+        self.host.prepare()
+        for path, text in self.files.items():
+            self.host.write(path, text)
+        shutil.chown(f"{self.host.root}/etc/bird/bird.conf", "bird", "bird")
+        shutil.copy(ROOT / "ansible/roles/anycast/files/tributary_anycast.py", self._program)
+        self._program.chmod(0o755)
+        for path in (ROOT / "kernel-config/90-tributary.conf", *self._written("/etc/sysctl.d")):
+            self.host.run("sysctl", "-e", "-q", "-p", str(path))
+        rules = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
+        self.host.run("nft", "--includepath", f"{self.host.root}/etc/nftables.d", "--file", str(rules))
+        self._once("tributary-mptcp.service")
+        self._once("tributary-anycast-addresses.service")
+
+    def serve(self) -> None:
+        """Start what does not run: the converter, BIRD, and the program that announces."""
+        unit = "tributary-anycast.service"
+        user, command = self._said(unit, "User")[0], self._said(unit, "ExecStart")[0]
+        programs = {
+            "converter": (program(), "--config", f"{self.host.root}/etc/tributary/converter.toml"),
+            "bird": RUN_BIRD,
+            "anycast": ("setpriv", "--reuid", user, "--regid", user, "--init-groups", *command.split()),
+        }
+        for name, words in programs.items():
+            if name not in self.running:
+                self.running[name] = self.host.start(name, *words)
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL to the named programs."""
+        for name in names:
+            process = self.running.pop(name)
+            process.popen.kill()
+            process.popen.wait()
+
+    def anycast(self, *words: str) -> str:
+        """What an administrator types: tributary-anycast WORDS."""
+        return self.host.run("/usr/local/sbin/tributary-anycast", *words)
+
+    def die(self) -> None:
+        """As if its power were cut: nothing leaves any more, and the router's port sees nothing of it."""
+        self._power("down")
+        self.kill(*self.running)
+        # The namespace goes on, and with it what the kernel would try to say once the cable is back.
+        self.host.node.run("ss", "-K", "-Htn", "state", "all")
+
+    def recover(self) -> None:
+        """Bring back what died, and end a drain."""
+        self._power("up")
+        self.serve()
+        if self.drained.exists():
+            self.anycast("announce")
+
+    def _power(self, state: str) -> None:
+        self.switch.ip("link", "set", self.name, state)
+
+    def counters(self) -> Mapping[str, int]:
+        """The kernel's MPTCP counters of this node, since it was made."""
+        lines = self.host.node.run("nstat", "-asz", "MPTcpExt*").splitlines()
+        return {words[0].removeprefix("MPTcpExt"): int(words[1]) for words in map(str.split, lines[1:])}
+
+    def sessions(self) -> Sessions:
+        """The node's MPTCP sessions, by sock_diag(7)."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for line in self.host.node.run("ss", "-HOtni", "state", "established", f"( sport = :{PORT} )").splitlines():
+            if token := re.search(r" token:[0-9a-f]+\(id:\d+\)/([0-9a-f]+)\(id:\d+\)", line):
+                own, client = (_address(text) for text in line.split()[2:4])
+                found.setdefault(token[1], []).append((own, client))
+        return found
+
+    @property
+    def drained(self) -> Path:
+        """The file that is there while the node is drained."""
+        return Path(f"{self.host.root}/var/lib/tributary/anycast/drained")
+
+    @property
+    def _program(self) -> Path:
+        return Path(f"{self.host.root}/usr/local/sbin/tributary-anycast")
+
+    def _written(self, folder: str) -> list[Path]:
+        return [Path(f"{self.host.root}{path}") for path in sorted(self.files) if path.startswith(folder)]
+
+    def _said(self, unit: str, key: str) -> list[str]:
+        lines = self.files[f"/etc/systemd/system/{unit}"].splitlines()
+        return [line.partition("=")[2] for line in lines if line.startswith(f"{key}=")]
+
+    def _once(self, unit: str) -> None:
+        """Run the commands of a unit of Type=oneshot."""
+        for words in self._said(unit, "ExecStart"):
+            self.host.run(*words.removeprefix("-").split())
+
+
+def _address(text: str) -> str:
+    return text.rpartition(":")[0].strip("[]").removeprefix("::ffff:")
+
+
+def files_of_the_roles(directory: Path) -> Mapping[str, Mapping[str, str]]:
+    """What the roles put on each node, by the node's name and the file's path."""
+    changes = directory / "changes.json"
+    changes.write_text(json.dumps(_CHANGES))
+    done = play(ROOT / "tests/netns/fleet.yml", "fleet", directory, "-i", str(changes), "-e", f"folder={directory}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: json.loads((directory / f"{name}.example.net").read_text()) for name in NODES}

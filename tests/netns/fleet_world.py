@@ -1,0 +1,279 @@
+"""The world of the fleet's tests: the gateways of ansible/inventory/fleet.yml, each a network namespace.
+
+    200 homes == dsl, lte == router -- lan (a switch) -- gw1, gw2, gw3     192.0.2.11 to .13, 2001:db8:12::11 to ::13
+                                \\---- origin 203.0.113.80
+
+Every home is a namespace with an address on each of two links; its kernel joins over the second one. The router spreads
+198.51.100.80 and 2001:db8:80::80 over the gateways that announce them to its BIRD. A gateway's cable ends in a switch,
+so that the router has to find out by itself that a gateway is dead.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.testbed.node import Node, end_processes
+from settings.failure import Failure
+from tests.netns.converter_clients import take, take_head
+from tests.netns.converter_world import MPTCP
+from tests.netns.fleet_gateway import NODES, PORT, SHARED, Gateway, Host, Sessions, files_of_the_roles
+from tests.netns.fleet_router import Router, following, start_router
+from tests.netns.squid_world import Origin, inside
+
+NEEDED = ("bird", "birdc", "cargo", "ip", "nft", "nstat", "setpriv", "ss", "sysctl")
+missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+
+HOMES = 200
+ORIGIN, ECHO = "203.0.113.80", 443
+_PREFIX = "fl-"
+SOL_MPTCP, MPTCP_INFO, _SUBFLOWS_TOTAL = 284, 1, 80
+
+
+@dataclass(frozen=True)
+class Home:
+    """A client with two links."""
+
+    number: int
+    node: Node
+
+    def address(self, link: str, version: int = 4) -> str:
+        """Its address on ``link``."""
+        return _on_link(link, version, self.number)
+
+    def open(self, version: int = 4, seconds: float = 5) -> "Session":
+        """A session with the fleet, through which the origin echoes; raises OSError if it does not come about."""
+        with inside(self.node):
+            connection = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM, MPTCP)
+        try:
+            connection.settimeout(seconds)
+            connection.connect((SHARED[version], PORT))
+            at = f"{ORIGIN}:{ECHO}"
+            connection.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
+            assert take_head(connection).split()[1] == b"200"
+        except BaseException:
+            connection.close()
+            raise
+        return Session(self, version, connection)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A home's connection to the origin, which sends everything back."""
+
+    home: Home
+    version: int
+    connection: socket.socket
+
+    def exchange(self, count: int = 1 << 14, seconds: float = 10) -> None:
+        """Send ``count`` bytes of its own, and check that they come back; raises OSError."""
+        self.connection.settimeout(seconds)
+        block = os.urandom(1 << 14)
+        for _ in range(0, count, len(block)):
+            self.connection.sendall(block)
+            assert take(self.connection, len(block)) == block
+
+    def subflows(self) -> int:
+        """How many its home's kernel has (struct mptcp_info of linux/mptcp.h, mptcpi_subflows_total)."""
+        return self.connection.getsockopt(SOL_MPTCP, MPTCP_INFO, 128)[_SUBFLOWS_TOTAL]
+
+    def end(self, seconds: float = 10) -> None:
+        """Say that nothing more comes, and wait for the other side to do the same; raises OSError."""
+        with self.connection:
+            self.connection.settimeout(seconds)
+            self.connection.shutdown(socket.SHUT_WR)
+            assert self.connection.recv(1) == b""
+
+
+@dataclass
+class Fleet:
+    """All of it, and what tests do in it."""
+
+    homes: Sequence[Home]
+    router: Router
+    gateways: Mapping[str, Gateway]
+    pool: ThreadPoolExecutor
+
+    @contextmanager
+    def sessions(self, version: int = 4) -> Iterator[list[Session]]:
+        """A session of each home, which has carried something each way."""
+        with ExitStack() as stack:
+            opened = list(self.pool.map(lambda home: home.open(version), self.homes))
+            for session in opened:
+                stack.callback(session.connection.close)
+            self.exchange(opened)
+            yield opened
+
+    def exchange(self, sessions: Sequence[Session], count: int = 1 << 14) -> None:
+        """Have all sessions carry ``count`` bytes each way at once."""
+        list(self.pool.map(lambda session: session.exchange(count), sessions))
+
+    def where(self) -> dict[str, set[int]]:
+        """The homes that have a session, by the node that has it."""
+        return {name: _homes(gateway.sessions()) for name, gateway in self.gateways.items()}
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """After the block every node that stopped serves again."""
+        try:
+            yield
+        finally:
+            for gateway in self.gateways.values():
+                gateway.recover()
+            self.router.wait_for(NODES, 40)
+
+
+def _homes(sessions: Sessions) -> set[int]:
+    return {home_of(client) for subflows in sessions.values() for _, client in subflows}
+
+
+def home_of(address: str) -> int:
+    """The number of the home that has ``address``."""
+    return int(re.split("[.:]", address)[-1])
+
+
+def _on_link(link: str, version: int, last: int) -> str:
+    if version == 4:
+        return f"{'10.64' if link == 'dsl' else '10.128'}.0.{last}"
+    return f"2001:db8:{'1000' if link == 'dsl' else '1001'}::{last}"
+
+
+def _batch(namespace: str, lines: Sequence[str], *options: str) -> None:
+    command = ["ip", *options, *(["-n", namespace] if namespace else []), "-batch", "-"]
+    done = subprocess.run(command, input="\n".join(lines), text=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, f"{namespace}: {done.stderr}"
+
+
+def _mac(link: str, last: int) -> str:
+    return f"02:00:00:0{1 if link == 'dsl' else 2}:{last >> 8:02x}:{last & 255:02x}"
+
+
+ROUTER_LAST = 254
+
+
+def _wire_home(home: Home) -> None:
+    """Addresses, and routes by source: the first subflow leaves by dsl, the kernel joins over lte."""
+    links = {101: "dsl", 102: "lte"}
+    _batch(home.node.namespace, [f"link set {each} up" for each in ("lo", *links.values())])
+    for version in SHARED:
+        lines = []
+        for table, link in links.items():
+            own, via = home.address(link, version), _on_link(link, version, ROUTER_LAST)
+            lines += [
+                f"address add {own}/{24 if version == 4 else 64} dev {link}{' nodad' if version == 6 else ''}",
+                # Said, and not asked for: the kernel keeps a thousand answers of ARP for all namespaces together.
+                f"neighbour add {via} lladdr {_mac(link, ROUTER_LAST)} dev {link} nud permanent",
+                f"rule add from {own} lookup {table}",
+                f"route add default via {via} dev {link} table {table}",
+                f"route add default via {via} dev {link} metric {table}",
+            ]
+        lines.append(f"mptcp endpoint add {home.address('lte', version)} dev lte subflow")
+        _batch(home.node.namespace, lines, f"-{version}")
+
+
+def _wire_links(router: Node, homes: Sequence[Home]) -> None:
+    """Both access links: bridges at the router, to which homes are plugged that do not see each other."""
+    lines = []
+    for link in ("dsl", "lte"):
+        lines += [
+            f"link add {link} address {_mac(link, ROUTER_LAST)} type bridge mcast_snooping 0",
+            f"link set {link} up",
+            f"address add {_on_link(link, 4, ROUTER_LAST)}/24 dev {link}",
+            f"address add {_on_link(link, 6, ROUTER_LAST)}/64 dev {link} nodad",
+        ]
+        for home in homes:
+            port, mac = f"{link}{home.number}", _mac(link, home.number)
+            lines += [
+                f"link add {port} type veth peer name {link} address {mac} netns {home.node.namespace}",
+                f"link set {port} up master {link}",
+                f"link set {port} type bridge_slave isolated on flood off mcast_flood off bcast_flood off",
+            ]
+            lines += [
+                f"neighbour add {home.address(link, version)} lladdr {mac} dev {link} nud permanent"
+                for version in SHARED
+            ]
+    _batch(router.namespace, lines)
+
+
+def _wire_lan(router: Node, switch: Node, gateways: Sequence[Gateway], origin: Node) -> None:
+    _batch(switch.namespace, ["link add lan type bridge mcast_snooping 0", "link set lan up"])
+    ends = [("router", router, "lan", "192.0.2.1", "2001:db8:12::1")]
+    ends += [(gateway.name, gateway.host.node, "eth1", *NODES[gateway.name]) for gateway in gateways]
+    for port, node, interface, address, address6 in ends:
+        lines = [f"link add {port} type veth peer name {interface} netns {node.namespace}"]
+        _batch(switch.namespace, [*lines, f"link set {port} up master lan"])
+        lines = [f"address add {address}/24 dev {interface}", f"address add {address6}/64 dev {interface} nodad"]
+        _batch(node.namespace, [*lines, f"link set {interface} up"])
+    for gateway in gateways:
+        for version, via in ((4, "192.0.2.1"), (6, "2001:db8:12::1")):
+            _batch(gateway.host.node.namespace, [f"route add default via {via}"], f"-{version}")
+    lines = [f"link add origin type veth peer name eth0 netns {origin.namespace}", "link set origin up"]
+    _batch(router.namespace, [*lines, "address add 203.0.113.1/24 dev origin"])
+    lines = [f"address add {ORIGIN}/24 dev eth0", "link set eth0 up", "route add default via 203.0.113.1"]
+    _batch(origin.namespace, lines)
+
+
+@contextmanager
+def _nodes(names: Sequence[str], directory: Path) -> Iterator[list[Node]]:
+    """Namespaces; at the end they are gone, and all that ran in them."""
+    _take_down(_orphans(directory))
+    nodes = [Node(f"{_PREFIX}{name}-{os.getpid()}", directory) for name in names]
+    try:
+        _batch("", [f"netns add {node.namespace}" for node in nodes])
+        yield nodes
+    finally:
+        _take_down(nodes)
+
+
+def _orphans(directory: Path) -> list[Node]:
+    """The namespaces of runs that were killed."""
+    names = [entry.name for entry in Path("/run/netns").glob(f"{_PREFIX}*")]
+    return [Node(name, directory) for name in names if not Path(f"/proc/{name.rpartition('-')[2]}").exists()]
+
+
+def _take_down(nodes: Sequence[Node]) -> None:
+    # Nothing runs in homes: their sockets are the tests'.
+    end_processes([node for node in nodes if not node.namespace.startswith(f"{_PREFIX}home")])
+    for node in nodes:
+        with suppress(Failure):
+            node.delete()
+
+
+@contextmanager
+def standing() -> Iterator[Fleet]:
+    """Build all of it, and wait until all nodes are announced; whatever happens, take all of it down again."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fl-")))
+        # For BIRD's user.
+        directory.chmod(0o755)
+        files = files_of_the_roles(directory)
+        names = ["router", "switch", "origin", *NODES, *(f"home{number}" for number in range(1, HOMES + 1))]
+        made = stack.enter_context(_nodes(names, directory))
+        (router, switch, origin), nodes, of_homes = made[:3], made[3:6], made[6:]
+        hosts = [Host(node, directory / name) for name, node in zip(NODES, nodes, strict=True)]
+        gateways = {name: Gateway(name, host, switch, files[name]) for name, host in zip(NODES, hosts, strict=True)}
+        homes = [Home(number, node) for number, node in enumerate(of_homes, 1)]
+        for node in (router, switch, origin, *nodes):
+            node.ip("link", "set", "lo", "up")
+            node.sysctl(net__ipv4__tcp_congestion_control="cubic")
+        _wire_lan(router, switch, list(gateways.values()), origin)
+        routing = start_router(Host(router, directory / "router"))
+        stack.enter_context(following(routing))
+        for gateway in gateways.values():
+            gateway.set_up()
+            gateway.serve()
+        _wire_links(router, homes)
+        for home in homes:
+            _wire_home(home)
+        stack.callback(Origin(origin).listen(ECHO).close)
+        pool = ThreadPoolExecutor(3 * HOMES)
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        routing.wait_for(NODES, 40)
+        yield Fleet(homes, routing, gateways, pool)

@@ -1,0 +1,181 @@
+"""Three gateways behind one address, as ansible/inventory/fleet.yml has them, and two hundred clients."""
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from tests.netns.fleet_gateway import JOINS, PORT, SHARED, WITHOUT_BFD
+from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, missing, standing
+from tests.netns.squid_world import inside
+from tests.netns.throttler_world import eventually
+from tests.unit.ansible.playbooks import needs_ansible
+
+pytestmark = [pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"), needs_ansible]
+
+ALL = set(range(1, HOMES + 1))
+ENOUGH = HOMES // 6  # half of a node's share: what every node has to get
+MUCH = 1 << 18
+CLOSE_TIMEOUT = Path("/proc/sys/net/mptcp/close_timeout")
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    with standing() as built:
+        yield built
+
+
+def grown(fleet: Fleet, before: dict[str, dict[str, int]], counter: str) -> dict[str, int]:
+    return {name: gateway.counters()[counter] - before[name][counter] for name, gateway in fleet.gateways.items()}
+
+
+def counters(fleet: Fleet) -> dict[str, dict[str, int]]:
+    return {name: dict(gateway.counters()) for name, gateway in fleet.gateways.items()}
+
+
+def joined(sessions: list[Session]) -> bool:
+    return all(session.subflows() == 2 for session in sessions)
+
+
+@pytest.mark.parametrize("version", [4, 6], ids=["ipv4", "ipv6"])
+def test_every_join_lands_on_the_node_that_has_the_session(fleet: Fleet, version: int) -> None:
+    before = counters(fleet)
+    with fleet.sessions(version) as sessions:
+        eventually(lambda: joined(sessions))
+        where = fleet.where()
+        assert set.union(*where.values()) == ALL
+        assert sum(map(len, where.values())) == HOMES
+        assert min(map(len, where.values())) > ENOUGH, where
+        for name, gateway in fleet.gateways.items():
+            for subflows in gateway.sessions().values():
+                assert are_right(fleet, version, name, dict(subflows)), subflows
+        begun = {name: len(homes) for name, homes in where.items()}
+        print(f"sessions by node: {begun}")
+        assert grown(fleet, before, "MPJoinSynRx") == grown(fleet, before, "MPJoinAckRx") == begun
+        assert set(grown(fleet, before, "MPJoinNoTokenFound").values()) == {0}
+
+
+def are_right(fleet: Fleet, version: int, name: str, subflows: dict[str, str]) -> bool:
+    """One at the shared address by the home's first link, and one at the node's own by its second."""
+    home = fleet.homes[home_of(subflows[SHARED[version]]) - 1]
+    # A session that began over IPv6 may join over IPv4 too: the node's address for that is announced first.
+    ways = [
+        {SHARED[version]: home.address("dsl", version), own: home.address("lte", joined)}
+        for joined, own in zip((4, 6), JOINS[name], strict=True)
+        if joined <= version
+    ]
+    return subflows in ways
+
+
+def test_without_the_roles_setting_joins_go_astray(fleet: Fleet) -> None:
+    before = counters(fleet)
+    for gateway in fleet.gateways.values():
+        gateway.host.node.sysctl(net__mptcp__allow_join_initial_addr_port=1)
+    try:
+        with fleet.sessions():
+            # Two of three, if the router throws dice.
+            eventually(lambda: sum(grown(fleet, before, "MPJoinNoTokenFound").values()) > HOMES / 2)
+    finally:
+        for gateway in fleet.gateways.values():
+            gateway.host.node.sysctl(net__mptcp__allow_join_initial_addr_port=0)
+
+
+@pytest.mark.parametrize("hashing", ["plain", "resilient"])
+def test_a_drained_nodes_sessions_end_well_and_new_ones_go_elsewhere(fleet: Fleet, hashing: str) -> None:
+    drained = fleet.gateways["gw1"]
+    with hashed(fleet, hashing), fleet.whole(), fleet.sessions() as old:
+        eventually(lambda: joined(old))
+        here = fleet.where()["gw1"]
+        said = drained.anycast("drain", "--reason", "upgrade", "--wait", "1", "--port", str(PORT))
+        assert f"{len(here)} connections have not ended in 1 s" in said
+        fleet.router.wait_for({"gw2", "gw3"}, 5)
+        with fleet.sessions():
+            assert fleet.where()["gw1"] == here
+            assert len(drained.sessions()) == len(here)
+        start = time.monotonic()
+        fleet.exchange(old, MUCH)
+        seconds = time.monotonic() - start
+        moved = [session for session in old if session.home.number not in here and session.subflows() < 2]
+        print(f"{len(here)} sessions went on for {seconds:.1f} s; {len(moved)} others lost a subflow")
+        assert hashing == "plain" or not moved
+        list(fleet.pool.map(Session.end, old))
+        eventually(lambda: not drained.sessions())
+    with fleet.sessions():
+        assert len(fleet.where()["gw1"]) > ENOUGH
+
+
+@pytest.mark.parametrize(("name", "most"), [("gw1", 4.0), (WITHOUT_BFD, 12.0)], ids=["bfd", "hold-time"])
+def test_clients_of_a_dead_node_connect_anew_and_others_notice_nothing(fleet: Fleet, name: str, most: float) -> None:
+    with fleet.router.resilient(), fleet.whole(), fleet.sessions() as old:
+        eventually(lambda: joined(old))
+        here = fleet.where()[name]
+        start = time.monotonic()
+        fleet.gateways[name].die()
+        coming = [fleet.pool.submit(connect_anew, home, start) for home in fleet.homes if home.number in here]
+        others = [session for session in old if session.home.number not in here]
+        fleet.exchange(others, MUCH)
+        fleet.router.wait_for({"gw1", "gw2", "gw3"} - {name}, most)
+        known = time.monotonic() - start
+        served = sorted(future.result() for future in coming)
+        fleet.exchange(others, MUCH)
+        print(
+            f"{name} dead: the router knows after {known:.2f} s, its {len(here)} clients are served again after"
+            f" {served[len(served) // 2]:.2f} s (median) to {served[-1]:.2f} s"
+        )
+        assert [session.subflows() for session in others] == [2] * len(others)
+        assert served[-1] < most + 2
+
+
+def connect_anew(home: Home, start: float) -> float:
+    """Connect until that works, a second for each try; returns the seconds from ``start`` to the first answer."""
+    while True:
+        try:
+            session = home.open(seconds=1)
+            session.exchange()
+        except OSError:
+            continue
+        session.connection.close()
+        return time.monotonic() - start
+
+
+@pytest.mark.skipif(not CLOSE_TIMEOUT.exists(), reason="no net.mptcp.close_timeout in this kernel")
+def test_a_dead_nodes_sessions_are_reset_by_the_nodes_that_live(fleet: Fleet) -> None:
+    patience = 1.0
+    for home in fleet.homes:
+        with inside(home.node):
+            CLOSE_TIMEOUT.write_text(f"{patience:.0f}")
+    with fleet.whole(), fleet.sessions() as old:
+        eventually(lambda: joined(old))
+        here = fleet.where()["gw1"]
+        start = time.monotonic()
+        fleet.gateways["gw1"].die()
+        mine = [session for session in old if session.home.number in here]
+        ends = sorted(fleet.pool.map(lambda session: broken_after(session, start), mine))
+        print(f"{len(ends)} sessions broke after {ends[0]:.2f} to {ends[-1]:.2f} s")
+        assert ends[-1] < 8
+
+
+def broken_after(session: Session, start: float) -> float:
+    """Send until the session's end is known; returns the seconds from ``start``."""
+    try:
+        while time.monotonic() < start + 30:
+            session.exchange()
+    except OSError:
+        pass
+    return time.monotonic() - start
+
+
+def test_a_node_whose_converter_died_is_withdrawn_until_it_is_back(fleet: Fleet) -> None:
+    with fleet.whole():
+        start = time.monotonic()
+        fleet.gateways["gw2"].kill("converter")
+        fleet.router.wait_for({"gw1", "gw3"}, 15)
+        print(f"withdrawn after {time.monotonic() - start:.1f} s")
+        with fleet.sessions():
+            assert not fleet.where()["gw2"]
+
+
+def hashed(fleet: Fleet, hashing: str) -> AbstractContextManager[None]:
+    return fleet.router.resilient() if hashing == "resilient" else nullcontext()
