@@ -48,6 +48,10 @@ class Home:
         """Its address on ``link``."""
         return _on_link(link, version, self.number)
 
+    def path_manager(self, *commands: str) -> None:
+        """Run commands of ip-mptcp(8)."""
+        _batch(self.node.namespace, [f"mptcp {command}" for command in commands])
+
     def open(self, version: int = 4, seconds: float = 5) -> "Session":
         """A session with the fleet, through which the origin echoes; raises OSError if it does not come about."""
         with inside(self.node):
@@ -102,10 +106,10 @@ class Fleet:
     pool: ThreadPoolExecutor
 
     @contextmanager
-    def sessions(self, version: int = 4) -> Iterator[list[Session]]:
-        """A session of each home, which has carried something each way."""
+    def sessions(self, version: int = 4, homes: Sequence[Home] = ()) -> Iterator[list[Session]]:
+        """A session of each home, or of each of ``homes``, which has carried something each way."""
         with ExitStack() as stack:
-            opened = list(self.pool.map(lambda home: home.open(version), self.homes))
+            opened = list(self.pool.map(lambda home: home.open(version), homes or self.homes))
             for session in opened:
                 stack.callback(session.connection.close)
             self.exchange(opened)

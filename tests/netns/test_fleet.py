@@ -1,5 +1,6 @@
 """Three gateways behind one address, as ansible/inventory/fleet.yml has them, and two hundred clients."""
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -35,8 +36,12 @@ def counters(fleet: Fleet) -> dict[str, dict[str, int]]:
     return {name: dict(gateway.counters()) for name, gateway in fleet.gateways.items()}
 
 
+def subflows(sessions: list[Session]) -> set[int]:
+    return {session.subflows() for session in sessions}
+
+
 def joined(sessions: list[Session]) -> bool:
-    return all(session.subflows() == 2 for session in sessions)
+    return subflows(sessions) == {2}
 
 
 @pytest.mark.parametrize("version", [4, 6], ids=["ipv4", "ipv6"])
@@ -49,24 +54,24 @@ def test_every_join_lands_on_the_node_that_has_the_session(fleet: Fleet, version
         assert sum(map(len, where.values())) == HOMES
         assert min(map(len, where.values())) > ENOUGH, where
         for name, gateway in fleet.gateways.items():
-            for subflows in gateway.sessions().values():
-                assert are_right(fleet, version, name, dict(subflows)), subflows
+            for found in gateway.sessions().values():
+                assert are_right(fleet, version, name, dict(found)), found
         begun = {name: len(homes) for name, homes in where.items()}
         print(f"sessions by node: {begun}")
         assert grown(fleet, before, "MPJoinSynRx") == grown(fleet, before, "MPJoinAckRx") == begun
         assert set(grown(fleet, before, "MPJoinNoTokenFound").values()) == {0}
 
 
-def are_right(fleet: Fleet, version: int, name: str, subflows: dict[str, str]) -> bool:
+def are_right(fleet: Fleet, version: int, name: str, found: dict[str, str]) -> bool:
     """One at the shared address by the home's first link, and one at the node's own by its second."""
-    home = fleet.homes[home_of(subflows[SHARED[version]]) - 1]
+    home = fleet.homes[home_of(found[SHARED[version]]) - 1]
     # A session that began over IPv6 may join over IPv4 too: the node's address for that is announced first.
     ways = [
         {SHARED[version]: home.address("dsl", version), own: home.address("lte", joined)}
         for joined, own in zip((4, 6), JOINS[name], strict=True)
         if joined <= version
     ]
-    return subflows in ways
+    return found in ways
 
 
 def test_without_the_roles_setting_joins_go_astray(fleet: Fleet) -> None:
@@ -80,6 +85,32 @@ def test_without_the_roles_setting_joins_go_astray(fleet: Fleet) -> None:
     finally:
         for gateway in fleet.gateways.values():
             gateway.host.node.sysctl(net__mptcp__allow_join_initial_addr_port=0)
+
+
+@pytest.fixture
+def meshed(fleet: Fleet) -> Iterator[list[Home]]:
+    """Some homes that join at announced addresses from both links."""
+    homes = list(fleet.homes[:20])
+    for home in homes:
+        ends = [f"endpoint add {home.address(link)} dev {link} subflow fullmesh" for link in ("dsl", "lte")]
+        home.path_manager("endpoint flush", "limits set subflow 4 add_addr_accepted 1", *ends)
+    yield homes
+    for home in homes:
+        ends = [f"endpoint add {home.address('lte', version)} dev lte subflow" for version in SHARED]
+        home.path_manager("endpoint flush", "limits set subflow 2 add_addr_accepted 0", *ends)
+
+
+def test_a_link_that_was_away_joins_again_where_both_links_have_joined(fleet: Fleet, meshed: list[Home]) -> None:
+    with fleet.sessions(homes=meshed) as sessions:
+        eventually(lambda: subflows(sessions) == {3})
+        for home in meshed:
+            found = json.loads(home.node.run("ip", "-j", "mptcp", "endpoint"))
+            number = next(end["id"] for end in found if end["dev"] == "lte")
+            home.path_manager(f"endpoint delete id {number}")
+        eventually(lambda: subflows(sessions) == {2})
+        for home in meshed:
+            home.path_manager(f"endpoint add {home.address('lte')} dev lte subflow fullmesh")
+        eventually(lambda: subflows(sessions) == {3})
 
 
 @pytest.mark.parametrize("hashing", ["plain", "resilient"])
