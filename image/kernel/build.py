@@ -14,11 +14,13 @@ from image.kernel.fragments import Lost, check, lost, parse
 from settings.failure import Exit, Failure
 
 SUITE, VERSION = "trixie", "6.12"
-# One Debian merges for both boards: Kconfig asks each board's compiler what it can do, and pahole for its version.
+# One Debian merges for both boards: Kconfig asks each board's compiler what it can do, also whether it can link, and
+# pahole for its version.
 ARCHITECTURES = "amd64,arm64"
 MERGING = (
     *(f"linux-source-{VERSION}", f"linux-config-{VERSION}:amd64", f"linux-config-{VERSION}:arm64"),
-    *("bison", "flex", "gcc", "gcc-aarch64-linux-gnu", "libc6-dev", "make", "pahole", "xz-utils"),
+    *("bison", "flex", "gcc", "gcc-aarch64-linux-gnu", "libc6-dev:amd64", "libc6-dev:arm64", "make", "pahole"),
+    "xz-utils",
 )
 # What the packages say that they are built with (scripts/package/mkdebian), and openssl, which makes the modules' key.
 BUILDING = (
