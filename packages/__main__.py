@@ -12,7 +12,7 @@ from packages.release import ARCHITECTURES, SUITES
 from settings import entry
 
 DESCRIPTION = """\
-Makes the Debian packages of Tributary for one Debian release and one processor:
+Makes the Debian packages of Tributary for one release of Debian or Ubuntu and one processor:
 
   tributary-common      Python modules and libraries, kernel parameters, the doctor
   tributary-converter   the native converter
@@ -21,8 +21,8 @@ Makes the Debian packages of Tributary for one Debian release and one processor:
   tributary-cpe         the home router's links
   tributary-image       the first boot of an image; no other machine needs it
 
-Nothing of the target runs while they are made: packages for Debian 13 and for arm64 come out of Debian 12 on amd64 just
-as well. The same commit gives the same bytes."""
+Nothing of the target runs while they are made: packages for Debian 13, Ubuntu and arm64 come out of Debian 12 on amd64
+just as well. The same commit gives the same bytes."""
 
 EPILOG = """\
 version
@@ -68,7 +68,12 @@ def main(words: Sequence[str]) -> int:
 def _arguments() -> entry.Arguments:
     arguments = entry.Arguments(prog="build-deb", description=DESCRIPTION, epilog=EPILOG)
     suite, architecture = _here()
-    arguments.add_argument("--suite", choices=SUITES, default=suite, help=f"Debian release (default here: {suite})")
+    arguments.add_argument(
+        "--suite",
+        choices=SUITES,
+        default=suite,
+        help=f"Debian 12, 13 or Ubuntu 24.04 (default here: {suite})",
+    )
     arguments.add_argument(
         "--arch", choices=ARCHITECTURES, default=architecture, help=f"processor (default here: {architecture})"
     )

@@ -8,10 +8,10 @@ from settings.failure import Exit, Failure
 
 @dataclass(frozen=True)
 class Suite:
-    """A Debian release, by what of it decides about a package."""
+    """A release of Debian or Ubuntu, by what of it decides about a package."""
 
     name: str
-    number: int
+    mark: str  # how versions of its packages end; the playbook looks for it (ansible/roles/tributary/vars)
     python: tuple[int, int]
     glibc: tuple[int, int]
     mptcp_sockets: bool  # systemd.socket(5) knows SocketProtocol=mptcp: systemd 254 and newer
@@ -34,8 +34,9 @@ class Architecture:
 SUITES = {
     suite.name: suite
     for suite in (
-        Suite("bookworm", 12, python=(3, 11), glibc=(2, 36), mptcp_sockets=False),
-        Suite("trixie", 13, python=(3, 13), glibc=(2, 41), mptcp_sockets=True),
+        Suite("bookworm", "deb12", python=(3, 11), glibc=(2, 36), mptcp_sockets=False),
+        Suite("trixie", "deb13", python=(3, 13), glibc=(2, 41), mptcp_sockets=True),
+        Suite("noble", "ubuntu24.04", python=(3, 12), glibc=(2, 39), mptcp_sockets=True),
     )
 }
 ARCHITECTURES = {
@@ -68,9 +69,9 @@ class Release:
         """As Debian writes it: '0.1.0-1~deb13' for the tag v0.1.0, else '0.1.0+git20261121.170133.abc1234-1~deb13'.
 
         The time stands before the hash, so that a later commit is a newer version, also on the same day. The suite's
-        number stands last, so that Debian 13's package is newer than Debian 12's (deb-version(7)).
+        mark stands last, so that Debian 13's package is newer than Debian 12's (deb-version(7)).
         """
-        return f"{self.base}{self._snapshot}-1~deb{self.suite.number}"
+        return f"{self.base}{self._snapshot}-1~{self.suite.mark}"
 
     @property
     def date(self) -> datetime:

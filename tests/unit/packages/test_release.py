@@ -40,6 +40,10 @@ def test_the_next_debians_package_is_newer() -> None:
     assert older(release("bookworm").version, release("trixie").version)
 
 
+def test_ubuntus_packages_are_told_from_debians() -> None:
+    assert release("noble").version.endswith("-1~ubuntu24.04")
+
+
 def test_a_snapshot_is_newer_than_the_tag_before_it() -> None:
     assert older(release(commit=replace(COMMIT, tags=("v0.1.0",))).version, release().version)
 
