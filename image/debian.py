@@ -45,20 +45,21 @@ def here() -> str:
     return subprocess.run(asking, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def base(cache: Path, suite: str, architecture: str, packages: Sequence[str]) -> Path:
+def base(cache: Path, suite: str, architecture: str, packages: Sequence[str], sources: Sequence[str] = ()) -> Path:
     """A Debian of ``suite`` with ``packages`` as a tar file: from the cache, or made now.
 
     ``architecture`` is one of Debian's; others may follow it, with commas, for packages such as ``libssl-dev:arm64``.
+    ``sources`` are lines of sources.list(5), for what is not in Debian's archive.
     Raises Failure: exit 69 without mmdebstrap, exit 71 if it fails.
     """
     chosen = ",".join(packages)
-    key = hashlib.sha256(chosen.encode()).hexdigest()[:16]
+    key = hashlib.sha256("\n".join([chosen, *sources]).encode()).hexdigest()[:16]
     path = cache / "debian" / f"{suite}-{architecture}-{key}.tar"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}.tar")
         try:
-            _bootstrap(suite, architecture, chosen, partial)
+            _bootstrap(suite, architecture, chosen, partial, sources)
             partial.rename(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -78,9 +79,10 @@ def bootstrapping(
     return ["mmdebstrap", *given, f"--include={packages}", suite, str(target), *sources]
 
 
-def _bootstrap(suite: str, architecture: str, packages: str, target: Path) -> None:
-    if subprocess.run(bootstrapping(suite, architecture, packages, target), check=False).returncode != 0:
-        raise Failure(Exit.SYSTEM, f"mmdebstrap could not make a Debian {suite} for {architecture}: see above")
+def _bootstrap(suite: str, architecture: str, packages: str, target: Path, sources: Sequence[str]) -> None:
+    command = bootstrapping(suite, architecture, packages, target, sources=sources)
+    if subprocess.run(command, check=False).returncode != 0:
+        raise Failure(Exit.SYSTEM, f"mmdebstrap could not make a system {suite} for {architecture}: see above")
 
 
 @contextmanager
