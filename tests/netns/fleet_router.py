@@ -22,9 +22,9 @@ class Router:
 
     def follow(self) -> subprocess.Popen[str]:
         """Keep ``now`` (the nodes that the shared address is spread over, by IP version) as the kernel's routes are."""
-        monitor = subprocess.Popen(
-            ["ip", "-n", self.host.node.namespace, "-o", "monitor", "route"], stdout=subprocess.PIPE, text=True
-        )
+        command = ["ip", "-n", self.host.node.namespace, "-o", "monitor", "route"]
+        # A Ctrl-C is for the tests alone.
+        monitor = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         threading.Thread(target=self._follow, args=(monitor,), daemon=True).start()
         return monitor
 

@@ -125,13 +125,18 @@ class Fleet:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """After the block every node that stopped serves again."""
+        """After the block every node that stopped serves again, unless a Ctrl-C ended it."""
         try:
             yield
-        finally:
-            for gateway in self.gateways.values():
-                gateway.recover()
-            self.router.wait_for(NODES, 40)
+        except Exception:
+            self._recover()
+            raise
+        self._recover()
+
+    def _recover(self) -> None:
+        for gateway in self.gateways.values():
+            gateway.recover()
+        self.router.wait_for(NODES, 40)
 
 
 def _homes(sessions: Sessions) -> set[int]:
