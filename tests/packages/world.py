@@ -1,14 +1,15 @@
-"""The packages themselves, made once for each Debian release from this checkout, as scripts/build-deb makes them."""
+"""The packages themselves, made from this checkout for each release, as scripts/build-deb makes them."""
 
 import platform
-from dataclasses import replace
-from functools import cache
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.cache import CACHE
 from packages import archive, build, parts
 from packages.package import Inputs
-from packages.release import ARCHITECTURES, SUITES
+from packages.release import ARCHITECTURES, SUITES, Release
 
 SERVICES = ("tributary-converter", "tributary-throttler", "tributary-squid")
 """Packages whose one service, of the same name, is enabled by installing them."""
@@ -17,20 +18,33 @@ NAMES = ("tributary-common", *SERVICES, "tributary-cpe", "tributary-image")
 _DAY = 24 * 60 * 60
 
 
-@cache
-def inputs(suite: str) -> Inputs:
-    """The real thing: wheels from the index, and a static converter, built for both releases."""
+@dataclass(frozen=True)
+class Made:
+    """All packages of a release, those made from the same a second time, and what a commit of the next day gives."""
+
+    release: Release
+    now: Sequence[Path]
+    again: Sequence[Path]
+    newer: Release
+    later: Sequence[Path]
+
+
+def make(suite: str, folder: Path) -> Made:
+    """The real thing, in ``folder``: wheels from the index, and a static converter, built once for all releases."""
     here = next(each for each in ARCHITECTURES.values() if each.machine == platform.machine())
-    return build.gather(build.Order(SUITES[suite], here, output=Path("/nowhere"), cache=CACHE / "packages"))
+    made_of = build.gather(build.Order(SUITES[suite], here, output=folder, cache=CACHE / "packages"))
+    next_day = _a_day_later(made_of)
+    places = [(made_of, folder / "now"), (made_of, folder / "again"), (next_day, folder / "later")]
+    with ThreadPoolExecutor(2) as pool:  # xz takes most of the time
+        now, again, later = pool.map(_pack, *zip(*places, strict=True))
+    return Made(made_of.release, now, again, next_day.release, later)
 
 
-def a_day_later(made_of: Inputs) -> Inputs:
-    """The same, as a commit of the next day would give it: a newer version."""
+def _a_day_later(made_of: Inputs) -> Inputs:
     commit = replace(made_of.release.commit, time=made_of.release.commit.time + _DAY)
     return replace(made_of, release=replace(made_of.release, commit=commit))
 
 
-def packed(made_of: Inputs, folder: Path) -> list[Path]:
-    """All packages, in ``folder``."""
+def _pack(made_of: Inputs, folder: Path) -> list[Path]:
     folder.mkdir()
     return [archive.build(package, made_of, folder) for package in parts.packages(made_of)]
