@@ -26,13 +26,19 @@ needs_ansible = pytest.mark.skipif(_PROGRAM is None, reason="ansible-core is not
 def play(playbook: Path, inventory: str, scratch: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run ``playbook`` on ``inventory``, an example's name or a path; its own files are in ``scratch``."""
     source = ANSIBLE / "inventory" / f"{inventory}.yml" if inventory in INVENTORIES else inventory
-    command: Sequence[str] = [str(_PROGRAM), "-i", str(source), str(playbook), *options]
+    command: Sequence[str] = [program(), "-i", str(source), str(playbook), *options]
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=240, env=_environment(scratch), cwd=scratch
+        command, capture_output=True, text=True, check=False, timeout=240, env=environment_in(scratch), cwd=scratch
     )
 
 
-def _environment(scratch: Path) -> Mapping[str, str]:
+def program() -> str:
+    """ansible-playbook's path."""
+    return str(_PROGRAM)
+
+
+def environment_in(scratch: Path) -> Mapping[str, str]:
+    """For Ansible, whose own files are in ``scratch``."""
     return os.environ | {
         "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
         "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles"),
