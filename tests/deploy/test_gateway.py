@@ -32,6 +32,7 @@ CONVERTER = 3129
 PIECE = hashlib.sha256(b"tributary").digest() * 512
 # The clock is this machine's, and nothing here sets it.
 LOOKS = ["kernel", "mptcp", "settings", "rp_filter", "listeners", "firewall", "limits"]
+PATHS = {"paths": {"lan": {"interface": "lan"}}}
 KEPT = "sha256sum /etc/tributary/* /etc/nftables.d/* /etc/sysctl.d/*; dpkg-query --show 'tributary-*'"
 
 
@@ -118,7 +119,7 @@ def test_a_run_that_only_looks_changes_nothing(site: Site) -> None:
     before = site.guest.ask("dpkg-query --show; nft list ruleset; find /etc -newer /root/.ssh -type f")
     run = site.play("--check", tributary_version=site.versions[0])
     assert run.code == 0
-    assert run.count("changed") > 10
+    assert run.count("changed") > 5
     assert site.guest.ask("dpkg-query --show; nft list ruleset; find /etc -newer /root/.ssh -type f") == before
 
 
@@ -150,7 +151,7 @@ def test_the_second_run_changes_nothing(site: Site, deployed: Run) -> None:
     ("wrong", "said"),
     [
         ({"converter_settings": {"limits": {"connections": "many"}}}, "limits.connections"),
-        ({"throttler_policy": {"rules": [{"name": "slow", "rate": "5"}]}}, "rules[0].rate"),
+        ({"throttler_policy": {**PATHS, "rules": [{"name": "slow", "rate": "5"}]}}, "rules[0].rate"),
         ({"squid_settings": {"cache": "big"}}, "cache"),
         ({"tributary_admin_networks": ["192.0.2.0/24"]}, "which is not in tributary_admin_networks"),
     ],
