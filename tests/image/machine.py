@@ -50,7 +50,15 @@ _PC = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16
 _VIRT = ("qemu-system-aarch64", "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "cortex-a72", "-smp", "2")
 # What the self-test says comes by a port of its own: consoles have login prompts and the kernel's messages.
 _COMMON = (
-    *("-display", "none", "-no-reboot", "-device", "virtio-serial-pci", "-chardev", "file,id=report,path=report"),
+    *(
+        "-display",
+        "none",
+        "-no-reboot",
+        "-device",
+        "virtio-serial-pci,addr=0x10",
+        "-chardev",
+        "file,id=report,path=report",
+    ),
     *("-device", f"virtserialport,chardev=report,name={LABEL}"),
 )
 # Networks of QEMU's own, with an address for the guest by DHCP and no way out.
@@ -148,9 +156,12 @@ def _drives(medium: Medium, folder: Path) -> list[str]:
     bench.unlink(missing_ok=True)
     making = ["mkfs.ext4", "-q", "-F", "-L", LABEL, "-d", GUEST, bench, "8M"]
     subprocess.run(making, check=True)
+    # Slots of their own: those of the networks give these their names.
     return [
-        *("-drive", f"file={medium.path},if=virtio,format=raw"),
-        *("-drive", f"file={bench},if=virtio,format=raw,readonly=on"),
+        *("-drive", f"file={medium.path},if=none,id=medium,format=raw"),
+        *("-device", "virtio-blk-pci,drive=medium,addr=0x11,bootindex=1"),
+        *("-drive", f"file={bench},if=none,id=bench,format=raw,readonly=on"),
+        *("-device", "virtio-blk-pci,drive=bench,addr=0x12"),
     ]
 
 
