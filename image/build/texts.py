@@ -66,7 +66,8 @@ def texts(board: Board, role: Role, layout: Layout) -> tuple[Text, ...]:
 
 def _fstab(layout: Layout) -> str:
     """Without its boot partition a box boots all the same, with what was applied last, and says what is missing."""
-    options = "noatime,umask=0077,nofail,x-systemd.device-timeout=30s"
+    # Two minutes: a slow card and a first start take half of one until devices are looked at.
+    options = "noatime,umask=0077,nofail,x-systemd.device-timeout=120s"
     return (
         f"{layout.root.name} / ext4 noatime,errors=remount-ro 0 1\n"
         f"{layout.boot.name} /boot/firmware vfat {options} 0 2\n"

@@ -37,6 +37,10 @@ def _write_numbers(root: Path) -> None:
     # Empty, and there: each box gets a number of its own. Without it a first boot would enable what presets say, and
     # Debian's say everything (machine-id(5)).
     (root / "etc/machine-id").write_text("")
+    # No older than /usr: indices of it are made already, and a first start need not make them anew
+    # (systemd-update-done.service(8)).
+    for folder in ("etc", "var"):
+        (root / folder / ".updated").write_text("")
     resolver = root / "etc/resolv.conf"
     resolver.unlink(missing_ok=True)
     resolver.symlink_to(_RESOLVER)
