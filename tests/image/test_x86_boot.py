@@ -114,7 +114,7 @@ def test_the_doctor_finds_nothing_wrong(bios: str) -> None:
     found = section(bios, "doctor")
     wrong = [each for each in found["findings"] if each["state"] == "wrong"]
     assert (found["code"], wrong) == (0, [])
-    assert {"kernel", "mptcp", "settings", "firewall", "limits", "clock"} <= {
+    assert {"kernel, mptcp", "MPTCP", "kernel settings", "firewall", "limits", "clock"} <= {
         each["check"] for each in found["findings"]
     }
 

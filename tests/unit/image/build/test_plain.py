@@ -68,12 +68,6 @@ def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
     assert ("/etc/default/grub" in files, "/etc/default/raspi-firmware" in files) == (board.gpt, not board.gpt)
 
 
-def test_a_first_boot_enables_nothing_by_itself() -> None:
-    files = {text.path: text.content for text in texts(BOARDS["x86"], Role.CPE, layout(BOARDS["x86"], IDENTITY, MIB))}
-    lines = files["/etc/systemd/system-preset/00-tributary.preset"].splitlines()
-    assert [line for line in lines if not line.startswith("#")] == ["disable *"]
-
-
 def test_apt_gets_security_updates() -> None:
     files = {text.path: text.content for text in texts(BOARDS["rpi"], Role.CPE, layout(BOARDS["rpi"], IDENTITY, MIB))}
     sources = files["/etc/apt/sources.list.d/debian.sources"]
