@@ -81,8 +81,8 @@ SMALL = {
     "throttle-long": ("size=5MB",),
     "conversion-delay": ("seconds=1.5",),
     "grid": ("seconds=1", "warm_up=0.2", "rtt=20ms", "loss=1%"),
-    "failover": (),
-    "latency": (),
+    "failover": ("before=1", "down=2", "after=2"),
+    "latency": ("seconds=1", "settle=0.5"),
 }
 
 
