@@ -15,7 +15,9 @@ from settings.failure import Exit
 from tests.netns.test_testbed import traces
 
 EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
-FEW = ("--quick", "--set", "size=3MB", "--set", "warm_up=0.1")  # too few bytes to hold the claims
+# What is measured here is too short to hold the claims, so that no reading is taken again on a machine that is not calm.
+BRIEF = ("--quick", "--most-stolen", "100%")
+FEW = (*BRIEF, "--set", "size=3MB", "--set", "warm_up=0.1")
 
 
 def command(name: str, results: Path) -> list[str]:
@@ -94,7 +96,7 @@ def test_every_experiment_has_its_test_here() -> None:
 def test_each_measures_at_all_its_points_and_can_be_reported(name: str, tmp_path: Path) -> None:
     before = traces()
     changes = [argument for change in SMALL[name] for argument in ("--set", change)]
-    run = [*EXPERIMENT, name, "--quick", *changes, "--json", "--results", str(tmp_path)]
+    run = [*EXPERIMENT, name, *BRIEF, *changes, "--json", "--results", str(tmp_path)]
     done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode in (0, Exit.WRONG_RESULT), done.stderr
     assert traces() == before
