@@ -15,7 +15,7 @@ from settings.failure import Exit
 from tests.netns.test_testbed import traces
 
 EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
-# What is measured here is too short to hold the claims, so that no reading is taken again on a machine that is not calm.
+# Too short to hold the claims: so no reading is taken again because the machine is not calm.
 BRIEF = ("--quick", "--most-stolen", "100%")
 FEW = (*BRIEF, "--set", "size=3MB", "--set", "warm_up=0.1")
 
