@@ -187,7 +187,6 @@ def _build(testbed: Testbed, seed: int) -> None:
     for node in (testbed.client, testbed.gateway, testbed.server):
         # Loose reverse-path filtering: a subflow's answer may come in over any link (ip-sysctl.rst, rp_filter).
         node.sysctl(net__ipv4__conf__all__rp_filter=2)
-        _set_congestion_control(node)
     for link in testbed.topology.links:
         ends = (testbed.client, testbed.node(link.node), testbed.gateway)
         connect(link, *ends, netem=testbed.netem, seed=seed)
@@ -195,19 +194,6 @@ def _build(testbed: Testbed, seed: int) -> None:
     _number_core(testbed)
     _set_up_client(testbed)
     _set_up_gateway(testbed)
-
-
-def _set_congestion_control(node: Node) -> None:
-    """Cubic, or Reno where the machine does not allow its namespaces cubic (tcp_allowed_congestion_control).
-
-    Not BBR, whatever the machine's default is: a subflow that BBR rules and that had to wait for another one takes the
-    pause for its path's rate. A route's congctl would do for a session's first subflow alone: joined ones take the
-    namespace's default (mptcp_ca_reset() in net/mptcp/protocol.c).
-    """
-    try:
-        node.sysctl(net__ipv4__tcp_congestion_control="cubic")
-    except Failure:
-        node.sysctl(net__ipv4__tcp_congestion_control="reno")
 
 
 def _add_addresses(node: Node, interface: str, *addresses: str) -> None:

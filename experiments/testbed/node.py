@@ -81,9 +81,22 @@ class Node:
     def create(self) -> None:
         """Make the namespace, with its loopback interface up."""
         run(["ip", "netns", "add", self.namespace])
+        self.set_congestion_control()
         # No duplicate address detection: it keeps IPv6 silent for the first two seconds (RFC 4862 section 5.4).
         self.sysctl(net__ipv6__conf__default__accept_dad=0)
         self.ip("link", "set", "lo", "up")
+
+    def set_congestion_control(self) -> None:
+        """Cubic, or Reno where the machine does not allow its namespaces cubic (tcp_allowed_congestion_control).
+
+        Not BBR, whatever the machine's default is: a subflow that BBR rules and that had to wait for another one takes
+        the pause for its path's rate. A route's congctl would do for a session's first subflow alone: joined ones take
+        the namespace's default (mptcp_ca_reset() in net/mptcp/protocol.c).
+        """
+        try:
+            self.sysctl(net__ipv4__tcp_congestion_control="cubic")
+        except Failure:
+            self.sysctl(net__ipv4__tcp_congestion_control="reno")
 
     def delete(self) -> None:
         """Remove the namespace, whose processes have ended."""

@@ -271,7 +271,7 @@ def standing() -> Iterator[Fleet]:
         homes = [Home(number, node) for number, node in enumerate(of_homes, 1)]
         for node in (router, switch, origin, *nodes):
             node.ip("link", "set", "lo", "up")
-            node.sysctl(net__ipv4__tcp_congestion_control="cubic")
+            node.set_congestion_control()
         _wire_lan(router, switch, list(gateways.values()), origin)
         routing = start_router(Host(router, directory / "router"))
         stack.enter_context(following(routing))

@@ -24,6 +24,8 @@ from typing import Any
 
 import pytest
 
+from experiments.testbed.node import Node
+
 ROOT = Path(__file__).parents[2]
 WIRED_SLOW = ROOT / "tc-policies" / "wired-slow.toml"
 CLIENT, GATEWAY = f"thr-client-{os.getpid()}", f"thr-gateway-{os.getpid()}"
@@ -130,9 +132,8 @@ def world() -> Iterator[None]:
         for link, number in LINKS.items():
             add_link(link, number)
 
-        # BBR now and then leaves a subflow idle whose rate has fallen a thousandfold, whatever the queue is like.
         for name in (CLIENT, GATEWAY):
-            on(name, "sysctl -qw net.ipv4.tcp_congestion_control=cubic")
+            Node(name, Path()).set_congestion_control()
         limit_wireless()
         with process(GATEWAY, sys.executable, "-c", SERVER) as child:
             assert child.stdout is not None and child.stdout.readline() == "ready\n"
