@@ -118,7 +118,8 @@ impl Drop for Ticket {
     }
 }
 
-fn is_known(client: IpAddr, clients: &Clients) -> bool {
+/// Whether the client may use the converter.
+pub fn is_known(client: IpAddr, clients: &Clients) -> bool {
     if clients.networks.is_empty() {
         client.is_loopback()
     } else {
@@ -127,7 +128,7 @@ fn is_known(client: IpAddr, clients: &Clients) -> bool {
 }
 
 /// Whom an address stands for: with IPv6 a host has a whole /64 to choose from.
-fn subscriber(client: IpAddr) -> IpAddr {
+pub fn subscriber(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(six) => IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & !u128::from(u64::MAX))),

@@ -7,8 +7,9 @@
 //! | `admission`, `accounts`, `metrics`, `access_log` | who is in, and what became of the others |
 //! | `session`, `listeners` | one client, in its protocol |
 //! | `targets`, `route`, `dial` | what may be reached, and how |
+//! | `early` | connections begun when the client's SYN comes |
 //! | `streams`, `relay`, `flow`, `silence`, `patience`, `buffers` | bytes |
-//! | `sockets`, `syn_ack`, `multipath`, `sys` | what the kernel is asked for |
+//! | `sockets`, `packet_filter`, `syn_ack`, `multipath`, `sys` | what the kernel is asked for |
 #![deny(unsafe_code)]
 
 pub mod access_log;
@@ -19,11 +20,13 @@ pub mod cli;
 pub mod config;
 pub mod cookies;
 pub mod dial;
+pub mod early;
 pub mod failure;
 pub mod flow;
 pub mod listeners;
 pub mod metrics;
 pub mod multipath;
+mod packet_filter;
 pub mod patience;
 pub mod rate_limit;
 pub mod relay;

@@ -28,6 +28,11 @@ struct ByOutcome {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BySynOutcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByDirection {
     listener: String,
     direction: &'static str,
@@ -63,11 +68,42 @@ pub struct Metrics {
     bytes_retransmitted: Counter,
     /// Times that accepting had to pause.
     pub accept_pauses: Counter,
+    early_syns: EarlySyns,
+    early_waiting: Gauge,
     /// Seconds from the client's request to the connection to its server.
     pub dial_seconds: Histogram,
     open: Gauge,
     buffered: Gauge,
     log_lines_dropped: Gauge<u64, AtomicU64>,
+}
+
+/// Counts SYNs at listeners with `early_syn`, and what became of what was begun for them.
+#[derive(Clone, Debug, Default)]
+pub struct EarlySyns {
+    by_outcome: Family<BySynOutcome, Counter>,
+    given_up: Counter,
+}
+
+impl EarlySyns {
+    /// A SYN was seen: `begun`, or why nothing was begun.
+    pub fn count(&self, outcome: &'static str) {
+        self.by_outcome
+            .get_or_create(&BySynOutcome { outcome })
+            .inc();
+    }
+
+    /// So many SYNs were left alone, since there is a flood of them; the kernel dropped others.
+    pub fn flooded(&self, count: usize) {
+        let outcome = "flood";
+        self.by_outcome
+            .get_or_create(&BySynOutcome { outcome })
+            .inc_by(count as u64);
+    }
+
+    /// So many connections were given up, since their client did not come.
+    pub fn given_up(&self, count: usize) {
+        self.given_up.inc_by(count as u64);
+    }
 }
 
 /// What is measured at the moment of a scrape.
@@ -79,6 +115,8 @@ pub struct Levels {
     pub buffered: usize,
     /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,
+    /// Connections begun early that wait for their client.
+    pub early_waiting: usize,
 }
 
 /// The counters of one listener, found once and then used without a look-up.
@@ -134,6 +172,8 @@ impl Default for Metrics {
             fallbacks: Counter::default(),
             bytes_retransmitted: Counter::default(),
             accept_pauses: Counter::default(),
+            early_syns: EarlySyns::default(),
+            early_waiting: Gauge::default(),
             dial_seconds: Histogram::new([0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
             open: Gauge::default(),
             buffered: Gauge::default(),
@@ -206,6 +246,21 @@ impl Metrics {
             "Times that accepting paused, out of descriptors or memory",
             self.accept_pauses.clone(),
         );
+        r.register(
+            "early_syns",
+            "SYNs at listeners with early_syn, by what was done",
+            self.early_syns.by_outcome.clone(),
+        );
+        r.register(
+            "early_given_up",
+            "Connections begun early whose client did not come",
+            self.early_syns.given_up.clone(),
+        );
+        r.register(
+            "early_waiting",
+            "Connections begun early that wait for their client",
+            self.early_waiting.clone(),
+        );
         r.register_with_unit(
             "dial",
             "From a request to the connection to its server",
@@ -228,6 +283,11 @@ impl Metrics {
             "Lines of the access log that were lost",
             self.log_lines_dropped.clone(),
         );
+    }
+
+    /// The counters of early SYN forwarding.
+    pub fn early_syns(&self) -> EarlySyns {
+        self.early_syns.clone()
     }
 
     /// The counters of the listener with this name.
@@ -296,6 +356,7 @@ impl Metrics {
         let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.open.set(signed(levels.open));
         self.buffered.set(signed(levels.buffered));
+        self.early_waiting.set(signed(levels.early_waiting));
         self.log_lines_dropped.set(levels.log_lines_dropped);
         let mut exposition = String::new();
         // A String takes everything.

@@ -17,7 +17,8 @@ use crate::admission::{Admission, Ticket};
 use crate::buffers::with_scratch;
 use crate::config::{Config, Listen};
 use crate::cookies::Cookies;
-use crate::dial::{DialError, Dialer, Server, Target, Wishes};
+use crate::dial::{Begun, DialError, Dialer, Server, Target, Wishes};
+use crate::early::Early;
 use crate::metrics::OfListener;
 use crate::multipath::{self, Multipath, Subflow};
 use crate::rate_limit::RateLimit;
@@ -47,6 +48,8 @@ pub struct Surroundings {
     pub accounts: Arc<Accounts>,
     /// Places and memory.
     pub admission: Arc<Admission>,
+    /// Connections that were begun when the client's SYN came.
+    pub early: Arc<Early>,
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
     /// For RFC 8803's errors.
@@ -190,6 +193,8 @@ impl Session {
         let dialer = &self.surroundings.dialer;
         let server = if self.listener.listen.via_gateway {
             dialer.dial_by_gateway(target, early, &self.config).await
+        } else if let Some(begun) = self.begun(target) {
+            dialer.go_on(begun, &self.config).await
         } else {
             dialer.dial(target, wishes, &self.config).await
         }?;
@@ -203,6 +208,16 @@ impl Session {
             self.introduce(&server).await?;
         }
         Ok(server)
+    }
+
+    /// What was begun for this client's SYN.
+    fn begun(&self, target: &Target) -> Option<Begun> {
+        match target {
+            Target::Address(server) if self.listener.listen.early_syn => {
+                self.surroundings.early.claim(self.client, *server)
+            }
+            _ => None,
+        }
     }
 
     /// The PROXY protocol's header, before anything else.

@@ -194,7 +194,7 @@ impl IcmpError {
 
 /// Keeps the ICMP error that ends a connection attempt (ip(7), `IP_RECVERR`): without it a port unreachable looks
 /// like a reset.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct IcmpWatch {
     level: i32,
     name: i32,

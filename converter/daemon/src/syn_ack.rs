@@ -7,23 +7,17 @@ use std::net::SocketAddr;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::net::TcpStream;
 
+use crate::packet_filter::{
+    WHOLE, and, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
+};
+
 // Offsets within a TCP header (RFC 9293 section 3.1).
+const SOURCE: u32 = 0;
 const DESTINATION: usize = 2;
 const DATA_OFFSET: usize = 12;
 const FLAGS: u32 = 13;
 const OPTIONS: usize = 20;
 const SYN_ACK: u32 = 0x12;
-
-// Instructions of the classic packet filter (linux/bpf_common.h).
-const LDX_HEADER_LENGTH: u16 = 0xb1;
-const LD_HALF_INDEXED: u16 = 0x48;
-const LD_BYTE_INDEXED: u16 = 0x50;
-const LDX_IMMEDIATE: u16 = 0x01;
-const AND: u16 = 0x54;
-const JUMP_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
-/// Bytes of a packet that are taken: all headers fit.
-const WHOLE: u32 = 256;
 
 /// Sees the SYN+ACKs of one server and port, from before the connection is begun.
 pub struct SynAckWatch(io::Result<Socket>);
@@ -71,18 +65,18 @@ fn open(server: SocketAddr) -> io::Result<Socket> {
 /// without.
 fn filter(server: SocketAddr) -> [SockFilter; 8] {
     let start = match server {
-        SocketAddr::V4(_) => SockFilter::new(LDX_HEADER_LENGTH, 0, 0, 0),
-        SocketAddr::V6(_) => SockFilter::new(LDX_IMMEDIATE, 0, 0, 0),
+        SocketAddr::V4(_) => index_ipv4_header(),
+        SocketAddr::V6(_) => index(0),
     };
     [
         start,
-        SockFilter::new(LD_HALF_INDEXED, 0, 0, 0),
-        SockFilter::new(JUMP_EQUAL, 0, 4, u32::from(server.port())),
-        SockFilter::new(LD_BYTE_INDEXED, 0, 0, FLAGS),
-        SockFilter::new(AND, 0, 0, SYN_ACK),
-        SockFilter::new(JUMP_EQUAL, 0, 1, SYN_ACK),
-        SockFilter::new(RETURN, 0, 0, WHOLE),
-        SockFilter::new(RETURN, 0, 0, 0),
+        indexed_half(SOURCE),
+        if_equal(u32::from(server.port()), 0, 4),
+        indexed_byte(FLAGS),
+        and(SYN_ACK),
+        if_equal(SYN_ACK, 0, 1),
+        take(WHOLE),
+        take(0),
     ]
 }
 

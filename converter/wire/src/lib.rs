@@ -6,3 +6,4 @@ pub mod convert;
 pub mod http;
 pub mod proxy_protocol;
 pub mod socks5;
+pub mod syn;

@@ -1,10 +1,12 @@
 //! The PROXY protocol codec: every header whole, cut at every byte, and with data behind.
 
+mod hex;
 mod incremental;
 
 use std::net::SocketAddr;
 
-use incremental::{accepts, hex, refuses};
+use hex::hex;
+use incremental::{accepts, refuses};
 use proptest::prelude::*;
 use tributary_wire::proxy_protocol::{Fault, Header, MAX_ENCODED_LENGTH, parse};
 

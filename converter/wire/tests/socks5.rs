@@ -1,10 +1,12 @@
 //! The SOCKS5 codec: every message whole, cut at every byte, and with data behind.
 
+mod hex;
 mod incremental;
 
 use std::net::SocketAddr;
 
-use incremental::{accepts, hex, refuses};
+use hex::hex;
+use incremental::{accepts, refuses};
 use proptest::prelude::*;
 use tributary_wire::socks5::{
     Code, Fault, FieldLength, Greeting, Login, Method, Reply, Request, Target, encode_login_status,

@@ -49,6 +49,7 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
             return Err(wrong(format!("limits.{key}"), 0, "a number above zero"));
         }
     }
+    check_early_syn(config)?;
     check_clients(config)?;
     let mut labels = BTreeSet::new();
     let mut addresses = BTreeSet::new();
@@ -68,6 +69,21 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
                 listen.address,
                 "an address and port that no other listener has",
             ));
+        }
+    }
+    Ok(())
+}
+
+fn check_early_syn(config: &Config) -> Result<(), Wrong> {
+    let limits = &config.early_syn;
+    for (key, limit) in [
+        ("connections", limits.connections),
+        ("per_client", limits.per_client),
+        ("per_server", limits.per_server),
+    ] {
+        if limit == 0 {
+            let accepted = "a number above zero (early_syn = false at the listeners turns it off)";
+            return Err(wrong(format!("early_syn.{key}"), 0, accepted));
         }
     }
     Ok(())
@@ -143,6 +159,13 @@ fn check_listener(
             key("keep_client_address"),
             true,
             "only without via_gateway: the gateway connects to the server",
+        ));
+    }
+    if listen.early_syn && (listen.intercept != Some(Intercept::Tproxy) || listen.via_gateway) {
+        return Err(wrong(
+            key("early_syn"),
+            true,
+            "only with intercept = \"tproxy\", and without via_gateway",
         ));
     }
     if listen.via_gateway && config.gateway.is_none() {

@@ -31,6 +31,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How it connects to servers.
     pub downstream: Downstream,
+    /// How many connections are begun when a SYN comes, for listeners with `early_syn`.
+    pub early_syn: EarlySyn,
     /// The gateway that this converter, at a customer's premises, carries its traffic to (RFC 8803).
     pub gateway: Option<Gateway>,
     /// How names are resolved.
@@ -165,6 +167,33 @@ pub struct Downstream {
     pub proxy_protocol: bool,
 }
 
+/// Connections to servers that are begun when a client's SYN comes, and whose client has not been accepted yet. Beyond
+/// these limits they are begun when the client is.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct EarlySyn {
+    /// In all.
+    pub connections: usize,
+    /// For one IPv4 address or one IPv6 /64.
+    pub per_client: usize,
+    /// To one address.
+    pub per_server: usize,
+    /// How long the client's handshake may take, until the server's side is given up.
+    #[serde(deserialize_with = "units::time")]
+    pub patience: Duration,
+}
+
+impl Default for EarlySyn {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            per_client: 64,
+            per_server: 256,
+            patience: Duration::from_secs(3),
+        }
+    }
+}
+
 /// The gateway that a converter at a customer's premises connects through, by RFC 8803.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -273,6 +302,10 @@ pub struct Listen {
     /// Whether connections are carried to the gateway.
     #[serde(default)]
     pub via_gateway: bool,
+    /// Transparent, TPROXY: whether the connection to the server is begun when the client's SYN comes to this port, and
+    /// not when the client's handshake has ended.
+    #[serde(default)]
+    pub early_syn: bool,
 }
 
 /// What the clients of a listener speak.
@@ -320,6 +353,7 @@ impl Default for Config {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             downstream: Downstream::default(),
+            early_syn: EarlySyn::default(),
             gateway: None,
             names: Names::default(),
             paths: BTreeMap::new(),
@@ -343,6 +377,7 @@ impl Listen {
             intercept: None,
             keep_client_address: false,
             via_gateway: false,
+            early_syn: false,
         }
     }
 

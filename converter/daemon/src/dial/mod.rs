@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use socket2::Socket;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -18,7 +19,7 @@ use race::race;
 
 use crate::config::{Config, Downstream, Gateway, WhenAway};
 use crate::route::{self, Routes};
-use crate::sockets::{self, IcmpError};
+use crate::sockets::{self, IcmpError, IcmpWatch};
 use crate::streams::Stream;
 use crate::targets::{self, Forbidden};
 
@@ -191,6 +192,15 @@ impl Dialer {
             .unwrap_or(Err(DialError::TimedOut))
     }
 
+    /// The same for a connection that was begun already.
+    pub async fn go_on(&self, begun: Begun, config: &Config) -> Result<Server, DialError> {
+        let address = begun.address;
+        timeout(config.timeouts.connect, end(begun))
+            .await
+            .unwrap_or(Err(DialError::TimedOut))
+            .map(|stream| Server::direct(stream, address))
+    }
+
     /// The same by way of the gateway (RFC 8803); when that is away, as the configuration says. `early` came from the
     /// client already, and travels with the request.
     pub async fn dial_by_gateway(
@@ -256,7 +266,7 @@ impl Dialer {
         let (name, port) = match target {
             Target::Address(address) => {
                 let address = sockets::canonical(*address);
-                return self.check(address, config).map(|()| vec![address]);
+                return check(&self.routes, address, config).map(|()| vec![address]);
             }
             Target::Name(name, port) => (name, *port),
         };
@@ -264,7 +274,7 @@ impl Dialer {
         let mut refused = DialError::NoSuchName;
         for address in order::alternating(Box::pin(self.names.resolve(name)).await?) {
             let address = SocketAddr::new(address, port);
-            match self.check(address, config) {
+            match check(&self.routes, address, config) {
                 Ok(()) => allowed.push(address),
                 Err(why) => refused = why,
             }
@@ -280,18 +290,19 @@ impl Dialer {
     pub fn is_own(&self, address: IpAddr) -> bool {
         matches!(self.routes.kind_of(address), Ok(route::Kind::Own))
     }
+}
 
-    fn check(&self, address: SocketAddr, config: &Config) -> Result<(), DialError> {
-        if let Some(why) = targets::forbidden(address, &config.targets) {
-            return Err(DialError::Forbidden(why));
-        }
-        match self.routes.kind_of(address.ip())? {
-            route::Kind::Unicast => Ok(()),
-            route::Kind::Own if own_is_allowed(address, config) => Ok(()),
-            route::Kind::Own => Err(DialError::Forbidden(Forbidden::Own)),
-            route::Kind::Group => Err(DialError::Forbidden(Forbidden::Special)),
-            route::Kind::Unreachable => Err(DialError::Unreachable(IcmpError::NETWORK)),
-        }
+/// Whether `address` may be reached.
+pub fn check(routes: &Routes, address: SocketAddr, config: &Config) -> Result<(), DialError> {
+    if let Some(why) = targets::forbidden(address, &config.targets) {
+        return Err(DialError::Forbidden(why));
+    }
+    match routes.kind_of(address.ip())? {
+        route::Kind::Unicast => Ok(()),
+        route::Kind::Own if own_is_allowed(address, config) => Ok(()),
+        route::Kind::Own => Err(DialError::Forbidden(Forbidden::Own)),
+        route::Kind::Group => Err(DialError::Forbidden(Forbidden::Special)),
+        route::Kind::Unreachable => Err(DialError::Unreachable(IcmpError::NETWORK)),
     }
 }
 
@@ -304,35 +315,54 @@ fn own_is_allowed(address: SocketAddr, config: &Config) -> bool {
     !is_listener && targets::own_is_allowed(address.ip(), &config.targets)
 }
 
-/// One attempt, without a limit of its own in time: the caller's, or the kernel's.
-async fn connect(
+/// A connection on its way. It belongs to no thread yet.
+#[derive(Debug)]
+pub struct Begun {
+    socket: Socket,
+    address: SocketAddr,
+    icmp: Option<IcmpWatch>,
+}
+
+/// Sends the SYN.
+pub fn begin(
     address: SocketAddr,
     wishes: Wishes,
     settings: &Downstream,
-) -> Result<TcpStream, DialError> {
-    let socket = sockets::to_server(
-        address,
-        wishes.mptcp || settings.mptcp,
-        settings,
-        wishes.source,
-    )?;
-    let icmp = wishes
-        .icmp
-        .then(|| sockets::IcmpWatch::on(&socket, address));
+) -> Result<Begun, DialError> {
+    let mptcp = wishes.mptcp || settings.mptcp;
+    let socket = sockets::to_server(address, mptcp, settings, wishes.source)?;
+    let icmp = wishes.icmp.then(|| IcmpWatch::on(&socket, address));
     match socket.connect(&address.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(error.into()),
     }
-    let stream = TcpStream::from_std(socket.into())?;
+    Ok(Begun {
+        socket,
+        address,
+        icmp,
+    })
+}
+
+/// Waits for the server's answer, without a limit of its own in time: the caller's, or the kernel's.
+async fn end(begun: Begun) -> Result<TcpStream, DialError> {
+    let stream = TcpStream::from_std(begun.socket.into())?;
     stream.writable().await?;
     if let Some(error) = stream.take_error()? {
-        let unreachable = icmp.and_then(|icmp| icmp.error(&stream));
+        let unreachable = begun.icmp.and_then(|icmp| icmp.error(&stream));
         return Err(unreachable.map_or_else(|| error.into(), DialError::Unreachable));
     }
-    if let Some(icmp) = icmp {
+    if let Some(icmp) = begun.icmp {
         icmp.off(&stream);
     }
     sockets::send_at_once(&stream);
     Ok(stream)
+}
+
+async fn connect(
+    address: SocketAddr,
+    wishes: Wishes,
+    settings: &Downstream,
+) -> Result<TcpStream, DialError> {
+    end(begin(address, wishes, settings)?).await
 }

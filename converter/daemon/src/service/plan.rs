@@ -111,8 +111,13 @@ fn socket(
 /// As configured, or as many as the limit of open files has room for.
 fn most_connections(config: &Config) -> Result<usize, Failure> {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let room =
-        usize::try_from(files.saturating_sub(RESERVED) / PER_CONNECTION).unwrap_or(usize::MAX);
+    let early = if config.listen.iter().any(|listen| listen.early_syn) {
+        config.early_syn.connections as u64
+    } else {
+        0
+    };
+    let room = files.saturating_sub(RESERVED + early) / PER_CONNECTION;
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
     match config.limits.connections {
         Some(wanted) if wanted > room => Err(Failure::new(
             Exit::System,

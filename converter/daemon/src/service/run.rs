@@ -30,6 +30,7 @@ use crate::accounts::Accounts;
 use crate::admission::Admission;
 use crate::config::{self, Config};
 use crate::cookies::Cookies;
+use crate::early::Lookout;
 use crate::failure::{Exit, Failure};
 use crate::metrics::{Levels, Metrics};
 
@@ -70,6 +71,7 @@ struct Service {
     pool: Pool,
     control: ControlSocket,
     metrics: Option<TcpListener>,
+    lookout: Option<Lookout>,
     successor: Option<Successor>,
 }
 
@@ -94,11 +96,13 @@ impl Service {
         let shared = Arc::new(Shared {
             accounts,
             admission: Arc::new(Admission::new(plan.config.limits.buffered)),
+            early: Arc::default(),
             cookies: Arc::new(cookies),
             pseudonym: pseudonym().map_err(|error| Failure::from_io("random numbers", &error))?,
         });
         let plan = Arc::new(plan);
         let metrics = metrics.map(exposition::watched).transpose()?;
+        let lookout = lookout(&plan, &shared)?;
         let pool = start_pool(&plan, &shared)
             .await
             .map_err(|error| Failure::from_io("threads", &error))?;
@@ -110,6 +114,7 @@ impl Service {
             pool,
             control,
             metrics,
+            lookout,
             successor: None,
         })
     }
@@ -248,12 +253,14 @@ impl Service {
         };
         let accounts = &self.shared.accounts;
         let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
+        let lookout = lookout(&plan, &self.shared)?;
         accounts.log.open(plan.config.log.access.as_deref())?;
         let budget = &self.shared.admission.budget;
         budget.set(plan.config.limits.buffered);
         if let Some(metrics) = new_metrics {
             self.metrics = metrics;
         }
+        self.lookout = lookout;
         self.plan = Arc::new(plan);
         Ok(())
     }
@@ -267,6 +274,7 @@ impl Service {
     ) -> Result<(), Failure> {
         // The plan holds the listeners open: whoever comes now shall be refused, not wait for an end.
         self.plan = Arc::new(self.plan.without_listeners());
+        self.lookout = None;
         if let Err(error) = self.pool.enter(Phase::Draining).await {
             tracing::error!("{error}");
         }
@@ -314,6 +322,7 @@ impl Service {
                     open: shared.admission.open(),
                     buffered: shared.admission.budget.used(),
                     log_lines_dropped: shared.accounts.log.dropped(),
+                    early_waiting: shared.early.waiting(),
                 })
             }));
         }
@@ -360,6 +369,16 @@ async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
         Some(successor) => successor.ended().await,
         None => std::future::pending().await,
     }
+}
+
+/// For the listeners of `plan` that want one.
+fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<Lookout>, Failure> {
+    Lookout::start(
+        &plan.config,
+        &shared.early,
+        shared.accounts.metrics.early_syns(),
+    )
+    .map_err(|error| Failure::from_io("early_syn (needs CAP_NET_RAW)", &error))
 }
 
 /// As many threads as configured, or as there are processors, each ready to accept.

@@ -19,6 +19,7 @@ use crate::accounts::Accounts;
 use crate::admission::Admission;
 use crate::cookies::Cookies;
 use crate::dial::{Dialer, Names};
+use crate::early::Early;
 use crate::listeners;
 use crate::rate_limit::RateLimit;
 use crate::route::Routes;
@@ -40,6 +41,8 @@ pub struct Shared {
     pub accounts: Arc<Accounts>,
     /// Places and memory.
     pub admission: Arc<Admission>,
+    /// Connections that were begun when a SYN came.
+    pub early: Arc<Early>,
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
     /// This process' name in HTTP's Via.
@@ -108,6 +111,7 @@ fn surroundings(
         dialer: Dialer::new(names, Rc::clone(routes)),
         accounts: Arc::clone(&shared.accounts),
         admission: Arc::clone(&shared.admission),
+        early: Arc::clone(&shared.early),
         cookies: Arc::clone(&shared.cookies),
         errors: RateLimit::per_second(ERRORS),
         http: Limits {

@@ -3,7 +3,8 @@
 use tributary_wire::convert::client::{Answer, parse};
 use tributary_wire::convert::{ErrorTlv, Fault, Reply, option_kind};
 
-use crate::incremental::{accepts, hex, refuses};
+use crate::hex::hex;
+use crate::incremental::{accepts, refuses};
 
 #[test]
 fn every_success_is_parsed_whole_and_cut_at_every_byte() {

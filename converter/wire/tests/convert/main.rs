@@ -1,5 +1,7 @@
 //! The Convert codec: every TLV and every error, whole, cut at every byte, and with data behind.
 
+#[path = "../hex/mod.rs"]
+mod hex;
 #[path = "../incremental/mod.rs"]
 mod incremental;
 

@@ -2,7 +2,7 @@
 
 use tributary_wire::convert::{TcpOption, header_options};
 
-use crate::incremental::hex;
+use crate::hex::hex;
 
 fn kinds(options: &str) -> Vec<u8> {
     header_options(&hex(options))

@@ -4,7 +4,8 @@ use tributary_wire::convert::{
     ErrorTlv, Fault, Request, SUPPORTED_TCP_EXTENSIONS, Tlv, server, server::Refusal,
 };
 
-use crate::incremental::{hex, refuses};
+use crate::hex::hex;
+use crate::incremental::refuses;
 
 fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS)

@@ -6,7 +6,8 @@ use tributary_wire::convert::{
     MAX_LENGTH, Reply, Request, SUPPORTED_TCP_EXTENSIONS, TcpOption, option_kind, server,
 };
 
-use crate::incremental::{accepts, hex};
+use crate::hex::hex;
+use crate::incremental::accepts;
 
 fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, server::Refusal> {
     server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS)

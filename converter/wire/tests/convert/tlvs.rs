@@ -4,7 +4,8 @@ use std::net::SocketAddrV6;
 
 use tributary_wire::convert::{ErrorTlv, Fault, TcpOption, Tlv, TooLong, encode, parse};
 
-use crate::incremental::{accepts, hex, refuses};
+use crate::hex::hex;
+use crate::incremental::{accepts, refuses};
 
 fn peer(text: &str) -> SocketAddrV6 {
     text.parse().expect("an address")

@@ -1,0 +1,277 @@
+//! The connections to servers that were begun when a client's SYN came, until the client's own connection is accepted.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use crate::admission::subscriber;
+use crate::config::EarlySyn;
+
+/// A client whose connection was accepted before its SYN was looked at: for so long that SYN is known.
+const LATE: Duration = Duration::from_millis(500);
+/// Of such clients at most.
+const MOST_LATE: usize = 16384;
+
+/// Who asks for a connection, and the server.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub struct Pair {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+}
+
+/// Why no connection is begun for a SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spared {
+    /// It was sent again, or came too late.
+    Known,
+    /// There are as many as there may be: in all, for this client, or to this server.
+    Capped,
+}
+
+/// Connections of type `T` by who asked for them.
+#[derive(Debug)]
+pub struct Table<T> {
+    begun: HashMap<Pair, Begun<T>>,
+    /// In the order in which they were begun; of those that were claimed some are still here.
+    by_age: VecDeque<(Instant, Pair)>,
+    late: HashMap<Pair, Instant>,
+    late_by_age: VecDeque<(Instant, Pair)>,
+    by_client: HashMap<IpAddr, usize>,
+    by_server: HashMap<IpAddr, usize>,
+}
+
+#[derive(Debug)]
+struct Begun<T> {
+    connection: T,
+    since: Instant,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            begun: HashMap::new(),
+            by_age: VecDeque::new(),
+            late: HashMap::new(),
+            late_by_age: VecDeque::new(),
+            by_client: HashMap::new(),
+            by_server: HashMap::new(),
+        }
+    }
+}
+
+impl<T> Table<T> {
+    /// Connections that nobody has claimed yet.
+    pub fn waiting(&self) -> usize {
+        self.begun.len()
+    }
+
+    /// Whether there is nothing here that time changes.
+    pub fn is_empty(&self) -> bool {
+        self.begun.is_empty() && self.late.is_empty()
+    }
+
+    /// Whether a connection may be begun for this pair.
+    pub fn may_begin(&self, pair: Pair, limits: &EarlySyn) -> Result<(), Spared> {
+        if self.begun.contains_key(&pair) || self.late.contains_key(&pair) {
+            return Err(Spared::Known);
+        }
+        let of_client = self.by_client.get(&subscriber(pair.client.ip()));
+        let to_server = self.by_server.get(&pair.server.ip());
+        let is_full = self.begun.len() >= limits.connections
+            || of_client.is_some_and(|count| *count >= limits.per_client)
+            || to_server.is_some_and(|count| *count >= limits.per_server);
+        if is_full { Err(Spared::Capped) } else { Ok(()) }
+    }
+
+    /// A connection was begun. It comes back if its client was accepted meanwhile.
+    pub fn put(&mut self, pair: Pair, connection: T, now: Instant) -> Result<(), T> {
+        if self.late.contains_key(&pair) || self.begun.contains_key(&pair) {
+            return Err(connection);
+        }
+        let since = now;
+        self.begun.insert(pair, Begun { connection, since });
+        self.by_age.push_back((now, pair));
+        *self
+            .by_client
+            .entry(subscriber(pair.client.ip()))
+            .or_default() += 1;
+        *self.by_server.entry(pair.server.ip()).or_default() += 1;
+        Ok(())
+    }
+
+    /// The client's connection was accepted: what was begun for it, if it was.
+    pub fn claim(&mut self, pair: Pair, now: Instant) -> Option<T> {
+        let claimed = self.remove(pair);
+        if claimed.is_none() && self.late.len() < MOST_LATE {
+            self.late.insert(pair, now);
+            self.late_by_age.push_back((now, pair));
+        }
+        claimed
+    }
+
+    /// Those that nobody has claimed for as long as `patience`.
+    pub fn expired(&mut self, patience: Duration, now: Instant) -> Vec<T> {
+        while let Some(pair) = older(&mut self.late_by_age, LATE, now) {
+            if self
+                .late
+                .get(&pair)
+                .is_some_and(|since| is_over(*since, LATE, now))
+            {
+                self.late.remove(&pair);
+            }
+        }
+        let mut expired = Vec::new();
+        while let Some(pair) = older(&mut self.by_age, patience, now) {
+            let begun = self.begun.get(&pair);
+            if begun.is_some_and(|begun| is_over(begun.since, patience, now)) {
+                expired.extend(self.remove(pair));
+            }
+        }
+        expired
+    }
+
+    fn remove(&mut self, pair: Pair) -> Option<T> {
+        let begun = self.begun.remove(&pair)?;
+        decrease(&mut self.by_client, subscriber(pair.client.ip()));
+        decrease(&mut self.by_server, pair.server.ip());
+        Some(begun.connection)
+    }
+}
+
+fn is_over(since: Instant, patience: Duration, now: Instant) -> bool {
+    now.duration_since(since) >= patience
+}
+
+/// Takes the first one, if its time is over.
+fn older(by_age: &mut VecDeque<(Instant, Pair)>, patience: Duration, now: Instant) -> Option<Pair> {
+    let (since, pair) = *by_age.front()?;
+    is_over(since, patience, now).then(|| {
+        by_age.pop_front();
+        pair
+    })
+}
+
+fn decrease<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(3);
+
+    fn pair(client: &str) -> Pair {
+        Pair {
+            client: client.parse().expect("address"),
+            server: "203.0.113.2:443".parse().expect("address"),
+        }
+    }
+
+    fn limits() -> EarlySyn {
+        EarlySyn {
+            connections: 3,
+            per_client: 2,
+            per_server: 9,
+            patience: PATIENCE,
+        }
+    }
+
+    #[test]
+    fn what_was_begun_is_claimed_once() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        assert_eq!(table.may_begin(pair("10.0.0.1:1"), &limits()), Ok(()));
+        assert_eq!(table.put(pair("10.0.0.1:1"), 7, now), Ok(()));
+        assert_eq!(
+            table.may_begin(pair("10.0.0.1:1"), &limits()),
+            Err(Spared::Known)
+        );
+        assert_eq!(table.claim(pair("10.0.0.1:1"), now), Some(7));
+        assert_eq!(table.claim(pair("10.0.0.1:1"), now), None);
+        assert_eq!(table.waiting(), 0);
+    }
+
+    #[test]
+    fn nothing_is_begun_for_a_client_that_was_accepted_before() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        assert_eq!(table.claim(pair("10.0.0.1:1"), now), None);
+        assert_eq!(
+            table.may_begin(pair("10.0.0.1:1"), &limits()),
+            Err(Spared::Known)
+        );
+        assert_eq!(table.put(pair("10.0.0.1:1"), 7, now), Err(7));
+        assert!(table.expired(PATIENCE, now + LATE).is_empty());
+        assert_eq!(table.may_begin(pair("10.0.0.1:1"), &limits()), Ok(()));
+    }
+
+    #[test]
+    fn what_nobody_claims_expires_and_makes_room() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        table.put(pair("10.0.0.1:1"), 1, now).expect("room");
+        table
+            .put(pair("10.0.0.1:2"), 2, now + PATIENCE / 2)
+            .expect("room");
+        assert_eq!(
+            table.may_begin(pair("10.0.0.1:3"), &limits()),
+            Err(Spared::Capped)
+        );
+        assert_eq!(table.expired(PATIENCE, now + PATIENCE), [1]);
+        assert_eq!(table.may_begin(pair("10.0.0.1:3"), &limits()), Ok(()));
+        assert_eq!(table.expired(PATIENCE, now + 2 * PATIENCE), [2]);
+        assert!(table.by_client.is_empty() && table.by_server.is_empty());
+    }
+
+    #[test]
+    fn a_pair_that_was_claimed_and_comes_again_has_its_whole_time() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        table.put(pair("10.0.0.1:1"), 1, now).expect("room");
+        assert_eq!(table.claim(pair("10.0.0.1:1"), now), Some(1));
+        let again = now + PATIENCE / 2;
+        table.put(pair("10.0.0.1:1"), 2, again).expect("room");
+        assert!(table.expired(PATIENCE, now + PATIENCE).is_empty());
+        assert_eq!(table.expired(PATIENCE, again + PATIENCE), [2]);
+    }
+
+    #[test]
+    fn there_are_limits_in_all_for_a_client_and_to_a_server() {
+        let now = Instant::now();
+        let mut table = Table::default();
+        for number in 1..=3 {
+            let one = pair(&format!("10.0.0.{number}:1"));
+            assert_eq!(table.may_begin(one, &limits()), Ok(()));
+            table.put(one, number, now).expect("room");
+        }
+        let next = pair("10.0.0.9:1");
+        assert_eq!(table.may_begin(next, &limits()), Err(Spared::Capped));
+        let roomy = EarlySyn {
+            connections: 99,
+            ..limits()
+        };
+        assert_eq!(table.may_begin(next, &roomy), Ok(()));
+        let few = EarlySyn {
+            per_server: 3,
+            ..roomy
+        };
+        assert_eq!(table.may_begin(next, &few), Err(Spared::Capped));
+        // With IPv6 a host has a whole /64 to choose from.
+        let one_host = EarlySyn {
+            per_client: 1,
+            ..limits()
+        };
+        let mut six = Table::default();
+        six.put(pair("[fd00::1]:1"), 1, now).expect("room");
+        assert_eq!(
+            six.may_begin(pair("[fd00::2]:1"), &one_host),
+            Err(Spared::Capped)
+        );
+    }
+}

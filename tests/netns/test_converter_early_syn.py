@@ -1,0 +1,270 @@
+"""Early SYN forwarding: the converter's own SYN leaves when the client's comes in, and only when it should."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
+from scapy.packet import Packet
+
+from tests.netns.converter_clients import PROTOCOLS, read_all, seconds_to_reset, take
+from tests.netns.converter_services import echo
+from tests.netns.converter_world import (
+    ALL,
+    CLIENT,
+    CLIENT6,
+    GATEWAY,
+    MPTCP,
+    PORTS,
+    SERVER,
+    SERVER6,
+    SERVER_PRIVATE,
+    STRANGER,
+    Converter,
+    World,
+    needs_tools,
+)
+from tests.netns.squid_world import inside
+from tests.netns.throttler_world import eventually
+
+pytestmark = needs_tools
+
+PORT = 7070
+EARLY = 'intercept = "tproxy"\nearly_syn = true\n'
+CONFIG = ALL.replace(f":{PORTS['tproxy']}", f":{PORT}").replace('intercept = "tproxy"\n', EARLY)
+PATIENT = '[early_syn]\npatience = "1s"\n'
+JOIN = [(30, bytes.fromhex("1001 01020304 05060708"))]  # RFC 8684 section 3.2
+HOSTS = pytest.mark.parametrize(("source", "host"), [(CLIENT, SERVER), (CLIENT6, SERVER6)], ids=["ipv4", "ipv6"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def intercepting(conv: World) -> Iterator[None]:
+    """What the client sends to PORT is for the listener at PORT; half-open connections are not ended by the client."""
+    conv.nft(f"""table inet early {{ chain prerouting {{
+        type filter hook prerouting priority mangle;
+        iifname {{ "wired", "wireless" }} tcp dport {PORT} tproxy to :{PORT} meta mark set 1 accept;
+    }}; }}""")
+    mute = f"type filter hook output priority 0; tcp dport {PORT} tcp flags rst drop;"
+    conv.nft(f"table inet mute {{ chain out {{ {mute} }}; }}", conv.client)
+    yield
+    conv.nft("delete table inet early")
+    conv.nft("delete table inet mute", conv.client)
+
+
+@contextmanager
+def converting(conv: World, config: str = PATIENT + CONFIG) -> Iterator[Converter]:
+    with conv.converter(config) as converter:
+        conv.syns()
+        yield converter
+
+
+def syn(source: str, host: str, port: int = 40000, options: list[tuple[int, bytes]] | None = None) -> Packet:
+    network = IPv6 if ":" in host else IP
+    return network(src=source, dst=host) / TCP(sport=port, dport=PORT, flags="S", seq=1, options=options or [])
+
+
+def send(conv: World, *packets: Packet) -> None:
+    """As they are, from the client."""
+    with inside(conv.client):
+        sockets = {
+            family: socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+            for family in (socket.AF_INET, socket.AF_INET6)
+        }
+    for packet in packets:
+        family = socket.AF_INET6 if packet.version == 6 else socket.AF_INET
+        sockets[family].sendto(bytes(packet), (packet.dst, 0))
+    for each in sockets.values():
+        each.close()
+
+
+def seen(converter: Converter) -> dict[str, int]:
+    """SYNs by what was done about them."""
+    start = 'tributary_converter_early_syns_total{outcome="'
+    found = {name: count for name, count in converter.metrics().items() if name.startswith(start)}
+    return {name.removeprefix(start).removesuffix('"}'): int(count) for name, count in found.items()}
+
+
+def waiting(converter: Converter) -> int:
+    return int(converter.metrics()["tributary_converter_early_waiting"])
+
+
+def given_up(converter: Converter) -> int:
+    return int(converter.metrics()["tributary_converter_early_given_up_total"])
+
+
+def left(conv: World) -> list[tuple[str, int]]:
+    """Where the gateway's SYNs since the last call went."""
+    return [(each.target, each.port) for each in conv.syns_to_servers()]
+
+
+@HOSTS
+def test_the_syn_goes_on_before_the_client_s_handshake_ends(conv: World, source: str, host: str) -> None:
+    with converting(conv) as converter, conv.serving(echo, PORT) as service:
+        send(conv, syn(source, host))
+        eventually(lambda: service.peers)
+        assert left(conv) == [(host, PORT)]
+        assert seen(converter) == {"begun": 1}
+        # The client never ends its handshake: the server is let go.
+        eventually(lambda: given_up(converter) == 1)
+        assert waiting(converter) == 0
+        assert seconds_to_reset(service.connections[0]) < 1
+
+
+@HOSTS
+@PROTOCOLS
+def test_the_client_gets_the_connection_that_was_begun(conv: World, source: str, host: str, protocol: int) -> None:
+    data = bytes(range(256)) * 1024
+    with converting(conv) as converter, conv.serving(echo, PORT) as service:
+        with conv.connect(host, PORT, protocol, source) as client:
+            client.sendall(data)
+            assert take(client, len(data)) == data
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client)[0] == b""
+        assert left(conv) == [(host, PORT)]
+        assert (len(service.peers), waiting(converter), given_up(converter)) == (1, 0, 0)
+        eventually(lambda: converter.lines())
+        assert converter.lines()[0]["outcome"] == "whole"
+
+
+def test_servers_that_speak_first_are_heard(conv: World) -> None:
+    greeting = b"220 ready\r\n"
+    with (
+        converting(conv),
+        conv.serving(lambda one: one.sendall(greeting), PORT),
+        conv.connect(SERVER, PORT, MPTCP, CLIENT) as client,
+    ):
+        assert read_all(client)[0] == greeting
+
+
+def test_the_client_s_own_address_can_be_kept(conv: World) -> None:
+    config = PATIENT + CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
+    with converting(conv, config), conv.serving(echo, PORT) as service:
+        send(conv, syn(CLIENT, SERVER, 41000))
+        eventually(lambda: left(conv) == [(SERVER, PORT)])
+        # The server's answer is for the client here: nobody let it back in (test_converter_transparent does).
+        assert service.peers == []
+
+
+@pytest.mark.parametrize(
+    ("packet", "outcome"),
+    [
+        (partial(syn, CLIENT, SERVER, options=JOIN), "join"),
+        (partial(syn, STRANGER, SERVER), "stranger"),
+        (partial(syn, CLIENT, SERVER_PRIVATE), "forbidden-private"),
+        (partial(syn, CLIENT, GATEWAY), "forbidden-private"),
+    ],
+    ids=["join", "stranger", "private", "own"],
+)
+def test_a_syn_that_must_not_go_on_does_not(conv: World, packet: Callable[[], Packet], outcome: str) -> None:
+    with converting(conv) as converter:
+        send(conv, packet())
+        eventually(lambda: seen(converter) == {outcome: 1})
+        assert left(conv) == []
+
+
+def test_a_syn_that_is_sent_again_is_one(conv: World) -> None:
+    with converting(conv) as converter, conv.serving(echo, PORT) as service:
+        send(conv, *[syn(CLIENT, SERVER)] * 3)
+        eventually(lambda: seen(converter) == {"begun": 1, "known": 2})
+        eventually(lambda: service.peers)
+        assert left(conv) == [(SERVER, PORT)]
+
+
+def test_malformed_syns_are_nothing(conv: World) -> None:
+    with converting(conv) as converter:
+        whole = syn(CLIENT, SERVER, options=JOIN)
+        # Option lengths 0, 1, past the end.
+        for length in (0, 1, 41):
+            packet = bytearray(bytes(whole))
+            packet[41] = length
+            send(conv, IP(bytes(packet)))
+        send(conv, syn(CLIENT, SERVER, 40001, JOIN))
+        eventually(lambda: seen(converter) == {"join": 1})
+        assert left(conv) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "sources"),
+    [
+        ("connections = 5", 20),
+        ("per_server = 5", 20),
+        ("per_client = 5", 1),
+    ],
+)
+def test_there_are_limits_in_all_for_a_client_and_to_a_server(conv: World, limits: str, sources: int) -> None:
+    with converting(conv, PATIENT + limits + "\n" + CONFIG) as converter, conv.serving(echo, PORT):
+        packets = [syn(f"10.0.1.{100 + number % sources}", SERVER, 42000 + number) for number in range(20)]
+        send(conv, *packets)
+        eventually(lambda: seen(converter) == {"begun": 5, "capped": 15})
+        assert left(conv) == [(SERVER, PORT)] * 5
+        # Who is not forged is served, if not early.
+        with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
+            client.sendall(b"here")
+            assert take(client, 4) == b"here"
+        eventually(lambda: given_up(converter) == 5)
+
+
+def test_a_server_that_refuses_is_no_false_success(conv: World) -> None:
+    with converting(conv) as converter:
+        with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
+            assert seconds_to_reset(client) < 1
+        eventually(lambda: converter.lines())
+        assert converter.lines()[0]["outcome"] == "refused-by-server"
+        assert left(conv) == [(SERVER, PORT)]
+
+
+def test_a_reload_turns_it_on_and_off(conv: World) -> None:
+    late = CONFIG.replace("early_syn = true\n", "")
+    with converting(conv, late) as converter, conv.serving(echo, PORT):
+        send(conv, syn(CLIENT, SERVER, 43000))
+        assert "reloaded:" in converter.reload(CONFIG)
+        send(conv, syn(CLIENT, SERVER, 43001))
+        eventually(lambda: seen(converter) == {"begun": 1})
+        assert left(conv) == [(SERVER, PORT)]
+        assert "reloaded:" in converter.reload(late)
+        send(conv, syn(CLIENT, SERVER, 43002))
+        with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
+            client.sendall(b"here")
+            assert take(client, 4) == b"here"
+        assert (seen(converter), left(conv)) == ({"begun": 1}, [(SERVER, PORT)])
+
+
+def test_a_flood_turns_it_off_and_its_end_on_again(conv: World) -> None:
+    """Forged sources, more than the listener's queue has room for: the kernel sends SYN cookies (tcp(7))."""
+    conv.gateway.sysctl(net__ipv4__tcp_syncookies=1)
+    config = '[early_syn]\nconnections = 32\npatience = "1s"\n[limits]\nbacklog = 64\n' + CONFIG
+    with converting(conv, config) as converter, conv.serving(echo, PORT):
+        forged = [syn(f"10.99.{number // 250}.{1 + number % 250}", SERVER, 44000) for number in range(2000)]
+        for start in range(0, len(forged), 200):
+            send(conv, *forged[start : start + 200])
+            assert waiting(converter) <= 32
+            with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
+                client.sendall(b"here")
+                assert take(client, 4) == b"here"
+        eventually(lambda: seen(converter).get("flood", 0) > 0)
+        conv.syns()
+        send(conv, syn(CLIENT, SERVER, 45000))
+        with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
+            client.sendall(b"here")
+            assert take(client, 4) == b"here"
+        # The real client's alone.
+        assert left(conv) == [(SERVER, PORT)]
+        before = seen(converter)["begun"]
+
+        def is_on_again() -> bool:
+            send(conv, syn(CLIENT, SERVER, 46000))
+            return seen(converter)["begun"] > before
+
+        eventually(is_on_again, 20)
+
+
+def test_without_the_right_to_see_packets_it_says_so(conv: World) -> None:
+    limit = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
+    with (
+        pytest.raises(AssertionError, match=r"early_syn \(needs CAP_NET_RAW\)"),
+        conv.converter(CONFIG, None, *limit),
+    ):
+        pass
