@@ -140,7 +140,7 @@ def _list(arguments: argparse.Namespace) -> int:
         print(json.dumps(about, indent=2))
         return 0
     for name, scenario in SCENARIOS.items():
-        print(f"{name:18} {scenario.paper:10} {scenario.claim}")
+        print(f"{name:18} {scenario.paper:20} {scenario.claim}")
     return 0
 
 

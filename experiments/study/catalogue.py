@@ -1,6 +1,7 @@
 """Every experiment, in the order in which a reader wants them."""
 
 from experiments.scenarios import (
+    acceleration,
     buffer,
     conversion_delay,
     failover,
@@ -26,6 +27,7 @@ _MODULES = (
     grid,
     failover,
     latency,
+    acceleration,
 )
 
 SCENARIOS = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}

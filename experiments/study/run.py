@@ -15,7 +15,7 @@ from experiments.study.folder import Folder
 from experiments.study.plot import plot
 from experiments.study.readings import Point, Reading, Verdict, name_of
 from experiments.study.scenario import Options, Scenario
-from experiments.study.stage import Ground, Stage, set_up
+from experiments.study.stage import Place, Scene
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.topology import Profile, Topology
@@ -42,7 +42,7 @@ class Order:
         """The circumstances to measure in."""
         return self.scenario.points(self.options, self.topology)
 
-    def ground(self, point: Point) -> Ground:
+    def ground(self, point: Point) -> Place:
         """What to measure ``point`` on."""
         return self.scenario.ground(self.options, self.profile, point)
 
@@ -93,18 +93,18 @@ class _Measurement:
             task = progress.add_task(self.order.scenario.name, total=total, completed=total - len(wanted))
             for (repetition, ground), group in groupby(wanted, lambda each: (each[0], self.order.ground(each[1]))):
                 progress.update(task, description=f"{self.order.scenario.name}: checking the links")
-                with set_up(self.name, ground, seed=repetition) as stage:
-                    self._note(stage, ground, repetition)
+                with ground.standing(self.name, seed=repetition) as scene:
+                    self._note(scene, ground, repetition)
                     for _, point in group:
                         progress.update(task, description=f"{self.order.scenario.name}: {name_of(point)}")
-                        self.folder.add(self._undisturbed(stage, point, repetition))
+                        self.folder.add(self._undisturbed(scene, point, repetition))
                         progress.advance(task)
 
-    def _undisturbed(self, stage: Stage, point: Point, repetition: int) -> Reading:
+    def _undisturbed(self, scene: Scene, point: Point, repetition: int) -> Reading:
         """A reading, taken again if the hypervisor took too much time meanwhile; its value ``stolen_percent`` tells."""
         for attempt in range(1, _ATTEMPTS + 1):
             with stolen() as share:
-                reading = self.order.scenario.measure(stage, self.order.options, point, repetition)
+                reading = self.order.scenario.measure(scene, self.order.options, point, repetition)
                 lost = share()
             if lost <= self.most_stolen or attempt == _ATTEMPTS:
                 break
@@ -112,8 +112,8 @@ class _Measurement:
             wait_for_calm(self.most_stolen)
         return replace(reading, values={**reading.values, "stolen_percent": 100 * lost})
 
-    def _note(self, stage: Stage, ground: Ground, repetition: int) -> None:
-        about = {"seed": repetition, "emulated_by": stage.testbed.emulation, "measured": as_json(stage.links)}
+    def _note(self, scene: Scene, ground: Place, repetition: int) -> None:
+        about = {"seed": repetition, "emulated_by": scene.emulation, "measured": as_json(scene.links)}
         self.folder.note_testbed(ground.as_json() | about)
 
 

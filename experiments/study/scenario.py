@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.study.readings import Point, Reading, Readings, Verdict
-from experiments.study.stage import Ground, Stage
+from experiments.study.stage import Ground, Place
 from experiments.testbed.topology import Profile, Topology
 from settings.files import Settings
 
@@ -34,10 +34,9 @@ class Scenario(Generic[Chosen]):
 
     ``paper`` is the figure or table that it reproduces, or "new"; ``claim`` what the paper says of it; ``expected``
     what should come out, and why. ``points`` gives the circumstances to measure in, ``ground`` what to measure one of
-    them on, ``measure`` one reading (the last argument counts repetitions from 1), ``judge`` the verdicts, and ``draw``
-    the plot, from the readings alone. With ``any_links`` it runs over links of any profile, without over its own alone.
-    ``about`` is the module's docstring: the topology, what is derived and what is
-    expected of it.
+    them on, ``measure`` one reading there (the last argument counts repetitions from 1), ``judge`` the verdicts, and
+    ``draw`` the plot, from the readings alone. With ``any_links`` it runs over links of any profile, without over its
+    own alone. ``about`` is the module's docstring: the topology, what is derived and what is expected of it.
     """
 
     name: str
@@ -48,9 +47,9 @@ class Scenario(Generic[Chosen]):
     options: type[Chosen]
     quick: Mapping[str, int | float | str]
     points: Callable[[Chosen, Topology], Sequence[Point]]
-    measure: Callable[[Stage, Chosen, Point, int], Reading]
+    measure: Callable[[Any, Chosen, Point, int], Reading]
     judge: Callable[[Chosen, Topology, Readings], Sequence[Verdict]]
     draw: Callable[[Figure, Topology, Readings], None]
     about: str
-    ground: Callable[[Chosen, Profile, Point], Ground] = one_ground
+    ground: Callable[[Chosen, Profile, Point], Place] = one_ground
     any_links: bool = True

@@ -1,8 +1,9 @@
-"""The testbed that an experiment runs on: links checked, server and converters started, as long as it needs them."""
+"""What an experiment runs on: links checked, server and converters started, as long as it needs them."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from experiments.testbed.appliance import start_converter, start_squid, tune
 from experiments.testbed.build import Testbed, standing
@@ -12,6 +13,41 @@ from experiments.testbed.server import FILES, start_server
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 
 CONVERTERS = {"squid": PROXY_PORT, "native": NATIVE_PORT}
+
+
+class Scene(Protocol):
+    """What stands, as far as a run has to know of it; a scenario knows more."""
+
+    @property
+    def links(self) -> list[LinkReading]:
+        """How they measured before the first reading."""
+
+    @property
+    def emulation(self) -> str:
+        """What emulates them."""
+
+
+class Place(Protocol):
+    """What readings are taken on, before it stands. Two that are equal are the same."""
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+
+    def standing(self, name: str, seed: int) -> AbstractContextManager[Scene]:
+        """It, for the length of the block; raises Failure (exit 1) if a link is not as described."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A testbed with everything that serves running; ``links`` is how they measured before the first reading."""
+
+    testbed: Testbed
+    links: list[LinkReading]
+
+    @property
+    def emulation(self) -> str:
+        """What emulates the links."""
+        return self.testbed.emulation
 
 
 @dataclass(frozen=True)
@@ -31,25 +67,16 @@ class Ground:
         links = self.profile.model_dump(mode="json", exclude_none=True)
         return {"links": links, "tuned": self.tuned, "sysctls": dict(self.sysctls)}
 
-
-@dataclass(frozen=True)
-class Stage:
-    """A testbed with everything that serves running; ``links`` is how they measured before the first reading."""
-
-    testbed: Testbed
-    links: list[LinkReading]
-
-
-@contextmanager
-def set_up(name: str, ground: Ground, seed: int) -> Iterator[Stage]:
-    """A stage for the length of the block; raises Failure (exit 1) if a link is not as described."""
-    with standing(name, ground.profile, seed=seed) as testbed:
-        links = check_links(testbed)
-        if ground.tuned:
-            tune(testbed)
-        for key, value in ground.sysctls.items():
-            testbed.gateway.run("sysctl", "-q", "-w", f"{key}={value}")
-        start_server(testbed, FILES)
-        start_squid(testbed)
-        start_converter(testbed)
-        yield Stage(testbed, links)
+    @contextmanager
+    def standing(self, name: str, seed: int) -> Iterator[Stage]:
+        """A stage for the length of the block; raises Failure (exit 1) if a link is not as described."""
+        with standing(name, self.profile, seed=seed) as testbed:
+            links = check_links(testbed)
+            if self.tuned:
+                tune(testbed)
+            for key, value in self.sysctls.items():
+                testbed.gateway.run("sysctl", "-q", "-w", f"{key}={value}")
+            start_server(testbed, FILES)
+            start_squid(testbed)
+            start_converter(testbed)
+            yield Stage(testbed, links)

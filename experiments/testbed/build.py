@@ -72,20 +72,30 @@ def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> 
     As long as the block runs, the testbed is locked; a testbed that is neither kept nor locked is an orphan, which the
     next take_down_orphans() removes. Raises Failure: exit 75 if a testbed of this name stands already.
     """
-    directory = _reserve(name)
-    with _locked(directory):
+    with reserved(name) as directory:
         testbed = Testbed(name, Topology.of(profile), directory, netem=kernel_has_netem())
         _describe(testbed, profile, kept=False)
-        try:
-            _build(testbed, seed)
-            yield testbed
-        except BaseException:
-            take_down(name)
-            raise
+        _build(testbed, seed)
+        yield testbed
         if keep:
             _describe(testbed, profile, kept=True)
         else:
             take_down(name)
+
+
+@contextmanager
+def reserved(name: str) -> Iterator[Path]:
+    """A testbed's name, locked for the length of the block, and its folder; if the block fails, all of it is removed.
+
+    Raises Failure: exit 75 if the name is taken.
+    """
+    directory = _reserve(name)
+    with _locked(directory):
+        try:
+            yield directory
+        except BaseException:
+            take_down(name)
+            raise
 
 
 def take_down(name: str) -> None:

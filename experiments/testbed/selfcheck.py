@@ -46,13 +46,15 @@ def check_links(testbed: Testbed, pauses: Sequence[float] = _PAUSES) -> list[Rea
 
     A link that is off is measured again: a busy machine disturbs one measurement, a wrong link spoils them all.
     """
-    return [reading for link in testbed.topology.links for reading in _check(testbed, link, pauses)]
+    ends = testbed.client, testbed.gateway
+    return [reading for link in testbed.topology.links for reading in check_link(link, *ends, pauses)]
 
 
-def _check(testbed: Testbed, link: Link, pauses: Sequence[float]) -> list[Reading]:
+def check_link(link: Link, client: Node, gateway: Node, pauses: Sequence[float] = _PAUSES) -> list[Reading]:
+    """The same for one link, whose ends are ``client`` and ``gateway``."""
     for pause in pauses:
         time.sleep(pause)
-        measured = list(_measure(testbed, link))
+        measured = list(_measure(link, client, gateway))
         wrong = [reading for reading in measured if reading.judged and reading.off > TOLERANCE]
         if not wrong:
             return measured
@@ -72,12 +74,12 @@ def as_json(readings: list[Reading]) -> list[dict[str, object]]:
     return [asdict(reading) for reading in readings]
 
 
-def _measure(testbed: Testbed, link: Link) -> Iterator[Reading]:
+def _measure(link: Link, client: Node, gateway: Node) -> Iterator[Reading]:
     if link.rtt > 0:
-        yield _round_trip(testbed.client, link)
+        yield _round_trip(client, link)
     for what, direction, source, sink, address in (
-        ("down_mbps", link.down, testbed.gateway, testbed.client, link.client4),
-        ("up_mbps", link.up, testbed.client, testbed.gateway, link.gateway4),
+        ("down_mbps", link.down, gateway, client, link.client4),
+        ("up_mbps", link.up, client, gateway, link.gateway4),
     ):
         flood = _Flood(f"flood-{link.name}-{what}", source, sink, str(address))
         measured = flood.over_trace(direction.trace) if direction.trace else flood.over_rate(direction.rate.amount)

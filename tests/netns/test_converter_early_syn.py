@@ -102,15 +102,23 @@ def left(conv: World) -> list[tuple[str, int]]:
 
 @HOSTS
 def test_the_syn_goes_on_before_the_client_s_handshake_ends(conv: World, source: str, host: str) -> None:
-    with converting(conv) as converter, conv.serving(echo, PORT) as service:
+    reset: list[bool] = []
+
+    def wait(one: socket.socket) -> None:
+        try:
+            one.recv(1)
+        except ConnectionResetError:
+            reset.append(True)
+
+    with converting(conv) as converter, conv.serving(wait, PORT) as service:
         send(conv, syn(source, host))
         eventually(lambda: service.peers)
         assert left(conv) == [(host, PORT)]
         assert seen(converter) == {"begun": 1}
         # The client never ends its handshake: the server is let go.
         eventually(lambda: given_up(converter) == 1)
+        eventually(lambda: reset)
         assert waiting(converter) == 0
-        assert seconds_to_reset(service.connections[0]) < 1
 
 
 @HOSTS
@@ -153,8 +161,8 @@ def test_the_client_s_own_address_can_be_kept(conv: World) -> None:
     [
         (partial(syn, CLIENT, SERVER, options=JOIN), "join"),
         (partial(syn, STRANGER, SERVER), "stranger"),
-        (partial(syn, CLIENT, SERVER_PRIVATE), "forbidden-private"),
-        (partial(syn, CLIENT, GATEWAY), "forbidden-private"),
+        (partial(syn, CLIENT, SERVER_PRIVATE), "special-address"),
+        (partial(syn, CLIENT, GATEWAY), "special-address"),
     ],
     ids=["join", "stranger", "private", "own"],
 )

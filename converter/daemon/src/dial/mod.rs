@@ -8,6 +8,7 @@ mod race;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use socket2::Socket;
 use tokio::net::TcpStream;
@@ -321,6 +322,14 @@ pub struct Begun {
     socket: Socket,
     address: SocketAddr,
     icmp: Option<IcmpWatch>,
+}
+
+impl Begun {
+    /// Resets it: nobody will use it, and nothing shall look as if somebody had.
+    pub fn give_up(self) {
+        // Fails only where the connection is reset already.
+        let _ = self.socket.set_linger(Some(Duration::ZERO));
+    }
 }
 
 /// Sends the SYN.

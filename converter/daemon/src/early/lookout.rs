@@ -13,7 +13,7 @@ use tributary_wire::syn::{self, Syn};
 
 use super::Early;
 use super::flood::{Flood, cookies_sent};
-use super::table::{Pair, Spared, Table};
+use super::table::{Pair, Spared};
 use crate::admission::is_known;
 use crate::config::{Config, Listen};
 use crate::dial::{self, Wishes};
@@ -88,7 +88,7 @@ impl Lookout {
 impl Drop for Lookout {
     fn drop(&mut self) {
         self.task.abort();
-        *self.early.table() = Table::default();
+        self.early.give_up(Duration::ZERO);
     }
 }
 
@@ -175,12 +175,6 @@ impl View {
         if !is_known(syn.client.ip(), &self.config.clients) {
             return "stranger";
         }
-        let may = self.early.table().may_begin(pair, &self.config.early_syn);
-        match may {
-            Ok(()) => {}
-            Err(Spared::Known) => return "known",
-            Err(Spared::Capped) => return "capped",
-        }
         if let Err(error) = dial::check(&self.routes, syn.server, &self.config) {
             return error.name();
         }
@@ -188,20 +182,25 @@ impl View {
             source: listen.keep_client_address.then_some(syn.client),
             ..Wishes::default()
         };
-        let begun = match dial::begin(syn.server, wishes, &self.config.downstream) {
-            Ok(begun) => begun,
-            Err(error) => return error.name(),
-        };
-        match self.early.table().put(pair, begun, Instant::now()) {
-            Ok(()) => "begun",
-            Err(_) => "late",
+        // Held meanwhile: a client that is accepted in this moment waits, and does not begin a second one.
+        let mut table = self.early.table();
+        match table.may_begin(pair, &self.config.early_syn) {
+            Ok(()) => {}
+            Err(Spared::Known) => return "known",
+            Err(Spared::Capped) => return "capped",
+        }
+        match dial::begin(syn.server, wishes, &self.config.downstream) {
+            Ok(begun) => {
+                table.put(pair, begun, Instant::now());
+                "begun"
+            }
+            Err(error) => error.name(),
         }
     }
 
     fn give_up_waiting(&self) {
-        let patience = self.config.early_syn.patience;
-        let given_up = self.early.table().expired(patience, Instant::now());
-        self.counters.given_up(given_up.len());
+        let given_up = self.early.give_up(self.config.early_syn.patience);
+        self.counters.given_up(given_up);
     }
 }
 

@@ -11,7 +11,7 @@ mod table;
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use lookout::Lookout;
 use table::{Pair, Table};
@@ -31,6 +31,14 @@ impl Early {
     /// Connections that nobody has claimed yet.
     pub fn waiting(&self) -> usize {
         self.table().waiting()
+    }
+
+    /// Ends what nobody has claimed for as long as `patience`; how many there were.
+    fn give_up(&self, patience: Duration) -> usize {
+        let expired = self.table().expired(patience, Instant::now());
+        let count = expired.len();
+        expired.into_iter().for_each(Begun::give_up);
+        count
     }
 
     fn table(&self) -> MutexGuard<'_, Table<Begun>> {

@@ -1,0 +1,211 @@
+"""Short transfers over a long path, with 0 to 3 native converters on it (split TCP, early SYN forwarding).
+
+    client --- proxy1 --- proxy2 --- proxy3 --- server      100 Mbit/s, 100 ms in all, split evenly
+
+Derived: from connect(2) to the first byte of the answer and to its last, medians of several transfers of each size.
+With R for the whole round-trip time and r for that of one of the segments, a transfer takes R for its request and
+answer; r for the handshake if each proxy forwards the SYN at once, and R if each waits for the handshake before; and r
+for every further round of the sender's slow start, which begins with ten segments (RFC 6928), since each proxy
+acknowledges what it takes. Expected: what this model says, and not more than a few milliseconds beside it.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.plots import tidy
+from experiments.scenarios.sweeps import Sizes
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.testbed import native
+from experiments.testbed.chain import PORT, Chain, split, standing_chain
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.selfcheck import Reading as LinkReading
+from experiments.testbed.selfcheck import check_link
+from experiments.testbed.topology import Link, Profile, Topology
+from settings.units import Size
+
+DIRECT, EARLY, LATE = "direct", "early SYN", "handshake first"
+_MOST_PROXIES = 3
+_FIRST_WINDOW = 10 * 1448  # bytes: RFC 6928, with timestamps
+_SHARE_OF_MODEL = 0.1
+_FIRST_BYTE = {1: 25.0, 2: 33.3, 3: 37.5}
+_WHOLE = {1: 33.0, 2: 44.0, 3: 49.0}
+_SHORT = Size(25_000)
+_COLOURS = ("#555555", "#0072B2", "#E69F00", "#009E73")
+
+
+class AccelerationOptions(Options):
+    """``size``: of the transfers; ``count``: of each size, one after the other."""
+
+    size: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (10, 25, 50, 100, 250, 500))
+    count: int = Field(default=7, ge=1, description="a whole number of transfers, at least 1")
+
+
+@dataclass(frozen=True)
+class Segments:
+    """What a chain stands on: ``link`` with so many ``proxies``."""
+
+    link: Link
+    proxies: int
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return {"proxies": self.proxies, "round_trip_ms": 1000 * self.link.rtt}
+
+    @contextmanager
+    def standing(self, name: str, seed: int) -> Iterator["Acceleration"]:
+        """A chain whose origin answers, for the length of the block; raises Failure if a segment is off."""
+        with standing_chain(name, split(self.link, self.proxies + 1), seed) as chain:
+            ends = zip(chain.segments, chain.nodes, chain.nodes[1:], strict=False)
+            links = [reading for segment, left, right in ends for reading in check_link(segment, left, right)]
+            origin = [str(native.build().load), "origin", "--listen", f"0.0.0.0:{PORT}"]
+            chain.server.start("origin", origin).wait_until_ready()
+            yield Acceleration(chain, links)
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """A chain that stands, and how its segments measured."""
+
+    chain: Chain
+    links: list[LinkReading]
+
+    @property
+    def emulation(self) -> str:
+        """What emulates the segments."""
+        return "netem" if self.chain.netem else "link-emulator"
+
+
+def _points(_options: AccelerationOptions, _topology: Topology) -> list[Point]:
+    through = [(str(proxies), by) for proxies in range(1, _MOST_PROXIES + 1) for by in (EARLY, LATE)]
+    return [{"proxies": proxies, "by": by} for proxies, by in [("0", DIRECT), *through]]
+
+
+def _ground(_options: AccelerationOptions, profile: Profile, point: Point) -> Segments:
+    return Segments(Topology.of(profile).links[0], int(point["proxies"]))
+
+
+def _measure(scene: Acceleration, options: AccelerationOptions, point: Point, repetition: int) -> Reading:
+    """Values for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``, medians."""
+    chain = scene.chain
+    sizes = [str(size.amount) for size in options.size]
+    asking = ["experiments.probes.transfers", str(Topology.SERVER4), str(PORT), str(options.count), *sizes]
+    with chain.converting(early=point["by"] == EARLY):
+        taken = json.loads(chain.client.run(sys.executable, "-m", *asking))
+    values: dict[str, float] = {}
+    for size, times in taken.items():
+        firsts, wholes = zip(*times, strict=True)
+        kilobytes = int(size) // 1000
+        values |= {f"first_byte_ms_{kilobytes}": median(firsts), f"whole_ms_{kilobytes}": median(wholes)}
+    return Reading(point, repetition, values, {})
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a transfer takes, in milliseconds, over ``link`` with so many ``proxies``, by the module's reasoning."""
+
+    link: Link
+    proxies: int
+    early: bool
+
+    @property
+    def _segment(self) -> float:
+        return 1000 * self.link.rtt / (self.proxies + 1)
+
+    @property
+    def first_byte(self) -> float:
+        """To the first byte of the answer."""
+        whole = 1000 * self.link.rtt
+        return whole + (self._segment if self.early or not self.proxies else whole)
+
+    def whole(self, size: float) -> float:
+        """To the last of ``size`` bytes."""
+        sending = 8000 * size / self.link.down.rate.amount
+        return self.first_byte + self._segment * (_rounds(size) - 1) + sending
+
+
+def _rounds(size: float) -> int:
+    """Of slow start, in which the window doubles, until all is sent."""
+    rounds, window, sent = 0, _FIRST_WINDOW, 0
+    while sent < size:
+        rounds, sent, window = rounds + 1, sent + window, 2 * window
+    return rounds
+
+
+def _judge(options: AccelerationOptions, topology: Topology, readings: Readings) -> list[Verdict]:
+    return [
+        verdict
+        for proxies in range(1, _MOST_PROXIES + 1)
+        for verdict in _verdicts(options, topology.links[0], readings, proxies)
+    ]
+
+
+def _verdicts(options: AccelerationOptions, link: Link, readings: Readings, proxies: int) -> Iterator[Verdict]:
+    direct, early = readings.at(by=DIRECT), readings.at(by=EARLY, proxies=str(proxies))
+    through = "1 proxy" if proxies == 1 else f"{proxies} proxies"
+    kilobytes = [size.amount // 1000 for size in options.size]
+    claim = f"the first byte comes {_FIRST_BYTE[proxies]:g} % sooner through {through}"
+    yield at_least(claim, gain(direct, early, f"first_byte_ms_{kilobytes[0]}"), _FIRST_BYTE[proxies], "%")
+    if _SHORT in options.size:
+        claim = f"25 kB come {_WHOLE[proxies]:g} % sooner through {through}"
+        yield at_least(claim, gain(direct, early, "whole_ms_25"), _WHOLE[proxies], "%")
+    for by in (EARLY, LATE):
+        model = Model(link, proxies, early=by == EARLY)
+        taken = readings.at(by=by, proxies=str(proxies))
+        off = max(taken.estimate(f"whole_ms_{size}").mean / model.whole(1000 * size) - 1 for size in kilobytes)
+        claim = f"no size takes over {_SHARE_OF_MODEL:.0%} longer than by the model ({through}, {by})"
+        yield at_most(claim, Estimate(100 * off, 0), 100 * _SHARE_OF_MODEL, "%")
+
+
+def gain(direct: Readings, through: Readings, value: str) -> Estimate:
+    """By how many percent ``value`` is shorter, repetition by repetition."""
+    pairs = zip(direct.values(value), through.values(value), strict=True)
+    return Estimate.of([100 * (1 - ours / without) for without, ours in pairs])
+
+
+def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
+    figure.set_size_inches(10, 4.5)
+    panels = figure.subplots(1, 2)
+    sizes = sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
+    for axes, kind, title in zip(panels, ("first_byte", "whole"), ("first byte", "last byte"), strict=True):
+        for proxies, colour in enumerate(_COLOURS):
+            by = EARLY if proxies else DIRECT
+            taken = [readings.at(by=by, proxies=str(proxies)).estimate(f"{kind}_ms_{size}") for size in sizes]
+            model = Model(topology.links[0], proxies, early=True)
+            expected = [model.first_byte if kind == "first_byte" else model.whole(1000 * size) for size in sizes]
+            means, margins = [each.mean for each in taken], [each.margin for each in taken]
+            label = "no proxy" if proxies == 0 else f"{proxies} with early SYN"
+            axes.errorbar(sizes, means, margins, color=colour, marker="o", markersize=4, capsize=2, label=label)
+            axes.plot(sizes, expected, color=colour, linestyle=":", linewidth=1)
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
+        axes.set_ylim(0)
+        axes.set_xlabel("size, kB (dotted: the model)")
+        axes.set_ylabel(f"ms to the {title}")
+        tidy(axes, "both")
+    panels[0].legend(frameon=False, fontsize=8)
+
+
+SCENARIO = Scenario(
+    name="acceleration",
+    paper="Miniproxy, figure 4",
+    claim="1, 2, 3 proxies with early SYN forwarding bring the first byte 25, 33.3, 37.5 % sooner.",
+    expected="What round-trip times and slow start alone make of it.",
+    profile=PROFILES / "long-path.toml",
+    options=AccelerationOptions,
+    quick={"repeat": 1, "count": 3, "size": "10kB,25kB,100kB,500kB"},
+    points=_points,
+    ground=_ground,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+)

@@ -1,0 +1,143 @@
+"""A path with native converters on it, each of which takes over every connection that passes (split TCP).
+
+    client --segment1-- proxy1 --segment2-- proxy2 -- ... --segmentN-- server       203.0.113.2 on the server's lo
+
+Every segment is a link of its own (links.py), numbered from 1; its left end is 10.0.NUMBER.2, its right end
+10.0.NUMBER.1. Packets of the client's go to the server through all nodes; netfilter gives the proxies those to PORT.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from experiments.testbed import native
+from experiments.testbed.build import reserved, take_down
+from experiments.testbed.links import connect, kernel_has_netem
+from experiments.testbed.node import Node, Process
+from experiments.testbed.topology import CLIENT, SERVER, Direction, Link, Topology
+from settings.units import Duration
+
+PORT = 8080
+
+# The client's segment alone is a client's; those behind it have the addresses of the proxies before.
+_CONVERTER = """\
+[clients]
+networks = ["10.0.0.0/16"]
+[limits]
+connections_per_client = 20000
+[early_syn]
+connections = 20000
+per_client = 20000
+per_server = 20000
+[control]
+socket = "{directory}/{name}.sock"
+[timeouts]
+drain = "1s"
+[[listen]]
+kind = "transparent"
+address = "[::]:{port}"
+intercept = "tproxy"
+early_syn = {early}
+"""
+_TPROXY = """\
+table inet intercept {{ chain prerouting {{
+    type filter hook prerouting priority mangle;
+    iifname "{interface}" tcp dport {port} tproxy to :{port} meta mark set 1 accept;
+}} }}
+"""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain that stands: its ``nodes`` from the client to the server, and the segments between them."""
+
+    directory: Path
+    nodes: tuple[Node, ...]
+    segments: tuple[Link, ...]
+    netem: bool
+
+    @property
+    def client(self) -> Node:
+        """Who asks."""
+        return self.nodes[0]
+
+    @property
+    def proxies(self) -> tuple[Node, ...]:
+        """Those in between."""
+        return self.nodes[1:-1]
+
+    @property
+    def server(self) -> Node:
+        """Who answers."""
+        return self.nodes[-1]
+
+    @contextmanager
+    def converting(self, early: bool) -> Iterator[None]:
+        """A converter on every proxy, with or without early SYN forwarding, for the length of the block."""
+        with ExitStack() as stack:
+            for number, node in enumerate(self.proxies, start=1):
+                stack.enter_context(self._converter(number, node, early))
+            yield
+
+    def _converter(self, number: int, node: Node, early: bool) -> Process:
+        name = f"converter{number}"
+        settings = self.directory / f"{name}.toml"
+        words = {"directory": self.directory, "name": name, "port": PORT, "early": str(early).lower()}
+        settings.write_text(_CONVERTER.format(**words))
+        return node.start(name, [str(native.build().converter), "--config", str(settings)]).wait_until_ready()
+
+
+def split(link: Link, parts: int) -> tuple[Link, ...]:
+    """``link`` as so many segments in a row: each with its rates and queues, and an equal part of its delay."""
+    return tuple(
+        replace(link, name=f"segment{number}", number=number, down=_part(link.down, parts), up=_part(link.up, parts))
+        for number in range(1, parts + 1)
+    )
+
+
+def _part(whole: Direction, parts: int) -> Direction:
+    delay, jitter = (Duration(round(each.amount / parts)) for each in (whole.delay, whole.jitter))
+    return replace(whole, delay=delay, jitter=jitter)
+
+
+@contextmanager
+def standing_chain(name: str, segments: Sequence[Link], seed: int) -> Iterator[Chain]:
+    """A chain for the length of the block; raises Failure: exit 75 if a testbed of this name stands already."""
+    with reserved(name) as directory:
+        names = (CLIENT, *(f"proxy{number}" for number in range(1, len(segments))), SERVER)
+        nodes = tuple(Node(f"trib-{name}-{each}", directory) for each in names)
+        chain = Chain(directory, nodes, tuple(segments), netem=kernel_has_netem())
+        _build(chain, name, seed)
+        yield chain
+        take_down(name)
+
+
+def _build(chain: Chain, name: str, seed: int) -> None:
+    for node in chain.nodes:
+        node.create()
+        # What the kernel learnt of a path from one transfer must not change the next (ip-sysctl.rst).
+        node.sysctl(net__ipv4__tcp_no_metrics_save=1, net__ipv4__conf__all__rp_filter=2, net__ipv4__ip_forward=1)
+    for segment, (left, right) in zip(chain.segments, pairwise(chain.nodes), strict=True):
+        between = Node(f"trib-{name}-{segment.node}", chain.directory)
+        between.create()
+        connect(segment, left, between, right, netem=chain.netem, seed=seed)
+        left.ip("address", "add", f"{segment.client4}/24", "dev", segment.name)
+        right.ip("address", "add", f"{segment.gateway4}/24", "dev", segment.name)
+        left.ip("route", "add", "default", "via", str(segment.gateway4))
+    for segment, node in zip(chain.segments, chain.proxies, strict=False):
+        _intercept(node, segment)
+    chain.server.ip("address", "add", f"{Topology.SERVER4}/32", "dev", "lo")
+    for number, node in enumerate(chain.nodes[2:], start=2):
+        for before in chain.segments[: number - 1]:
+            node.ip("route", "add", str(before.networks[0]), "via", str(chain.segments[number - 1].client4))
+
+
+def _intercept(node: Node, segment: Link) -> None:
+    """What comes in by ``segment`` for PORT is for who listens there, whatever its address is (tproxy in nft(8))."""
+    rules = node.directory / f"{node.namespace}.nft"
+    rules.write_text(_TPROXY.format(interface=segment.name, port=PORT))
+    node.run("nft", "-f", str(rules))
+    node.ip("rule", "add", "fwmark", "1", "lookup", "100")
+    node.ip("route", "add", "local", "default", "dev", "lo", "table", "100")
