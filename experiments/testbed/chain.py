@@ -25,12 +25,6 @@ PORT = 8080
 _CONVERTER = """\
 [clients]
 networks = ["10.0.0.0/16"]
-[limits]
-connections_per_client = 20000
-[early_syn]
-connections = 20000
-per_client = 20000
-per_server = 20000
 [control]
 socket = "{directory}/{name}.sock"
 [timeouts]
@@ -45,7 +39,7 @@ _TPROXY = """\
 table inet intercept {{ chain prerouting {{
     type filter hook prerouting priority mangle;
     iifname "{interface}" tcp dport {port} tproxy to :{port} meta mark set 1 accept;
-}} }}
+}}; }}
 """
 
 

@@ -85,6 +85,7 @@ SMALL = {
     "grid": ("seconds=1", "warm_up=0.2", "rtt=20ms", "loss=1%"),
     "failover": ("before=1", "down=2", "after=2"),
     "latency": ("seconds=1", "settle=0.5"),
+    "acceleration": ("count=1", "size=10kB,25kB"),
 }
 
 

@@ -111,11 +111,16 @@ fn socket(
 /// As configured, or as many as the limit of open files has room for.
 fn most_connections(config: &Config) -> Result<usize, Failure> {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let early = if config.listen.iter().any(|listen| listen.early_syn) {
-        config.early_syn.connections as u64
-    } else {
-        0
-    };
+    let early = early_connections(config);
+    if early > files / 2 {
+        return Err(Failure::new(
+            Exit::System,
+            format!(
+                "early_syn.connections = {early}: accepted: at most {} with {files} open files (ulimit -n, LimitNOFILE=)",
+                files / 2
+            ),
+        ));
+    }
     let room = files.saturating_sub(RESERVED + early) / PER_CONNECTION;
     let room = usize::try_from(room).unwrap_or(usize::MAX);
     match config.limits.connections {
@@ -127,6 +132,15 @@ fn most_connections(config: &Config) -> Result<usize, Failure> {
         )),
         Some(wanted) => Ok(wanted),
         None => Ok(room),
+    }
+}
+
+/// Those that no client has claimed yet have a descriptor each.
+fn early_connections(config: &Config) -> u64 {
+    if config.listen.iter().any(|listen| listen.early_syn) {
+        config.early_syn.connections as u64
+    } else {
+        0
     }
 }
 

@@ -1,0 +1,59 @@
+"""Verdicts on short transfers through a chain of converters, and the model that they are held against."""
+
+import pytest
+
+from experiments.scenarios.acceleration import EARLY, LATE, SCENARIO, Model
+from experiments.study.readings import Point
+from experiments.testbed.chain import split
+from tests.unit.scenarios.made_up import Rule, but, drawn, failed, topology
+
+LINK = topology(SCENARIO).links[0]
+SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
+
+
+def good(point: Point) -> dict[str, float]:
+    """As the model has it, with a millisecond of its own for the direct way."""
+    direct = point["proxies"] == "0"
+    model = Model(LINK, int(point["proxies"]), early=point["by"] == EARLY)
+    firsts = {f"first_byte_ms_{size}": model.first_byte + direct for size in SIZES}
+    return firsts | {f"whole_ms_{size}": model.whole(1000 * size) + direct for size in SIZES}
+
+
+def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
+    assert failed(SCENARIO, good) == []
+    assert len(drawn(SCENARIO, good).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        (
+            but(good, {"proxies": "1", "by": EARLY}, first_byte_ms_10=152),
+            "first byte comes 25 % sooner through 1 proxy",
+        ),
+        (but(good, {"proxies": "3", "by": EARLY}, whole_ms_25=160), "25 kB come 49 % sooner through 3 proxies"),
+        (but(good, {"proxies": "2", "by": LATE}, whole_ms_500=500), "10% longer than by the model (2 proxies, handsh"),
+    ],
+)
+def test_a_gain_that_is_not_reached_fails_its_claim(rule: Rule, broken: str) -> None:
+    (claim,) = failed(SCENARIO, rule)
+    assert broken in claim
+
+
+@pytest.mark.parametrize(
+    ("proxies", "early", "first_byte", "whole"),
+    [(0, True, 200, 300), (1, True, 150, 200), (2, True, 133.3, 166.7), (3, True, 125, 150), (1, False, 200, 250)],
+)
+def test_the_model_counts_round_trips(proxies: int, early: bool, first_byte: float, whole: float) -> None:
+    model = Model(LINK, proxies, early)
+    assert model.first_byte == pytest.approx(first_byte, abs=0.1)
+    # 25 kB are two rounds of slow start, and two milliseconds of sending.
+    assert model.whole(25_000) == pytest.approx(whole + 2, abs=0.1)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+def test_the_segments_of_a_path_have_its_delay_in_all(parts: int) -> None:
+    segments = split(LINK, parts)
+    assert sum(segment.rtt for segment in segments) == pytest.approx(LINK.rtt, abs=1e-5)
+    assert [segment.number for segment in segments] == list(range(1, parts + 1))
+    assert {segment.down.rate for segment in segments} == {LINK.down.rate}
