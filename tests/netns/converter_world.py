@@ -39,6 +39,7 @@ from tests.netns.throttler_world import eventually
 SERVER, SERVER6, SERVER_PRIVATE = "203.0.113.2", "2001:db8::2", "10.7.0.2"
 GATEWAY, GATEWAY6 = "10.0.1.1", "fd00:1::1"
 CLIENT, CLIENT6 = "10.0.1.2", "fd00:1::2"
+LAN, LAN6 = "10.0.9.2", "fd00:9::2"
 STRANGER, STRANGER6 = "192.0.2.2", "2001:db8:5::2"
 TCP, MPTCP = 0, IPPROTO_MPTCP
 PORTS = {"http": 3128, "socks5": 1080, "convert": 2263, "tproxy": 7001, "redirect": 7002}

@@ -10,6 +10,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.inet6 import IPv6
 from scapy.packet import Packet
 
+from experiments.testbed.node import Node
 from tests.netns.converter_clients import PROTOCOLS, read_all, seconds_to_reset, take
 from tests.netns.converter_services import echo
 from tests.netns.converter_world import (
@@ -17,6 +18,8 @@ from tests.netns.converter_world import (
     CLIENT,
     CLIENT6,
     GATEWAY,
+    LAN,
+    LAN6,
     MPTCP,
     PORTS,
     SERVER,
@@ -61,14 +64,44 @@ def converting(conv: World, config: str = PATIENT + CONFIG) -> Iterator[Converte
         yield converter
 
 
+@contextmanager
+def at_home(conv: World, fast_open: bool) -> Iterator[Converter]:
+    """A converter in the client's namespace that carries lan's connections to PORT to the gateway."""
+    config = f"""[clients]
+networks = ["10.0.9.0/24", "fd00:9::/64"]
+[early_syn]
+patience = "1s"
+[gateway]
+address = "{GATEWAY}:{PORTS["convert"]}"
+fast_open = {str(fast_open).lower()}
+retry = "500ms"
+[[listen]]
+kind = "transparent"
+address = "[::]:{PORT}"
+via_gateway = true
+{EARLY}"""
+    conv.nft(
+        f"""table inet home {{ chain lan {{
+        type filter hook prerouting priority mangle;
+        iifname home tcp dport {PORT} tproxy to :{PORT} meta mark set 1 accept;
+    }}; }}""",
+        conv.client,
+    )
+    try:
+        with conv.converter(config, conv.client) as converter:
+            yield converter
+    finally:
+        conv.nft("delete table inet home", conv.client)
+
+
 def syn(source: str, host: str, port: int = 40000, options: list[tuple[int, bytes]] | None = None) -> Packet:
     network = IPv6 if ":" in host else IP
     return network(src=source, dst=host) / TCP(sport=port, dport=PORT, flags="S", seq=1, options=options or [])
 
 
-def send(conv: World, *packets: Packet) -> None:
-    """As they are, from the client."""
-    with inside(conv.client):
+def send(conv: World, *packets: Packet, node: Node | None = None) -> None:
+    """As they are, from the client, or from ``node``."""
+    with inside(node or conv.client):
         sockets = {
             family: socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
             for family in (socket.AF_INET, socket.AF_INET6)
@@ -267,6 +300,47 @@ def test_a_flood_turns_it_off_and_its_end_on_again(conv: World) -> None:
             return seen(converter)["begun"] > before
 
         eventually(is_on_again, 20)
+
+
+@pytest.mark.parametrize("fast_open", [False, True], ids=["handshake", "fast-open"])
+@pytest.mark.parametrize(("source", "host"), [(LAN, SERVER), (LAN6, SERVER6)], ids=["ipv4", "ipv6"])
+def test_a_device_gets_the_connection_that_was_begun_by_way_of_the_gateway(
+    conv: World, source: str, host: str, fast_open: bool
+) -> None:
+    data = bytes(range(256)) * 1024
+    with conv.converter(ALL) as gateway, at_home(conv, fast_open) as home, conv.serving(echo, PORT) as service:
+        conv.syns()
+        with conv.connect(host, PORT, node=conv.lan) as client:
+            client.sendall(data)
+            assert take(client, len(data)) == data
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client)[0] == b""
+        assert left(conv) == [(host, PORT)]
+        assert [peer for peer, _ in service.peers] == ["2001:db8::1" if ":" in host else "203.0.113.1"]
+        for converter in (home, gateway):
+            eventually(converter.lines)
+            assert converter.lines()[0]["outcome"] == "whole"
+        assert home.lines()[0]["client"].rpartition(":")[0].strip("[]") == source
+        assert given_up(home) == 0
+
+
+def test_with_fast_open_the_syn_takes_the_request_along_and_the_gateway_connects_at_once(conv: World) -> None:
+    with conv.converter(ALL), at_home(conv, fast_open=True) as home, conv.serving(echo, PORT) as service:
+        conv.syns()
+        # The device never ends its handshake.
+        send(conv, syn(LAN, SERVER), node=conv.lan)
+        eventually(lambda: service.peers)
+        assert left(conv) == [(SERVER, PORT)]
+        eventually(lambda: given_up(home) == 1)
+
+
+def test_a_gateway_that_is_away_is_got_round_early_as_well(conv: World) -> None:
+    with at_home(conv, fast_open=False) as home, conv.serving(lambda one: one.sendall(b"hello"), PORT) as service:
+        for _ in range(2):
+            with conv.connect(SERVER, PORT, node=conv.lan) as client:
+                assert read_all(client)[0] == b"hello"
+        assert home.log.count("is away") == 1
+        assert {peer for peer, _ in service.peers} == {CLIENT}
 
 
 def test_without_the_right_to_see_packets_it_says_so(conv: World) -> None:

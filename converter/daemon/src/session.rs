@@ -191,10 +191,10 @@ impl Session {
         self.live().serves(name);
         let since = Instant::now();
         let dialer = &self.surroundings.dialer;
-        let server = if self.listener.listen.via_gateway {
+        let server = if let Some(begun) = self.begun(target) {
+            dialer.go_on(begun, early, &self.config).await
+        } else if self.listener.listen.via_gateway {
             dialer.dial_by_gateway(target, early, &self.config).await
-        } else if let Some(begun) = self.begun(target) {
-            dialer.go_on(begun, &self.config).await
         } else {
             dialer.dial(target, wishes, &self.config).await
         }?;

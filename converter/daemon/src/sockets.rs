@@ -123,9 +123,9 @@ fn set_up_for_clients(listener: &Socket) -> io::Result<()> {
 }
 
 /// Closing this socket resets its connection.
-pub fn reset_on_close(stream: &TcpStream) {
+pub fn reset_on_close<'a>(socket: impl Into<SockRef<'a>>) {
     // Fails only where the connection is reset already.
-    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+    let _ = socket.into().set_linger(Some(Duration::ZERO));
 }
 
 /// No more will be written; the peer sees the end.

@@ -161,12 +161,9 @@ fn check_listener(
             "only without via_gateway: the gateway connects to the server",
         ));
     }
-    if listen.early_syn && (listen.intercept != Some(Intercept::Tproxy) || listen.via_gateway) {
-        return Err(wrong(
-            key("early_syn"),
-            true,
-            "only with intercept = \"tproxy\", and without via_gateway",
-        ));
+    if listen.early_syn && listen.intercept != Some(Intercept::Tproxy) {
+        let accepted = "only with intercept = \"tproxy\"";
+        return Err(wrong(key("early_syn"), true, accepted));
     }
     if listen.via_gateway && config.gateway.is_none() {
         return Err(wrong(

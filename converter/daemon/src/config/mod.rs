@@ -302,8 +302,8 @@ pub struct Listen {
     /// Whether connections are carried to the gateway.
     #[serde(default)]
     pub via_gateway: bool,
-    /// Transparent, TPROXY: whether the connection to the server is begun when the client's SYN comes to this port, and
-    /// not when the client's handshake has ended.
+    /// Transparent, TPROXY: whether the connection to the server, or to the gateway, is begun when the client's SYN comes
+    /// to this port, and not when the client's handshake has ended.
     #[serde(default)]
     pub early_syn: bool,
 }
@@ -362,6 +362,13 @@ impl Default for Config {
             log: Log::default(),
             listen: vec![Listen::http_on_loopback()],
         }
+    }
+}
+
+impl Config {
+    /// Whether any listener has `early_syn`.
+    pub fn forwards_syns_early(&self) -> bool {
+        self.listen.iter().any(|listen| listen.early_syn)
     }
 }
 

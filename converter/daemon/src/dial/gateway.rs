@@ -1,9 +1,10 @@
 //! The client's side of RFC 8803: connections that the gateway opens for this converter, asked for over MPTCP.
 
-use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use socket2::Socket;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tributary_wire::convert::client::{Answer, parse};
@@ -26,31 +27,64 @@ pub enum GatewayError {
     Server(DialError),
 }
 
-/// What one thread knows of the gateway.
+impl From<io::Error> for GatewayError {
+    fn from(error: io::Error) -> Self {
+        Self::Away(error.to_string())
+    }
+}
+
+/// What is known of the gateway, by all threads.
 #[derive(Debug, Default)]
 pub struct GatewayState {
     /// When it may be tried again.
-    retry_at: Cell<Option<Instant>>,
+    retry_at: Mutex<Option<Instant>>,
     /// What it wants to see of us (RFC 8803 section 6.2.7).
-    cookie: RefCell<Option<Vec<u8>>>,
+    cookie: Mutex<Option<Vec<u8>>>,
+}
+
+/// A request to the gateway on its way.
+#[derive(Debug)]
+pub struct Asking {
+    socket: Socket,
+    /// The server that was asked for.
+    pub server: SocketAddr,
+    /// The request, and what else is to be sent.
+    message: Vec<u8>,
+    /// How much of it went with the SYN.
+    sent: usize,
+}
+
+/// What it came to.
+pub enum Asked {
+    /// The connection to the server stands.
+    Connected(Server),
+    /// The cookie has changed: ask again.
+    Cookie,
+}
+
+impl Asking {
+    /// Resets it.
+    pub fn give_up(self) {
+        sockets::reset_on_close(&self.socket);
+    }
 }
 
 impl GatewayState {
     /// Whether it is worth a try.
     pub fn is_worth_a_try(&self) -> bool {
-        self.retry_at.get().is_none_or(|at| Instant::now() >= at)
+        lock(&self.retry_at).is_none_or(|at| Instant::now() >= at)
     }
 
     /// It was found away.
     pub fn is_away(&self, gateway: &Gateway, why: &str) {
-        if self.retry_at.get().is_none() {
+        let retry_at = Instant::now() + gateway.retry;
+        if lock(&self.retry_at).replace(retry_at).is_none() {
             tracing::warn!("gateway {} is away: {why}", gateway.address);
         }
-        self.retry_at.set(Some(Instant::now() + gateway.retry));
     }
 
     fn is_back(&self, gateway: &Gateway) {
-        if self.retry_at.take().is_some() {
+        if lock(&self.retry_at).take().is_some() {
             tracing::info!("gateway {} is back", gateway.address);
         }
     }
@@ -65,8 +99,8 @@ impl GatewayState {
         settings: &Downstream,
     ) -> Result<Server, GatewayError> {
         for _ in 0..3 {
-            let asked = self.ask(server, early, gateway, settings).await?;
-            if let Asked::Connected(server) = asked {
+            let asking = self.begin(server, early, gateway, settings)?;
+            if let Asked::Connected(server) = self.end(asking, &[], gateway).await? {
                 return Ok(server);
             }
         }
@@ -75,21 +109,39 @@ impl GatewayState {
         ))
     }
 
-    async fn ask(
+    /// Sends a SYN; with `fast_open` as much of the request and of `early` as it takes goes with it, where the kernel
+    /// allows that.
+    pub fn begin(
         &self,
         server: SocketAddr,
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
-    ) -> Result<Asked, GatewayError> {
-        let away = |error: io::Error| GatewayError::Away(error.to_string());
-        let deadline = Instant::now() + gateway.timeout;
+    ) -> Result<Asking, GatewayError> {
         let mut message = self.message(server)?;
         message.extend_from_slice(early);
-        let stream = timeout_at(deadline, open(gateway, &message, settings))
+        let socket = sockets::to_gateway(gateway, settings)?;
+        let sent = sockets::connect_with(&socket, gateway, &message)?;
+        Ok(Asking {
+            socket,
+            server,
+            message,
+            sent,
+        })
+    }
+
+    /// Sends the rest and `early`, which came since, and waits for the answer.
+    pub async fn end(
+        &self,
+        mut asking: Asking,
+        early: &[u8],
+        gateway: &Gateway,
+    ) -> Result<Asked, GatewayError> {
+        asking.message.extend_from_slice(early);
+        let server = asking.server;
+        let stream = timeout_at(Instant::now() + gateway.timeout, say(asking))
             .await
-            .map_err(|_| GatewayError::Away("it does not answer".into()))?
-            .map_err(away)?;
+            .map_err(|_| GatewayError::Away("it does not answer".into()))??;
         self.is_back(gateway);
         let mut inbox = Vec::new();
         loop {
@@ -112,12 +164,7 @@ impl GatewayState {
                 }
             }
             // It answers when the connection to the server stands, and for that the caller has a limit of its own.
-            if stream
-                .read_more(&mut inbox, PIECE, None)
-                .await
-                .map_err(away)?
-                == 0
-            {
+            if stream.read_more(&mut inbox, PIECE, None).await? == 0 {
                 return Err(GatewayError::Away(
                     "it ended the connection without an answer".into(),
                 ));
@@ -127,7 +174,7 @@ impl GatewayState {
 
     fn message(&self, server: SocketAddr) -> Result<Vec<u8>, GatewayError> {
         let request = Request::connect(server);
-        let request = match &*self.cookie.borrow() {
+        let request = match &*lock(&self.cookie) {
             Some(cookie) => request.with_cookie(cookie),
             None => request,
         };
@@ -139,7 +186,7 @@ impl GatewayState {
     fn refused(&self, error: ErrorTlv) -> Result<Asked, GatewayError> {
         match error {
             ErrorTlv::MissingCookie(cookie) => {
-                *self.cookie.borrow_mut() = Some(cookie);
+                *lock(&self.cookie) = Some(cookie);
                 Ok(Asked::Cookie)
             }
             ErrorTlv::ConnectionReset => Err(GatewayError::Server(DialError::Reset)),
@@ -148,7 +195,7 @@ impl GatewayState {
                     code: icmp_code,
                 })))
             }
-            ErrorTlv::NotAuthorized if self.cookie.take().is_some() => Ok(Asked::Cookie),
+            ErrorTlv::NotAuthorized if lock(&self.cookie).take().is_some() => Ok(Asked::Cookie),
             ErrorTlv::NotAuthorized => Err(GatewayError::Server(DialError::Forbidden(
                 Forbidden::Denied,
             ))),
@@ -160,22 +207,18 @@ impl GatewayState {
     }
 }
 
-enum Asked {
-    Connected(Server),
-    /// The cookie has changed: ask again.
-    Cookie,
-}
-
-/// Connects to the gateway; with `fast_open` as much of `message` as fits travels in the SYN, where the kernel allows it.
-async fn open(gateway: &Gateway, message: &[u8], settings: &Downstream) -> io::Result<Stream> {
-    let socket = sockets::to_gateway(gateway, settings)?;
-    let sent = sockets::connect_with(&socket, gateway, message)?;
-    let stream = Stream::new(TcpStream::from_std(socket.into())?);
+/// Waits until the gateway has taken the connection, and sends what it has not got yet.
+async fn say(asking: Asking) -> io::Result<Stream> {
+    let stream = Stream::new(TcpStream::from_std(asking.socket.into())?);
     stream.writable().await?;
     if let Some(error) = stream.take_error()? {
         return Err(error);
     }
     sockets::send_at_once(&stream);
-    stream.send(&message[sent..], None).await?;
+    stream.send(&asking.message[asking.sent..], None).await?;
     Ok(stream)
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,13 +8,14 @@ mod race;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
 
 use socket2::Socket;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use gateway::{GatewayError, GatewayState};
+pub use gateway::GatewayState;
+use gateway::{Asked, Asking, GatewayError};
 pub use names::Names;
 use race::race;
 
@@ -151,16 +152,16 @@ impl Server {
 pub struct Dialer {
     names: Names,
     routes: Rc<Routes>,
-    gateway: GatewayState,
+    gateway: Arc<GatewayState>,
 }
 
 impl Dialer {
-    /// Asks `names` for addresses, and `routes` what they are to this machine.
-    pub fn new(names: Names, routes: Rc<Routes>) -> Self {
+    /// Asks `names` for addresses, and `routes` what they are to this machine; `gateway` is what is known of that.
+    pub fn new(names: Names, routes: Rc<Routes>, gateway: Arc<GatewayState>) -> Self {
         Self {
             names,
             routes,
-            gateway: GatewayState::default(),
+            gateway,
         }
     }
 
@@ -193,13 +194,75 @@ impl Dialer {
             .unwrap_or(Err(DialError::TimedOut))
     }
 
-    /// The same for a connection that was begun already.
-    pub async fn go_on(&self, begun: Begun, config: &Config) -> Result<Server, DialError> {
-        let address = begun.address;
-        timeout(config.timeouts.connect, end(begun))
-            .await
-            .unwrap_or(Err(DialError::TimedOut))
-            .map(|stream| Server::direct(stream, address))
+    /// Begins a connection to `server`, from the address `source` if there is one, and waits for nothing: to the gateway,
+    /// where `via_gateway` has it so and it is not known to be away.
+    pub fn begin(
+        &self,
+        server: SocketAddr,
+        source: Option<SocketAddr>,
+        via_gateway: bool,
+        config: &Config,
+    ) -> Result<Begun, DialError> {
+        self.check(server, config)?;
+        if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
+            if self.gateway.is_worth_a_try() {
+                let asking = self.gateway.begin(server, &[], gateway, &config.downstream);
+                return asking.map(Begun::ByGateway).map_err(|error| match error {
+                    GatewayError::Away(_) => DialError::GatewayAway,
+                    GatewayError::Server(error) => error,
+                });
+            }
+            if gateway.when_away == WhenAway::Refuse {
+                return Err(DialError::GatewayAway);
+            }
+        }
+        let wishes = Wishes {
+            source,
+            ..Wishes::default()
+        };
+        Attempt::begin(server, wishes, &config.downstream).map(Begun::Direct)
+    }
+
+    /// The same for a connection that was begun already. `early` came from the client since, and goes to the gateway
+    /// behind the request if that is the way.
+    pub async fn go_on(
+        &self,
+        begun: Begun,
+        early: &[u8],
+        config: &Config,
+    ) -> Result<Server, DialError> {
+        match begun {
+            Begun::Direct(attempt) => {
+                let address = attempt.address;
+                timeout(config.timeouts.connect, attempt.end())
+                    .await
+                    .unwrap_or(Err(DialError::TimedOut))
+                    .map(|stream| Server::direct(stream, address))
+            }
+            Begun::ByGateway(asking) => {
+                Box::pin(self.go_on_by_gateway(asking, early, config)).await
+            }
+        }
+    }
+
+    async fn go_on_by_gateway(
+        &self,
+        asking: Asking,
+        early: &[u8],
+        config: &Config,
+    ) -> Result<Server, DialError> {
+        let target = Target::Address(asking.server);
+        if let Some(gateway) = &config.gateway {
+            let end = self.gateway.end(asking, early, gateway);
+            match timeout(config.timeouts.connect, end).await {
+                Ok(Ok(Asked::Connected(server))) => return Ok(server),
+                Ok(Ok(Asked::Cookie)) => {}
+                Ok(Err(GatewayError::Away(why))) => self.gateway.is_away(gateway, &why),
+                Ok(Err(GatewayError::Server(error))) => return Err(error),
+                Err(_) => return Err(DialError::TimedOut),
+            }
+        }
+        self.dial_by_gateway(&target, early, config).await
     }
 
     /// The same by way of the gateway (RFC 8803); when that is away, as the configuration says. `early` came from the
@@ -267,7 +330,7 @@ impl Dialer {
         let (name, port) = match target {
             Target::Address(address) => {
                 let address = sockets::canonical(*address);
-                return check(&self.routes, address, config).map(|()| vec![address]);
+                return self.check(address, config).map(|()| vec![address]);
             }
             Target::Name(name, port) => (name, *port),
         };
@@ -275,7 +338,7 @@ impl Dialer {
         let mut refused = DialError::NoSuchName;
         for address in order::alternating(Box::pin(self.names.resolve(name)).await?) {
             let address = SocketAddr::new(address, port);
-            match check(&self.routes, address, config) {
+            match self.check(address, config) {
                 Ok(()) => allowed.push(address),
                 Err(why) => refused = why,
             }
@@ -291,19 +354,17 @@ impl Dialer {
     pub fn is_own(&self, address: IpAddr) -> bool {
         matches!(self.routes.kind_of(address), Ok(route::Kind::Own))
     }
-}
-
-/// Whether `address` may be reached.
-pub fn check(routes: &Routes, address: SocketAddr, config: &Config) -> Result<(), DialError> {
-    if let Some(why) = targets::forbidden(address, &config.targets) {
-        return Err(DialError::Forbidden(why));
-    }
-    match routes.kind_of(address.ip())? {
-        route::Kind::Unicast => Ok(()),
-        route::Kind::Own if own_is_allowed(address, config) => Ok(()),
-        route::Kind::Own => Err(DialError::Forbidden(Forbidden::Own)),
-        route::Kind::Group => Err(DialError::Forbidden(Forbidden::Special)),
-        route::Kind::Unreachable => Err(DialError::Unreachable(IcmpError::NETWORK)),
+    fn check(&self, address: SocketAddr, config: &Config) -> Result<(), DialError> {
+        if let Some(why) = targets::forbidden(address, &config.targets) {
+            return Err(DialError::Forbidden(why));
+        }
+        match self.routes.kind_of(address.ip())? {
+            route::Kind::Unicast => Ok(()),
+            route::Kind::Own if own_is_allowed(address, config) => Ok(()),
+            route::Kind::Own => Err(DialError::Forbidden(Forbidden::Own)),
+            route::Kind::Group => Err(DialError::Forbidden(Forbidden::Special)),
+            route::Kind::Unreachable => Err(DialError::Unreachable(IcmpError::NETWORK)),
+        }
     }
 }
 
@@ -318,54 +379,67 @@ fn own_is_allowed(address: SocketAddr, config: &Config) -> bool {
 
 /// A connection on its way. It belongs to no thread yet.
 #[derive(Debug)]
-pub struct Begun {
-    socket: Socket,
-    address: SocketAddr,
-    icmp: Option<IcmpWatch>,
+pub enum Begun {
+    /// To the server.
+    Direct(Attempt),
+    /// To the gateway, which is to connect to the server.
+    ByGateway(Asking),
 }
 
 impl Begun {
     /// Resets it: nobody will use it, and nothing shall look as if somebody had.
     pub fn give_up(self) {
-        // Fails only where the connection is reset already.
-        let _ = self.socket.set_linger(Some(Duration::ZERO));
+        match self {
+            Self::Direct(attempt) => sockets::reset_on_close(&attempt.socket),
+            Self::ByGateway(asking) => asking.give_up(),
+        }
     }
 }
 
-/// Sends the SYN.
-pub fn begin(
+/// A SYN to a server that was sent.
+#[derive(Debug)]
+pub struct Attempt {
+    socket: Socket,
     address: SocketAddr,
-    wishes: Wishes,
-    settings: &Downstream,
-) -> Result<Begun, DialError> {
-    let mptcp = wishes.mptcp || settings.mptcp;
-    let socket = sockets::to_server(address, mptcp, settings, wishes.source)?;
-    let icmp = wishes.icmp.then(|| IcmpWatch::on(&socket, address));
-    match socket.connect(&address.into()) {
-        Ok(()) => {}
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        Err(error) => return Err(error.into()),
-    }
-    Ok(Begun {
-        socket,
-        address,
-        icmp,
-    })
+    icmp: Option<IcmpWatch>,
 }
 
-/// Waits for the server's answer, without a limit of its own in time: the caller's, or the kernel's.
-async fn end(begun: Begun) -> Result<TcpStream, DialError> {
-    let stream = TcpStream::from_std(begun.socket.into())?;
-    stream.writable().await?;
-    if let Some(error) = stream.take_error()? {
-        let unreachable = begun.icmp.and_then(|icmp| icmp.error(&stream));
-        return Err(unreachable.map_or_else(|| error.into(), DialError::Unreachable));
+impl Attempt {
+    /// Sends the SYN.
+    pub fn begin(
+        address: SocketAddr,
+        wishes: Wishes,
+        settings: &Downstream,
+    ) -> Result<Self, DialError> {
+        let mptcp = wishes.mptcp || settings.mptcp;
+        let socket = sockets::to_server(address, mptcp, settings, wishes.source)?;
+        let icmp = wishes.icmp.then(|| IcmpWatch::on(&socket, address));
+        match socket.connect(&address.into()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Self {
+            socket,
+            address,
+            icmp,
+        })
     }
-    if let Some(icmp) = begun.icmp {
-        icmp.off(&stream);
+
+    /// Waits for the server's answer, without a limit of its own in time: the caller's, or the kernel's.
+    async fn end(self) -> Result<TcpStream, DialError> {
+        let stream = TcpStream::from_std(self.socket.into())?;
+        stream.writable().await?;
+        if let Some(error) = stream.take_error()? {
+            let unreachable = self.icmp.and_then(|icmp| icmp.error(&stream));
+            return Err(unreachable.map_or_else(|| error.into(), DialError::Unreachable));
+        }
+        if let Some(icmp) = self.icmp {
+            icmp.off(&stream);
+        }
+        sockets::send_at_once(&stream);
+        Ok(stream)
     }
-    sockets::send_at_once(&stream);
-    Ok(stream)
 }
 
 async fn connect(
@@ -373,5 +447,5 @@ async fn connect(
     wishes: Wishes,
     settings: &Downstream,
 ) -> Result<TcpStream, DialError> {
-    end(begin(address, wishes, settings)?).await
+    Attempt::begin(address, wishes, settings)?.end().await
 }

@@ -1,7 +1,7 @@
 //! Sees clients' SYNs come in, and begins the connections that they ask for.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,11 @@ use super::flood::{Flood, cookies_sent};
 use super::table::{Pair, Spared};
 use crate::admission::is_known;
 use crate::config::{Config, Listen};
-use crate::dial::{self, Wishes};
+use crate::dial::Dialer;
 use crate::metrics::EarlySyns;
 use crate::packet_filter::{
     WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
 };
-use crate::route::Routes;
 
 /// How often is looked for a flood, and for connections whose client did not come.
 const STEP: Duration = Duration::from_millis(50);
@@ -53,35 +52,31 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Looks out for SYNs to the listeners of `config` that want it; `None` if none does. Within a `LocalSet`. Raises
-    /// what socket(2) does: it needs `CAP_NET_RAW`.
+    /// Looks out for SYNs to the listeners of `config` that want it. Within a `LocalSet`. Raises what socket(2) does: it
+    /// needs `CAP_NET_RAW`.
     pub fn start(
         config: &Arc<Config>,
         early: &Arc<Early>,
+        dialer: Dialer,
         counters: EarlySyns,
-    ) -> io::Result<Option<Self>> {
-        let listeners: HashMap<u16, Listen> = config
-            .listen
-            .iter()
-            .filter(|listen| listen.early_syn)
+    ) -> io::Result<Self> {
+        let wanting = config.listen.iter().filter(|listen| listen.early_syn);
+        let listeners: HashMap<u16, Listen> = wanting
             .map(|listen| (listen.address.port(), listen.clone()))
             .collect();
-        if listeners.is_empty() {
-            return Ok(None);
-        }
         let ports: Vec<u16> = listeners.keys().copied().collect();
         let windows = [open(IPV4, &ports)?, open(IPV6, &ports)?];
         let view = View {
             listeners,
             config: Arc::clone(config),
             early: Arc::clone(early),
-            routes: Routes::open()?,
+            dialer,
             counters,
         };
-        Ok(Some(Self {
+        Ok(Self {
             task: spawn_local(look_out(windows, view)),
             early: Arc::clone(early),
-        }))
+        })
     }
 }
 
@@ -97,7 +92,7 @@ struct View {
     listeners: HashMap<u16, Listen>,
     config: Arc<Config>,
     early: Arc<Early>,
-    routes: Routes,
+    dialer: Dialer,
     counters: EarlySyns,
 }
 
@@ -175,13 +170,9 @@ impl View {
         if !is_known(syn.client.ip(), &self.config.clients) {
             return "stranger";
         }
-        if let Err(error) = dial::check(&self.routes, syn.server, &self.config) {
-            return error.name();
+        if self.dialer.is_own(syn.client.ip()) {
+            return "loop";
         }
-        let wishes = Wishes {
-            source: listen.keep_client_address.then_some(syn.client),
-            ..Wishes::default()
-        };
         // Held meanwhile: a client that is accepted in this moment waits, and does not begin a second one.
         let mut table = self.early.table();
         match table.may_begin(pair, &self.config.early_syn) {
@@ -189,7 +180,11 @@ impl View {
             Err(Spared::Known) => return "known",
             Err(Spared::Capped) => return "capped",
         }
-        match dial::begin(syn.server, wishes, &self.config.downstream) {
+        let source = listen.keep_client_address.then_some(syn.client);
+        match self
+            .dialer
+            .begin(syn.server, source, listen.via_gateway, &self.config)
+        {
             Ok(begun) => {
                 table.put(pair, begun, Instant::now());
                 "begun"
@@ -210,9 +205,8 @@ fn open(ether_type: u16, ports: &[u16]) -> io::Result<Window> {
     let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), Some(protocol))?;
     socket.attach_filter(&filter(ether_type, ports))?;
     // What came before the filter did.
-    let window = Window::from_std(socket.into())?;
-    skip_all(&window);
-    Ok(window)
+    while (&socket).read(&mut [0; 1]).is_ok() {}
+    Window::from_std(socket.into())
 }
 
 /// Takes everything that waits to be read; how many packets.

@@ -7,6 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::activation::Passed;
 use crate::config::{Config, Listen};
+use crate::dial::GatewayState;
 use crate::failure::{Exit, Failure};
 use crate::metrics::{Metrics, OfListener};
 use crate::sockets;
@@ -25,6 +26,8 @@ pub struct Plan {
     pub most: usize,
     /// The listeners, in the configuration's order.
     pub bound: Vec<Arc<Bound>>,
+    /// What is known of the gateway.
+    pub gateway: Arc<GatewayState>,
 }
 
 /// A listener with its socket.
@@ -63,6 +66,7 @@ impl Plan {
             config: Arc::new(config),
             most,
             bound,
+            gateway: Arc::default(),
         })
     }
 
@@ -72,6 +76,7 @@ impl Plan {
             config: Arc::clone(&self.config),
             most: self.most,
             bound: Vec::new(),
+            gateway: Arc::clone(&self.gateway),
         }
     }
 }
@@ -137,7 +142,7 @@ fn most_connections(config: &Config) -> Result<usize, Failure> {
 
 /// Those that no client has claimed yet have a descriptor each.
 fn early_connections(config: &Config) -> u64 {
-    if config.listen.iter().any(|listen| listen.early_syn) {
+    if config.forwards_syns_early() {
         config.early_syn.connections as u64
     } else {
         0

@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant as Clock};
@@ -30,9 +31,11 @@ use crate::accounts::Accounts;
 use crate::admission::Admission;
 use crate::config::{self, Config};
 use crate::cookies::Cookies;
+use crate::dial::{Dialer, Names};
 use crate::early::Lookout;
 use crate::failure::{Exit, Failure};
 use crate::metrics::{Levels, Metrics};
+use crate::route::Routes;
 
 /// Connections that a status shows.
 const SHOWN: usize = 1000;
@@ -371,14 +374,21 @@ async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
     }
 }
 
-/// For the listeners of `plan` that want one.
+/// For the listeners of `plan` that want one, if any does.
 fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<Lookout>, Failure> {
-    Lookout::start(
-        &plan.config,
-        &shared.early,
-        shared.accounts.metrics.early_syns(),
-    )
-    .map_err(|error| Failure::from_io("early_syn (needs CAP_NET_RAW)", &error))
+    if !plan.config.forwards_syns_early() {
+        return Ok(None);
+    }
+    let start = || {
+        let names = Names::new(&plan.config.names.servers);
+        let routes = Rc::new(Routes::open()?);
+        let dialer = Dialer::new(names, routes, Arc::clone(&plan.gateway));
+        let counters = shared.accounts.metrics.early_syns();
+        Lookout::start(&plan.config, &shared.early, dialer, counters)
+    };
+    start()
+        .map(Some)
+        .map_err(|error| Failure::from_io("early_syn (needs CAP_NET_RAW)", &error))
 }
 
 /// As many threads as configured, or as there are processors, each ready to accept.

@@ -108,7 +108,7 @@ fn surroundings(
 ) -> Surroundings {
     let names = Names::new(&plan.config.names.servers);
     Surroundings {
-        dialer: Dialer::new(names, Rc::clone(routes)),
+        dialer: Dialer::new(names, Rc::clone(routes), Arc::clone(&plan.gateway)),
         accounts: Arc::clone(&shared.accounts),
         admission: Arc::clone(&shared.admission),
         early: Arc::clone(&shared.early),
