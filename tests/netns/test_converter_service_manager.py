@@ -3,12 +3,14 @@
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from settings.failure import Exit
 from tests.netns.converter_clients import hears, joined
 from tests.netns.converter_services import greet
 from tests.netns.converter_world import (
@@ -79,6 +81,29 @@ def test_passed_socket_that_nobody_wants_is_named_and_closed(conv: World) -> Non
         converter.wait_for("no listener has this address")
         with pytest.raises(ConnectionRefusedError):
             conv.connect(GATEWAY, 3128)
+
+
+def test_a_converter_that_nobody_uses_ends_and_leaves_its_socket_to_who_passed_it(conv: World) -> None:
+    config = CLIENTS + '[timeouts]\nunused = "1s"\n' + LISTENERS.partition('[[listen]]\nkind = "socks5"')[0]
+    with (
+        tempfile.TemporaryDirectory(dir=conv.directory) as directory,
+        activated(conv, Path(directory), config, MPTCP) as converter,
+        conv.serving(greet) as service,
+    ):
+        with joined(conv, "connect", MPTCP) as (client, server):
+            time.sleep(1.5)
+            client.sendall(b"x")
+            assert server.recv(1) == b"x"
+        assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+        assert converter.popen.wait(10) == 0
+        assert "nobody has come" in converter.log
+
+
+def test_only_a_converter_that_was_passed_its_sockets_may_end_unused(conv: World) -> None:
+    with tempfile.TemporaryDirectory(dir=conv.directory) as directory:
+        converter = start(conv.gateway, Path(directory), ALL + '[timeouts]\nunused = "1s"\n')
+        assert converter.popen.wait(10) == Exit.USAGE
+        assert "timeouts.unused: accepted: only with sockets" in converter.log
 
 
 @contextmanager

@@ -136,6 +136,9 @@ pub struct Timeouts {
     /// For the connections that are open when a successor takes over.
     #[serde(deserialize_with = "units::time")]
     pub hand_over: Duration,
+    /// For the next client, until the process ends; for one that the service manager starts with its first client.
+    #[serde(deserialize_with = "units::some_time")]
+    pub unused: Option<Duration>,
 }
 
 impl Default for Timeouts {
@@ -147,6 +150,7 @@ impl Default for Timeouts {
             half_closed: Duration::from_secs(120),
             drain: Duration::from_secs(30),
             hand_over: Duration::from_secs(3600),
+            unused: None,
         }
     }
 }

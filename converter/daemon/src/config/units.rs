@@ -40,6 +40,11 @@ pub fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     }
 }
 
+/// The same where the key may be left out.
+pub fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time(from).map(Some)
+}
+
 /// Bytes above zero, such as `"64MB"`.
 pub fn size<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
     let text = String::deserialize(from)?;

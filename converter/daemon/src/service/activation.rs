@@ -33,6 +33,11 @@ impl Passed {
         Ok(Self(sockets))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The socket for this listener, if it was passed.
     pub fn claim(&mut self, listen: &Listen) -> Option<TcpListener> {
         let (address, listener) = (listen.address, self.claim_address(listen.address)?);

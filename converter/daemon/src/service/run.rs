@@ -39,6 +39,8 @@ use crate::route::Routes;
 
 /// Connections that a status shows.
 const SHOWN: usize = 1000;
+/// Between two looks at what was not asked for.
+const NEVER: Duration = Duration::from_secs(3600);
 /// How often a drain looks whether all have left.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
@@ -49,6 +51,10 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     let mut passed = Passed::take(predecessor.as_ref())
         .map_err(|error| Failure::from_io("sockets that were passed", &error))?;
     let config = file.map_or_else(|| Ok(Config::default()), config::load)?;
+    if config.timeouts.unused.is_some() && passed.is_empty() {
+        let message = "timeouts.unused: accepted: only with sockets that the service manager holds (systemd.socket(5))";
+        return Err(Failure::new(Exit::Usage, message));
+    }
     raise_open_files();
     let accounts = Arc::new(Accounts::new(Metrics::default(), AccessLog::default()));
     accounts.log.open(config.log.access.as_deref())?;
@@ -76,6 +82,21 @@ struct Service {
     metrics: Option<TcpListener>,
     lookout: Option<Lookout>,
     successor: Option<Successor>,
+}
+
+/// When somebody was here last.
+struct Use {
+    accepted: u64,
+    last: Clock,
+}
+
+impl Use {
+    fn begins() -> Self {
+        Self {
+            accepted: 0,
+            last: Clock::now(),
+        }
+    }
 }
 
 /// Why a service ends.
@@ -141,8 +162,14 @@ impl Service {
         if let Some(Err(error)) = predecessor.map(Predecessor::relieve) {
             tracing::error!("the converter before this one does not hear: {error}");
         }
-        let mut watchdog = interval(
-            sd_notify::watchdog_enabled().map_or(Duration::from_secs(3600), |time| time / 3),
+        let mut watchdog = interval(sd_notify::watchdog_enabled().map_or(NEVER, |time| time / 3));
+        let mut use_of_it = Use::begins();
+        let mut look = interval(
+            self.plan
+                .config
+                .timeouts
+                .unused
+                .map_or(NEVER, |patience| patience / 4),
         );
         let end = loop {
             tokio::select! {
@@ -151,6 +178,7 @@ impl Service {
                 status = ended(&mut self.successor) => self.go_on_without_successor(&status),
                 _ = relieved.recv() => if let Some(id) = self.successor_id() { break End::Relieved(id) },
                 () = first(&mut terminate, &mut interrupt) => break End::Told,
+                _ = look.tick() => if self.is_unused(&mut use_of_it) { break End::Told },
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
                 asked = self.control.listener.accept() => self.tell(asked.ok(), false),
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
@@ -158,6 +186,28 @@ impl Service {
         };
         let patience = self.take_leave(&end);
         self.drain(patience, terminate, interrupt).await
+    }
+
+    /// Whether nobody was here for as long as the configuration has it, if it has.
+    fn is_unused(&self, use_of_it: &mut Use) -> bool {
+        let accepted = self
+            .plan
+            .bound
+            .iter()
+            .map(|bound| bound.counters.accepted.get())
+            .sum();
+        if self.shared.admission.open() > 0 || accepted != use_of_it.accepted {
+            *use_of_it = Use {
+                accepted,
+                last: Clock::now(),
+            };
+        }
+        let patience = self.plan.config.timeouts.unused;
+        let unused = patience.is_some_and(|patience| use_of_it.last.elapsed() >= patience);
+        if unused {
+            tracing::info!("nobody has come for {:?}", use_of_it.last.elapsed());
+        }
+        unused
     }
 
     fn successor_id(&self) -> Option<u32> {
@@ -238,6 +288,10 @@ impl Service {
             .map_or_else(|| Ok(Config::default()), config::load)?;
         for (key, changed) in [
             ("workers", config.workers != self.plan.config.workers),
+            (
+                "timeouts.unused",
+                config.timeouts.unused != self.plan.config.timeouts.unused,
+            ),
             ("control.socket", config.control != self.plan.config.control),
         ] {
             if changed {
