@@ -1,17 +1,22 @@
 """Stages of a build: each makes a file or folder out of others, and is skipped if it made it already."""
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from image.build.command import Runner
 from image.build.watch import Watch
 from settings.failure import Exit, Failure
+
+_LOOK = 0.5  # seconds between two looks at whether another build is over
 
 Make = Callable[[Path, Runner], None]
 """Makes what the stage gives at a path where nothing is yet."""
@@ -43,8 +48,35 @@ class Stage:
 
 
 def run(stages: Sequence[Stage], cache: Path, watch: Watch) -> None:
-    """Make what is not there yet, in order; raises Failure. A stage that ends early leaves nothing."""
+    """Make what is not there yet, in order; raises Failure. A stage that ends early leaves nothing.
+
+    Two builds of one kind of image do so one after the other.
+    """
     (cache / "logs").mkdir(parents=True, exist_ok=True)
+    with _alone(cache, stages[0].image, watch):
+        _run(stages, cache, watch)
+
+
+@contextmanager
+def _alone(cache: Path, image: str, watch: Watch) -> Iterator[None]:
+    with (cache / f"{image}.lock").open("w") as file:
+        if not _locked(file):
+            watch.begin(f"another build of {image} is at work", 0, 0, None)
+            while not _locked(file):
+                time.sleep(_LOOK)
+            watch.end(cached=False)
+        yield
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _run(stages: Sequence[Stage], cache: Path, watch: Watch) -> None:
     for number, stage in enumerate(stages, start=1):
         times = Durations(cache / "durations.json")
         watch.begin(stage.name, number, len(stages), times.of(stage))

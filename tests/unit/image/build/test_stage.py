@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def stage(*sources: str, fails: bool = False) -> Stage:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".json")
+    return sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix not in (".json", ".lock"))
 
 
 def test_what_was_made_is_not_made_again(tmp_path: Path) -> None:
@@ -53,6 +54,24 @@ def test_what_is_made_of_something_else_takes_the_place_of_the_old(tmp_path: Pat
     run([stage("b")], tmp_path, Quiet())
     assert names(tmp_path) == [stage("b").place(tmp_path).name]
     assert stage("a").key != stage("b").key
+
+
+def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
+    begun = threading.Event()
+
+    def make(target: Path, _: Runner) -> None:
+        begun.set()
+        time.sleep(0.3)
+        target.write_text("made")
+
+    slow = Stage("base", "cpe-rpi", (), ".tar", 5, make)
+    first = threading.Thread(target=run, args=([slow], tmp_path, Quiet()))
+    first.start()
+    assert begun.wait(10)
+    diary = Diary()
+    run([slow], tmp_path, diary)
+    first.join()
+    assert diary.told == [("another build of cpe-rpi is at work", 0, 0), False, ("base", 1, 1), True]
 
 
 def test_another_kind_of_image_keeps_its_own(tmp_path: Path) -> None:
