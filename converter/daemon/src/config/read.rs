@@ -102,6 +102,14 @@ mod tests {
             ("[timeouts]\nidle = 10", &["timeouts.idle", "10", "string"]),
             ("[limits", &["c.toml:1"]),
             (
+                "[early_syn]\nper_client = 0",
+                &["early_syn.per_client = 0", "above zero"],
+            ),
+            (
+                "[timeouts]\nunused = \"0s\"",
+                &["timeouts.unused", "above zero"],
+            ),
+            (
                 "[clients]\nnetworks = [\"0.0.0.0/0\"]",
                 &["clients.networks = 0.0.0.0/0", "open proxy"],
             ),
@@ -153,6 +161,10 @@ mod tests {
             (
                 "kind = \"http\"\nintercept = \"tproxy\"",
                 &["listen[0].intercept", "transparent"],
+            ),
+            (
+                "kind = \"transparent\"\nintercept = \"redirect\"\nmptcp = false\nearly_syn = true",
+                &["listen[0].early_syn", "tproxy"],
             ),
             (
                 "kind = \"http\"\nvia_gateway = true",
