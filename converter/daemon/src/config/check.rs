@@ -38,18 +38,7 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
     if config.limits.head < 1024 || config.limits.head > 1 << 20 {
         return Err(wrong("limits.head", config.limits.head, "1KiB to 1MiB"));
     }
-    for (key, limit) in [
-        ("connections", config.limits.connections),
-        (
-            "connections_per_client",
-            Some(config.limits.connections_per_client),
-        ),
-    ] {
-        if limit == Some(0) {
-            return Err(wrong(format!("limits.{key}"), 0, "a number above zero"));
-        }
-    }
-    check_early_syn(config)?;
+    check_counts(config)?;
     check_clients(config)?;
     let mut labels = BTreeSet::new();
     let mut addresses = BTreeSet::new();
@@ -74,16 +63,21 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check_early_syn(config: &Config) -> Result<(), Wrong> {
-    let limits = &config.early_syn;
+/// Limits that would let nothing happen at all.
+fn check_counts(config: &Config) -> Result<(), Wrong> {
+    let (limits, early) = (&config.limits, &config.early_syn);
     for (key, limit) in [
-        ("connections", limits.connections),
-        ("per_client", limits.per_client),
-        ("per_server", limits.per_server),
+        ("limits.connections", limits.connections),
+        (
+            "limits.connections_per_client",
+            Some(limits.connections_per_client),
+        ),
+        ("early_syn.connections", Some(early.connections)),
+        ("early_syn.per_client", Some(early.per_client)),
+        ("early_syn.per_server", Some(early.per_server)),
     ] {
-        if limit == 0 {
-            let accepted = "a number above zero (early_syn = false at the listeners turns it off)";
-            return Err(wrong(format!("early_syn.{key}"), 0, accepted));
+        if limit == Some(0) {
+            return Err(wrong(key, 0, "a number above zero"));
         }
     }
     Ok(())

@@ -75,7 +75,6 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_file_key_value_and_what_is_accepted() {
-        const NETWORKS: &str = "[clients]\nnetworks = [\"10.0.0.0/8\"]\n";
         for (text, parts) in [
             (
                 "[limits]\nconnection = 5",
@@ -141,6 +140,11 @@ mod tests {
                 "{text:?} gives {message:?}"
             );
         }
+    }
+
+    #[test]
+    fn so_are_the_keys_of_a_listener_that_contradict_each_other() {
+        const NETWORKS: &str = "[clients]\nnetworks = [\"10.0.0.0/8\"]\n";
         for (keys, parts) in [
             (
                 "kind = \"http\"\ncookies = true",
