@@ -384,8 +384,8 @@ def _wire(lan: Node, client: Node, gateway: Node, server: Node) -> None:
     _cable(client, gateway, "wireless")
     _cable(gateway, server, "origins")
     for node in (lan, client, gateway, server):
-        node.sysctl(net__ipv4__conf__all__rp_filter=2)
-        node.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
+        forwarding = {"net__ipv4__ip_forward": 1, "net__ipv6__conf__all__forwarding": 1}
+        node.sysctl(net__ipv4__conf__all__rp_filter=2, **forwarding)
         node.ip("mptcp", "limits", "set", "subflow", "4", "add_addr_accepted", "4")
     server.sysctl(net__mptcp__enabled=0)
     gateway.sysctl(net__ipv4__tcp_fastopen=3)
