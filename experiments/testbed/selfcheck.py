@@ -92,13 +92,16 @@ def _measure(link: Link, client: Node, gateway: Node) -> Iterator[Reading]:
 def _round_trip(client: Node, link: Link) -> Reading:
     """The median of some pings: a mean would count what ARP and a busy processor add.
 
-    Where a trace makes most pings wait for their turn, it is the least of them. Jitter makes that one shorter.
+    Where a trace makes most pings wait for their turn, it is the least of them. Jitter makes that one shorter; and it
+    may have waited as well, for all pings are whole milliseconds apart, as are the turns of a trace at its best.
     """
     times = _pings(client, link)
     if not link.traced:
         return Reading(link.name, "rtt_ms", 1000 * link.rtt, times[len(times) // 2])
-    shortest = 1000 * (link.rtt - link.down.jitter.seconds - link.up.jitter.seconds)
-    return Reading(link.name, "rtt_ms", min(1000 * link.rtt, max(shortest, times[0])), times[0])
+    directions = (link.down, link.up)
+    shortest = 1000 * (link.rtt - sum(direction.jitter.seconds for direction in directions))
+    longest = 1000 * (link.rtt + sum(direction.trace.turn(_PEAK) for direction in directions if direction.trace))
+    return Reading(link.name, "rtt_ms", min(longest, max(shortest, times[0])), times[0])
 
 
 def _pings(client: Node, link: Link) -> list[float]:

@@ -58,6 +58,10 @@ class Trace:
         most = max(bisect_left(twice, time + window) - first for first, time in enumerate(self.times))
         return most * _OPPORTUNITY_BITS / seconds
 
+    def turn(self, seconds: float) -> float:
+        """Seconds from one opportunity to the next where in so short a time the link carries most, on an average."""
+        return _OPPORTUNITY_BITS / self.peak(seconds)
+
     def __str__(self) -> str:
         return str(self.path)
 

@@ -55,6 +55,7 @@ def test_a_trace_knows_its_period_and_its_best_moments(trace: Path) -> None:
     assert read.peak(0.003) == 12e6
     assert read.peak(0.005) == pytest.approx(12e6)  # around its end: 10, 11, 12, 13 and 14 ms
     assert read.peak(0.01) == 6e6
+    assert (read.turn(0.003), read.turn(0.01)) == (0.001, 0.002)
 
 
 @pytest.mark.parametrize(
