@@ -160,6 +160,11 @@ impl Session {
         }
     }
 
+    /// Whether a request that has passed these converters goes round in circles.
+    pub fn is_circle(&self, passed: &[u64]) -> bool {
+        self.surroundings.dialer.is_loop(passed)
+    }
+
     /// Whether the client is this machine: then a transparent listener has met its own connection.
     pub fn is_own_loop(&self) -> bool {
         self.surroundings.dialer.is_own(self.client.ip())
@@ -194,7 +199,9 @@ impl Session {
         let server = if let Some(begun) = self.begun(target) {
             dialer.go_on(begun, early, &self.config).await
         } else if self.listener.listen.via_gateway {
-            dialer.dial_by_gateway(target, early, &self.config).await
+            dialer
+                .dial_by_gateway(target, wishes, early, &self.config)
+                .await
         } else {
             dialer.dial(target, wishes, &self.config).await
         }?;

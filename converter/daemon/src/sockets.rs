@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::config::{Downstream, Gateway, Intercept, Listen};
+use crate::config::{Downstream, Intercept, Listen};
 use crate::sys;
 
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34; // include/uapi/linux/tcp.h
@@ -229,11 +229,15 @@ impl IcmpWatch {
     }
 }
 
-/// An MPTCP socket to connect to the gateway with; with `fast_open` its SYN may carry data without a cookie of TCP's
+/// An MPTCP socket to connect to the next converter with; with `fast_open` its SYN may carry data without a cookie of TCP's
 /// own.
-pub fn to_gateway(gateway: &Gateway, settings: &Downstream) -> io::Result<Socket> {
-    let socket = to_server(gateway.address, true, settings, None)?;
-    if gateway.fast_open {
+pub fn to_next_hop(
+    address: SocketAddr,
+    fast_open: bool,
+    settings: &Downstream,
+) -> io::Result<Socket> {
+    let socket = to_server(address, true, settings, None)?;
+    if fast_open {
         for option in [libc::TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_NO_COOKIE] {
             sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, option, 1)?;
         }
@@ -242,8 +246,8 @@ pub fn to_gateway(gateway: &Gateway, settings: &Downstream) -> io::Result<Socket
 }
 
 /// Begins to connect; returns how many of the `first` bytes go with the SYN.
-pub fn connect_with(socket: &Socket, gateway: &Gateway, first: &[u8]) -> io::Result<usize> {
-    match socket.connect(&gateway.address.into()) {
+pub fn connect_with(socket: &Socket, address: SocketAddr, first: &[u8]) -> io::Result<usize> {
+    match socket.connect(&address.into()) {
         // The kernel waits for data to put into the SYN.
         Ok(()) => match socket.send(first) {
             Err(error) if in_progress(&error) => Ok(0),

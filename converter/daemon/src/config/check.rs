@@ -39,6 +39,7 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
         return Err(wrong("limits.head", config.limits.head, "1KiB to 1MiB"));
     }
     check_counts(config)?;
+    check_routes(config)?;
     check_clients(config)?;
     let mut labels = BTreeSet::new();
     let mut addresses = BTreeSet::new();
@@ -78,6 +79,31 @@ fn check_counts(config: &Config) -> Result<(), Wrong> {
     ] {
         if limit == Some(0) {
             return Err(wrong(key, 0, "a number above zero"));
+        }
+    }
+    Ok(())
+}
+
+/// A network has one way, and no way leads back to where it began.
+pub fn check_routes(config: &Config) -> Result<(), Wrong> {
+    let Some(gateway) = &config.gateway else {
+        return Ok(());
+    };
+    let mut known = BTreeSet::new();
+    for network in gateway.routes.iter().flat_map(|route| &route.to) {
+        if !known.insert(network.trunc()) {
+            let accepted = "each network once, in gateway.routes and gateway.routes_file";
+            return Err(wrong("gateway.routes", network, accepted));
+        }
+    }
+    let vias = gateway
+        .routes
+        .iter()
+        .filter_map(|route| route.via.address());
+    for address in vias.chain([gateway.address]) {
+        if config.listen.iter().any(|listen| listen.address == address) {
+            let accepted = "another converter's address, not that of a listener of this one";
+            return Err(wrong("gateway", address, accepted));
         }
     }
     Ok(())

@@ -1,7 +1,9 @@
 //! What an operator writes: one TOML file, checked whole before anything is touched.
 
 mod check;
+mod gateway;
 mod read;
+mod routes_file;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +15,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+pub use gateway::{Gateway, Route, Via, WhenAway};
 pub use read::{load, parse};
 
 /// The whole file. Every key has a default, so that an empty file is an HTTP proxy for this machine alone.
@@ -196,46 +199,6 @@ impl Default for EarlySyn {
             patience: Duration::from_secs(3),
         }
     }
-}
-
-/// The gateway that a converter at a customer's premises connects through, by RFC 8803.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct Gateway {
-    /// Its address and port.
-    pub address: SocketAddr,
-    /// What happens to a connection when the gateway is away.
-    #[serde(default)]
-    pub when_away: WhenAway,
-    /// Whether the first bytes travel in the SYN, which spares a round trip (RFC 8803 section 3, RFC 7413). Linux 6.18
-    /// then drops much of what comes down by two links as out of its window, and gets it a fifth of a second later.
-    #[serde(default)]
-    pub fast_open: bool,
-    /// For the gateway's part of the connection.
-    #[serde(default = "gateway_timeout", deserialize_with = "units::time")]
-    pub timeout: Duration,
-    /// How long it is left alone after it was found away.
-    #[serde(default = "gateway_retry", deserialize_with = "units::time")]
-    pub retry: Duration,
-}
-
-fn gateway_timeout() -> Duration {
-    Duration::from_secs(3)
-}
-
-fn gateway_retry() -> Duration {
-    Duration::from_secs(10)
-}
-
-/// What happens to a connection when the gateway is away.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum WhenAway {
-    /// It goes to the server by plain TCP.
-    #[default]
-    Direct,
-    /// It is refused.
-    Refuse,
 }
 
 /// How names are resolved.

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Config, check};
+use super::check::{self, Wrong};
+use super::{Config, routes_file};
 use crate::failure::{Exit, Failure};
 
 /// The configuration in `path`; a failure exits with 66 if it cannot be read, with 64 if it is wrong.
@@ -10,7 +11,17 @@ pub fn load(path: &Path) -> Result<Config, Failure> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
-    parse(&text, &name)
+    let mut config = parse(&text, &name)?;
+    if let Some(gateway) = &mut config.gateway {
+        gateway.routes.extend(
+            gateway
+                .routes_file
+                .as_deref()
+                .map_or_else(|| Ok(Vec::new()), routes_file::load)?,
+        );
+        check::check_routes(&config).map_err(|wrong| refused(&name, &wrong))?;
+    }
+    Ok(config)
 }
 
 /// The configuration in `text`; `name` is the file's, for the message.
@@ -27,13 +38,20 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
             error.inner(),
         ))
     })?;
-    check::check(&config).map_err(|wrong| {
-        usage(format!(
-            "{name}: {} = {}: accepted: {}",
-            wrong.key, wrong.value, wrong.accepted
-        ))
-    })?;
+    check::check(&config).map_err(|wrong| refused(name, &wrong))?;
     Ok(config)
+}
+
+fn refused(name: &str, wrong: &Wrong) -> Failure {
+    let Wrong {
+        key,
+        value,
+        accepted,
+    } = wrong;
+    Failure::new(
+        Exit::Usage,
+        format!("{name}: {key} = {value}: accepted: {accepted}"),
+    )
 }
 
 /// One line: file, line, key, the text in question, and what is accepted.
@@ -113,6 +131,18 @@ mod tests {
                 &["clients.networks = 0.0.0.0/0", "open proxy"],
             ),
             ("listen = []", &["listen", "one listener or more"]),
+            (
+                "[gateway]\naddress = \"10.0.0.1:3129\"\n[[gateway.routes]]\nto = [\"10.0.0.0/8\"]\nvia = \"nowhere\"",
+                &["gateway.routes[0].via", "nowhere", "direct"],
+            ),
+            (
+                "[gateway]\naddress = \"10.0.0.1:3129\"\n[[gateway.routes]]\nto = [\"10.0.0.0/8\", \"10.1.2.3/8\"]\nvia = \"direct\"",
+                &["gateway.routes = 10.1.2.3/8", "each network once"],
+            ),
+            (
+                "[gateway]\naddress = \"127.0.0.1:3128\"",
+                &["gateway = 127.0.0.1:3128", "another converter's"],
+            ),
             (
                 "[clients]\nnetworks = [\"10.0.0.0/33\"]",
                 &["clients.networks[0]", "10.0.0.0/33"],

@@ -1,11 +1,12 @@
 //! Connections to servers: names resolved, every address checked before a packet leaves, the quickest one taken.
 
-mod gateway;
+mod error;
 mod names;
+mod next_hop;
+mod next_hops;
 mod order;
 mod race;
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,9 +15,10 @@ use socket2::Socket;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-pub use gateway::GatewayState;
-use gateway::{Asked, Asking, GatewayError};
+pub use error::DialError;
 pub use names::Names;
+use next_hop::{Asked, Asking, HopError, NextHop};
+pub use next_hops::NextHops;
 use race::race;
 
 use crate::config::{Config, Downstream, Gateway, WhenAway};
@@ -24,6 +26,9 @@ use crate::route::{self, Routes};
 use crate::sockets::{self, IcmpError, IcmpWatch};
 use crate::streams::Stream;
 use crate::targets::{self, Forbidden};
+
+/// Converters that a request may have passed before this one.
+const LONGEST_CHAIN: usize = 15;
 
 /// Where a client wants to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +59,7 @@ impl std::fmt::Display for Target {
 }
 
 /// What one connection asks of its way to the server, beside the configuration.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Wishes {
     /// MPTCP, whatever the configuration says.
     pub mptcp: bool,
@@ -62,66 +67,8 @@ pub struct Wishes {
     pub source: Option<SocketAddr>,
     /// To know which ICMP error ended the attempt: without it a port unreachable looks like a reset.
     pub icmp: bool,
-}
-
-/// Why there is no connection.
-#[derive(Debug)]
-pub enum DialError {
-    /// It is not allowed; no packet left.
-    Forbidden(Forbidden),
-    /// Nobody has this name.
-    NoSuchName,
-    /// The name servers did not answer, or not usefully.
-    NamesFailed,
-    /// The server answered with a reset.
-    Reset,
-    /// A router or the server's host sent an ICMP error, or there is no route.
-    Unreachable(IcmpError),
-    /// Nobody answered in time.
-    TimedOut,
-    /// This machine has no descriptors, ports or memory left.
-    Exhausted(io::Error),
-    /// The gateway is away, and nothing else may be tried.
-    GatewayAway,
-    /// The system refused.
-    System(io::Error),
-}
-
-impl DialError {
-    /// For logs and metrics.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Forbidden(why) => why.name(),
-            Self::NoSuchName => "no-such-name",
-            Self::NamesFailed => "names-failed",
-            Self::Reset => "refused-by-server",
-            Self::Unreachable(_) => "unreachable",
-            Self::TimedOut => "timed-out",
-            Self::Exhausted(_) => "exhausted",
-            Self::GatewayAway => "gateway-away",
-            Self::System(_) => "system",
-        }
-    }
-}
-
-impl From<io::Error> for DialError {
-    fn from(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::ECONNREFUSED | libc::ECONNRESET) => Self::Reset,
-            Some(libc::ENETUNREACH) => Self::Unreachable(IcmpError::NETWORK),
-            Some(libc::EHOSTUNREACH) => Self::Unreachable(IcmpError::HOST),
-            Some(libc::ETIMEDOUT) => Self::TimedOut,
-            Some(
-                libc::EMFILE
-                | libc::ENFILE
-                | libc::EADDRNOTAVAIL
-                | libc::ENOMEM
-                | libc::ENOBUFS
-                | libc::EAGAIN,
-            ) => Self::Exhausted(error),
-            _ => Self::System(error),
-        }
-    }
+    /// The converters that it has passed on its way here (see [`tributary_wire::convert::Tlv::Passed`]).
+    pub passed: Vec<u64>,
 }
 
 /// A server's side of a session.
@@ -152,16 +99,19 @@ impl Server {
 pub struct Dialer {
     names: Names,
     routes: Rc<Routes>,
-    gateway: Arc<GatewayState>,
+    next_hops: Arc<NextHops>,
+    number: u64,
 }
 
 impl Dialer {
-    /// Asks `names` for addresses, and `routes` what they are to this machine; `gateway` is what is known of that.
-    pub fn new(names: Names, routes: Rc<Routes>, gateway: Arc<GatewayState>) -> Self {
+    /// Asks `names` for addresses, `routes` what they are to this machine, and `next_hops` which way leads there. `number`
+    /// is this converter's own, for [`Gateway::loop_check`].
+    pub fn new(names: Names, routes: Rc<Routes>, next_hops: Arc<NextHops>, number: u64) -> Self {
         Self {
             names,
             routes,
-            gateway,
+            next_hops,
+            number,
         }
     }
 
@@ -174,28 +124,15 @@ impl Dialer {
     ) -> Result<Server, DialError> {
         let attempt = async {
             let allowed = self.allowed(target, config).await?;
-            if let [address] = allowed[..] {
-                return Ok(Server::direct(
-                    connect(address, wishes, &config.downstream).await?,
-                    address,
-                ));
-            }
-            let downstream = Rc::new(config.downstream.clone());
-            let connect = move |address| {
-                let downstream = Rc::clone(&downstream);
-                async move { connect(address, wishes, &downstream).await }
-            };
-            Box::pin(race(allowed, connect))
-                .await
-                .map(|(stream, address)| Server::direct(stream, address))
+            connect_to_one(allowed, wishes, &config.downstream).await
         };
         timeout(config.timeouts.connect, attempt)
             .await
             .unwrap_or(Err(DialError::TimedOut))
     }
 
-    /// Begins a connection to `server`, from the address `source` if there is one, and waits for nothing: to the gateway,
-    /// where `via_gateway` has it so and it is not known to be away.
+    /// Begins a connection to `server`, from the address `source` if there is one, and waits for nothing: to the next
+    /// converter, where `via_gateway` has it so, there is one on this way, and it is not known to be away.
     pub fn begin(
         &self,
         server: SocketAddr,
@@ -204,12 +141,13 @@ impl Dialer {
         config: &Config,
     ) -> Result<Begun, DialError> {
         self.check(server, config)?;
-        if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
-            if self.gateway.is_worth_a_try() {
-                let asking = self.gateway.begin(server, &[], gateway, &config.downstream);
+        if let Some((hop, gateway)) = self.next_hop(server, config).filter(|_| via_gateway) {
+            if hop.is_worth_a_try() {
+                let passed = self.passed(&[], gateway);
+                let asking = hop.begin(server, &passed, &[], gateway, &config.downstream);
                 return asking.map(Begun::ByGateway).map_err(|error| match error {
-                    GatewayError::Away(_) => DialError::GatewayAway,
-                    GatewayError::Server(error) => error,
+                    HopError::Away(_) => DialError::GatewayAway,
+                    HopError::Server(error) => error,
                 });
             }
             if gateway.when_away == WhenAway::Refuse {
@@ -220,11 +158,11 @@ impl Dialer {
             source,
             ..Wishes::default()
         };
-        Attempt::begin(server, wishes, &config.downstream).map(Begun::Direct)
+        Attempt::begin(server, &wishes, &config.downstream).map(Begun::Direct)
     }
 
-    /// The same for a connection that was begun already. `early` came from the client since, and goes to the gateway
-    /// behind the request if that is the way.
+    /// A connection that was begun already. `early` came from the client since, and goes to the next converter behind
+    /// the request if that is the way.
     pub async fn go_on(
         &self,
         begun: Begun,
@@ -252,74 +190,80 @@ impl Dialer {
         config: &Config,
     ) -> Result<Server, DialError> {
         let target = Target::Address(asking.server);
-        if let Some(gateway) = &config.gateway {
-            let end = self.gateway.end(asking, early, gateway);
+        if let Some((hop, gateway)) = self.next_hop(asking.server, config) {
+            let end = hop.end(asking, early, gateway);
             match timeout(config.timeouts.connect, end).await {
                 Ok(Ok(Asked::Connected(server))) => return Ok(server),
                 Ok(Ok(Asked::Cookie)) => {}
-                Ok(Err(GatewayError::Away(why))) => self.gateway.is_away(gateway, &why),
-                Ok(Err(GatewayError::Server(error))) => return Err(error),
+                Ok(Err(HopError::Away(why))) => hop.is_away(gateway, &why),
+                Ok(Err(HopError::Server(error))) => return Err(error),
                 Err(_) => return Err(DialError::TimedOut),
             }
         }
-        self.dial_by_gateway(&target, early, config).await
+        self.dial_by_gateway(&target, Wishes::default(), early, config)
+            .await
     }
 
-    /// The same by way of the gateway (RFC 8803); when that is away, as the configuration says. `early` came from the
-    /// client already, and travels with the request.
+    /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
+    /// away, as the configuration says. `early` came from the client already, and travels with the request.
     pub async fn dial_by_gateway(
         &self,
         target: &Target,
+        wishes: Wishes,
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
-        let Some(gateway) = &config.gateway else {
-            return self.dial(target, Wishes::default(), config).await;
+        let attempt = async {
+            let mut last = DialError::NoSuchName;
+            let mut direct = Vec::new();
+            for server in self.allowed(target, config).await? {
+                let Some((hop, gateway)) = self.next_hop(server, config) else {
+                    direct.push(server);
+                    continue;
+                };
+                let passed = self.passed(&wishes.passed, gateway);
+                let asked = hop.ask(server, &passed, early, gateway, &config.downstream);
+                match Box::pin(asked).await {
+                    Some(Ok(server)) => return Ok(server),
+                    Some(Err(error)) => last = error,
+                    None if gateway.when_away == WhenAway::Direct => direct.push(server),
+                    None => last = DialError::GatewayAway,
+                }
+            }
+            if direct.is_empty() {
+                return Err(last);
+            }
+            connect_to_one(direct, wishes, &config.downstream).await
         };
-        if self.gateway.is_worth_a_try() {
-            match timeout(
-                config.timeouts.connect,
-                Box::pin(self.ask_gateway(target, early, gateway, config)),
-            )
+        timeout(config.timeouts.connect, attempt)
             .await
-            {
-                Ok(Err(GatewayError::Away(why))) => self.gateway.is_away(gateway, &why),
-                Ok(Err(GatewayError::Server(error))) => return Err(error),
-                Ok(Ok(server)) => return Ok(server),
-                Err(_) => return Err(DialError::TimedOut),
-            }
-        }
-        match gateway.when_away {
-            WhenAway::Direct => self.dial(target, Wishes::default(), config).await,
-            WhenAway::Refuse => Err(DialError::GatewayAway),
+            .unwrap_or(Err(DialError::TimedOut))
+    }
+
+    /// The next converter on the way to `server`, if one is configured and the way leads there.
+    fn next_hop<'a>(
+        &'a self,
+        server: SocketAddr,
+        config: &'a Config,
+    ) -> Option<(&'a NextHop, &'a Gateway)> {
+        let gateway = config.gateway.as_ref()?;
+        Some((self.next_hops.towards(server.ip())?, gateway))
+    }
+
+    /// The converters that a request has passed when it leaves this one, if the next one is to know.
+    fn passed(&self, before: &[u64], gateway: &Gateway) -> Vec<u64> {
+        if gateway.loop_check {
+            [before, &[self.number]].concat()
+        } else {
+            Vec::new()
         }
     }
 
-    async fn ask_gateway(
-        &self,
-        target: &Target,
-        early: &[u8],
-        gateway: &Gateway,
-        config: &Config,
-    ) -> Result<Server, GatewayError> {
-        let mut last = GatewayError::Server(DialError::NoSuchName);
-        for address in self
-            .allowed(target, config)
-            .await
-            .map_err(GatewayError::Server)?
-        {
-            match self
-                .gateway
-                .connect(address, early, gateway, &config.downstream)
-                .await
-            {
-                Err(GatewayError::Server(error)) => last = GatewayError::Server(error),
-                other => return other,
-            }
-        }
-        Err(last)
+    /// Whether a request that has passed these converters goes round in circles: it was here before, or has passed more
+    /// than any chain has.
+    pub fn is_loop(&self, passed: &[u64]) -> bool {
+        passed.contains(&self.number) || passed.len() > LONGEST_CHAIN
     }
-
     /// The addresses to try, one at least. Those that are checked are those that are tried: nobody asks for the name a
     /// second time.
     async fn allowed(
@@ -408,7 +352,7 @@ impl Attempt {
     /// Sends the SYN.
     pub fn begin(
         address: SocketAddr,
-        wishes: Wishes,
+        wishes: &Wishes,
         settings: &Downstream,
     ) -> Result<Self, DialError> {
         let mptcp = wishes.mptcp || settings.mptcp;
@@ -442,9 +386,29 @@ impl Attempt {
     }
 }
 
+/// A connection to the quickest of `addresses`, one at least.
+async fn connect_to_one(
+    addresses: Vec<SocketAddr>,
+    wishes: Wishes,
+    settings: &Downstream,
+) -> Result<Server, DialError> {
+    if let [address] = addresses[..] {
+        let stream = connect(address, &wishes, settings).await?;
+        return Ok(Server::direct(stream, address));
+    }
+    let means = Rc::new((wishes, settings.clone()));
+    let connect = move |address| {
+        let means = Rc::clone(&means);
+        async move { connect(address, &means.0, &means.1).await }
+    };
+    Box::pin(race(addresses, connect))
+        .await
+        .map(|(stream, address)| Server::direct(stream, address))
+}
+
 async fn connect(
     address: SocketAddr,
-    wishes: Wishes,
+    wishes: &Wishes,
     settings: &Downstream,
 ) -> Result<TcpStream, DialError> {
     Attempt::begin(address, wishes, settings)?.end().await

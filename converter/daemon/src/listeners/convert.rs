@@ -8,6 +8,7 @@ use tributary_wire::convert::{Connect, ErrorTlv, Request, SUPPORTED_TCP_EXTENSIO
 use super::{Missing, message};
 use crate::dial::{DialError, Target, Wishes};
 use crate::session::{Outcome, Session};
+use crate::sockets::IcmpError;
 use crate::syn_ack::SynAckWatch;
 
 /// Serves one client.
@@ -62,6 +63,12 @@ async fn convert(
     since: Clock,
 ) {
     let name = connect.target.to_string();
+    if session.is_circle(&request.passed) {
+        let error = ErrorTlv::DestinationUnreachable {
+            icmp_code: IcmpError::NETWORK.code,
+        };
+        return end(session, "loop", &name, Some(error), since).await;
+    }
     let watch = connect
         .extended()
         .then(|| SynAckWatch::open(connect.target));
@@ -69,6 +76,7 @@ async fn convert(
         mptcp: connect.wants_mptcp(),
         source: None,
         icmp: true,
+        passed: request.passed.clone(),
     };
     match session
         .dial(&Target::Address(connect.target), &name, wishes, early)

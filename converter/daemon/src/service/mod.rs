@@ -3,6 +3,7 @@
 mod activation;
 mod control;
 mod exposition;
+mod last_use;
 mod plan;
 mod pool;
 mod run;

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::activation::Passed;
 use crate::config::{Config, Listen};
-use crate::dial::GatewayState;
+use crate::dial::NextHops;
 use crate::failure::{Exit, Failure};
 use crate::metrics::{Metrics, OfListener};
 use crate::sockets;
@@ -26,8 +26,8 @@ pub struct Plan {
     pub most: usize,
     /// The listeners, in the configuration's order.
     pub bound: Vec<Arc<Bound>>,
-    /// What is known of the gateway.
-    pub gateway: Arc<GatewayState>,
+    /// Which converter is next on the way to a server.
+    pub next_hops: Arc<NextHops>,
 }
 
 /// A listener with its socket.
@@ -63,10 +63,15 @@ impl Plan {
             }));
         }
         Ok(Self {
+            next_hops: Arc::new(
+                config
+                    .gateway
+                    .as_ref()
+                    .map_or_else(NextHops::default, NextHops::new),
+            ),
             config: Arc::new(config),
             most,
             bound,
-            gateway: Arc::default(),
         })
     }
 
@@ -76,7 +81,7 @@ impl Plan {
             config: Arc::clone(&self.config),
             most: self.most,
             bound: Vec::new(),
-            gateway: Arc::clone(&self.gateway),
+            next_hops: Arc::clone(&self.next_hops),
         }
     }
 }

@@ -22,6 +22,7 @@ use tributary_wire::http::Pseudonym;
 use super::activation::Passed;
 use super::control::{self, ControlSocket, ListenerStatus, Status};
 use super::exposition;
+use super::last_use::LastUse;
 use super::plan::{Plan, raise_open_files};
 use super::pool::Pool;
 use super::successor::{Predecessor, Successor};
@@ -84,21 +85,6 @@ struct Service {
     successor: Option<Successor>,
 }
 
-/// When somebody was here last.
-struct Use {
-    accepted: u64,
-    last: Clock,
-}
-
-impl Use {
-    fn begins() -> Self {
-        Self {
-            accepted: 0,
-            last: Clock::now(),
-        }
-    }
-}
-
 /// Why a service ends.
 enum End {
     /// It was told to.
@@ -115,6 +101,7 @@ impl Service {
         accounts: Arc<Accounts>,
         predecessor: Option<&Predecessor>,
     ) -> Result<Self, Failure> {
+        let number = number().map_err(|error| Failure::from_io("random numbers", &error))?;
         let cookies = Cookies::new().map_err(|error| Failure::from_io("random numbers", &error))?;
         let control = ControlSocket::listen(&plan.config.control.socket, predecessor)?;
         let shared = Arc::new(Shared {
@@ -122,7 +109,8 @@ impl Service {
             admission: Arc::new(Admission::new(plan.config.limits.buffered)),
             early: Arc::default(),
             cookies: Arc::new(cookies),
-            pseudonym: pseudonym().map_err(|error| Failure::from_io("random numbers", &error))?,
+            pseudonym: pseudonym(number),
+            number,
         });
         let plan = Arc::new(plan);
         let metrics = metrics.map(exposition::watched).transpose()?;
@@ -163,7 +151,7 @@ impl Service {
             tracing::error!("the converter before this one does not hear: {error}");
         }
         let mut watchdog = interval(sd_notify::watchdog_enabled().map_or(NEVER, |time| time / 3));
-        let mut use_of_it = Use::begins();
+        let mut last_use = LastUse::now();
         let mut look = interval(
             self.plan
                 .config
@@ -178,7 +166,7 @@ impl Service {
                 status = ended(&mut self.successor) => self.go_on_without_successor(&status),
                 _ = relieved.recv() => if let Some(id) = self.successor_id() { break End::Relieved(id) },
                 () = first(&mut terminate, &mut interrupt) => break End::Told,
-                _ = look.tick() => if self.is_unused(&mut use_of_it) { break End::Told },
+                _ = look.tick() => if self.is_unused(&mut last_use) { break End::Told },
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
                 asked = self.control.listener.accept() => self.tell(asked.ok(), false),
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
@@ -189,25 +177,15 @@ impl Service {
     }
 
     /// Whether nobody was here for as long as the configuration has it, if it has.
-    fn is_unused(&self, use_of_it: &mut Use) -> bool {
-        let accepted = self
-            .plan
-            .bound
-            .iter()
-            .map(|bound| bound.counters.accepted.get())
-            .sum();
-        if self.shared.admission.open() > 0 || accepted != use_of_it.accepted {
-            *use_of_it = Use {
-                accepted,
-                last: Clock::now(),
-            };
+    fn is_unused(&self, last_use: &mut LastUse) -> bool {
+        let Some(patience) = self.plan.config.timeouts.unused else {
+            return false;
+        };
+        let age = last_use.age(&self.plan, self.shared.admission.open());
+        if age >= patience {
+            tracing::info!("nobody has come for {age:?}");
         }
-        let patience = self.plan.config.timeouts.unused;
-        let unused = patience.is_some_and(|patience| use_of_it.last.elapsed() >= patience);
-        if unused {
-            tracing::info!("nobody has come for {:?}", use_of_it.last.elapsed());
-        }
-        unused
+        age >= patience
     }
 
     fn successor_id(&self) -> Option<u32> {
@@ -410,14 +388,16 @@ impl Service {
     }
 }
 
-/// A name in Via that no other process has: two converters in one chain are no loop.
-fn pseudonym() -> io::Result<Pseudonym> {
+/// A number that no other process has: two converters in one chain are no loop.
+fn number() -> io::Result<u64> {
     let mut number = [0; 8];
     getrandom(&mut number, GetRandomFlags::empty())?;
-    Ok(
-        Pseudonym::new(&format!("tributary-{:016x}", u64::from_ne_bytes(number)))
-            .unwrap_or_default(),
-    )
+    Ok(u64::from_ne_bytes(number))
+}
+
+/// A name in Via.
+fn pseudonym(number: u64) -> Pseudonym {
+    Pseudonym::new(&format!("tributary-{number:016x}")).unwrap_or_default()
 }
 
 /// The end of the successor, if there is one.
@@ -436,7 +416,7 @@ fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<Lookout>, Failure> {
     let start = || {
         let names = Names::new(&plan.config.names.servers);
         let routes = Rc::new(Routes::open()?);
-        let dialer = Dialer::new(names, routes, Arc::clone(&plan.gateway));
+        let dialer = Dialer::new(names, routes, Arc::clone(&plan.next_hops), shared.number);
         let counters = shared.accounts.metrics.early_syns();
         Lookout::start(&plan.config, &shared.early, dialer, counters)
     };

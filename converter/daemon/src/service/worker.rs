@@ -47,6 +47,8 @@ pub struct Shared {
     pub cookies: Arc<Cookies>,
     /// This process' name in HTTP's Via.
     pub pseudonym: Pseudonym,
+    /// The number of this process, in `pseudonym` and in Convert messages, which no other has.
+    pub number: u64,
 }
 
 /// What the threads are to do.
@@ -108,7 +110,12 @@ fn surroundings(
 ) -> Surroundings {
     let names = Names::new(&plan.config.names.servers);
     Surroundings {
-        dialer: Dialer::new(names, Rc::clone(routes), Arc::clone(&plan.gateway)),
+        dialer: Dialer::new(
+            names,
+            Rc::clone(routes),
+            Arc::clone(&plan.next_hops),
+            shared.number,
+        ),
         accounts: Arc::clone(&shared.accounts),
         admission: Arc::clone(&shared.admission),
         early: Arc::clone(&shared.early),

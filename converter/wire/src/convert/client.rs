@@ -21,7 +21,7 @@ pub enum Answer {
 /// On a fault the client must reset the connection: RFC 8803 section 6.1 (Total Length zero),
 /// 6.2.1 (duplicates), 6.2.2 (type 0), 9 (framing). The same goes for another version, for what
 /// is not Convert (section 8: a middlebox took the message away), and for TLVs that only a client
-/// sends. TLVs that RFC 8803 does not define are skipped: section 6 lets the protocol be extended
+/// sends. TLVs of other types are skipped: section 6 lets the protocol be extended
 /// by them.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Answer, usize)>, Fault> {
     let Some((tlvs, consumed)) = message::parse(bytes)? else {
@@ -34,7 +34,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Answer, usize)>, Fault> {
             Tlv::ExtendedTcpHeader(options) => reply.extended_tcp_header = Some(options),
             Tlv::SupportedTcpExtensions(kinds) => reply.supported_tcp_extensions = Some(kinds),
             Tlv::Error(tlv) => error = Some(tlv),
-            Tlv::Unknown { .. } => {}
+            Tlv::Passed(_) | Tlv::Unknown { .. } => {}
             Tlv::Info | Tlv::Connect { .. } | Tlv::Cookie(_) => {
                 return Err(Fault::UnsupportedTlv(tlv.kind()));
             }

@@ -7,7 +7,7 @@ use super::option::{TcpOption, option_kind};
 use super::reply::Reply;
 use super::tlv::Tlv;
 
-/// A client's message: an Info TLV, a Connect TLV or both, and a Cookie TLV with either.
+/// A client's message: an Info TLV, a Connect TLV or both, and a Cookie TLV and a Passed TLV with either.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Whether the client asks what the converter supports (RFC 8803 section 6.2.3).
@@ -16,6 +16,8 @@ pub struct Request {
     pub connect: Option<Connect>,
     /// The client's cookie, with any padding (section 6.2.7); see [`super::CookieKeys::check`].
     pub cookie: Option<Vec<u8>>,
+    /// The converters that the request has passed (see [`Tlv::Passed`]); none from a client itself.
+    pub passed: Vec<u64>,
 }
 
 /// The connection that a client asks for.
@@ -85,6 +87,13 @@ impl Request {
         }
     }
 
+    /// Says which converters it has passed, for the next converter to see that it goes round in circles. Only for those
+    /// that know of Passed TLVs: to others such a request is unsupported (RFC 8803 section 6.2.8).
+    #[must_use]
+    pub fn with_passed(self, passed: Vec<u64>) -> Self {
+        Self { passed, ..self }
+    }
+
     /// Asks for TCP options, without values, in the SYN to the server, and for the options of its
     /// SYN+ACK. No kinds: only the latter. Without a connection asked for, this changes nothing.
     #[must_use]
@@ -104,7 +113,11 @@ impl Request {
             options: connect.options.clone(),
         });
         let cookie = self.cookie.clone().map(Tlv::Cookie);
-        let tlvs: Vec<Tlv> = info.into_iter().chain(connect).chain(cookie).collect();
+        let passed = (!self.passed.is_empty()).then(|| Tlv::Passed(self.passed.clone()));
+        let tlvs: Vec<Tlv> = [info, connect, cookie, passed]
+            .into_iter()
+            .flatten()
+            .collect();
         encode(&tlvs)
     }
 

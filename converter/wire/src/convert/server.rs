@@ -53,6 +53,7 @@ fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, Fault> {
             Tlv::Info => request.info = true,
             Tlv::Connect { peer, options } => request.connect = Some(connect(peer, options)?),
             Tlv::Cookie(cookie) => request.cookie = Some(cookie),
+            Tlv::Passed(numbers) => request.passed = numbers,
             // RFC 8803 section 6.2.8: "valid messages but with invalid or unknown TLVs".
             other => return Err(Fault::UnsupportedTlv(other.kind())),
         }

@@ -1,4 +1,4 @@
-//! The TLVs of RFC 8803 sections 6.2.3 to 6.2.8.
+//! The TLVs of RFC 8803 sections 6.2.3 to 6.2.8, and one of this project's own.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
@@ -22,10 +22,14 @@ pub mod tlv_type {
     pub const COOKIE: u8 = 22;
     /// Error TLV.
     pub const ERROR: u8 = 30;
+    /// Passed TLV, of the types for private use (RFC 8803 section 10.2.2).
+    pub const PASSED: u8 = 192;
 }
 
 /// Bytes behind the Length of a Base Connect TLV: port and address.
 const BASE_CONNECT: usize = 18;
+/// Bytes of a converter's number in a Passed TLV.
+const NUMBER: usize = 8;
 
 /// One TLV. Padding that the protocol itself tells from content (zeros behind lists of kinds) is
 /// taken away by the parser; where it cannot be told, values keep it.
@@ -48,7 +52,10 @@ pub enum Tlv {
     Cookie(Vec<u8>),
     /// Error (section 6.2.8).
     Error(ErrorTlv),
-    /// A TLV that RFC 8803 does not define.
+    /// Passed: the numbers of the converters that a request has passed, the first one first. RFC 8803 does not define it;
+    /// behind two zero bytes it has 8 bytes for each.
+    Passed(Vec<u64>),
+    /// A TLV that is none of these.
     Unknown {
         /// Its type.
         kind: u8,
@@ -67,6 +74,7 @@ impl Tlv {
             Self::SupportedTcpExtensions(_) => tlv_type::SUPPORTED_TCP_EXTENSIONS,
             Self::Cookie(_) => tlv_type::COOKIE,
             Self::Error(_) => tlv_type::ERROR,
+            Self::Passed(_) => tlv_type::PASSED,
             Self::Unknown { kind, .. } => *kind,
         }
     }
@@ -85,6 +93,7 @@ impl Tlv {
             }
             tlv_type::COOKIE => Self::Cookie(body[2..].to_vec()),
             tlv_type::ERROR => Self::Error(ErrorTlv::parse(body[0], &body[1..])),
+            tlv_type::PASSED => Self::Passed(numbers(&body[2..])?),
             _ => Self::Unknown {
                 kind,
                 value: body.to_vec(),
@@ -118,10 +127,22 @@ impl Tlv {
                 out.extend(value);
             }
             Self::Error(error) => error.emit(out),
+            Self::Passed(numbers) => {
+                out.extend([0, 0]);
+                out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+            }
             Self::Unknown { value, .. } => out.extend(value),
         }
         Ok(())
     }
+}
+
+fn numbers(value: &[u8]) -> Result<Vec<u64>, Fault> {
+    value
+        .chunks(NUMBER)
+        .map(|number| number.try_into().map(u64::from_be_bytes))
+        .collect::<Result<_, _>>()
+        .map_err(|_| Fault::TlvLength(tlv_type::PASSED))
 }
 
 fn parse_connect(body: &[u8]) -> Result<Tlv, Fault> {

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tributary_wire::convert::{
     Connect, ErrorTlv, Reply, Request, SUPPORTED_TCP_EXTENSIONS, TcpOption, Tlv, client, encode,
-    header_options, parse, server,
+    header_options, parse, server, tlv_type,
 };
 
 use crate::incremental::accepts;
@@ -54,7 +54,11 @@ fn tlv() -> impl Strategy<Value = Tlv> {
         list().prop_map(Tlv::SupportedTcpExtensions),
         words(0, 10).prop_map(Tlv::Cookie),
         error().prop_map(Tlv::Error),
-        (31..=255_u8, words(2, 10)).prop_map(|(kind, value)| Tlv::Unknown { kind, value }),
+        vec(any::<u64>(), 0..6).prop_map(Tlv::Passed),
+        (31..=255_u8, words(2, 10))
+            .prop_filter("one that is not known", |(kind, _)| *kind
+                != tlv_type::PASSED)
+            .prop_map(|(kind, value)| Tlv::Unknown { kind, value }),
     ]
 }
 
@@ -85,14 +89,16 @@ fn request() -> impl Strategy<Value = Request> {
         any::<bool>(),
         proptest::option::of(connect),
         proptest::option::of(words(0, 8)),
+        vec(any::<u64>(), 0..6),
     )
-        .prop_filter("asks something", |(info, connect, _)| {
+        .prop_filter("asks something", |(info, connect, ..)| {
             *info || connect.is_some()
         })
-        .prop_map(|(info, connect, cookie)| Request {
+        .prop_map(|(info, connect, cookie, passed)| Request {
             info,
             connect,
             cookie,
+            passed,
         })
 }
 

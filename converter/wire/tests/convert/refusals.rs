@@ -94,6 +94,7 @@ fn tlvs_out_of_bounds_are_malformed() {
     malformed("0103 2263 0101 0000 0aff 0000", Fault::TlvLength(10));
     malformed("0103 2263 0101 0000 fe02 0000", Fault::TlvLength(254));
     malformed("0103 2263 0102 0000 0000 0000", Fault::TlvLength(1));
+    malformed("0103 2263 c002 0000 0102 0304", Fault::TlvLength(192));
     malformed(
         "0105 2263 0a04 0050 2001 0db8 0000 0000 0000 0000",
         Fault::TlvLength(10),

@@ -1,4 +1,4 @@
-//! The client's side of RFC 8803: connections that the gateway opens for this converter, asked for over MPTCP.
+//! The client's side of RFC 8803: connections that the next converter opens for this one, asked for over MPTCP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,31 +18,33 @@ use crate::targets::Forbidden;
 
 const PIECE: usize = 16 << 10;
 
-/// Why the gateway gave no connection.
+/// Why the next converter gave no connection.
 #[derive(Debug)]
-pub enum GatewayError {
+pub enum HopError {
     /// It is not there, or not working: for what reason.
     Away(String),
     /// It works, and says this of the server.
     Server(DialError),
 }
 
-impl From<io::Error> for GatewayError {
+impl From<io::Error> for HopError {
     fn from(error: io::Error) -> Self {
         Self::Away(error.to_string())
     }
 }
 
-/// What is known of the gateway, by all threads.
-#[derive(Debug, Default)]
-pub struct GatewayState {
+/// The next converter, and what all threads know of it.
+#[derive(Debug)]
+pub struct NextHop {
+    /// Its address and port.
+    pub address: SocketAddr,
     /// When it may be tried again.
     retry_at: Mutex<Option<Instant>>,
     /// What it wants to see of us (RFC 8803 section 6.2.7).
     cookie: Mutex<Option<Vec<u8>>>,
 }
 
-/// A request to the gateway on its way.
+/// A request to the next converter on its way.
 #[derive(Debug)]
 pub struct Asking {
     socket: Socket,
@@ -69,7 +71,16 @@ impl Asking {
     }
 }
 
-impl GatewayState {
+impl NextHop {
+    /// One of which nothing is known yet.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            retry_at: Mutex::default(),
+            cookie: Mutex::default(),
+        }
+    }
+
     /// Whether it is worth a try.
     pub fn is_worth_a_try(&self) -> bool {
         lock(&self.retry_at).is_none_or(|at| Instant::now() >= at)
@@ -79,32 +90,56 @@ impl GatewayState {
     pub fn is_away(&self, gateway: &Gateway, why: &str) {
         let retry_at = Instant::now() + gateway.retry;
         if lock(&self.retry_at).replace(retry_at).is_none() {
-            tracing::warn!("gateway {} is away: {why}", gateway.address);
+            tracing::warn!("gateway {} is away: {why}", self.address);
         }
     }
 
-    fn is_back(&self, gateway: &Gateway) {
+    fn is_back(&self) {
         if lock(&self.retry_at).take().is_some() {
-            tracing::info!("gateway {} is back", gateway.address);
+            tracing::info!("gateway {} is back", self.address);
         }
     }
 
-    /// Asks for a connection to `server`, and again where the gateway wants a cookie first: twice, and once more if
-    /// the cookie that it gave before is no longer good (RFC 8803 section 6.2.7).
-    pub async fn connect(
+    /// Asks for a connection to `server`; `None` where the converter is away. `passed` are the converters that have been
+    /// passed, if it is to know.
+    pub async fn ask(
         &self,
         server: SocketAddr,
+        passed: &[u64],
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
-    ) -> Result<Server, GatewayError> {
+    ) -> Option<Result<Server, DialError>> {
+        if !self.is_worth_a_try() {
+            return None;
+        }
+        match self.connect(server, passed, early, gateway, settings).await {
+            Ok(server) => Some(Ok(server)),
+            Err(HopError::Server(error)) => Some(Err(error)),
+            Err(HopError::Away(why)) => {
+                self.is_away(gateway, &why);
+                None
+            }
+        }
+    }
+
+    /// Asks, and again where a cookie is wanted first: twice, and once more if the cookie of before is no longer good
+    /// (RFC 8803 section 6.2.7).
+    async fn connect(
+        &self,
+        server: SocketAddr,
+        passed: &[u64],
+        early: &[u8],
+        gateway: &Gateway,
+        settings: &Downstream,
+    ) -> Result<Server, HopError> {
         for _ in 0..3 {
-            let asking = self.begin(server, early, gateway, settings)?;
+            let asking = self.begin(server, passed, early, gateway, settings)?;
             if let Asked::Connected(server) = self.end(asking, &[], gateway).await? {
                 return Ok(server);
             }
         }
-        Err(GatewayError::Away(
+        Err(HopError::Away(
             "it asks for a cookie again and again".into(),
         ))
     }
@@ -114,14 +149,15 @@ impl GatewayState {
     pub fn begin(
         &self,
         server: SocketAddr,
+        passed: &[u64],
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
-    ) -> Result<Asking, GatewayError> {
-        let mut message = self.message(server)?;
+    ) -> Result<Asking, HopError> {
+        let mut message = self.message(server, passed)?;
         message.extend_from_slice(early);
-        let socket = sockets::to_gateway(gateway, settings)?;
-        let sent = sockets::connect_with(&socket, gateway, &message)?;
+        let socket = sockets::to_next_hop(self.address, gateway.fast_open, settings)?;
+        let sent = sockets::connect_with(&socket, self.address, &message)?;
         Ok(Asking {
             socket,
             server,
@@ -136,13 +172,13 @@ impl GatewayState {
         mut asking: Asking,
         early: &[u8],
         gateway: &Gateway,
-    ) -> Result<Asked, GatewayError> {
+    ) -> Result<Asked, HopError> {
         asking.message.extend_from_slice(early);
         let server = asking.server;
         let stream = timeout_at(Instant::now() + gateway.timeout, say(asking))
             .await
-            .map_err(|_| GatewayError::Away("it does not answer".into()))??;
-        self.is_back(gateway);
+            .map_err(|_| HopError::Away("it does not answer".into()))??;
+        self.is_back();
         let mut inbox = Vec::new();
         loop {
             match parse(&inbox) {
@@ -158,48 +194,48 @@ impl GatewayState {
                 Ok(Some((Answer::Refused(error), _))) => return self.refused(error),
                 Ok(None) => {}
                 Err(fault) => {
-                    return Err(GatewayError::Away(format!(
+                    return Err(HopError::Away(format!(
                         "its answer is no Convert message: {fault}"
                     )));
                 }
             }
             // It answers when the connection to the server stands, and for that the caller has a limit of its own.
             if stream.read_more(&mut inbox, PIECE, None).await? == 0 {
-                return Err(GatewayError::Away(
+                return Err(HopError::Away(
                     "it ended the connection without an answer".into(),
                 ));
             }
         }
     }
 
-    fn message(&self, server: SocketAddr) -> Result<Vec<u8>, GatewayError> {
-        let request = Request::connect(server);
+    fn message(&self, server: SocketAddr, passed: &[u64]) -> Result<Vec<u8>, HopError> {
+        let request = Request::connect(server).with_passed(passed.to_vec());
         let request = match &*lock(&self.cookie) {
             Some(cookie) => request.with_cookie(cookie),
             None => request,
         };
         request
             .encode()
-            .map_err(|_| GatewayError::Away("its cookie does not fit a message".into()))
+            .map_err(|_| HopError::Away("its cookie does not fit a message".into()))
     }
 
-    fn refused(&self, error: ErrorTlv) -> Result<Asked, GatewayError> {
+    fn refused(&self, error: ErrorTlv) -> Result<Asked, HopError> {
         match error {
             ErrorTlv::MissingCookie(cookie) => {
                 *lock(&self.cookie) = Some(cookie);
                 Ok(Asked::Cookie)
             }
-            ErrorTlv::ConnectionReset => Err(GatewayError::Server(DialError::Reset)),
+            ErrorTlv::ConnectionReset => Err(HopError::Server(DialError::Reset)),
             ErrorTlv::DestinationUnreachable { icmp_code } => {
-                Err(GatewayError::Server(DialError::Unreachable(IcmpError {
+                Err(HopError::Server(DialError::Unreachable(IcmpError {
                     code: icmp_code,
                 })))
             }
             ErrorTlv::NotAuthorized if lock(&self.cookie).take().is_some() => Ok(Asked::Cookie),
-            ErrorTlv::NotAuthorized => Err(GatewayError::Server(DialError::Forbidden(
-                Forbidden::Denied,
-            ))),
-            other => Err(GatewayError::Away(format!(
+            ErrorTlv::NotAuthorized => {
+                Err(HopError::Server(DialError::Forbidden(Forbidden::Denied)))
+            }
+            other => Err(HopError::Away(format!(
                 "it answers with Convert error {}",
                 other.code()
             ))),

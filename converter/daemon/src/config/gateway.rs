@@ -1,0 +1,114 @@
+//! The next converters on the way to servers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, de::Error};
+
+use super::units;
+
+/// The gateway that a converter at a customer's premises connects through, by RFC 8803; in a chain, the next converter.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Gateway {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// What goes another way than there, by the server's network; the longest prefix counts.
+    #[serde(default)]
+    pub routes: Vec<Route>,
+    /// A file with more of them, which a SIGHUP reads anew.
+    pub routes_file: Option<PathBuf>,
+    /// Whether requests say which converters they have passed, so that one that goes round in circles is refused. Only
+    /// where all next converters are of this project: others refuse such requests.
+    #[serde(default)]
+    pub loop_check: bool,
+    /// What happens to a connection when the gateway is away.
+    #[serde(default)]
+    pub when_away: WhenAway,
+    /// Whether the first bytes travel in the SYN, which spares a round trip (RFC 8803 section 3, RFC 7413). Linux 6.18
+    /// then drops much of what comes down by two links as out of its window, and gets it a fifth of a second later.
+    #[serde(default)]
+    pub fast_open: bool,
+    /// For the gateway's part of the connection.
+    #[serde(default = "gateway_timeout", deserialize_with = "units::time")]
+    pub timeout: Duration,
+    /// How long it is left alone after it was found away.
+    #[serde(default = "gateway_retry", deserialize_with = "units::time")]
+    pub retry: Duration,
+}
+
+fn gateway_timeout() -> Duration {
+    Duration::from_secs(3)
+}
+
+fn gateway_retry() -> Duration {
+    Duration::from_secs(10)
+}
+
+/// What happens to a connection when the gateway is away.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenAway {
+    /// It goes to the server by plain TCP.
+    #[default]
+    Direct,
+    /// It is refused.
+    Refuse,
+}
+
+/// Where the connections to some networks go.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// The servers' networks.
+    pub to: Vec<IpNet>,
+    /// The next converter, or none.
+    pub via: Via,
+}
+
+/// The next converter on the way to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// None: the server itself is next.
+    Direct,
+    /// The one with this address and port.
+    Converter(SocketAddr),
+}
+
+impl Via {
+    /// What an operator may write.
+    pub const ACCEPTED: &'static str =
+        "an address with its port, such as \"192.0.2.1:3129\", or \"direct\"";
+
+    /// The converter's address, if there is one.
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::Direct => None,
+            Self::Converter(address) => Some(address),
+        }
+    }
+}
+
+impl FromStr for Via {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "direct" => Ok(Self::Direct),
+            _ => text
+                .parse()
+                .map(Self::Converter)
+                .map_err(|_| Self::ACCEPTED),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Via {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let parsed = String::deserialize(from)?.parse();
+        parsed.map_err(|accepted| D::Error::custom(format!("accepted: {accepted}")))
+    }
+}

@@ -1,0 +1,210 @@
+"""Converters that connect through each other: chains, routes by the server's network, and circles."""
+
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.netns.converter_clients import (
+    ALL_KINDS,
+    Refused,
+    convert_connect,
+    convert_message,
+    convert_reply,
+    hears,
+    opened,
+    proxy,
+    take,
+)
+from tests.netns.converter_services import SERVED, SERVICE, echo, greet
+from tests.netns.converter_world import ALL, CLIENTS, GATEWAY, SERVER, SERVER6, Converter, World, needs_tools, start
+from tests.netns.throttler_world import eventually
+
+pytestmark = needs_tools
+
+NODES = {name: f"{GATEWAY}:{port}" for port, name in enumerate(("first", "second", "third"), 2301)}
+"""Converters at the gateway behind the one that clients go to."""
+ALL_VIA_GATEWAY = ALL.replace("[[listen]]", "[[listen]]\nvia_gateway = true")
+_PASSED = 192
+
+
+def gateway(address: str, *keys: str) -> str:
+    return f'[gateway]\naddress = "{address}"\n' + "".join(f"{key}\n" for key in keys)
+
+
+def route(network: str, via: str) -> str:
+    return f'[[gateway.routes]]\nto = ["{network}"]\nvia = "{via}"\n'
+
+
+@contextmanager
+def node(conv: World, name: str, way: str = "") -> Iterator[Converter]:
+    """One of NODES; ``way`` is its table ``gateway`` if servers are not next."""
+    listen = f'[[listen]]\nkind = "convert"\naddress = "{NODES[name]}"\nvia_gateway = {str(bool(way)).lower()}\n'
+    # The metrics' port is the first converter's.
+    with conv.converter(f"{CLIENTS}[metrics]\n{way}{listen}") as converter:
+        yield converter
+
+
+@contextmanager
+def chain(conv: World, *keys: str) -> Iterator[list[Converter]]:
+    """The converter that clients go to, and NODES behind it, one after the other."""
+    first, second, third = NODES.values()
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(conv.converter(ALL_VIA_GATEWAY + gateway(first, *keys))),
+            stack.enter_context(node(conv, "first", gateway(second, *keys))),
+            stack.enter_context(node(conv, "second", gateway(third, *keys))),
+            stack.enter_context(node(conv, "third")),
+        ]
+
+
+def served(converter: Converter) -> list[str]:
+    """The outcomes of its connections, in their order."""
+    return [str(line["outcome"]) for line in converter.lines()]
+
+
+@pytest.mark.parametrize("keys", [(), ("loop_check = true",), ("fast_open = true", "loop_check = true")], ids=" ".join)
+@ALL_KINDS
+def test_clients_are_served_by_a_chain_of_four(conv: World, kind: str, keys: tuple[str, ...]) -> None:
+    with chain(conv, *keys) as converters, conv.serving(SERVICE[kind]) as service:
+        for host in (SERVER, SERVER6):
+            assert hears(conv, kind, host, service.port) == SERVED[kind]
+        for converter in converters:
+            eventually(lambda converter=converter: len(served(converter)) == 2)
+        assert {line["server"] for line in converters[-1].lines()} == {
+            f"{SERVER}:{service.port}",
+            f"[{SERVER6}]:{service.port}",
+        }
+
+
+def test_what_the_last_one_hears_is_what_the_client_is_told(conv: World) -> None:
+    with chain(conv, "loop_check = true") as converters:
+        assert hears(conv, "convert", SERVER, 4) == "convert 96"
+        assert hears(conv, "socks5", SERVER, 4) == "socks 5"
+        assert hears(conv, "connect", "10.7.0.2", 4) == "403"
+        assert all(served(converter)[0] == "refused-by-server" for converter in converters)
+
+
+@pytest.mark.parametrize("host", [SERVER, SERVER6])
+def test_a_network_goes_its_own_way(conv: World, host: str) -> None:
+    routes = route("203.0.113.0/24", NODES["second"]) + route("2001:db8::/64", "direct")
+    with (
+        node(conv, "first") as first,
+        node(conv, "second") as second,
+        conv.converter(ALL_VIA_GATEWAY + gateway(NODES["first"]) + routes) as converter,
+        conv.serving(greet) as service,
+    ):
+        assert hears(conv, "connect", host, service.port) == "hello"
+        eventually(lambda: served(converter))
+        assert first.lines() == []
+        assert [line["target"] for line in second.lines()] == ([f"{SERVER}:{service.port}"] if host == SERVER else [])
+
+
+def test_a_name_goes_the_way_of_its_addresses(conv: World) -> None:
+    """The first address' converter says that the server refuses; the next address is reached without one."""
+    conv.names.records["two.test"] = [SERVER6, SERVER]
+    refusing = "type filter hook input priority 0; tcp dport 8000-8999 reject with tcp reset;"
+    conv.nft(f"table ip6 dead {{ chain in {{ {refusing} }}; }}", conv.server)
+    try:
+        with (
+            node(conv, "first") as first,
+            conv.converter(ALL_VIA_GATEWAY + gateway(NODES["first"]) + route("203.0.113.0/24", "direct")),
+            conv.serving(greet) as service,
+        ):
+            assert hears(conv, "connect", "two.test", service.port) == "hello"
+            eventually(lambda: served(first) == ["refused-by-server"])
+    finally:
+        conv.nft("delete table ip6 dead", conv.server)
+
+
+def test_a_converter_that_is_away_keeps_no_other_one_from_working(conv: World) -> None:
+    way = gateway(NODES["first"], 'when_away = "refuse"') + route("2001:db8::/64", NODES["second"])
+    with node(conv, "second"), conv.converter(ALL_VIA_GATEWAY + way) as converter, conv.serving(greet) as service:
+        for _ in range(2):
+            assert hears(conv, "connect", SERVER, service.port) == "502"
+            assert hears(conv, "connect", SERVER6, service.port) == "hello"
+        assert converter.log.count(f"gateway {NODES['first']} is away") == 1
+        assert NODES["second"] not in converter.log
+
+
+def test_the_table_is_replaced_while_connections_stand(conv: World) -> None:
+    with tempfile.TemporaryDirectory(dir=conv.directory) as directory, ExitStack() as stack:
+        table = Path(directory, "routes")
+        table.write_text(f"# by the controller\n203.0.113.0/24 {NODES['first']}\n")
+        config = ALL_VIA_GATEWAY + gateway(NODES["third"], f'routes_file = "{table}"')
+        first, second = (stack.enter_context(node(conv, name)) for name in ("first", "second"))
+        converter = stack.enter_context(conv.converter(config))
+        service = stack.enter_context(conv.serving(echo))
+        with opened(conv, "connect", SERVER, service.port) as before:
+            table.write_text(f"203.0.113.0/24 {NODES['second']}\n")
+            assert "not reloaded" not in converter.reload(config)
+            with opened(conv, "connect", SERVER, service.port) as after:
+                for client in (before, after):
+                    client.sendall(b"still there?")
+                    assert take(client, 12) == b"still there?"
+        eventually(lambda: served(first) == served(second) == ["whole"])
+
+
+@pytest.mark.parametrize(
+    ("table", "parts"),
+    [
+        ("203.0.113.0/24 nowhere\n", ["routes:1", "nowhere", "direct"]),
+        ("\n203.0.113.0/24\n", ["routes:2", "203.0.113.0/24", "a next converter"]),
+        ("10.0.0.0/33 direct\n", ["routes:1", "10.0.0.0/33", "prefix length"]),
+        ("203.0.113.0/24 direct\n203.0.113.0/24 direct\n", ["203.0.113.0/24", "each network once"]),
+        (f"203.0.113.0/24 {GATEWAY}:4000\n", [f"gateway = {GATEWAY}:4000", "a listener of this one"]),
+        (None, ["routes", "No such file"]),
+    ],
+)
+def test_a_wrong_table_is_named_and_the_old_one_stays(conv: World, table: str | None, parts: list[str]) -> None:
+    with tempfile.TemporaryDirectory(dir=conv.directory) as directory:
+        file = Path(directory, "routes")
+        file.write_text("203.0.113.0/24 direct\n")
+        own = f'[[listen]]\nkind = "http"\naddress = "{GATEWAY}:4000"\n'
+        config = ALL_VIA_GATEWAY + own + gateway(NODES["first"], 'when_away = "refuse"', f'routes_file = "{file}"')
+        with conv.converter(config) as converter, conv.serving(greet) as service:
+            if table is None:
+                file.unlink()
+            else:
+                file.write_text(table)
+            log = converter.reload(config)
+            assert "not reloaded, everything stays as it was" in log
+            assert all(part in log for part in parts), log
+            assert hears(conv, "connect", SERVER, service.port) == "hello"
+        refused = start(conv.gateway, Path(directory), config)
+        assert refused.popen.wait(10) == (66 if table is None else 64)
+        assert all(part in refused.log for part in parts), refused.log
+
+
+@pytest.mark.parametrize("kind", ["convert", "connect", "socks5", "tproxy"])
+def test_a_circle_is_refused_where_it_closes(conv: World, kind: str) -> None:
+    heard = {"convert": "convert 97", "connect": "502", "socks5": "socks 3", "tproxy": "reset"}
+    with (
+        node(conv, "first", gateway(NODES["second"], "loop_check = true")) as first,
+        node(conv, "second", gateway(NODES["third"], "loop_check = true")) as second,
+        node(conv, "third", gateway(NODES["first"], "loop_check = true")) as third,
+        conv.converter(ALL_VIA_GATEWAY + gateway(NODES["first"])) as converter,
+    ):
+        assert hears(conv, kind, SERVER, 8000) == heard[kind]
+        eventually(lambda: served(converter))
+        assert (served(second), served(third)) == (["unreachable"], ["unreachable"])
+        assert served(first) == ["loop", "unreachable"]
+
+
+def passed(*numbers: int) -> bytes:
+    return struct.pack(f"!BBH{len(numbers)}Q", _PASSED, 1 + 2 * len(numbers), 0, *numbers)
+
+
+@pytest.mark.parametrize(("count", "heard"), [(15, "hello"), (16, "convert 97")])
+def test_no_chain_is_longer_than_sixteen(conv: World, count: int, heard: str) -> None:
+    with conv.converter(ALL), conv.serving(greet) as service, proxy(conv, "convert") as client:
+        client.sendall(convert_message(convert_connect(SERVER, service.port), passed(*range(count))))
+        if heard == "hello":
+            assert convert_reply(client) == b""
+            assert take(client, 5) == b"hello"
+        else:
+            with pytest.raises(Refused, match=heard):
+                convert_reply(client)
