@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests.netns.converter_clients import ALL_KINDS, hears, take
-from tests.netns.converter_services import SERVED, SERVICE, answer, greet
+from tests.netns.converter_clients import ALL_KINDS, hears, opened, read_all, take
+from tests.netns.converter_services import SERVED, SERVICE, answer, echo, greet
 from tests.netns.converter_world import ALL, SERVER, SERVER6, World, needs_tools
 from tests.netns.throttler_world import eventually
 
@@ -63,6 +63,36 @@ def test_server_is_offered_mptcp_if_asked_for(conv: World, kind: str) -> None:
         conv.syns()
         assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
         assert [syn.with_mptcp for syn in conv.syns() if syn.port == service.port][:1] == [True]
+
+
+def fast_opens(conv: World) -> int:
+    """Connections to the server whose SYN brought data, so far."""
+    counters = conv.server.run("nstat", "-asz", "TcpExtTCPFastOpenPassive")
+    return int(counters.split()[-2])
+
+
+@pytest.mark.parametrize("proxy_protocol", [False, True], ids=["plain", "with-header"])
+@pytest.mark.parametrize("host", [SERVER, SERVER6])
+@pytest.mark.parametrize("kind", ["connect", "socks5", "convert"])
+def test_what_came_early_is_in_the_syn_if_that_is_allowed(
+    conv: World, kind: str, host: str, proxy_protocol: bool
+) -> None:
+    settings = f"[downstream]\nfast_open = true\nproxy_protocol = {str(proxy_protocol).lower()}\n"
+    conv.server.sysctl(net__ipv4__tcp_fastopen=0x402)  # every listener takes data in SYNs, for a cookie
+    try:
+        with conv.converter(ALL + settings), conv.serving(echo) as service, conv.serving(greet) as first_speaker:
+            before = fast_opens(conv)
+            for _ in range(3):
+                with opened(conv, kind, host, service.port, early=b"early") as client:
+                    echoed = read_all(client, 0.3)[0]
+                    assert echoed.endswith(b"early")
+                    assert proxy_protocol == (len(echoed) > len(b"early"))
+            # The first one got the cookie, which is kept for the server's address.
+            assert (fast_opens(conv) - before in (2, 3)) != proxy_protocol
+            if not proxy_protocol:
+                assert hears(conv, kind, host, first_speaker.port) == "hello"
+    finally:
+        conv.server.sysctl(net__ipv4__tcp_fastopen=1)
 
 
 @pytest.mark.parametrize("kind", ["connect", "absolute", "socks5"])

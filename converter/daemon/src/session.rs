@@ -184,7 +184,7 @@ impl Session {
     }
 
     /// A connection to `target`, which the client calls `name`, by way of the gateway if the listener has it so. `early`
-    /// came from the client already; it may travel with the request to the gateway, and then `early_sent` of the answer
+    /// came from the client already; it may travel with the request to the gateway or in the SYN to the server, and then `early_sent` of the answer
     /// says so.
     pub async fn dial(
         &self,
@@ -196,14 +196,17 @@ impl Session {
         self.live().serves(name);
         let since = Instant::now();
         let dialer = &self.surroundings.dialer;
-        let server = if let Some(begun) = self.begun(target) {
+        // Nothing goes before the PROXY protocol's header.
+        let introduced = self.config.downstream.proxy_protocol;
+        let early = if introduced { &[] } else { early };
+        let mut server = if let Some(begun) = self.begun(target) {
             dialer.go_on(begun, early, &self.config).await
         } else if self.listener.listen.via_gateway {
             dialer
                 .dial_by_gateway(target, wishes, early, &self.config)
                 .await
         } else {
-            dialer.dial(target, wishes, &self.config).await
+            dialer.dial(target, wishes, early, &self.config).await
         }?;
         let seconds = since.elapsed().as_secs_f64();
         self.surroundings
@@ -211,7 +214,8 @@ impl Session {
             .metrics
             .dial_seconds
             .observe(seconds);
-        if self.config.downstream.proxy_protocol {
+        if introduced {
+            server.early_sent = false;
             self.introduce(&server).await?;
         }
         Ok(server)

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -238,16 +238,23 @@ pub fn to_next_hop(
 ) -> io::Result<Socket> {
     let socket = to_server(address, true, settings, None)?;
     if fast_open {
-        for option in [libc::TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_NO_COOKIE] {
-            sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, option, 1)?;
-        }
+        open_fast(socket.as_fd())?;
+        let no_cookie = TCP_FASTOPEN_NO_COOKIE;
+        sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, no_cookie, 1)?;
     }
     Ok(socket)
+}
+
+/// From now on the SYN waits for the first data, and takes them along if the kernel has a cookie of the server's
+/// (`TCP_FASTOPEN_CONNECT`, tcp(7)).
+pub fn open_fast(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
 }
 
 /// Begins to connect; returns how many of the `first` bytes go with the SYN.
 pub fn connect_with(socket: &Socket, address: SocketAddr, first: &[u8]) -> io::Result<usize> {
     match socket.connect(&address.into()) {
+        Ok(()) if first.is_empty() => Ok(0),
         // The kernel waits for data to put into the SYN.
         Ok(()) => match socket.send(first) {
             Err(error) if in_progress(&error) => Ok(0),

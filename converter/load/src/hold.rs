@@ -14,7 +14,6 @@ use tokio::task::JoinSet;
 
 use crate::bulk::print_report;
 use crate::failure::{Attempt as _, Failure};
-use crate::http;
 use crate::route::Route;
 use crate::sockets;
 
@@ -80,24 +79,11 @@ async fn open_some(options: Arc<Options>, opened: Arc<AtomicU64>) -> io::Result<
     while opened.fetch_add(1, Ordering::Relaxed) < options.connections {
         let mut stream = options.route.open().await?;
         if options.route.via_http_proxy.is_some() {
-            ask(&options.route, &mut stream).await?;
+            options.route.ask_for_a_byte(&mut stream).await?;
         }
         held.push(stream);
     }
     Ok(held)
-}
-
-async fn ask(route: &Route, stream: &mut TcpStream) -> io::Result<()> {
-    let body = http::exchange(
-        stream,
-        route.request("GET", "/1", "").as_bytes(),
-        &mut Vec::new(),
-    )
-    .await?;
-    if body.len() != 1 {
-        return Err(http::malformed("one byte was asked for"));
-    }
-    Ok(())
 }
 
 async fn wait() -> io::Result<()> {
@@ -152,7 +138,7 @@ async fn prove(options: &Arc<Options>, mut held: Vec<TcpStream>) -> Result<(), F
 async fn prove_some(options: Arc<Options>, held: Vec<TcpStream>) -> (u64, Option<io::Error>) {
     let (mut alive, mut error) = (0, None);
     for mut stream in held {
-        match ask(&options.route, &mut stream).await {
+        match options.route.ask_for_a_byte(&mut stream).await {
             Ok(()) => alive += 1,
             Err(this) => error = Some(this),
         }

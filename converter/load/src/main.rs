@@ -14,6 +14,7 @@ mod random;
 mod relay;
 mod requests;
 mod route;
+mod setup;
 mod soak;
 mod sockets;
 mod start;
@@ -59,6 +60,8 @@ enum Command {
     Requests(requests::Options),
     /// Hold many idle connections, and prove that they live
     Hold(hold::Options),
+    /// Measure how long connections take to stand, many at once and beside many
+    Setup(setup::Options),
     /// Open, half-close and reset connections at random, and check every byte
     Soak(soak::Options),
     /// The other end of `soak`
@@ -94,6 +97,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Connect(options) => requests::run(options, false),
         Command::Requests(options) => requests::run(options, true),
         Command::Hold(options) => with_runtime(hold::run(options)),
+        Command::Setup(options) => with_runtime(setup::run(options)),
         Command::Soak(options) => with_runtime(soak::run(options)),
         Command::SoakOrigin(options) => with_runtime(soak::run_origin(&options)),
         Command::Relay(options) => relay::run(&options),

@@ -56,6 +56,16 @@ impl Route {
         format!("{method} {before}{path} HTTP/1.1\r\nHost: {origin}\r\n{fields}\r\n")
     }
 
+    /// One byte from the origin, on a connection to it.
+    pub async fn ask_for_a_byte(&self, stream: &mut TcpStream) -> io::Result<()> {
+        let request = self.request("GET", "/1", "");
+        let body = http::exchange(stream, request.as_bytes(), &mut Vec::new()).await?;
+        if body.len() != 1 {
+            return Err(http::malformed("one byte was asked for"));
+        }
+        Ok(())
+    }
+
     fn next_source(&self) -> Option<SocketAddr> {
         if self.source.is_empty() {
             return None;

@@ -217,6 +217,21 @@ fn held_connections_that_died_are_told() {
 }
 
 #[test]
+fn connections_at_once_and_beside_them_are_timed() {
+    let origin = serve(&["origin"]);
+    let to = ["--to", &origin.address];
+    let many = ["--connections", "50", "--beside", "5"];
+    let output = run(&[&["setup"], &to[..], &many[..]].concat());
+    let told = told(&output);
+    assert_eq!(told["connections"], 50, "{output:?}");
+    for kind in ["at_once", "beside"] {
+        let [connected, answered] =
+            ["connected", "answered"].map(|what| told[kind][what]["p50_us"].as_u64());
+        assert!(Some(0) < connected && connected < answered, "{output:?}");
+    }
+}
+
+#[test]
 fn a_soak_over_tcp_and_mptcp_has_every_byte_right_and_passes_resets() {
     let origin = serve(&["soak-origin", "--mptcp"]);
     for protocol in [None, Some("--mptcp")] {

@@ -1,4 +1,4 @@
-"""Who is compared, and how each is started: with an MPTCP listener, and otherwise as Debian's defaults have it.
+"""Who is compared, and how each is started: mostly with an MPTCP listener, and otherwise as Debian's defaults have it.
 
 Under mptcpize a program's connections to the origin offer MPTCP as well. The origin listens by TCP alone and does not
 take the offer (RFC 8684 section 3.7): what stays is the little that a fallen-back MPTCP socket costs.
@@ -78,18 +78,21 @@ sub vcl_recv {{ return (pass); }}
 
 @dataclass(frozen=True)
 class Contender:
-    """One converter. ``prepared`` writes what it needs and gives its command for the length of a block."""
+    """One converter. ``prepared`` writes what it needs and gives its command for the length of a block; one that is
+    ``mptcpized`` listens by MPTCP under mptcpize(8) only.
+    """
 
     name: str
     port: int
     needs: tuple[str, ...]
     """Commands and files."""
     prepared: Callable[[Ground, str], AbstractContextManager[list[str]]]
+    mptcpized: bool = True
     is_asked: bool = False
     """Clients ask it as an HTTP proxy; otherwise it forwards all that comes to the origin."""
 
     stalls: bool = False
-    """It cannot take part in bulk: it stops in the middle."""
+    """It cannot take part in bulk by MPTCP: it stops in the middle."""
 
     @property
     def listens(self) -> str:
@@ -112,23 +115,35 @@ class Contender:
         return next((each for each in self.needs if not Path(each).exists() and shutil.which(each) is None), None)
 
     @contextmanager
-    def running(self, ground: Ground) -> Iterator[Process]:
-        """It listens for the length of the block; raises Failure if it does not begin to, by MPTCP."""
+    def command(self, ground: Ground, *, mptcp: bool = True) -> Iterator[list[str]]:
+        """What starts it, for the length of the block."""
+        with self.prepared(ground, self.listens) as command:
+            yield [*(_MPTCPIZE if mptcp and self.mptcpized else ()), *command]
+
+    @contextmanager
+    def running(self, ground: Ground, *wrapper: str, mptcp: bool = True) -> Iterator[Process]:
+        """It listens for the length of the block, started by ``wrapper``; raises Failure if it does not begin to: by
+        MPTCP, or by TCP at least without ``mptcp``.
+        """
         gateway = ground.testbed.gateway
-        with self.prepared(ground, self.listens) as command, gateway.start(self.name, command) as process:
-            _wait_until_it_listens(process, gateway, self.port)
+        with (
+            self.command(ground, mptcp=mptcp) as command,
+            gateway.start(self.name, [*wrapper, *command]) as process,
+        ):
+            _wait_until_it_listens(process, gateway, self.port, mptcp=mptcp)
             # Varnish listens before the process is there that answers.
-            ground.load("bulk", "--bytes", "1", *self.route, "--mptcp")
+            ground.load("bulk", "--bytes", "1", *self.route, *(["--mptcp"] if mptcp else []))
             yield process
 
 
-def _wait_until_it_listens(process: Process, gateway: Node, port: int) -> None:
+def _wait_until_it_listens(process: Process, gateway: Node, port: int, *, mptcp: bool) -> None:
     deadline = time.monotonic() + 20
-    while gateway.run("ss", "-HlnM", f"sport = :{port}") == "":
+    while gateway.run("ss", "-HlnM" if mptcp else "-Hlnt", f"sport = :{port}") == "":
         if process.popen.poll() is not None or time.monotonic() > deadline:
             last = " | ".join(process.output().splitlines()[-3:])
+            protocol = "MPTCP" if mptcp else "TCP"
             name = process.log.stem
-            raise Failure(Exit.SYSTEM, f"{name} does not listen by MPTCP: {last or 'it printed nothing'}")
+            raise Failure(Exit.SYSTEM, f"{name} does not listen by {protocol}: {last or 'it printed nothing'}")
         time.sleep(0.02)
 
 
@@ -166,7 +181,7 @@ def _squid(ground: Ground, listen: str) -> Iterator[list[str]]:
     configuration = _file(ground, "squid.conf", render.squid_conf(settings, [ip_address(address)]))
     name = "tributarybench"
     try:
-        yield [*_MPTCPIZE, "squid", "-N", "-n", name, "-f", configuration]
+        yield ["squid", "-N", "-n", name, "-f", configuration]
     finally:
         for segment in Path("/dev/shm").glob(f"{name}-*.shm"):
             segment.unlink(missing_ok=True)
@@ -175,7 +190,7 @@ def _squid(ground: Ground, listen: str) -> Iterator[list[str]]:
 @contextmanager
 def _haproxy(ground: Ground, listen: str) -> Iterator[list[str]]:
     configuration = _file(ground, "haproxy.cfg", _HAPROXY.format(listen=listen, origin=ORIGIN))
-    yield [*_MPTCPIZE, "haproxy", "-db", "-f", configuration]
+    yield ["haproxy", "-db", "-f", configuration]
 
 
 @contextmanager
@@ -183,7 +198,7 @@ def _varnish(ground: Ground, listen: str) -> Iterator[list[str]]:
     vcl = _file(ground, "varnish.vcl", _VCL.format(server=SERVER, port=ORIGIN.rpartition(":")[2]))
     shutil.rmtree(_VARNISH, ignore_errors=True)
     try:
-        yield [*_MPTCPIZE, "varnishd", "-F", "-f", vcl, "-a", listen, "-n", str(_VARNISH), "-s", "malloc,64m"]
+        yield ["varnishd", "-F", "-f", vcl, "-a", listen, "-n", str(_VARNISH), "-s", "malloc,64m"]
     finally:
         shutil.rmtree(_VARNISH, ignore_errors=True)
 
@@ -191,7 +206,7 @@ def _varnish(ground: Ground, listen: str) -> Iterator[list[str]]:
 @contextmanager
 def _nginx(ground: Ground, listen: str) -> Iterator[list[str]]:
     text = _NGINX.format(module=_NGINX_MODULE, directory=ground.testbed.directory, listen=listen, origin=ORIGIN)
-    yield [*_MPTCPIZE, "nginx", "-c", _file(ground, "nginx-stream.conf", text), "-e", "stderr"]
+    yield ["nginx", "-c", _file(ground, "nginx-stream.conf", text), "-e", "stderr"]
 
 
 @contextmanager
@@ -206,12 +221,12 @@ def every_contender(ground: Ground) -> tuple[Contender, ...]:
     """All of them; which ones are there is for the caller to see."""
     programs = ground.programs
     return (
-        Contender(NATIVE, 3128, (str(programs.converter),), _native, is_asked=True),
+        Contender(NATIVE, 3128, (str(programs.converter),), _native, mptcpized=False, is_asked=True),
         Contender("squid", 3129, ("squid",), _squid, is_asked=True),
         Contender("haproxy", 3130, ("haproxy",), _haproxy),
         Contender("varnish", 3131, ("varnishd",), _varnish),
         # nginx waits for edges of epoll(7) that an MPTCP socket with data left in it does not give (Linux 6.18, nginx
         # 1.22): a bulk transfer stands still for ever. Small requests fit in the buffers, and pass.
         Contender("nginx", 3132, ("nginx", str(_NGINX_MODULE)), _nginx, stalls=True),
-        Contender("relay", 3133, (str(programs.load),), _relay),
+        Contender("relay", 3133, (str(programs.load),), _relay, mptcpized=False),
     )

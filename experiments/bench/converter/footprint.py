@@ -20,7 +20,7 @@ _SPARE = 500
 
 def start_milliseconds(ground: Ground, contender: Contender, times: int) -> tuple[float, ...]:
     """From the start of its process, mptcpize included where it is needed, until its port takes a connection."""
-    with contender.prepared(ground, contender.listens) as command:
+    with contender.command(ground) as command:
         measure = [str(ground.programs.load), "start", "--listens", contender.listens, "--times", str(times), "--"]
         told: dict[str, Any] = json.loads(ground.testbed.gateway.run(*measure, *command))
     return tuple(told["milliseconds"])

@@ -164,6 +164,9 @@ impl Default for Timeouts {
 pub struct Downstream {
     /// Whether to offer MPTCP to servers.
     pub mptcp: bool,
+    /// Whether what a client has sent already may travel in the SYN to a server that takes that (RFC 7413). A SYN that is
+    /// sent twice may reach the server twice: only for what may be asked twice.
+    pub fast_open: bool,
     /// The netfilter mark of its packets (`SO_MARK`, socket(7)).
     pub mark: Option<u32>,
     /// The IPv4 source address.

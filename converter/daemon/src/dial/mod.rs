@@ -1,5 +1,6 @@
 //! Connections to servers: names resolved, every address checked before a packet leaves, the quickest one taken.
 
+mod attempt;
 mod error;
 mod names;
 mod next_hop;
@@ -11,10 +12,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use socket2::Socket;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use attempt::Attempt;
+pub use attempt::Begun;
 pub use error::DialError;
 pub use names::Names;
 use next_hop::{Asked, Asking, HopError, NextHop};
@@ -23,7 +24,7 @@ use race::race;
 
 use crate::config::{Config, Downstream, Gateway, WhenAway};
 use crate::route::{self, Routes};
-use crate::sockets::{self, IcmpError, IcmpWatch};
+use crate::sockets::{self, IcmpError};
 use crate::streams::Stream;
 use crate::targets::{self, Forbidden};
 
@@ -85,12 +86,12 @@ pub struct Server {
 }
 
 impl Server {
-    fn direct(stream: TcpStream, address: SocketAddr) -> Self {
+    fn direct((stream, early_sent): (Stream, bool), address: SocketAddr) -> Self {
         Self {
-            stream: Stream::new(stream),
+            stream,
             address,
             early: Vec::new(),
-            early_sent: false,
+            early_sent,
         }
     }
 }
@@ -115,16 +116,18 @@ impl Dialer {
         }
     }
 
-    /// A connection to `target`. `config` says what is allowed and how long it may take.
+    /// A connection to `target`. `early` came from the client already. `config` says what is allowed and how long it may
+    /// take.
     pub async fn dial(
         &self,
         target: &Target,
         wishes: Wishes,
+        early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
         let attempt = async {
             let allowed = self.allowed(target, config).await?;
-            connect_to_one(allowed, wishes, &config.downstream).await
+            connect_to_one(allowed, wishes, early, &config.downstream).await
         };
         timeout(config.timeouts.connect, attempt)
             .await
@@ -158,7 +161,7 @@ impl Dialer {
             source,
             ..Wishes::default()
         };
-        Attempt::begin(server, &wishes, &config.downstream).map(Begun::Direct)
+        Attempt::begin(server, &wishes, &[], &config.downstream).map(Begun::Direct)
     }
 
     /// A connection that was begun already. `early` came from the client since, and goes to the next converter behind
@@ -175,7 +178,7 @@ impl Dialer {
                 timeout(config.timeouts.connect, attempt.end())
                     .await
                     .unwrap_or(Err(DialError::TimedOut))
-                    .map(|stream| Server::direct(stream, address))
+                    .map(|connected| Server::direct(connected, address))
             }
             Begun::ByGateway(asking) => {
                 Box::pin(self.go_on_by_gateway(asking, early, config)).await
@@ -233,7 +236,7 @@ impl Dialer {
             if direct.is_empty() {
                 return Err(last);
             }
-            connect_to_one(direct, wishes, &config.downstream).await
+            connect_to_one(direct, wishes, early, &config.downstream).await
         };
         timeout(config.timeouts.connect, attempt)
             .await
@@ -298,6 +301,7 @@ impl Dialer {
     pub fn is_own(&self, address: IpAddr) -> bool {
         matches!(self.routes.kind_of(address), Ok(route::Kind::Own))
     }
+
     fn check(&self, address: SocketAddr, config: &Config) -> Result<(), DialError> {
         if let Some(why) = targets::forbidden(address, &config.targets) {
             return Err(DialError::Forbidden(why));
@@ -321,95 +325,34 @@ fn own_is_allowed(address: SocketAddr, config: &Config) -> bool {
     !is_listener && targets::own_is_allowed(address.ip(), &config.targets)
 }
 
-/// A connection on its way. It belongs to no thread yet.
-#[derive(Debug)]
-pub enum Begun {
-    /// To the server.
-    Direct(Attempt),
-    /// To the gateway, which is to connect to the server.
-    ByGateway(Asking),
-}
-
-impl Begun {
-    /// Resets it: nobody will use it, and nothing shall look as if somebody had.
-    pub fn give_up(self) {
-        match self {
-            Self::Direct(attempt) => sockets::reset_on_close(&attempt.socket),
-            Self::ByGateway(asking) => asking.give_up(),
-        }
-    }
-}
-
-/// A SYN to a server that was sent.
-#[derive(Debug)]
-pub struct Attempt {
-    socket: Socket,
-    address: SocketAddr,
-    icmp: Option<IcmpWatch>,
-}
-
-impl Attempt {
-    /// Sends the SYN.
-    pub fn begin(
-        address: SocketAddr,
-        wishes: &Wishes,
-        settings: &Downstream,
-    ) -> Result<Self, DialError> {
-        let mptcp = wishes.mptcp || settings.mptcp;
-        let socket = sockets::to_server(address, mptcp, settings, wishes.source)?;
-        let icmp = wishes.icmp.then(|| IcmpWatch::on(&socket, address));
-        match socket.connect(&address.into()) {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(Self {
-            socket,
-            address,
-            icmp,
-        })
-    }
-
-    /// Waits for the server's answer, without a limit of its own in time: the caller's, or the kernel's.
-    async fn end(self) -> Result<TcpStream, DialError> {
-        let stream = TcpStream::from_std(self.socket.into())?;
-        stream.writable().await?;
-        if let Some(error) = stream.take_error()? {
-            let unreachable = self.icmp.and_then(|icmp| icmp.error(&stream));
-            return Err(unreachable.map_or_else(|| error.into(), DialError::Unreachable));
-        }
-        if let Some(icmp) = self.icmp {
-            icmp.off(&stream);
-        }
-        sockets::send_at_once(&stream);
-        Ok(stream)
-    }
-}
-
-/// A connection to the quickest of `addresses`, one at least.
+/// A connection to the quickest of `addresses`, one at least. `early` may travel in the SYN to one alone: no two servers
+/// shall do what it asks for.
 async fn connect_to_one(
     addresses: Vec<SocketAddr>,
     wishes: Wishes,
+    early: &[u8],
     settings: &Downstream,
 ) -> Result<Server, DialError> {
     if let [address] = addresses[..] {
-        let stream = connect(address, &wishes, settings).await?;
-        return Ok(Server::direct(stream, address));
+        let connected = connect(address, &wishes, early, settings).await?;
+        return Ok(Server::direct(connected, address));
     }
     let means = Rc::new((wishes, settings.clone()));
     let connect = move |address| {
         let means = Rc::clone(&means);
-        async move { connect(address, &means.0, &means.1).await }
+        async move { connect(address, &means.0, &[], &means.1).await }
     };
     Box::pin(race(addresses, connect))
         .await
-        .map(|(stream, address)| Server::direct(stream, address))
+        .map(|(connected, address)| Server::direct(connected, address))
 }
 
 async fn connect(
     address: SocketAddr,
     wishes: &Wishes,
+    early: &[u8],
     settings: &Downstream,
-) -> Result<TcpStream, DialError> {
-    Attempt::begin(address, wishes, settings)?.end().await
+) -> Result<(Stream, bool), DialError> {
+    let attempt = Attempt::begin(address, wishes, early, settings)?;
+    attempt.end().await
 }

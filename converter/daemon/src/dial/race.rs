@@ -6,10 +6,10 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::DialError;
+use crate::streams::Stream;
 
 /// Between the starts of two attempts (RFC 8305 section 5).
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -21,9 +21,9 @@ type Attempt<S> = Pin<Box<dyn Future<Output = (SocketAddr, Result<S, DialError>)
 pub async fn race<F>(
     addresses: Vec<SocketAddr>,
     connect: impl Fn(SocketAddr) -> F,
-) -> Result<(TcpStream, SocketAddr), DialError>
+) -> Result<((Stream, bool), SocketAddr), DialError>
 where
-    F: Future<Output = Result<TcpStream, DialError>> + 'static,
+    F: Future<Output = Result<(Stream, bool), DialError>> + 'static,
 {
     race_of(addresses, connect).await
 }

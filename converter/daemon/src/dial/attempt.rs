@@ -1,0 +1,90 @@
+//! A connection to a server that is on its way.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+
+use socket2::Socket;
+use tokio::net::TcpStream;
+
+use super::next_hop::Asking;
+use super::{DialError, Wishes};
+use crate::config::Downstream;
+use crate::sockets::{self, IcmpWatch};
+use crate::streams::Stream;
+
+/// A connection on its way. It belongs to no thread yet.
+#[derive(Debug)]
+pub enum Begun {
+    /// To the server.
+    Direct(Attempt),
+    /// To the next converter, which is to connect to the server.
+    ByGateway(Asking),
+}
+
+impl Begun {
+    /// Resets it: nobody will use it, and nothing shall look as if somebody had.
+    pub fn give_up(self) {
+        match self {
+            Self::Direct(attempt) => sockets::reset_on_close(&attempt.socket),
+            Self::ByGateway(asking) => asking.give_up(),
+        }
+    }
+}
+
+/// A SYN to a server that was sent.
+#[derive(Debug)]
+pub struct Attempt {
+    socket: Socket,
+    /// The server's.
+    pub address: SocketAddr,
+    icmp: Option<IcmpWatch>,
+    /// What the client had sent already and the SYN did not take, if this connection was to take it.
+    unsent: Option<Vec<u8>>,
+}
+
+impl Attempt {
+    /// Sends the SYN: with `early`, which came from the client already, where the settings allow it and the server gave
+    /// this machine a cookie before (RFC 7413).
+    pub fn begin(
+        address: SocketAddr,
+        wishes: &Wishes,
+        early: &[u8],
+        settings: &Downstream,
+    ) -> Result<Self, DialError> {
+        let mptcp = wishes.mptcp || settings.mptcp;
+        let socket = sockets::to_server(address, mptcp, settings, wishes.source)?;
+        let icmp = wishes.icmp.then(|| IcmpWatch::on(&socket, address));
+        // Without data the kernel would hold the SYN back, and a server that speaks first would wait for ever.
+        let fast = settings.fast_open && !early.is_empty();
+        if fast {
+            sockets::open_fast(socket.as_fd())?;
+        }
+        let sent = sockets::connect_with(&socket, address, if fast { early } else { &[] })?;
+        Ok(Self {
+            socket,
+            address,
+            icmp,
+            unsent: fast.then(|| early[sent..].to_vec()),
+        })
+    }
+
+    /// Waits for the server's answer, without a limit of its own in time: the caller's, or the kernel's. Returns whether
+    /// what the client had sent already is on its way as well.
+    pub async fn end(self) -> Result<(Stream, bool), DialError> {
+        let stream = TcpStream::from_std(self.socket.into())?;
+        stream.writable().await?;
+        if let Some(error) = stream.take_error()? {
+            let unreachable = self.icmp.and_then(|icmp| icmp.error(&stream));
+            return Err(unreachable.map_or_else(|| error.into(), DialError::Unreachable));
+        }
+        if let Some(icmp) = self.icmp {
+            icmp.off(&stream);
+        }
+        sockets::send_at_once(&stream);
+        let stream = Stream::new(stream);
+        if let Some(unsent) = &self.unsent {
+            stream.send(unsent, None).await?;
+        }
+        Ok((stream, self.unsent.is_some()))
+    }
+}

@@ -1,0 +1,66 @@
+"""Limits for a process and its children: memory and processor time, by a control group (cgroups(7))."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from settings.failure import Exit, Failure
+
+_PERIOD = 10_000  # microseconds: a share of a processor is given out every hundredth of a second
+_ENTER = 'for group in $TRIBUTARY_GROUPS; do echo $$ >"$group/cgroup.procs" || exit; done; exec "$@"'
+
+
+@contextmanager
+def limited(name: str, memory: int | None = None, processor: float | None = None) -> Iterator[list[str]]:
+    """What to put before a command so that it runs with at most ``memory`` bytes and ``processor`` of one processor.
+
+    It must have ended when the block does. Raises Failure (exit 71) if the system does not let its groups be limited.
+    """
+    limits = {}
+    if memory is not None:
+        limits["memory"] = {"memory.limit_in_bytes": str(memory)}, {"memory.max": str(memory)}
+    if processor is not None:
+        share = round(processor * _PERIOD)
+        first = {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": str(share)}
+        limits["cpu"] = first, {"cpu.max": f"{share} {_PERIOD}"}
+    groups: dict[str, Path] = {}
+    with ExitStack() as stack:
+        for controller, (first, second) in limits.items():
+            parent, unified = _hierarchy(controller)
+            group = parent / name
+            if group not in groups.values():
+                _make(group)
+                stack.callback(group.rmdir)
+            groups[controller] = group
+            for file, value in (second if unified else first).items():
+                _write(group / file, value)
+        entered = " ".join(sorted({str(group) for group in groups.values()}))
+        yield ["env", f"TRIBUTARY_GROUPS={entered}", "sh", "-c", _ENTER, "limited"] if groups else []
+
+
+def _hierarchy(controller: str) -> tuple[Path, bool]:
+    """Where groups of ``controller`` can be made, and whether it is the one hierarchy for all (version 2)."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for _, where, kind, options, *_ in mounts:
+        if kind == "cgroup" and controller in options.split(","):
+            return Path(where), False
+    for _, where, kind, *_ in mounts:
+        if kind == "cgroup2" and controller in (Path(where) / "cgroup.controllers").read_text().split():
+            _write(Path(where) / "cgroup.subtree_control", f"+{controller}")
+            return Path(where), True
+    raise Failure(Exit.SYSTEM, f"this kernel has no control groups for {controller} (cgroups(7))")
+
+
+def _make(group: Path) -> None:
+    try:
+        group.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{group}: {os.strerror(error.errno or 0)}: no control group can be made") from error
+
+
+def _write(file: Path, value: str) -> None:
+    try:
+        file.write_text(value)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{file}: {os.strerror(error.errno or 0)}: {value} was not taken") from error
