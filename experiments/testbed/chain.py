@@ -1,14 +1,16 @@
-"""A path with native converters on it, each of which takes over every connection that passes (split TCP).
+"""A path with native converters on it, which take over the connections that pass, or are asked for them (split TCP).
 
     client --segment1-- proxy1 --segment2-- proxy2 -- ... --segmentN-- server       203.0.113.2 on the server's lo
 
 Every segment is a link of its own (links.py), numbered from 1; its left end is 10.0.NUMBER.2, its right end
 10.0.NUMBER.1. Packets of the client's go to the server through all nodes; netfilter gives the proxies those to PORT.
+With 0-RTT Convert the client asks proxy1 at CONVERT_PORT instead, which asks proxy2, and so on; every SYN brings data.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +21,24 @@ from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import CLIENT, SERVER, Direction, Link, Topology
 from settings.units import Duration
 
-PORT = 8080
+PORT, CONVERT_PORT = 8080, 5124
+
+
+class By(Enum):
+    """How the proxies come to their connections."""
+
+    DIRECT = "direct"
+    """There is none."""
+    LATE = "handshake first"
+    """By TPROXY; each connects when the handshake before it has ended."""
+    EARLY = "early SYN"
+    """By TPROXY; each connects when the SYN comes."""
+    ZERO_RTT = "0-RTT Convert"
+    """By RFC 8803, the client's data and each request in the SYN (RFC 7413)."""
+
+
+_FAST_OPEN = 0x1 | 0x2 | 0x4 | 0x200 | 0x400
+"""net.ipv4.tcp_fastopen: data in SYNs both ways, on every listener, with no cookie, as if all had met before."""
 
 # The client's segment alone is a client's; those behind it have the addresses of the proxies before.
 _CONVERTER = """\
@@ -29,11 +48,27 @@ networks = ["10.0.0.0/16"]
 socket = "{directory}/{name}.sock"
 [timeouts]
 drain = "1s"
+"""
+_TRANSPARENT = """\
 [[listen]]
 kind = "transparent"
 address = "[::]:{port}"
 intercept = "tproxy"
 early_syn = {early}
+"""
+_CONVERT = """\
+[downstream]
+fast_open = true
+[[listen]]
+kind = "convert"
+address = "[::]:{port}"
+via_gateway = {via_gateway}
+"""
+_GATEWAY = """\
+[gateway]
+address = "{next_hop}:{port}"
+when_away = "refuse"
+fast_open = true
 """
 _TPROXY = """\
 table inet intercept {{ chain prerouting {{
@@ -68,19 +103,25 @@ class Chain:
         return self.nodes[-1]
 
     @contextmanager
-    def converting(self, early: bool) -> Iterator[None]:
-        """A converter on every proxy, with or without early SYN forwarding, for the length of the block."""
+    def converting(self, by: By) -> Iterator[None]:
+        """A converter on every proxy for the length of the block; on none with DIRECT."""
         with ExitStack() as stack:
-            for number, node in enumerate(self.proxies, start=1):
-                stack.enter_context(self._converter(number, node, early))
+            for number, node in enumerate(() if by is By.DIRECT else self.proxies, start=1):
+                stack.enter_context(self._converter(number, node, by))
             yield
 
-    def _converter(self, number: int, node: Node, early: bool) -> Process:
+    def _converter(self, number: int, node: Node, by: By) -> Process:
         name = f"converter{number}"
         settings = self.directory / f"{name}.toml"
-        words = {"directory": self.directory, "name": name, "port": PORT, "early": str(early).lower()}
-        settings.write_text(_CONVERTER.format(**words))
+        settings.write_text(_CONVERTER.format(directory=self.directory, name=name) + self._listener(number, by))
         return node.start(name, [str(native.build().converter), "--config", str(settings)]).wait_until_ready()
+
+    def _listener(self, number: int, by: By) -> str:
+        if by is not By.ZERO_RTT:
+            return _TRANSPARENT.format(port=PORT, early=str(by is By.EARLY).lower())
+        last = number == len(self.proxies)
+        gateway = "" if last else _GATEWAY.format(next_hop=self.segments[number].gateway4, port=CONVERT_PORT)
+        return gateway + _CONVERT.format(port=CONVERT_PORT, via_gateway=str(not last).lower())
 
 
 def split(link: Link, parts: int) -> tuple[Link, ...]:
@@ -113,6 +154,7 @@ def _build(chain: Chain, name: str, seed: int) -> None:
         node.create()
         # What the kernel learnt of a path from one transfer must not change the next (ip-sysctl.rst).
         node.sysctl(net__ipv4__tcp_no_metrics_save=1, net__ipv4__conf__all__rp_filter=2, net__ipv4__ip_forward=1)
+        node.sysctl(net__ipv4__tcp_fastopen=_FAST_OPEN)
     for segment, (left, right) in zip(chain.segments, pairwise(chain.nodes), strict=True):
         between = Node(f"trib-{name}-{segment.node}", chain.directory)
         between.create()

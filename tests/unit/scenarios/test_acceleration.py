@@ -2,9 +2,9 @@
 
 import pytest
 
-from experiments.scenarios.acceleration import EARLY, LATE, SCENARIO, Model
+from experiments.scenarios.acceleration import SCENARIO, Model
 from experiments.study.readings import Point
-from experiments.testbed.chain import split
+from experiments.testbed.chain import By, split
 from tests.unit.scenarios.made_up import Rule, but, drawn, failed, topology
 
 LINK = topology(SCENARIO).links[0]
@@ -12,11 +12,11 @@ SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
 
 
 def good(point: Point) -> dict[str, float]:
-    """As the model has it, with a millisecond of its own for the direct way."""
-    direct = point["proxies"] == "0"
-    model = Model(LINK, int(point["proxies"]), early=point["by"] == EARLY)
-    firsts = {f"first_byte_ms_{size}": model.first_byte + direct for size in SIZES}
-    return firsts | {f"whole_ms_{size}": model.whole(1000 * size) + direct for size in SIZES}
+    """As the model has it, with a little time of the converters' own."""
+    by = By(point["by"])
+    model, own = Model(LINK, int(point["proxies"]), by), 0.0 if by is By.DIRECT else 0.2
+    firsts = {f"first_byte_ms_{size}": model.first_byte + own for size in SIZES}
+    return firsts | {f"whole_ms_{size}": model.whole(1000 * size) + own for size in SIZES}
 
 
 def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
@@ -28,11 +28,18 @@ def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
     ("rule", "broken"),
     [
         (
-            but(good, {"proxies": "1", "by": EARLY}, first_byte_ms_10=152),
+            but(good, {"proxies": "1", "by": By.EARLY.value}, first_byte_ms_10=152),
             "first byte comes 25 % sooner through 1 proxy",
         ),
-        (but(good, {"proxies": "3", "by": EARLY}, whole_ms_25=160), "25 kB come 49 % sooner through 3 proxies"),
-        (but(good, {"proxies": "2", "by": LATE}, whole_ms_500=500), "10% longer than by the model (2 proxies, handsh"),
+        (
+            but(good, {"proxies": "1", "by": By.ZERO_RTT.value}, first_byte_ms_10=151),
+            "0-RTT Convert brings it sooner than 25 %, through 1 proxy",
+        ),
+        (but(good, {"proxies": "3", "by": By.EARLY.value}, whole_ms_25=160), "25 kB come 49 % sooner through 3 pro"),
+        (
+            but(good, {"proxies": "2", "by": By.LATE.value}, whole_ms_500=500),
+            "10% longer than by the model (2 proxies, handshake",
+        ),
     ],
 )
 def test_a_gain_that_is_not_reached_fails_its_claim(rule: Rule, broken: str) -> None:
@@ -41,11 +48,20 @@ def test_a_gain_that_is_not_reached_fails_its_claim(rule: Rule, broken: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("proxies", "early", "first_byte", "whole"),
-    [(0, True, 200, 300), (1, True, 150, 200), (2, True, 133.3, 166.7), (3, True, 125, 150), (1, False, 200, 250)],
+    ("proxies", "by", "first_byte", "whole"),
+    [
+        (1, By.DIRECT, 200, 300),
+        (3, By.DIRECT, 200, 300),
+        (1, By.EARLY, 150, 200),
+        (2, By.EARLY, 133.3, 166.7),
+        (3, By.EARLY, 125, 150),
+        (1, By.LATE, 200, 250),
+        (1, By.ZERO_RTT, 100, 150),
+        (3, By.ZERO_RTT, 100, 125),
+    ],
 )
-def test_the_model_counts_round_trips(proxies: int, early: bool, first_byte: float, whole: float) -> None:
-    model = Model(LINK, proxies, early)
+def test_the_model_counts_round_trips(proxies: int, by: By, first_byte: float, whole: float) -> None:
+    model = Model(LINK, proxies, by)
     assert model.first_byte == pytest.approx(first_byte, abs=0.1)
     # 25 kB are two rounds of slow start, and two milliseconds of sending.
     assert model.whole(25_000) == pytest.approx(whole + 2, abs=0.1)
