@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from experiments.bench.acceleration import acceleration
 from experiments.bench.accuracy import accuracy
 from experiments.bench.aggregation import aggregation
 from experiments.bench.converter import converter
@@ -48,6 +49,9 @@ BENCHMARKS = {
     "throttler-scale": Benchmark(throttler_scale, "memory, time and throughput with 100,000 throttled subflows"),
     "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
     "converter-soak": Benchmark(soak, "ten minutes of random connections through it: bytes, ends, memory, descriptors"),
+    "acceleration": Benchmark(
+        acceleration, "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx"
+    ),
     "accuracy": Benchmark(accuracy, "held rates and a quota against what passes on the wire"),
 }
 

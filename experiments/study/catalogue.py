@@ -2,6 +2,7 @@
 
 from experiments.scenarios import (
     acceleration,
+    acceleration_off_path,
     buffer,
     conversion_delay,
     failover,
@@ -28,6 +29,7 @@ _MODULES = (
     failover,
     latency,
     acceleration,
+    acceleration_off_path,
 )
 
 SCENARIOS = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}

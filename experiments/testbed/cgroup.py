@@ -7,7 +7,8 @@ from pathlib import Path
 
 from settings.failure import Exit, Failure
 
-_PERIOD = 10_000  # microseconds: a share of a processor is given out every hundredth of a second
+_PERIOD = 10_000  # microseconds: a share of a processor is given out every hundredth of a second,
+_LEAST = 1000  # or more seldom: the kernel takes no smaller one (sched/sched-bwc.rst)
 _ENTER = 'for group in $TRIBUTARY_GROUPS; do echo $$ >"$group/cgroup.procs" || exit; done; exec "$@"'
 
 
@@ -21,9 +22,10 @@ def limited(name: str, memory: int | None = None, processor: float | None = None
     if memory is not None:
         limits["memory"] = {"memory.limit_in_bytes": str(memory)}, {"memory.max": str(memory)}
     if processor is not None:
-        share = round(processor * _PERIOD)
-        first = {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": str(share)}
-        limits["cpu"] = first, {"cpu.max": f"{share} {_PERIOD}"}
+        period = max(_PERIOD, round(_LEAST / processor))
+        share = round(processor * period)
+        first = {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": str(share)}
+        limits["cpu"] = first, {"cpu.max": f"{share} {period}"}
     groups: dict[str, Path] = {}
     with ExitStack() as stack:
         for controller, (first, second) in limits.items():
@@ -35,7 +37,8 @@ def limited(name: str, memory: int | None = None, processor: float | None = None
             groups[controller] = group
             for file, value in (second if unified else first).items():
                 _write(group / file, value)
-        entered = " ".join(sorted({str(group) for group in groups.values()}))
+        # As this process sees them: ip-netns(8) has its commands see another /sys.
+        entered = " ".join(sorted({f"/proc/{os.getpid()}/root{group}" for group in groups.values()}))
         yield ["env", f"TRIBUTARY_GROUPS={entered}", "sh", "-c", _ENTER, "limited"] if groups else []
 
 

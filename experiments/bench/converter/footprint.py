@@ -3,7 +3,7 @@
 import json
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ _SPARE = 500
 """Descriptors that a converter needs beside two for each connection."""
 
 
-def start_milliseconds(ground: Ground, contender: Contender, times: int) -> tuple[float, ...]:
-    """From the start of its process, mptcpize included where it is needed, until its port takes a connection."""
+def start_milliseconds(
+    ground: Ground, contender: Contender, times: int, wrapper: Sequence[str] = ()
+) -> tuple[float, ...]:
+    """From the start of its process, mptcpize and ``wrapper`` included, until its port takes a connection."""
     with contender.command(ground) as command:
         measure = [str(ground.programs.load), "start", "--listens", contender.listens, "--times", str(times), "--"]
-        told: dict[str, Any] = json.loads(ground.testbed.gateway.run(*measure, *command))
+        told: dict[str, Any] = json.loads(ground.testbed.gateway.run(*measure, *wrapper, *command))
     return tuple(told["milliseconds"])
 
 
@@ -64,6 +66,11 @@ def resident(pid: int) -> int:
     sizes = [_memory(each) for each in _family(pid)]
     first, *others = sorted(sizes, key=lambda size: size["Rss"], reverse=True)
     return 1024 * (first["Rss"] + sum(size["Private_Clean"] + size["Private_Dirty"] for size in others))
+
+
+def proportional(pids: Sequence[int]) -> int:
+    """Bytes that the processes and their descendants have in memory; of what is shared each has its part (Pss)."""
+    return 1024 * sum(_memory(each)["Pss"] for pid in pids for each in _family(pid))
 
 
 def _memory(pid: int) -> dict[str, int]:

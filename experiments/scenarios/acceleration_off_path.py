@@ -1,0 +1,149 @@
+"""Short transfers through one native converter that is off the path: where the detour pays, and where not.
+
+                 proxy                 25 to 37.5 ms each way on either side of the proxy
+               /       \\
+        client --------- server        50 ms each way without it, 100 Mbit/s
+
+Derived: from connect(2) to the first byte of the answer and to its last, medians of several transfers of each size, and
+what they save of the direct way's time. By the model of the experiment ``acceleration``, with R for the round trip of
+the direct way and D for that of the detour, the first byte takes 2 R directly and 1.5 D by early SYN forwarding, which
+pays up to D = 1.33 R, 33 ms a side; by 0-RTT Convert it takes D, which pays up to twice as much. Each further round of
+slow start takes R directly and half of D: the longer the transfer, the longer a detour pays. Expected: gains and losses
+where the model has them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from matplotlib.figure import Figure
+from pydantic import BeforeValidator, Field
+
+from experiments.plots import tidy
+from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, Model, Segments, gain, transfers
+from experiments.scenarios.sweeps import Sizes, listed
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Scenario
+from experiments.testbed.chain import By
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import Link, Profile, Topology
+from settings.units import Duration, Size
+
+_DIRECT = Duration(25_000)
+"""On either side of a proxy that is on the path."""
+_SURE = 3.0
+"""Per cent that a gain or a loss has by the model to be held to its sign."""
+_BY = (By.EARLY, By.ZERO_RTT)
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
+
+
+class OffPathOptions(AccelerationOptions):
+    """``side``: one-way delays between proxy and client, and proxy and server."""
+
+    size: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (10, 25, 100, 500))
+    side: Annotated[
+        tuple[Duration, ...],
+        BeforeValidator(listed),
+        Field(min_length=1, description="times with commas between them, such as '25ms,37.5ms'"),
+    ] = tuple(Duration(microseconds) for microseconds in range(25_000, 40_000, 2_500))
+
+
+def _points(options: OffPathOptions, _topology: Topology) -> list[Point]:
+    detours = [{"side": str(side), "by": by.value} for side in options.side for by in _BY]
+    return [{"side": str(_DIRECT), "by": By.DIRECT.value}, *detours]
+
+
+def _ground(_options: OffPathOptions, profile: Profile, point: Point) -> Segments:
+    return Segments(_detour(Topology.of(profile).links[0], Duration.parse(point["side"])), proxies=1)
+
+
+def _detour(link: Link, side: Duration) -> Link:
+    """``link`` as long as the way by a proxy that is so far from either end."""
+    delay = Duration(2 * side.amount)
+    return replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
+
+
+def _measure(scene: Acceleration, options: OffPathOptions, point: Point, repetition: int) -> Reading:
+    """As in ``acceleration``."""
+    return Reading(point, repetition, transfers(scene.chain, By(point["by"]), options), {})
+
+
+def _judge(options: OffPathOptions, topology: Topology, readings: Readings) -> Sequence[Verdict]:
+    return list(_verdicts(options, topology.links[0], readings))
+
+
+def _verdicts(options: OffPathOptions, link: Link, readings: Readings) -> Iterator[Verdict]:
+    direct = readings.at(by=By.DIRECT.value)
+    first_byte = _first_byte(options)
+    for by in _BY:
+        wrong = [
+            f"{value} at {side}"
+            for side in options.side
+            for value in (first_byte, *(f"whole_ms_{size.amount // 1000}" for size in options.size))
+            for expected in [_expected(link, side, by, value)]
+            for measured in [gain(direct, readings.at(side=str(side), by=by.value), value).mean]
+            if abs(expected) > _SURE and expected * measured < 0
+        ]
+        claim = f"a detour gains and loses where the model has it ({by.value})"
+        yield at_most(claim, Estimate(len(wrong), 0), 0, "on the other side" + ": " * bool(wrong) + ", ".join(wrong))
+    nearest, farthest = options.side[0], options.side[-1]
+    early = {side: readings.at(side=str(side), by=By.EARLY.value) for side in (nearest, farthest)}
+    if _expected(link, nearest, By.EARLY, first_byte) > _SURE:
+        claim = f"the first byte comes sooner by a proxy {nearest} from either end"
+        yield at_least(claim, gain(direct, early[nearest], first_byte), 0, "%")
+    if _expected(link, farthest, By.EARLY, first_byte) < -_SURE:
+        claim = f"and later by one {farthest} from either end"
+        yield at_most(claim, gain(direct, early[farthest], first_byte), 0, "%")
+
+
+def _first_byte(options: OffPathOptions) -> str:
+    return f"first_byte_ms_{options.size[0].amount // 1000}"
+
+
+def _expected(link: Link, side: Duration, by: By, value: str) -> float:
+    """By how many per cent ``value`` is shorter by the model."""
+    direct, detour = Model(link, 1, By.DIRECT), Model(_detour(link, side), 1, by)
+    if value.startswith("first_byte"):
+        return 100 * (1 - detour.first_byte / direct.first_byte)
+    size = 1000 * int(value.rpartition("_")[2])
+    return 100 * (1 - detour.whole(size) / direct.whole(size))
+
+
+def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
+    figure.set_size_inches(10, 4.5)
+    link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
+    sides = sorted({Duration.parse(reading.point["side"]) for reading in readings}, key=lambda side: side.amount)
+    sizes = sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
+    values = [f"first_byte_ms_{sizes[0]}", *(f"whole_ms_{size}" for size in sizes[1:])]
+    labels = ["first byte", *(f"{size} kB" for size in sizes[1:])]
+    for axes, by in zip(figure.subplots(1, 2, sharey=True), _BY, strict=True):
+        milliseconds = [1000 * side.seconds for side in sides]
+        for value, label, colour in zip(values, labels, _COLOURS, strict=False):
+            taken = [gain(direct, readings.at(side=str(side), by=by.value), value) for side in sides]
+            means, margins = [each.mean for each in taken], [each.margin for each in taken]
+            axes.errorbar(milliseconds, means, margins, color=colour, marker="o", markersize=4, capsize=2, label=label)
+            expected = [_expected(link, side, by, value) for side in sides]
+            axes.plot(milliseconds, expected, color=colour, linestyle=":", linewidth=1)
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set_title(by.value, fontsize=10)
+        axes.set_xlabel("ms from the proxy to either end (dotted: the model)")
+        axes.set_ylabel("% of the direct way's time saved")
+        tidy(axes, "both")
+    figure.axes[0].legend(frameon=False, fontsize=8)
+
+
+SCENARIO = Scenario(
+    name="acceleration-off-path",
+    paper="Miniproxy, figure 5",
+    claim="A proxy that is not on the path pays as long as the detour is short.",
+    expected="Early SYN forwarding gains up to 33 ms a side for the first byte, and further out for longer transfers.",
+    profile=PROFILES / "long-path.toml",
+    options=OffPathOptions,
+    quick={"repeat": 1, "count": 3, "size": "10kB,500kB", "side": "25ms,30ms,37500us"},
+    points=_points,
+    ground=_ground,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+)

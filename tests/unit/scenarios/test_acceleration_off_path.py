@@ -1,0 +1,40 @@
+"""Verdicts on transfers through a converter off the path."""
+
+from experiments.scenarios.acceleration import Model
+from experiments.scenarios.acceleration_off_path import SCENARIO
+from experiments.study.readings import Point
+from experiments.testbed.chain import By
+from experiments.testbed.topology import Profile, Topology
+from settings.files import load
+from tests.unit.scenarios.made_up import but, drawn, failed
+
+SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
+
+
+def good(point: Point) -> dict[str, float]:
+    """As the model has it."""
+    ground = SCENARIO.ground(SCENARIO.options(), load(SCENARIO.profile, Profile), point)
+    model = Model(ground.link, 1, By(point["by"]))
+    firsts = {f"first_byte_ms_{size}": model.first_byte for size in SIZES}
+    return firsts | {f"whole_ms_{size}": model.whole(1000 * size) for size in SIZES}
+
+
+def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
+    assert failed(SCENARIO, good) == []
+    assert len(drawn(SCENARIO, good).axes) == 2
+
+
+def test_the_way_round_takes_as_long_as_its_sides() -> None:
+    link = Topology.of(load(SCENARIO.profile, Profile)).links[0]
+    points = SCENARIO.points(SCENARIO.options(), Topology((link,)))
+    grounds = {
+        point["side"]: SCENARIO.ground(SCENARIO.options(), load(SCENARIO.profile, Profile), point) for point in points
+    }
+    assert grounds["25ms"].link.rtt == link.rtt == 0.1
+    assert max(ground.link.rtt for ground in grounds.values()) == 0.15
+
+
+def test_a_gain_where_there_should_be_a_loss_fails_its_claims() -> None:
+    last = SCENARIO.points(SCENARIO.options(), Topology(()))[-1]["side"]
+    claims = failed(SCENARIO, but(good, {"side": last, "by": By.EARLY.value}, first_byte_ms_10=190))
+    assert [claim.partition(" ")[0] for claim in claims] == ["a", "and"]
