@@ -15,6 +15,7 @@
 pub mod access_log;
 pub mod accounts;
 pub mod admission;
+mod bpf;
 pub mod buffers;
 pub mod cli;
 pub mod config;
@@ -38,6 +39,7 @@ pub mod silence;
 pub mod sockets;
 pub mod streams;
 pub mod syn_ack;
+pub mod syn_option;
 mod sys;
 pub mod targets;
 pub mod top;

@@ -229,14 +229,15 @@ impl IcmpWatch {
     }
 }
 
-/// An MPTCP socket to connect to the next converter with; with `fast_open` its SYN may carry data without a cookie of TCP's
+/// A socket to connect to the next converter with; with `fast_open` its SYN may carry data without a cookie of TCP's
 /// own.
 pub fn to_next_hop(
     address: SocketAddr,
+    mptcp: bool,
     fast_open: bool,
     settings: &Downstream,
 ) -> io::Result<Socket> {
-    let socket = to_server(address, true, settings, None)?;
+    let socket = to_server(address, mptcp, settings, None)?;
     if fast_open {
         open_fast(socket.as_fd())?;
         let no_cookie = TCP_FASTOPEN_NO_COOKIE;

@@ -1,4 +1,4 @@
-//! The only unsafe code: socket options that no library wraps, and descriptors that were passed.
+//! The only unsafe code beside `bpf.rs`: socket options that no library wraps, and descriptors that were passed.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,6 +1,7 @@
-//! The segment that asks for a TCP connection (RFC 9293 section 3.1), out of its IP packet (RFC 791, RFC 8200).
+//! The segment that asks for a TCP connection (RFC 9293 section 3.1), out of its IP packet (RFC 791, RFC 8200), and an option
+//! by which a converter tells the next one in it where the connection is to go.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 const TCP: u8 = 6;
 
@@ -30,6 +31,12 @@ const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const MPTCP: u8 = 30;
 const MP_JOIN: u8 = 1;
+/// For experiments (RFC 6994 section 3), with this number of the experiment behind its length.
+const EXPERIMENT: u8 = 254;
+const EXPERIMENT_ID: [u8; 2] = *b"Tr";
+/// Bytes of the option that tells a destination: kind, length, number, address and port. An IPv6 address does not fit beside
+/// what Linux puts into its SYNs: 20 of 40 bytes (MSS, SACK-permitted, timestamps, window scale).
+pub const DESTINATION_OPTION: usize = 10;
 
 /// A client's wish for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +47,16 @@ pub struct Syn {
     pub server: SocketAddr,
     /// Whether it is a further subflow of a connection that is there already (RFC 8684 section 3.2).
     pub join: bool,
+    /// Where the connection that it asks for is to go, if it comes from a converter that tells ([`destination_option`]).
+    pub destination: Option<SocketAddrV4>,
+}
+
+/// The option that tells the next converter where a connection is to go.
+pub fn destination_option(destination: SocketAddrV4) -> [u8; DESTINATION_OPTION] {
+    let [a, b, c, d] = destination.ip().octets();
+    let [high, low] = destination.port().to_be_bytes();
+    let [first, second] = EXPERIMENT_ID;
+    [EXPERIMENT, 10, first, second, a, b, c, d, high, low]
 }
 
 /// The SYN in `packet`, which begins with its IP header; `None` if it is no whole one: another segment, a fragment, an
@@ -83,30 +100,50 @@ fn segment(segment: &[u8], source: IpAddr, destination: IpAddr) -> Option<Syn> {
     if segment.get(FLAGS)? & STATE != SYN {
         return None;
     }
-    Some(Syn {
+    let mut syn = Syn {
         client: SocketAddr::new(source, u16_at(segment, 0)?),
         server: SocketAddr::new(destination, u16_at(segment, DESTINATION_PORT)?),
-        join: is_join(options)?,
-    })
+        join: false,
+        destination: None,
+    };
+    syn.take(options)?;
+    Some(syn)
 }
 
-/// `None` if an option is shorter than an option can be, or longer than there is room.
-fn is_join(mut options: &[u8]) -> Option<bool> {
-    let mut join = false;
-    while let Some(kind) = options.first() {
-        let length = match *kind {
-            END => break,
-            NO_OPERATION => 1,
-            kind => {
-                let length = usize::from(*options.get(1)?);
-                let value = options.get(2..length)?;
-                join |= kind == MPTCP && value.first().is_some_and(|byte| byte >> 4 == MP_JOIN);
-                length
-            }
-        };
-        options = &options[length..];
+impl Syn {
+    /// Takes in what `options` say; `None` if one is shorter than an option can be, or longer than there is room.
+    fn take(&mut self, mut options: &[u8]) -> Option<()> {
+        while let Some(kind) = options.first() {
+            let length = match *kind {
+                END => break,
+                NO_OPERATION => 1,
+                kind => {
+                    let length = usize::from(*options.get(1)?);
+                    self.take_one(kind, options.get(2..length)?);
+                    length
+                }
+            };
+            options = &options[length..];
+        }
+        Some(())
     }
-    Some(join)
+
+    fn take_one(&mut self, kind: u8, value: &[u8]) {
+        match kind {
+            MPTCP => self.join |= value.first().is_some_and(|byte| byte >> 4 == MP_JOIN),
+            EXPERIMENT => self.destination = self.destination.or_else(|| destination(value)),
+            _ => {}
+        }
+    }
+}
+
+/// What the option of [`destination_option`] says; `None` if this is another experiment's.
+fn destination(value: &[u8]) -> Option<SocketAddrV4> {
+    let [first, second, a, b, c, d, high, low] = *value else {
+        return None;
+    };
+    let address = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]));
+    ([first, second] == EXPERIMENT_ID).then_some(address)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

@@ -4,7 +4,7 @@ mod hex;
 
 use hex::hex;
 use proptest::prelude::*;
-use tributary_wire::syn::{Syn, parse};
+use tributary_wire::syn::{Syn, destination_option, parse};
 
 const IP4: &str = "4500 0000 0000 4000 4006 0000 0a000102 cb007102";
 const IP4_OPTIONS: &str = "4600 0000 0000 4000 4006 0000 0a000102 cb007102 01010100";
@@ -22,6 +22,7 @@ fn syn(client: &str, server: &str, join: bool) -> Syn {
         client: client.parse().expect("an address"),
         server: server.parse().expect("an address"),
         join,
+        destination: None,
     }
 }
 
@@ -59,6 +60,35 @@ fn a_syn_tells_who_asks_whom() {
         (IP4, "6002 ffff 0000 0000 00ff10ff", over4(false)),
     ] {
         assert_eq!(parse(&packet(ip, rest)), Some(expected), "{ip} {rest}");
+    }
+}
+
+#[test]
+fn the_option_of_a_converter_tells_where_the_connection_is_to_go() {
+    let told = "198.51.100.7:8443".parse().expect("an address");
+    assert_eq!(
+        destination_option(told).to_vec(),
+        hex("fe0a 5472 c6336407 20fb")
+    );
+    for (rest, destination) in [
+        (
+            "8002 ffff 0000 0000 fe0a 5472 c6336407 20fb 0101",
+            Some(told),
+        ),
+        (
+            "9002 ffff 0000 0000 020405b4 fe0a 5472 c6336407 20fb 0101",
+            Some(told),
+        ),
+        // Another experiment (RFC 6994), of this length and of another one; and ours with a length that it has not.
+        ("8002 ffff 0000 0000 fe0a 5473 c6336407 20fb 0101", None),
+        ("6002 ffff 0000 0000 fe04 f989", None),
+        ("8002 ffff 0000 0000 fe0b 5472 c6336407 20fb 0101", None),
+    ] {
+        let expected = Syn {
+            destination,
+            ..over4(false)
+        };
+        assert_eq!(parse(&packet(IP4, rest)), Some(expected), "{rest}");
     }
 }
 

@@ -89,6 +89,11 @@ pub fn check_routes(config: &Config) -> Result<(), Wrong> {
     let Some(gateway) = &config.gateway else {
         return Ok(());
     };
+    if gateway.syn_option && gateway.mptcp {
+        let accepted =
+            "only with gateway.mptcp = false (there is no room for it beside MPTCP's option)";
+        return Err(wrong("gateway.syn_option", true, accepted));
+    }
     let mut known = BTreeSet::new();
     for network in gateway.routes.iter().flat_map(|route| &route.to) {
         if !known.insert(network.trunc()) {
@@ -181,8 +186,11 @@ fn check_listener(
             "only without via_gateway: the gateway connects to the server",
         ));
     }
-    if listen.early_syn && listen.intercept != Some(Intercept::Tproxy) {
-        let accepted = "only with intercept = \"tproxy\"";
+    if listen.early_syn
+        && listen.intercept != Some(Intercept::Tproxy)
+        && listen.kind != Kind::Convert
+    {
+        let accepted = "only with intercept = \"tproxy\" or kind = \"convert\"";
         return Err(wrong(key("early_syn"), true, accepted));
     }
     if listen.via_gateway && config.gateway.is_none() {

@@ -13,6 +13,7 @@ use super::units;
 /// The gateway that a converter at a customer's premises connects through, by RFC 8803; in a chain, the next converter.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file
 pub struct Gateway {
     /// Its address and port.
     pub address: SocketAddr,
@@ -25,6 +26,13 @@ pub struct Gateway {
     /// where all next converters are of this project: others refuse such requests.
     #[serde(default)]
     pub loop_check: bool,
+    /// Whether to connect to it by MPTCP.
+    #[serde(default = "yes")]
+    pub mptcp: bool,
+    /// Whether the SYN tells where the connection is to go, by an option of its own: a converter of this project with
+    /// `early_syn` begins its connection then at once. IPv4 servers and plain TCP only.
+    #[serde(default)]
+    pub syn_option: bool,
     /// What happens to a connection when the gateway is away.
     #[serde(default)]
     pub when_away: WhenAway,
@@ -38,6 +46,10 @@ pub struct Gateway {
     /// How long it is left alone after it was found away.
     #[serde(default = "gateway_retry", deserialize_with = "units::time")]
     pub retry: Duration,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn gateway_timeout() -> Duration {

@@ -272,8 +272,8 @@ pub struct Listen {
     /// Whether connections are carried to the gateway.
     #[serde(default)]
     pub via_gateway: bool,
-    /// Transparent, TPROXY: whether the connection to the server, or to the gateway, is begun when the client's SYN comes
-    /// to this port, and not when the client's handshake has ended.
+    /// TPROXY, and Convert where the client tells by [`Gateway::syn_option`]: whether the connection to the server, or to
+    /// the gateway, is begun when the client's SYN comes to this port, and not when the client's handshake has ended.
     #[serde(default)]
     pub early_syn: bool,
 }

@@ -140,6 +140,10 @@ mod tests {
                 &["gateway.routes = 10.1.2.3/8", "each network once"],
             ),
             (
+                "[gateway]\naddress = \"10.0.0.1:3129\"\nsyn_option = true",
+                &["gateway.syn_option = true", "mptcp = false"],
+            ),
+            (
                 "[gateway]\naddress = \"127.0.0.1:3128\"",
                 &["gateway = 127.0.0.1:3128", "another converter's"],
             ),

@@ -1,8 +1,8 @@
-//! The client's side of RFC 8803: connections that the next converter opens for this one, asked for over MPTCP.
+//! The client's side of RFC 8803: connections that the next converter opens for this one, mostly over MPTCP.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use socket2::Socket;
 use tokio::net::TcpStream;
@@ -14,6 +14,7 @@ use super::{DialError, Server};
 use crate::config::{Downstream, Gateway};
 use crate::sockets::{self, IcmpError};
 use crate::streams::Stream;
+use crate::syn_option::SynOption;
 use crate::targets::Forbidden;
 
 const PIECE: usize = 16 << 10;
@@ -42,6 +43,8 @@ pub struct NextHop {
     retry_at: Mutex<Option<Instant>>,
     /// What it wants to see of us (RFC 8803 section 6.2.7).
     cookie: Mutex<Option<Vec<u8>>>,
+    /// What tells it in the SYN where a connection is to go, if anything does.
+    option: Option<Arc<SynOption>>,
 }
 
 /// A request to the next converter on its way.
@@ -72,12 +75,13 @@ impl Asking {
 }
 
 impl NextHop {
-    /// One of which nothing is known yet.
-    pub fn new(address: SocketAddr) -> Self {
+    /// One of which nothing is known yet, and which `option` tells in the SYN where a connection is to go.
+    pub fn new(address: SocketAddr, option: Option<Arc<SynOption>>) -> Self {
         Self {
             address,
             retry_at: Mutex::default(),
             cookie: Mutex::default(),
+            option,
         }
     }
 
@@ -156,7 +160,11 @@ impl NextHop {
     ) -> Result<Asking, HopError> {
         let mut message = self.message(server, passed)?;
         message.extend_from_slice(early);
-        let socket = sockets::to_next_hop(self.address, gateway.fast_open, settings)?;
+        let socket =
+            sockets::to_next_hop(self.address, gateway.mptcp, gateway.fast_open, settings)?;
+        if let (Some(option), SocketAddr::V4(server)) = (&self.option, server) {
+            option.tell(&socket, server)?;
+        }
         let sent = sockets::connect_with(&socket, self.address, &message)?;
         Ok(Asking {
             socket,

@@ -1,6 +1,7 @@
 //! Which converter is next on the way to a server.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,21 +10,30 @@ use prefix_trie::joint::map::JointPrefixMap;
 
 use super::next_hop::NextHop;
 use crate::config::Gateway;
+use crate::syn_option::SynOption;
 
 /// The next converters, by the servers' networks. Without any, every server is connected to directly.
 #[derive(Debug, Default)]
 pub struct NextHops {
     otherwise: Option<Arc<NextHop>>,
     by_network: JointPrefixMap<IpNet, Option<Arc<NextHop>>>,
+    option: Option<Arc<SynOption>>,
 }
 
 impl NextHops {
-    /// As configured. Networks by way of the same converter share what is known of it.
-    pub fn new(gateway: &Gateway) -> Self {
+    /// As configured. Networks by way of the same converter share what is known of it. The `option` in SYNs is begun
+    /// anew only if `old` has none; raises what [`SynOption::start`] does.
+    pub fn new(gateway: &Gateway, old: Option<&Self>) -> io::Result<Self> {
+        let kept = old.and_then(|old| old.option.clone());
+        let option = match (gateway.syn_option, kept) {
+            (false, _) => None,
+            (true, Some(option)) => Some(option),
+            (true, None) => Some(Arc::new(SynOption::start()?)),
+        };
         let mut hops = HashMap::new();
         let mut hop = |address: SocketAddr| {
             let known = hops.entry(address);
-            Arc::clone(known.or_insert_with(|| Arc::new(NextHop::new(address))))
+            Arc::clone(known.or_insert_with(|| Arc::new(NextHop::new(address, option.clone()))))
         };
         let otherwise = Some(hop(gateway.address));
         let mut by_network = JointPrefixMap::new();
@@ -32,10 +42,11 @@ impl NextHops {
                 by_network.insert(*network, route.via.address().map(&mut hop));
             }
         }
-        Self {
+        Ok(Self {
             otherwise,
             by_network,
-        }
+            option,
+        })
     }
 
     /// The next converter on the way to `server`; none where the server itself is next.
@@ -66,6 +77,11 @@ mod tests {
         via = "192.0.2.1:3129"
     "#;
 
+    fn hops() -> NextHops {
+        let config = config::parse(ROUTES, "c.toml").expect("routes");
+        NextHops::new(config.gateway.as_ref().expect("gateway"), None).expect("no option")
+    }
+
     fn next(hops: &NextHops, server: &str) -> Option<String> {
         let hop = hops.towards(server.parse().expect("address"));
         hop.map(|hop| hop.address.to_string())
@@ -73,8 +89,7 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_counts_and_the_gateway_takes_the_rest() {
-        let config = config::parse(ROUTES, "c.toml").expect("routes");
-        let hops = NextHops::new(config.gateway.as_ref().expect("gateway"));
+        let hops = hops();
         for (server, via) in [
             ("10.2.0.1", Some("192.0.2.2:3129")),
             ("2001:db8::1", Some("192.0.2.2:3129")),
@@ -89,8 +104,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_converter_counts_for_all_its_networks() {
-        let config = config::parse(ROUTES, "c.toml").expect("routes");
-        let hops = NextHops::new(config.gateway.as_ref().expect("gateway"));
+        let hops = hops();
         let [near, far] = ["10.1.2.3", "203.0.113.1"].map(|server| {
             hops.towards(server.parse().expect("address"))
                 .expect("a hop")

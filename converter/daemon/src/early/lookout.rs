@@ -15,7 +15,7 @@ use super::Early;
 use super::flood::{Flood, cookies_sent};
 use super::table::{Pair, Spared};
 use crate::admission::is_known;
-use crate::config::{Config, Listen};
+use crate::config::{Config, Kind, Listen};
 use crate::dial::Dialer;
 use crate::metrics::EarlySyns;
 use crate::packet_filter::{
@@ -160,13 +160,19 @@ impl View {
         let Some(listen) = self.listeners.get(&syn.server.port()) else {
             return "other";
         };
-        let pair = Pair {
-            client: syn.client,
-            server: syn.server,
-        };
         if syn.join {
             return "join";
         }
+        // Who comes to an explicit listener says in the SYN where to, or later.
+        let server = match (listen.kind, syn.destination) {
+            (Kind::Transparent, _) => syn.server,
+            (_, Some(destination)) => destination.into(),
+            (_, None) => return "silent",
+        };
+        let pair = Pair {
+            client: syn.client,
+            server,
+        };
         if !is_known(syn.client.ip(), &self.config.clients) {
             return "stranger";
         }
@@ -183,7 +189,7 @@ impl View {
         let source = listen.keep_client_address.then_some(syn.client);
         match self
             .dialer
-            .begin(syn.server, source, listen.via_gateway, &self.config)
+            .begin(server, source, listen.via_gateway, &self.config)
         {
             Ok(begun) => {
                 table.put(pair, begun, Instant::now());

@@ -63,12 +63,7 @@ impl Plan {
             }));
         }
         Ok(Self {
-            next_hops: Arc::new(
-                config
-                    .gateway
-                    .as_ref()
-                    .map_or_else(NextHops::default, NextHops::new),
-            ),
+            next_hops: Arc::new(next_hops(&config, old)?),
             config: Arc::new(config),
             most,
             bound,
@@ -84,6 +79,15 @@ impl Plan {
             next_hops: Arc::clone(&self.next_hops),
         }
     }
+}
+
+fn next_hops(config: &Config, old: Option<&Plan>) -> Result<NextHops, Failure> {
+    let Some(gateway) = &config.gateway else {
+        return Ok(NextHops::default());
+    };
+    NextHops::new(gateway, old.map(|old| old.next_hops.as_ref())).map_err(|error| {
+        Failure::from_io("gateway.syn_option (needs CAP_BPF, CAP_NET_ADMIN)", &error)
+    })
 }
 
 fn socket(
