@@ -67,6 +67,7 @@ via_gateway = {via_gateway}
 _GATEWAY = """\
 [gateway]
 address = "{next_hop}:{port}"
+mptcp = false
 when_away = "refuse"
 fast_open = true
 """

@@ -81,6 +81,7 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    sockets::make_room();
     match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

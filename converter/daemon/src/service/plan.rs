@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::activation::Passed;
@@ -14,6 +15,8 @@ use crate::sockets;
 
 /// Descriptors for everything but connections.
 const RESERVED: u64 = 128;
+/// Descriptors that there is room for from the start: 64 KiB of the kernel's memory.
+const TABLE: i32 = 8191;
 /// A client's, and a server's.
 const PER_CONNECTION: u64 = 2;
 
@@ -158,7 +161,7 @@ fn early_connections(config: &Config) -> u64 {
     }
 }
 
-/// Takes as many open files as this process is allowed.
+/// Takes as many open files as this process is allowed, and room for the first ones. Before there are threads.
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     // A system that refuses leaves what there is, and most_connections goes by that.
@@ -169,4 +172,7 @@ pub fn raise_open_files() {
             maximum: limit.maximum,
         },
     );
+    // Once there are threads each growth of the table of descriptors takes a grace period of the kernel's (RCU; fs/file.c),
+    // some 20 ms in which nobody is accepted.
+    let _ = fcntl_dupfd_cloexec(std::io::stdin(), TABLE);
 }
