@@ -2,6 +2,7 @@
 
 from experiments.scenarios import (
     acceleration,
+    acceleration_buffer,
     acceleration_off_path,
     buffer,
     conversion_delay,
@@ -30,6 +31,7 @@ _MODULES = (
     latency,
     acceleration,
     acceleration_off_path,
+    acceleration_buffer,
 )
 
 SCENARIOS = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}

@@ -170,3 +170,22 @@ def test_the_clients_address_is_no_secret_to_the_server(conv: World) -> None:
         assert [peer for peer, _ in service.peers] == ["203.0.113.1"]
         eventually(lambda: gateway.lines())
         assert gateway.lines()[0]["client"].rpartition(":")[0] == CLIENT
+
+
+def test_a_circle_is_refused_and_ends(conv: World) -> None:
+    """Two converters that are each other's next one: SYNs go to and fro until the request is there, then no more."""
+    own, other = f"{GATEWAY}:{PORTS['convert']}", f"{GATEWAY}:2301"
+    check = "loop_check = true\n"
+    one = LISTENING.replace(CONVERT, CONVERT + "via_gateway = true\n") + way(other) + check
+    two = f'{CLIENTS}[metrics]\n[early_syn]\npatience = "1s"\n[[listen]]\n{CONVERT}address = "{other}"\n'
+    two += "via_gateway = true\nearly_syn = true\n" + way(own) + check
+    with ExitStack() as stack:
+        converters = [stack.enter_context(conv.converter(config, None, *OUR_MOUNTS)) for config in (one, two)]
+        stack.enter_context(telling(conv))
+        client = stack.enter_context(conv.connect(HOME, PROXY, node=conv.lan))
+        client.sendall(f"CONNECT {SERVER}:80 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        assert take_head(client).startswith(b"HTTP/1.1 502")
+        for converter in converters:
+            converter.wait_until_idle()
+        assert "loop" in {line["outcome"] for converter in converters for line in converter.lines()}
+        assert seen(converters[0]).get("begun", 0) < 100

@@ -86,6 +86,7 @@ SMALL = {
     "failover": ("before=1", "down=2", "after=2"),
     "latency": ("seconds=1", "settle=0.5"),
     "acceleration": ("count=1", "size=10kB,25kB"),
+    "acceleration-buffer": ("size=2MB", "ratio=2"),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
 }
 

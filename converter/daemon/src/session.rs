@@ -200,7 +200,7 @@ impl Session {
         let introduced = self.config.downstream.proxy_protocol;
         let early = if introduced { &[] } else { early };
         let mut server = if let Some(begun) = self.begun(target) {
-            dialer.go_on(begun, early, &self.config).await
+            dialer.go_on(begun, wishes, early, &self.config).await
         } else if self.listener.listen.via_gateway {
             dialer
                 .dial_by_gateway(target, wishes, early, &self.config)

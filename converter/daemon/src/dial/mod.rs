@@ -169,6 +169,7 @@ impl Dialer {
     pub async fn go_on(
         &self,
         begun: Begun,
+        wishes: Wishes,
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
@@ -181,7 +182,7 @@ impl Dialer {
                     .map(|connected| Server::direct(connected, address))
             }
             Begun::ByGateway(asking) => {
-                Box::pin(self.go_on_by_gateway(asking, early, config)).await
+                Box::pin(self.go_on_by_gateway(asking, wishes, early, config)).await
             }
         }
     }
@@ -189,12 +190,14 @@ impl Dialer {
     async fn go_on_by_gateway(
         &self,
         asking: Asking,
+        wishes: Wishes,
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
         let target = Target::Address(asking.server);
         if let Some((hop, gateway)) = self.next_hop(asking.server, config) {
-            let end = hop.end(asking, early, gateway);
+            let passed = self.passed(&wishes.passed, gateway);
+            let end = hop.end_begun(asking, &passed, early, gateway);
             match timeout(config.timeouts.connect, end).await {
                 Ok(Ok(Asked::Connected(server))) => return Ok(server),
                 Ok(Ok(Asked::Cookie)) => {}
@@ -203,8 +206,7 @@ impl Dialer {
                 Err(_) => return Err(DialError::TimedOut),
             }
         }
-        self.dial_by_gateway(&target, Wishes::default(), early, config)
-            .await
+        self.dial_by_gateway(&target, wishes, early, config).await
     }
 
     /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
@@ -267,6 +269,7 @@ impl Dialer {
     pub fn is_loop(&self, passed: &[u64]) -> bool {
         passed.contains(&self.number) || passed.len() > LONGEST_CHAIN
     }
+
     /// The addresses to try, one at least. Those that are checked are those that are tried: nobody asks for the name a
     /// second time.
     async fn allowed(

@@ -174,8 +174,23 @@ impl NextHop {
         })
     }
 
+    /// The same as [`Self::end`] for what was begun before the client's own request was here, which says what it has
+    /// `passed`.
+    pub async fn end_begun(
+        &self,
+        mut asking: Asking,
+        passed: &[u64],
+        early: &[u8],
+        gateway: &Gateway,
+    ) -> Result<Asked, HopError> {
+        if asking.sent == 0 {
+            asking.message = self.message(asking.server, passed)?;
+        }
+        self.end(asking, early, gateway).await
+    }
+
     /// Sends the rest and `early`, which came since, and waits for the answer.
-    pub async fn end(
+    async fn end(
         &self,
         mut asking: Asking,
         early: &[u8],

@@ -1,0 +1,116 @@
+"""A long download through one native converter, whose send buffer is a half to four times the client's receive buffer.
+
+    client --- proxy --- server      100 Mbit/s, 100 ms in all, split evenly
+
+The client's receive buffer may grow to ``receive``, what its half of the path needs; the proxy's send buffers may grow
+to so many times that. Derived: Mbit/s from connect(2) to the last byte. A send buffer counts memory, of which a packet
+takes more than is in it, and it holds what is on its way and not yet acknowledged beside what has still to go: a
+receiver that offers a window can have it filled only by a sender that may keep more than that. Expected, as Miniproxy
+has it: twice the receive buffer is enough, and less is not.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from matplotlib.figure import Figure
+from pydantic import BeforeValidator, Field
+
+from experiments.plots import tidy
+from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, Segments, transfers
+from experiments.scenarios.sweeps import listed
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.testbed.chain import By
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import Profile, Topology
+from settings.units import Size
+
+_LEAST, _DEFAULT = 4096, 131_072  # bytes: tcp(7), tcp_rmem and tcp_wmem
+_ENOUGH, _TOO_LITTLE = 2.0, 0.5
+
+
+class BufferRatioOptions(Options):
+    """``size``: of the download; ``receive``: the client's buffer; ``ratio``: of the proxy's send buffers to that."""
+
+    size: Size = Size(30_000_000)
+    receive: Size = Size(1_000_000)
+    ratio: Annotated[
+        tuple[float, ...],
+        BeforeValidator(listed),
+        Field(min_length=1, description="numbers with commas between them, such as '0.5,2'"),
+    ] = (0.5, 1.0, 1.5, 2.0, 4.0)
+
+
+def _points(options: BufferRatioOptions, _topology: Topology) -> list[Point]:
+    return [{"ratio": f"{ratio:g}"} for ratio in options.ratio]
+
+
+def _ground(_options: BufferRatioOptions, profile: Profile, _point: Point) -> Segments:
+    return Segments(Topology.of(profile).links[0], proxies=1)
+
+
+def _measure(scene: Acceleration, options: BufferRatioOptions, point: Point, repetition: int) -> Reading:
+    """``rate_mbps``."""
+    chain = scene.chain
+    chain.client.sysctl(net__ipv4__tcp_rmem=_growing_to(options.receive.amount))
+    for proxy in chain.proxies:
+        proxy.sysctl(net__ipv4__tcp_wmem=_growing_to(round(float(point["ratio"]) * options.receive.amount)))
+    taken = transfers(chain, By.EARLY, AccelerationOptions(size=(options.size,), count=1))
+    milliseconds = taken[f"whole_ms_{options.size.amount // 1000}"]
+    return Reading(point, repetition, {"rate_mbps": 0.008 * options.size.amount / milliseconds}, {})
+
+
+def _growing_to(most: int) -> str:
+    return f"{_LEAST} {min(_DEFAULT, most)} {most}"
+
+
+def _judge(_options: BufferRatioOptions, _topology: Topology, readings: Readings) -> Sequence[Verdict]:
+    rates = {ratio: _rate(readings, ratio).mean for ratio in _ratios(readings)}
+    most = max(rates.values())
+    enough = min((rate for ratio, rate in rates.items() if ratio >= _ENOUGH), default=None)
+    too_little = rates.get(_TOO_LITTLE)
+    verdicts = []
+    if enough is not None:
+        claim = "twice the receive buffer reaches 97 % of the most"
+        verdicts.append(at_least(claim, Estimate(100 * enough / most, 0), 97, "%"))
+    if too_little is not None:
+        claim = "half of it does not reach 80 %"
+        verdicts.append(at_most(claim, Estimate(100 * too_little / most, 0), 80, "%"))
+    return verdicts
+
+
+def _ratios(readings: Readings) -> list[float]:
+    return sorted({float(reading.point["ratio"]) for reading in readings})
+
+
+def _rate(readings: Readings, ratio: float) -> Estimate:
+    return readings.at(ratio=f"{ratio:g}").estimate("rate_mbps")
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    axes = figure.subplots()
+    ratios = _ratios(readings)
+    rates = [_rate(readings, ratio) for ratio in ratios]
+    means, margins = [rate.mean for rate in rates], [rate.margin for rate in rates]
+    axes.errorbar(ratios, means, margins, color="black", marker="o", capsize=2)
+    axes.set_xlabel("send buffer, in receive buffers")
+    axes.set_ylabel("Mbit/s")
+    axes.set_ylim(0)
+    tidy(axes, "y")
+
+
+SCENARIO = Scenario(
+    name="acceleration-buffer",
+    paper="Miniproxy",
+    claim="A proxy's send buffer should be twice the receive buffer.",
+    expected="Less than that slows the download down, more does not help.",
+    profile=PROFILES / "long-path.toml",
+    options=BufferRatioOptions,
+    quick={"repeat": 1, "size": "10MB", "ratio": "0.5,2"},
+    points=_points,
+    ground=_ground,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+)
