@@ -1,4 +1,4 @@
-"""The x86 image of a gateway, booted by BIOS and by UEFI: the first boot, the converters, the throttler, the doctor."""
+"""The x86 image of a gateway, booted by BIOS: the first boot, the converters, the throttler, the doctor."""
 
 import shutil
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from image.build.boards import Role
 from image.check.examination import examine
 from tests.image.conftest import Build
-from tests.image.machine import GROWTH, OVMF, Medium, boot_pc, section
+from tests.image.machine import GROWTH, Medium, boot_pc, section
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64")
 
@@ -46,13 +46,6 @@ def downloads(bios: str) -> dict[str, Any]:
 def test_it_boots_by_bios_and_nothing_fails(system: dict[str, Any]) -> None:
     assert system["firmware"] == "BIOS"
     assert (system["state"], system["failed"]) == ("running", [])
-
-
-@pytest.mark.skipif(not OVMF[0].exists(), reason="no OVMF (package ovmf)")
-def test_it_boots_by_uefi_as_well(image: Path, tmp_path: Path) -> None:
-    found = section(boot_pc(Medium.of(image, tmp_path, SETTINGS), "system", uefi=True, seconds=900), "system")
-    assert found["firmware"] == "UEFI"
-    assert (found["state"], found["failed"], found["hostname"]) == ("running", [], "attic")
 
 
 def test_it_is_what_the_boot_partition_says(system: dict[str, Any]) -> None:
