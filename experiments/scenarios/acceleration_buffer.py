@@ -6,7 +6,7 @@ The client's receive buffer may grow to ``receive``, what its half of the path n
 to so many times that. Derived: Mbit/s from connect(2) to the last byte. A send buffer counts memory, of which a packet
 takes more than is in it, and it holds what is on its way and not yet acknowledged beside what has still to go: a
 receiver that offers a window can have it filled only by a sender that may keep more than that. Expected, as Miniproxy
-has it: twice the receive buffer is enough, and less is not.
+has it: twice the receive buffer is enough, and half of it is not.
 """
 
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ SCENARIO = Scenario(
     name="acceleration-buffer",
     paper="Miniproxy",
     claim="A proxy's send buffer should be twice the receive buffer.",
-    expected="Less than that slows the download down, more does not help.",
+    expected="Half the receive buffer slows the download down, more than twice does not help.",
     profile=PROFILES / "long-path.toml",
     options=BufferRatioOptions,
     quick={"repeat": 1, "size": "10MB", "ratio": "0.5,2"},

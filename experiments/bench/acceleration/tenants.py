@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.bench.converter.contenders import HAPROXY
 from experiments.bench.converter.footprint import proportional
 from experiments.bench.pair import NAME
 from experiments.bench.result import Series
@@ -15,7 +16,7 @@ from experiments.testbed.native import Programs
 from experiments.testbed.node import Node
 from settings.failure import Exit, Failure
 
-_LISTEN, _ORIGIN = "127.0.0.1:3128", "203.0.113.2"
+_LISTEN, _ORIGIN = "127.0.0.1:3128", "203.0.113.2:8080"
 _SETTLE, _SETTLED = 2.0, 1.01  # seconds; growth in that time
 _NATIVE = """\
 [control]
@@ -24,19 +25,9 @@ socket = "{folder}/converter.sock"
 kind = "http"
 address = "{listen}"
 """
-_HAPROXY = """\
-defaults
-    mode tcp
-    timeout connect 10s
-    timeout client 1h
-    timeout server 1h
-listen tenant
-    bind {listen}
-    server origin {origin}:8080
-"""
 _VCL = """\
 vcl 4.1;
-backend origin {{ .host = "{origin}"; .port = "8080"; }}
+backend origin {{ .host = "{origin}"; }}
 """
 _VARNISH = Path("/var/lib/varnish")
 """It compiles its configuration to a library in there, which /run may not allow (noexec)."""
@@ -55,7 +46,7 @@ class _Kind:
 
 def _kinds(programs: Programs) -> Iterator[_Kind]:
     yield _Kind("", (str(programs.converter), "--config", "{file}"), _NATIVE)
-    yield _Kind("haproxy_", ("haproxy", "-db", "-f", "{file}"), _HAPROXY)
+    yield _Kind("haproxy_", ("haproxy", "-db", "-f", "{file}"), HAPROXY)
     varnish = ("varnishd", "-F", "-f", "{file}", "-a", _LISTEN, "-n", str(_VARNISH / "{name}"), "-s", "malloc,1m")
     yield _Kind("varnish_", varnish, _VCL, most=100)
 

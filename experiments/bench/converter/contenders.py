@@ -42,7 +42,7 @@ socket = "{directory}/converter.sock"
 kind = "http"
 address = "{listen}"
 """
-_HAPROXY = """\
+HAPROXY = """\
 defaults
     mode tcp
     timeout connect 10s
@@ -52,6 +52,7 @@ listen bench
     bind {listen}
     server origin {origin}
 """
+"""What it reads; ``listen`` and ``origin`` are addresses with their ports."""
 _NGINX = """\
 load_module {module};
 daemon off;
@@ -189,7 +190,7 @@ def _squid(ground: Ground, listen: str) -> Iterator[list[str]]:
 
 @contextmanager
 def _haproxy(ground: Ground, listen: str) -> Iterator[list[str]]:
-    configuration = _file(ground, "haproxy.cfg", _HAPROXY.format(listen=listen, origin=ORIGIN))
+    configuration = _file(ground, "haproxy.cfg", HAPROXY.format(listen=listen, origin=ORIGIN))
     yield ["haproxy", "-db", "-f", configuration]
 
 

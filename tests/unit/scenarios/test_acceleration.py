@@ -38,7 +38,7 @@ def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
         (but(good, {"proxies": "3", "by": By.EARLY.value}, whole_ms_25=160), "25 kB come 49 % sooner through 3 pro"),
         (
             but(good, {"proxies": "2", "by": By.LATE.value}, whole_ms_500=500),
-            "10% longer than by the model (2 proxies, handshake",
+            "a round of slow start longer than by the model (2 proxies, handshake",
         ),
     ],
 )
