@@ -91,7 +91,7 @@ pub fn check_routes(config: &Config) -> Result<(), Wrong> {
     };
     if gateway.syn_option && gateway.mptcp {
         let accepted =
-            "only with gateway.mptcp = false (there is no room for it beside MPTCP's option)";
+            "only with gateway.mptcp = false (the kernel sends an MPTCP socket's SYNs by another one)";
         return Err(wrong("gateway.syn_option", true, accepted));
     }
     let mut known = BTreeSet::new();
