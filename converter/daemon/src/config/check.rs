@@ -90,8 +90,7 @@ pub fn check_routes(config: &Config) -> Result<(), Wrong> {
         return Ok(());
     };
     if gateway.syn_option && gateway.mptcp {
-        let accepted =
-            "only with gateway.mptcp = false (the kernel sends an MPTCP socket's SYNs by another one)";
+        let accepted = "only with gateway.mptcp = false (the kernel sends an MPTCP socket's SYNs by another one)";
         return Err(wrong("gateway.syn_option", true, accepted));
     }
     let mut known = BTreeSet::new();
