@@ -113,7 +113,8 @@ def _expected(link: Link, side: Duration, by: By, value: str, more_rounds: int =
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     figure.set_size_inches(10, 4.5)
     link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
-    sides = sorted({Duration.parse(reading.point["side"]) for reading in readings}, key=lambda side: side.amount)
+    detours = readings.at(by=_BY[0].value)
+    sides = sorted({Duration.parse(reading.point["side"]) for reading in detours}, key=lambda side: side.amount)
     sizes = sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
     values = [f"first_byte_ms_{sizes[0]}", *(f"whole_ms_{size}" for size in sizes[1:])]
     labels = ["first byte", *(f"{size} kB" for size in sizes[1:])]

@@ -1,12 +1,15 @@
 """Verdicts on transfers through a converter off the path."""
 
+from matplotlib.figure import Figure
+
 from experiments.scenarios.acceleration import Model
 from experiments.scenarios.acceleration_off_path import SCENARIO
-from experiments.study.readings import Point
+from experiments.study.readings import Point, Readings
 from experiments.testbed.chain import By
 from experiments.testbed.topology import Profile, Topology
 from settings.files import load
-from tests.unit.scenarios.made_up import but, drawn, failed
+from tests.unit.scenarios.made_up import but, drawn, failed, topology
+from tests.unit.scenarios.made_up import readings as made_up
 
 SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
 
@@ -22,6 +25,17 @@ def good(point: Point) -> dict[str, float]:
 def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
     assert failed(SCENARIO, good) == []
     assert len(drawn(SCENARIO, good).axes) == 2
+
+
+def test_detours_alone_can_be_drawn() -> None:
+    def without_the_nearest(point: Point) -> bool:
+        return point["side"] != "25ms" or point["by"] == By.DIRECT.value
+
+    readings = made_up(SCENARIO, good)
+    figure = Figure()
+    kept = Readings(reading for reading in readings if without_the_nearest(reading.point))
+    SCENARIO.draw(figure, topology(SCENARIO), kept)
+    assert len(figure.axes) == 2
 
 
 def test_the_way_round_takes_as_long_as_its_sides() -> None:
