@@ -29,8 +29,8 @@ _ENOUGH, _TOO_LITTLE = 2.0, 0.5
 
 
 def _numbers(value: object) -> object:
-    """A text with commas as the numbers between them; anything else as it is."""
-    return tuple(float(part) for part in value.split(",")) if isinstance(value, str) else value
+    """A number, or a text with commas, as the numbers in it; anything else as it is."""
+    return tuple(map(float, str(value).split(","))) if isinstance(value, str | int | float) else value
 
 
 class BufferRatioOptions(Options):
