@@ -34,7 +34,7 @@ from experiments.testbed.selfcheck import check_link
 from experiments.testbed.topology import Link, Profile, Topology
 from settings.units import Size
 
-_PROXIES = (1, 2, 3)
+PROXIES = (1, 2, 3)
 _FIRST_WINDOW = 10 * 1448  # bytes: RFC 6928, with timestamps
 _FIRST_BYTE = {1: 25.0, 2: 33.3, 3: 37.5}
 _OWN = 0.3
@@ -90,7 +90,7 @@ class Acceleration:
 
 
 def _points(_options: AccelerationOptions, _topology: Topology) -> list[Point]:
-    return [{"proxies": str(proxies), "by": by.value} for proxies in _PROXIES for by in By]
+    return [{"proxies": str(proxies), "by": by.value} for proxies in PROXIES for by in By]
 
 
 def _ground(_options: AccelerationOptions, profile: Profile, point: Point) -> Segments:
@@ -153,7 +153,7 @@ def _rounds(size: float) -> int:
 
 
 def _judge(options: AccelerationOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    return [verdict for proxies in _PROXIES for verdict in _verdicts(options, topology.links[0], readings, proxies)]
+    return [verdict for proxies in PROXIES for verdict in _verdicts(options, topology.links[0], readings, proxies)]
 
 
 def _verdicts(options: AccelerationOptions, link: Link, readings: Readings, proxies: int) -> Iterator[Verdict]:

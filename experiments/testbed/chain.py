@@ -164,17 +164,20 @@ def _build(chain: Chain, name: str, seed: int) -> None:
         right.ip("address", "add", f"{segment.gateway4}/24", "dev", segment.name)
         left.ip("route", "add", "default", "via", str(segment.gateway4))
     for segment, node in zip(chain.segments, chain.proxies, strict=False):
-        _intercept(node, segment)
+        intercept(node, segment.name)
     chain.server.ip("address", "add", f"{Topology.SERVER4}/32", "dev", "lo")
     for number, node in enumerate(chain.nodes[2:], start=2):
         for before in chain.segments[: number - 1]:
             node.ip("route", "add", str(before.networks[0]), "via", str(chain.segments[number - 1].client4))
 
 
-def _intercept(node: Node, segment: Link) -> None:
-    """What comes in by ``segment`` for PORT is for who listens there, whatever its address is (tproxy in nft(8))."""
+def intercept(node: Node, interface: str) -> None:
+    """What comes in by ``interface`` for PORT is for who listens there, whatever its address is (tproxy in nft(8)).
+
+    As long as nobody does, it is forwarded.
+    """
     rules = node.directory / f"{node.namespace}.nft"
-    rules.write_text(_TPROXY.format(interface=segment.name, port=PORT))
+    rules.write_text(_TPROXY.format(interface=interface, port=PORT))
     node.run("nft", "-f", str(rules))
     node.ip("rule", "add", "fwmark", "1", "lookup", "100")
     node.ip("route", "add", "local", "default", "dev", "lo", "table", "100")

@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Whether a request that has passed these converters goes round in circles.
-    pub fn is_circle(&self, passed: &[u64]) -> bool {
+    pub fn is_loop(&self, passed: &[u64]) -> bool {
         self.surroundings.dialer.is_loop(passed)
     }
 
@@ -184,8 +184,8 @@ impl Session {
     }
 
     /// A connection to `target`, which the client calls `name`, by way of the gateway if the listener has it so. `early`
-    /// came from the client already; it may travel with the request to the gateway or in the SYN to the server, and then `early_sent` of the answer
-    /// says so.
+    /// came from the client already; it may travel with the request to the gateway or in the SYN to the server, and then
+    /// `early_sent` of the answer says so.
     pub async fn dial(
         &self,
         target: &Target,

@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 from experiments.bench.pair import NAME
 from experiments.bench.result import Series
-from experiments.scenarios.acceleration import SCENARIO, AccelerationOptions, Segments, transfers
+from experiments.scenarios.acceleration import PROXIES, SCENARIO, AccelerationOptions, Segments, transfers
 from experiments.testbed.chain import By
 from experiments.testbed.topology import Profile, Topology
 from settings.files import load
 from settings.units import Size
 
-_PROXIES = (1, 2, 3)
 _WHAT = {"ttfb_gain": "first_byte_ms_10", "ttc25_gain": "whole_ms_25"}
 _BY = {By.EARLY: "", By.LATE: "_late", By.ZERO_RTT: "_0rtt"}
 
@@ -23,7 +22,7 @@ def gains(repetitions: int, transfers_each: int, say: Callable[[str], None]) -> 
     link = Topology.of(load(SCENARIO.profile, Profile)).links[0]
     options = AccelerationOptions(size=(Size(10_000), Size(25_000)), count=transfers_each)
     series = []
-    for proxies in _PROXIES:
+    for proxies in PROXIES:
         reached: dict[str, list[float]] = {}
         for repetition in range(repetitions):
             with Segments(link, proxies).standing(NAME, seed=repetition) as scene:

@@ -1,11 +1,12 @@
 """One download through one processor, by plain TCP: what a converter moves, beside its peers."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from experiments.bench.converter.contenders import NATIVE, every_contender
 from experiments.bench.converter.ground import laid_out
+from experiments.bench.processors import kept_to
 from experiments.testbed.native import Programs
 
 PEERS = ("varnish", "haproxy", "nginx")
@@ -17,7 +18,8 @@ def one_core(programs: Programs, size: int, repetitions: int, say: Callable[[str
     Contenders have the last processor; all else, client and origin and benchmark, is left to the others if there are
     any.
     """
-    with _all_but_the_last_processor() as last, laid_out(programs) as ground, ExitStack() as stack:
+    *others, last = sorted(os.sched_getaffinity(0))
+    with kept_to(others or [last]), laid_out(programs) as ground, ExitStack() as stack:
         contenders = [each for each in every_contender(ground) if each.name in (NATIVE, *PEERS) and not each.missing]
         reached: dict[str, list[float]] = {each.name: [] for each in contenders}
         for contender in contenders:
@@ -29,15 +31,3 @@ def one_core(programs: Programs, size: int, repetitions: int, say: Callable[[str
                 say(f"one core, {contender.name}: {figure:.0f} Mbit/s")
                 reached[contender.name].append(figure)
     return reached
-
-
-@contextmanager
-def _all_but_the_last_processor() -> Iterator[int]:
-    """Keep what is started within the block off one processor, and give that one's number."""
-    before = os.sched_getaffinity(0)
-    *others, last = sorted(before)
-    os.sched_setaffinity(0, others or [last])
-    try:
-        yield last
-    finally:
-        os.sched_setaffinity(0, before)

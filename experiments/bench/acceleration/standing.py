@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from experiments.bench.converter.ground import CLIENT_SIDE, CLIENTS, ORIGIN, Ground
 from experiments.bench.result import Series
+from experiments.testbed.chain import PORT, intercept
 
-_PORT = ORIGIN.rpartition(":")[2]
 _SETTINGS = """\
 [clients]
 networks = ["{clients}"]
@@ -23,12 +23,6 @@ kind = "transparent"
 address = "[::]:{port}"
 intercept = "tproxy"
 early_syn = true
-"""
-_RULES = """\
-table inet standing {{ chain prerouting {{
-    type filter hook prerouting priority mangle;
-    iifname "{interface}" tcp dport {port} tproxy to :{port} meta mark set 1 accept;
-}}; }}
 """
 
 
@@ -60,15 +54,8 @@ def set_up(
 def _transparent(ground: Ground) -> Iterator[None]:
     """A converter at the gateway that takes over what the client sends to the origin, for the length of the block."""
     gateway, directory = ground.testbed.gateway, ground.testbed.directory
-    settings, rules = directory / "standing.toml", directory / "standing.nft"
-    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=_PORT))
-    rules.write_text(_RULES.format(interface=CLIENT_SIDE, port=_PORT))
-    gateway.run("nft", "-f", str(rules))
-    gateway.ip("rule", "add", "fwmark", "1", "lookup", "100")
-    gateway.ip("route", "add", "local", "default", "dev", "lo", "table", "100")
-    command = [str(ground.programs.converter), "--config", str(settings)]
-    try:
-        with gateway.start("standing", command).wait_until_ready():
-            yield
-    finally:
-        gateway.run("nft", "delete", "table", "inet", "standing")
+    settings = directory / "standing.toml"
+    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=PORT))
+    intercept(gateway, CLIENT_SIDE)
+    with gateway.start("standing", [str(ground.programs.converter), "--config", str(settings)]).wait_until_ready():
+        yield

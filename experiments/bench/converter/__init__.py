@@ -5,7 +5,7 @@ Each figure is of MPTCP clients. The contenders listen all at once and are measu
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from statistics import median
 
 from experiments.bench.converter.contenders import NATIVE, Contender, every_contender
@@ -14,6 +14,7 @@ from experiments.bench.converter.extent import FULL, QUICK, Extent
 from experiments.bench.converter.footprint import holding, idle, most_held, start_milliseconds
 from experiments.bench.converter.ground import Ground, laid_out
 from experiments.bench.converter.throughput import BULK, CONNECTIONS, REQUESTS, Reached, measure, measurements
+from experiments.bench.processors import kept_to
 from experiments.bench.result import Result, Series
 from experiments.testbed.native import build
 
@@ -30,7 +31,7 @@ def converter(quick: bool, say: Callable[[str], None]) -> Result:
     extent = QUICK if quick else FULL
     say("building the converter")
     programs = build()
-    with _processors(), laid_out(programs) as made:
+    with kept_to(sorted(os.sched_getaffinity(0))[:_PROCESSORS]), laid_out(programs) as made:
         taking_part = present(every_contender(made), say)
         values, starts = _costs(made, taking_part, extent, say)
         with ExitStack() as stack:
@@ -40,17 +41,6 @@ def converter(quick: bool, say: Callable[[str], None]) -> Result:
                 values |= _named(contender, conversion_microseconds(made, contender, extent.seconds))
             reached = measure(made, taking_part, extent, say)
     return Result((*_series(reached, extent), *starts), ratios(reached), values)
-
-
-@contextmanager
-def _processors() -> Iterator[None]:
-    """Keep all that is started within the block to two processors, however many there are."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:_PROCESSORS])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> list[Contender]:

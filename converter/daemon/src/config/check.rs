@@ -39,7 +39,7 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
         return Err(wrong("limits.head", config.limits.head, "1KiB to 1MiB"));
     }
     check_counts(config)?;
-    check_routes(config)?;
+    check_gateway(config)?;
     check_clients(config)?;
     let mut labels = BTreeSet::new();
     let mut addresses = BTreeSet::new();
@@ -84,15 +84,21 @@ fn check_counts(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
+fn check_gateway(config: &Config) -> Result<(), Wrong> {
+    if let Some(gateway) = &config.gateway {
+        if gateway.syn_option && gateway.mptcp {
+            let accepted = "only with gateway.mptcp = false (the kernel sends an MPTCP socket's SYNs by another one)";
+            return Err(wrong("gateway.syn_option", true, accepted));
+        }
+    }
+    check_routes(config)
+}
+
 /// A network has one way, and no way leads back to where it began.
 pub fn check_routes(config: &Config) -> Result<(), Wrong> {
     let Some(gateway) = &config.gateway else {
         return Ok(());
     };
-    if gateway.syn_option && gateway.mptcp {
-        let accepted = "only with gateway.mptcp = false (the kernel sends an MPTCP socket's SYNs by another one)";
-        return Err(wrong("gateway.syn_option", true, accepted));
-    }
     let mut known = BTreeSet::new();
     for network in gateway.routes.iter().flat_map(|route| &route.to) {
         if !known.insert(network.trunc()) {

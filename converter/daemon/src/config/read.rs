@@ -13,13 +13,11 @@ pub fn load(path: &Path) -> Result<Config, Failure> {
         .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
     let mut config = parse(&text, &name)?;
     if let Some(gateway) = &mut config.gateway {
-        gateway.routes.extend(
-            gateway
-                .routes_file
-                .as_deref()
-                .map_or_else(|| Ok(Vec::new()), routes_file::load)?,
-        );
-        check::check_routes(&config).map_err(|wrong| refused(&name, &wrong))?;
+        if let Some(file) = &gateway.routes_file {
+            let more = routes_file::load(file)?;
+            gateway.routes.extend(more);
+            check::check_routes(&config).map_err(|wrong| refused(&name, &wrong))?;
+        }
     }
     Ok(config)
 }

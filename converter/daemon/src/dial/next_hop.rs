@@ -44,7 +44,7 @@ pub struct NextHop {
     /// What it wants to see of us (RFC 8803 section 6.2.7).
     cookie: Mutex<Option<Vec<u8>>>,
     /// What tells it in the SYN where a connection is to go, if anything does.
-    option: Option<Arc<SynOption>>,
+    pub option: Option<Arc<SynOption>>,
 }
 
 /// A request to the next converter on its way.
@@ -105,7 +105,8 @@ impl NextHop {
     }
 
     /// Asks for a connection to `server`; `None` where the converter is away. `passed` are the converters that have been
-    /// passed, if it is to know.
+    /// passed, if it is to know. Asks again where a cookie is wanted first: twice, and once more if the cookie of before
+    /// is no longer good (RFC 8803 section 6.2.7).
     pub async fn ask(
         &self,
         server: SocketAddr,
@@ -117,7 +118,17 @@ impl NextHop {
         if !self.is_worth_a_try() {
             return None;
         }
-        match self.connect(server, passed, early, gateway, settings).await {
+        let asked = async {
+            for _ in 0..3 {
+                let asking = self.begin(server, passed, early, gateway, settings)?;
+                if let Asked::Connected(server) = self.end(asking, &[], gateway).await? {
+                    return Ok(server);
+                }
+            }
+            let why = "it asks for a cookie again and again";
+            Err(HopError::Away(why.into()))
+        };
+        match asked.await {
             Ok(server) => Some(Ok(server)),
             Err(HopError::Server(error)) => Some(Err(error)),
             Err(HopError::Away(why)) => {
@@ -125,27 +136,6 @@ impl NextHop {
                 None
             }
         }
-    }
-
-    /// Asks, and again where a cookie is wanted first: twice, and once more if the cookie of before is no longer good
-    /// (RFC 8803 section 6.2.7).
-    async fn connect(
-        &self,
-        server: SocketAddr,
-        passed: &[u64],
-        early: &[u8],
-        gateway: &Gateway,
-        settings: &Downstream,
-    ) -> Result<Server, HopError> {
-        for _ in 0..3 {
-            let asking = self.begin(server, passed, early, gateway, settings)?;
-            if let Asked::Connected(server) = self.end(asking, &[], gateway).await? {
-                return Ok(server);
-            }
-        }
-        Err(HopError::Away(
-            "it asks for a cookie again and again".into(),
-        ))
     }
 
     /// Sends a SYN; with `fast_open` as much of the request and of `early` as it takes goes with it, where the kernel

@@ -17,14 +17,13 @@ use crate::syn_option::SynOption;
 pub struct NextHops {
     otherwise: Option<Arc<NextHop>>,
     by_network: JointPrefixMap<IpNet, Option<Arc<NextHop>>>,
-    option: Option<Arc<SynOption>>,
 }
 
 impl NextHops {
     /// As configured. Networks by way of the same converter share what is known of it. The `option` in SYNs is begun
     /// anew only if `old` has none; raises what [`SynOption::start`] does.
     pub fn new(gateway: &Gateway, old: Option<&Self>) -> io::Result<Self> {
-        let kept = old.and_then(|old| old.option.clone());
+        let kept = old.and_then(|old| old.otherwise.as_ref()?.option.clone());
         let option = match (gateway.syn_option, kept) {
             (false, _) => None,
             (true, Some(option)) => Some(option),
@@ -45,7 +44,6 @@ impl NextHops {
         Ok(Self {
             otherwise,
             by_network,
-            option,
         })
     }
 

@@ -63,7 +63,7 @@ async fn convert(
     since: Clock,
 ) {
     let name = connect.target.to_string();
-    if session.is_circle(&request.passed) {
+    if session.is_loop(&request.passed) {
         let error = ErrorTlv::DestinationUnreachable {
             icmp_code: IcmpError::NETWORK.code,
         };
