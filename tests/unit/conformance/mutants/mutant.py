@@ -26,6 +26,10 @@ class Mutant:
     ipv6_first: bool = False
     sysctls: tuple[str, ...] = ()
 
+    @property
+    def any_may_fail(self) -> bool:
+        return self.may_fail == ANY
+
 
 MUTANTS: list[Mutant] = []
 
