@@ -75,6 +75,11 @@ def unit(checkout: Mapping[str, bytes], path: str) -> File:
     return File(f"usr/lib/systemd/system/{PurePosixPath(path).name}", checkout[path])
 
 
+def drop_in(checkout: Mapping[str, bytes], path: str) -> File:
+    """What changes a systemd unit, in the folder that is called after the unit."""
+    return File(f"usr/lib/systemd/system/{PurePosixPath(path).parent.name}/{PurePosixPath(path).name}", checkout[path])
+
+
 def setting(checkout: Mapping[str, bytes], name: str) -> File:
     """A settings file as it comes with its package."""
     return File(f"etc/tributary/{name}", checkout[f"packages/files/{name}"])

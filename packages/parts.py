@@ -9,6 +9,9 @@ Wheels, because Debian 12 has pydantic 1 and a Scapy without what the sniffer us
 tested are the ones in requirements.lock.
 """
 
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
 from packages import content, elf
 from packages.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
@@ -66,6 +69,11 @@ def _converter(inputs: Inputs) -> Package:
         files=(
             File(CONVERTER, inputs.converter, 0o755),
             *(content.unit(checkout, f"converter/systemd/{unit}") for unit in units),
+            File(
+                "usr/lib/systemd/system/tributary-converter@.service",
+                checkout["converter/systemd/tributary-converter.service"],
+            ),
+            content.drop_in(checkout, "converter/systemd/tributary-converter@.service.d/tenant.conf"),
             content.setting(checkout, "converter.toml"),
             content.rotation(checkout, name),
             content.manual(checkout, "tributary-converter.8", inputs.release),
@@ -80,9 +88,20 @@ def _converter(inputs: Inputs) -> Package:
         suggests=("logrotate", "nftables"),
         # The socket is for those who set its addresses; enabled, it would open a port that nothing listens on.
         units=tuple(Unit(unit, Upgrade.HAND_OVER, enabled=unit.endswith(".service")) for unit in units),
+        instances="tributary-converter@*.service",
         # systemd puts the logs of a dynamic user into private/, behind a link.
-        leftovers=("var/log/tributary-converter", "var/log/private/tributary-converter"),
+        leftovers=(
+            *(f"var/log/{folder}tributary-converter{tenant}" for folder in ("", "private/") for tenant in ("", "-*")),
+            "etc/systemd/system/multi-user.target.wants/tributary-converter@*.service",
+        ),
     )
+
+
+def _template(checkout: Mapping[str, bytes], unit: str, drop_in: str) -> tuple[File, File]:
+    """The unit as a template, and what is other with its instances than with the unit itself."""
+    template = unit.replace(".service", "@.service")
+    as_unit = File(f"usr/lib/systemd/system/{PurePosixPath(template).name}", checkout[unit])
+    return as_unit, content.drop_in(checkout, f"{template}.d/{drop_in}")
 
 
 def _throttler(inputs: Inputs) -> Package:
@@ -125,10 +144,7 @@ def _squid(inputs: Inputs) -> Package:
         files=(
             content.command(name, "squid.__main__"),
             content.unit(checkout, "squid/systemd/tributary-squid.service"),
-            File(
-                "usr/lib/systemd/system/squid.service.d/tributary.conf",
-                checkout["squid/systemd/squid.service.d/tributary.conf"],
-            ),
+            content.drop_in(checkout, "squid/systemd/squid.service.d/tributary.conf"),
             content.setting(checkout, "squid.toml"),
             content.rotation(checkout, name),
             content.manual(checkout, "tributary-squid.8", inputs.release),

@@ -14,7 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # A shared machine may stall now and then for a minute, which no test in real time stands; the summary lists reruns.
     again = pytest.mark.flaky(reruns=2, reruns_delay=45)
     for item in items:
-        if item.path.parent.name in ("netns", "vm"):
+        if item.path.parent.name in ("netns", "measured", "vm"):
             item.add_marker(needs_root)
             item.add_marker(again)
 

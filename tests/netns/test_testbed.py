@@ -17,17 +17,10 @@ from experiments.testbed.selfcheck import TOLERANCE, check_links
 from experiments.testbed.topology import Profile
 from settings.failure import Exit, Failure
 from settings.files import check, load
+from tests.netns.traces import traces
 
 TESTBED = (sys.executable, "-m", "experiments.testbed")
 PROFILE = load(DEFAULT, Profile)
-
-
-def traces() -> dict[str, object]:
-    """What a testbed could leave on the machine: its namespaces, interfaces, qdiscs, nft tables, files."""
-    commands = ("ip -br link", "tc qdisc show", "nft list ruleset")
-    shown = {line: subprocess.run(line.split(), capture_output=True, text=True, check=True).stdout for line in commands}
-    folders = (Path("/run"), Path("/run/netns"), Path("/dev/shm"), Path("/tmp"))
-    return shown | {str(folder): sorted(path.name for path in folder.glob("trib*")) for folder in folders}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -49,6 +49,18 @@ def test_its_exposure_is_low(service: str) -> None:
     assert float(found[1]) < SERVICES[service][1]
 
 
+@systemd_analyze
+def test_systemd_accepts_every_line_of_a_tenants_converter(tmp_path: Path) -> None:
+    folder = tmp_path / "tributary-converter@.service.d"
+    shutil.copytree(unit("converter").parent / folder.name, folder)
+    shutil.copy(unit("converter"), tmp_path / "tributary-converter@.service")
+    for path in (folder / "tenant.conf", tmp_path / "tributary-converter@.service"):
+        path.write_text(re.sub(r"=/usr/bin/tributary-converter", "=/bin/true", path.read_text()))
+    (instance := tmp_path / "tributary-converter@blue.service").symlink_to("tributary-converter@.service")
+    result = analyze("verify", "--man=no", str(instance))
+    assert (result.returncode, "tributary-converter" in result.stderr) == (0, False), result.stderr
+
+
 @pytest.mark.parametrize("service", SERVICES)
 def test_it_keeps_no_capability_that_it_does_not_use(service: str) -> None:
     assert f"\nCapabilityBoundingSet={SERVICES[service][0]}\n" in unit(service).read_text()

@@ -20,7 +20,7 @@ DEMO = r"""
 python=/var/cache/tributary/python/bin/python
 watch_leaf() { while sleep 1; do tc -n trib-demo-gateway qdisc show dev wired; done 2>/dev/null; }
 watch_leaf | grep --line-buffered fq_codel >/tmp/leaf &
-$python -m experiments.demo --json --keep --size 6MB \
+$python -m experiments.demo --json --keep --size 3MB \
     --set wired.rate=12mbit --set wired.delay=20ms --set wireless.rate=4mbit --set wireless.delay=30ms \
     >/tmp/summary.json
 echo "demo ended with $?"
@@ -42,7 +42,7 @@ networks = ["127.0.0.0/8"]
 [targets]
 allow = ["127.0.0.1/32"]
 [limits]
-connections_per_client = 30000
+connections_per_client = 6000
 [control]
 socket = "/tmp/converter.sock"
 EOF
@@ -57,7 +57,7 @@ while ! grep -q ready /tmp/converter.log; do sleep 0.1; done
 before=$(awk '/VmRSS/ {print $2}' /proc/$converter/status)
 # It says so when all stand and live, and holds them until its input ends.
 mkfifo /tmp/release
-$bin/tributary-load hold --connections 20000 --to 127.0.0.1:8080 --via-connect 127.0.0.1:3128 --mptcp \
+$bin/tributary-load hold --connections 5000 --to 127.0.0.1:8080 --via-connect 127.0.0.1:3128 --mptcp \
     </tmp/release >/tmp/held.log &
 load=$!
 exec 3>/tmp/release
@@ -100,12 +100,12 @@ def test_the_demo_does_its_job(console: str) -> None:
     assert held["wire_mbps"] <= 5 * 1.05
 
 
-def test_the_converter_holds_twenty_thousand_connections_in_ten_kilobytes_each(console: str) -> None:
+def test_the_converter_holds_five_thousand_connections_in_ten_kilobytes_each(console: str) -> None:
     held, resident = section(console, "held").splitlines()
-    assert json.loads(held)["connections"] == 20_000
-    assert '"open_connections": 20000' in console
+    assert json.loads(held)["connections"] == 5_000
+    assert '"open_connections": 5000' in console
     before, after = (int(kilobytes) for kilobytes in resident.split())
-    assert (after - before) / 20_000 < 10
+    assert (after - before) / 5_000 < 10
     assert "converter ended with 0" in console
 
 

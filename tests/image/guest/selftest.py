@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from network import LINKS, SERVER, build, run  # the folder of this file is Python's first place
+from tenants import tenants
 
 HERE = Path(__file__).parent
 URL = f"http://{SERVER}:8080/file"
@@ -162,7 +163,7 @@ def links() -> dict[str, Any]:
 
 
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
-    each.__name__: each for each in (system, features, network, downloads, doctor, links)
+    each.__name__: each for each in (system, features, network, downloads, doctor, tenants, links)
 }
 
 

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from experiments.results import ROOT
-from tests.netns.test_testbed import traces
+from tests.netns.traces import traces
 
 BENCH = (sys.executable, "-m", "experiments.bench", "run")
 
