@@ -30,14 +30,14 @@ TOLERANCE = 0.02
 
 def test_both_kernels_and_the_packets_agree_on_what_each_subflow_carried(testbed: Testbed) -> None:
     file = random_file(10_000_000, seed=1)
-    start_server(testbed, file.path.parent)
-    start_converter(testbed)
     links = [link.name for link in testbed.topology.links]
     capture = [sys.executable, "-m", "tests.netns.payload_capture", str(NATIVE_PORT), *links]
     where = [str(testbed.topology.PROXY4), str(NATIVE_PORT), f"http://{testbed.topology.SERVER4}/{file.path.name}"]
     command = testbed.client.command([sys.executable, "-c", CLIENT, *where, str(file.size)])
     pipe = subprocess.PIPE
     with (
+        start_server(testbed, file.path.parent),
+        start_converter(testbed),
         testbed.client.start("capture", capture).wait_until_ready() as watcher,
         subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as client,
     ):
