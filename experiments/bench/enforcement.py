@@ -19,6 +19,7 @@ from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.testbed.appliance import WIRED_SLOW, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing
+from experiments.testbed.cables import PATHS
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Profile
@@ -113,7 +114,7 @@ def _under_load(source: str, described: Load, say: Callable[[str], None]) -> Mea
     with pair.pair(pair.NAME) as testbed, ExitStack() as stack:
         _make_room(testbed, described)
         stack.enter_context(pair.throttling(testbed, RULES, source))
-        probe = [sys.executable, "-m", "experiments.probes.installs", pair.PATHS[1], str(_PORT)]
+        probe = [sys.executable, "-m", "experiments.probes.installs", PATHS[1], str(_PORT)]
         watching = stack.enter_context(testbed.gateway.start("installs", probe).wait_until_ready())
         generator = [sys.executable, "-m", "experiments.probes.join_load"]
         accept = [*generator, "accept", str(pair.LISTENER), str(_PORT)]

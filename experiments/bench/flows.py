@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from experiments.bench import pair
 from experiments.testbed.build import Testbed
+from experiments.testbed.cables import PATHS
 from settings.failure import Exit, Failure
 
 HELD_PORT, BESIDE_PORT = 5001, 5002
@@ -38,6 +39,5 @@ def flow(testbed: Testbed, port: int, direction: str, seconds: float, *options: 
 def rule(rate: str, direction: str) -> str:
     """The policy's rule that holds each subflow on the first path."""
     return (
-        f'[[rules]]\nname = "held"\nmin_subflows = 1\npath = "{pair.PATHS[0]}"\n'
-        f'rate = "{rate}"\ndirection = "{direction}"\n'
+        f'[[rules]]\nname = "held"\nmin_subflows = 1\npath = "{PATHS[0]}"\nrate = "{rate}"\ndirection = "{direction}"\n'
     )

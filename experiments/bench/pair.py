@@ -13,42 +13,36 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address
+from itertools import product
 
+from experiments.testbed import cables
 from experiments.testbed.build import Testbed, standing
-from experiments.testbed.node import Process, run
-from experiments.testbed.topology import Profile
-from settings.files import check
+from experiments.testbed.cables import PATHS
+from experiments.testbed.node import Process
 
 NAME = "bench"
 """Of the testbed; a second one beside it gets a 2 at its end."""
-PATHS = ("path1", "path2")
-LISTENER, CLIENT = IPv4Address("10.1.1.1"), IPv4Address("10.1.1.2")
+LISTENER, CLIENT = IPv4Address(cables.LISTENER), IPv4Address("10.1.1.2")
 JOINING = tuple(IPv4Address("10.1.2.2") + number for number in range(8))
 """As many as the kernel takes endpoints (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h)."""
 
-_IDLE = check({"links": {"idle": {"rate": "1gbit"}}}, Profile, "the benchmark's link")
 _TABLE = "201"
 
 
 @contextmanager
 def pair(name: str = NAME) -> Iterator[Testbed]:
     """The two nodes and their cables for the length of the block."""
-    with standing(name, _IDLE) as testbed:
-        for number, path in enumerate(PATHS, start=1):
-            _cable(testbed, path, number)
+    with standing(name, cables.IDLE) as testbed:
+        cables.lay(testbed)
+        _as_wires(testbed)
         _join_from_path2(testbed)
         yield testbed
 
 
-def _cable(testbed: Testbed, path: str, number: int) -> None:
-    client, gateway = testbed.client, testbed.gateway
-    ends = ["name", path, "netns", client.namespace, "type", "veth", "peer", "name", path, "netns", gateway.namespace]
-    run(["ip", "link", "add", *ends])
-    for node, address in ((client, f"10.1.{number}.2/24"), (gateway, f"10.1.{number}.1/24")):
-        # A cable carries frames as a wire does, so that the far end counts each of them.
+def _as_wires(testbed: Testbed) -> None:
+    """A cable carries frames as a wire does, so that the far end counts each of them."""
+    for node, path in product((testbed.client, testbed.gateway), PATHS):
         node.run("ethtool", "-K", path, "tso", "off", "gso", "off", "gro", "off")
-        node.ip("address", "add", address, "dev", path)
-        node.ip("link", "set", path, "up")
 
 
 def _join_from_path2(testbed: Testbed) -> None:

@@ -17,6 +17,7 @@ from experiments.bench import pair
 from experiments.bench.result import Result, Series
 from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
+from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
 from settings.failure import Exit, Failure
 
@@ -26,7 +27,7 @@ RULES = f"""
 [[rules]]
 name = "all"
 min_subflows = 1
-path = "{pair.PATHS[0]}"
+path = "{PATHS[0]}"
 rate = "5mbit"
 scope = "client"
 """
@@ -85,7 +86,7 @@ def _standing(stack: ExitStack, name: str, subflows: int) -> Contender:
     # Nobody is to answer or forward what is played: no socket owns its addresses.
     testbed.gateway.sysctl(net__ipv4__ip_forward=0)
     # Each frame is looked up on its own, not some forty at once (ip-link(8), gso_max_segs).
-    testbed.gateway.ip("link", "set", "dev", pair.PATHS[0], "gso_max_segs", "1")
+    testbed.gateway.ip("link", "set", "dev", PATHS[0], "gso_max_segs", "1")
     throttler = stack.enter_context(pair.throttling(testbed, RULES, "sniffer"))
     serve = [*_on(0), *_BULK, "serve", str(pair.LISTENER), str(_PORT)]
     stack.enter_context(testbed.gateway.start("serve", serve).wait_until_ready())
@@ -96,7 +97,7 @@ def _standing(stack: ExitStack, name: str, subflows: int) -> Contender:
 def _play(testbed: Testbed, subflows: int) -> tuple[int, float]:
     """Raises Failure (exit 1) unless each of ``subflows`` got its element."""
     printed = testbed.gateway.run(
-        *(sys.executable, "-m", "experiments.probes.replay", pair.PATHS[0], testbed.client.namespace),
+        *(sys.executable, "-m", "experiments.probes.replay", PATHS[0], testbed.client.namespace),
         *("--subflows", str(subflows), "--by-session", str(_BY_SESSION), "--by-client", str(_BY_CLIENT)),
     )
     told = json.loads(printed)

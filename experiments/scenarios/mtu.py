@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
 from experiments.scenarios.downloads import LEGACY, values_of
-from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, listed, timed
+from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, timed, whole_numbers
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS, Ground, Stage
@@ -39,21 +39,12 @@ _MARGIN = 3.0  # percentage points that MPTCP may lose more than legacy TCP
 _ACCEPTED = "numbers from 576 to 9000 with commas between them, such as '1500,1000'"
 
 
-def _numbers(value: object) -> object:
-    parts = listed(value)
-    if not isinstance(parts, tuple):
-        return (parts,)
-    if not all(str(part).isdecimal() for part in parts):
-        raise ValueError(_ACCEPTED)
-    return tuple(int(part) for part in parts)
-
-
 class MtuOptions(TimedOptions):
     """``mtu``: sizes to try, in bytes; ``buffer``: the most that the client may take, the paper's and a larger one."""
 
     mtu: Annotated[
         tuple[Annotated[int, Field(ge=576, le=9000)], ...],
-        BeforeValidator(_numbers),
+        BeforeValidator(whole_numbers),
         Field(min_length=1, description=_ACCEPTED),
     ] = (9000, 1500, 1280, 1000, 576)
     buffer: Sizes = (Size(720_000), Size(4_000_000))

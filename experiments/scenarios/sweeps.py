@@ -30,6 +30,14 @@ def listed(value: object) -> object:
     return tuple(value.split(",")) if isinstance(value, str) else value
 
 
+def whole_numbers(value: object) -> object:
+    """A number, or a text with commas, as the tuple of the numbers in it; anything else as it is."""
+    parts = listed(value)
+    if not isinstance(parts, tuple):
+        return (parts,) if isinstance(parts, int) else parts
+    return tuple(int(part) if str(part).isdecimal() else part for part in parts)
+
+
 Sizes = Annotated[
     tuple[Size, ...],
     BeforeValidator(listed),

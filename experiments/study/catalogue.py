@@ -4,6 +4,8 @@ from experiments.scenarios import (
     acceleration,
     acceleration_buffer,
     acceleration_off_path,
+    acceleration_setup,
+    acceleration_start,
     buffer,
     conversion_delay,
     failover,
@@ -32,6 +34,8 @@ _MODULES = (
     acceleration,
     acceleration_off_path,
     acceleration_buffer,
+    acceleration_setup,
+    acceleration_start,
 )
 
 SCENARIOS = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}

@@ -14,6 +14,7 @@ from experiments.bench.enforcement import Measured
 from experiments.probes.handshake_frames import Ends, subflows
 from experiments.probes.installs import Join, join_ack_filter, latencies
 from experiments.probes.nft_events import new_subflows
+from experiments.testbed.cables import PATHS
 from mptcp.events import SubflowEstablished
 from settings.failure import Failure
 from tests.unit.throttler.test_capture_filter import run as run_filter
@@ -152,4 +153,4 @@ RULES = {
 def test_the_throttler_accepts_the_policy_of_every_benchmark(tmp_path: Path, name: str) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(pair.policy(RULES[name]))
-    assert policy.read(file).interfaces == pair.PATHS
+    assert policy.read(file).interfaces == PATHS

@@ -14,10 +14,10 @@ from experiments.bench.converter import present, ratios
 from experiments.bench.converter.contenders import NATIVE, Contender, every_contender
 from experiments.bench.converter.extent import FULL, QUICK
 from experiments.bench.converter.footprint import most_held
-from experiments.bench.converter.ground import Ground
 from experiments.bench.converter.throughput import BULK, measurements, routes
 from experiments.probes.conversion import Packet, conversions, packet
 from experiments.testbed.build import Testbed
+from experiments.testbed.cables import Ground
 from experiments.testbed.native import Programs
 from experiments.testbed.topology import Topology
 

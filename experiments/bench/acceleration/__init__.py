@@ -15,8 +15,9 @@ from experiments.bench.acceleration.standing import set_up
 from experiments.bench.acceleration.starting import starting
 from experiments.bench.acceleration.tenants import tenants
 from experiments.bench.converter.contenders import NATIVE
-from experiments.bench.converter.ground import laid_out
+from experiments.bench.pair import NAME
 from experiments.bench.result import Result, Series
+from experiments.testbed.cables import laid_out
 from experiments.testbed.native import build
 
 
@@ -45,7 +46,7 @@ def acceleration(quick: bool, say: Callable[[str], None]) -> Result:
     say("building the converter")
     programs = build()
     series, values = gains(extent.repetitions, extent.transfers, say)
-    with laid_out(programs) as ground:
+    with laid_out(programs, NAME) as ground:
         started, costs = starting(ground, extent.starts, say)
         stood, took = set_up(ground, extent.at_once, extent.repetitions, say)
     many, memory = tenants(programs, extent.tenants, say)

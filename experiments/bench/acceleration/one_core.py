@@ -5,8 +5,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from experiments.bench.converter.contenders import NATIVE, every_contender
-from experiments.bench.converter.ground import laid_out
+from experiments.bench.pair import NAME
 from experiments.bench.processors import kept_to
+from experiments.testbed.cables import laid_out
 from experiments.testbed.native import Programs
 
 PEERS = ("varnish", "haproxy", "nginx")
@@ -19,7 +20,7 @@ def one_core(programs: Programs, size: int, repetitions: int, say: Callable[[str
     any.
     """
     *others, last = sorted(os.sched_getaffinity(0))
-    with kept_to(others or [last]), laid_out(programs) as ground, ExitStack() as stack:
+    with kept_to(others or [last]), laid_out(programs, NAME) as ground, ExitStack() as stack:
         contenders = [each for each in every_contender(ground) if each.name in (NATIVE, *PEERS) and not each.missing]
         reached: dict[str, list[float]] = {each.name: [] for each in contenders}
         for contender in contenders:

@@ -1,29 +1,11 @@
 """How long connections take to stand through a transparent listener with early SYN forwarding."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
-from experiments.bench.converter.ground import CLIENT_SIDE, CLIENTS, ORIGIN, Ground
 from experiments.bench.result import Series
-from experiments.testbed.chain import PORT, intercept
-
-_SETTINGS = """\
-[clients]
-networks = ["{clients}"]
-[limits]
-connections_per_client = 20000
-[early_syn]
-connections = 8000
-per_client = 8000
-per_server = 8000
-[control]
-socket = "{directory}/standing.sock"
-[[listen]]
-kind = "transparent"
-address = "[::]:{port}"
-intercept = "tproxy"
-early_syn = true
-"""
+from experiments.scenarios.acceleration_setup import setup_times, transparent
+from experiments.testbed.cables import CLIENT_SIDE, Ground
+from experiments.testbed.chain import intercept
 
 
 def set_up(
@@ -35,27 +17,13 @@ def set_up(
     the same moment; the last one waits for the processor's work on all.
     """
     series = []
-    with _transparent(ground):
+    intercept(ground.testbed.gateway, CLIENT_SIDE)
+    with transparent(ground):
         for connections in at_once:
-            beside, together = [], []
-            for _ in range(repetitions):
-                told = ground.load("setup", "--to", ORIGIN, "--connections", str(connections))
-                beside.append(told["beside"]["answered"]["p50_us"] / 1000)
-                together.append(told["at_once"]["answered"]["p50_us"] / 1000)
+            taken = [setup_times(ground, connections) for _ in range(repetitions)]
             series += [
-                Series(f"setup_ms_{connections}", "ms", tuple(beside)),
-                Series(f"setup_at_once_ms_{connections}", "ms", tuple(together)),
+                Series(f"setup_ms_{connections}", "ms", tuple(each["beside_ms"] for each in taken)),
+                Series(f"setup_at_once_ms_{connections}", "ms", tuple(each["at_once_ms"] for each in taken)),
             ]
             say(", ".join(f"{each.name} {each.median:.2f}" for each in series[-2:]))
     return series, {each.name: each.median for each in series}
-
-
-@contextmanager
-def _transparent(ground: Ground) -> Iterator[None]:
-    """A converter at the gateway that takes over what the client sends to the origin, for the length of the block."""
-    gateway, directory = ground.testbed.gateway, ground.testbed.directory
-    settings = directory / "standing.toml"
-    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=PORT))
-    intercept(gateway, CLIENT_SIDE)
-    with gateway.start("standing", [str(ground.programs.converter), "--config", str(settings)]).wait_until_ready():
-        yield

@@ -12,10 +12,11 @@ from experiments.bench.converter.contenders import NATIVE, Contender, every_cont
 from experiments.bench.converter.delay import conversion_microseconds
 from experiments.bench.converter.extent import FULL, QUICK, Extent
 from experiments.bench.converter.footprint import holding, idle, most_held, start_milliseconds
-from experiments.bench.converter.ground import Ground, laid_out
 from experiments.bench.converter.throughput import BULK, CONNECTIONS, REQUESTS, Reached, measure, measurements
+from experiments.bench.pair import NAME
 from experiments.bench.processors import kept_to
 from experiments.bench.result import Result, Series
+from experiments.testbed.cables import Ground, laid_out
 from experiments.testbed.native import build
 
 _PROCESSORS = 2
@@ -31,7 +32,7 @@ def converter(quick: bool, say: Callable[[str], None]) -> Result:
     extent = QUICK if quick else FULL
     say("building the converter")
     programs = build()
-    with kept_to(sorted(os.sched_getaffinity(0))[:_PROCESSORS]), laid_out(programs) as made:
+    with kept_to(sorted(os.sched_getaffinity(0))[:_PROCESSORS]), laid_out(programs, NAME) as made:
         taking_part = present(every_contender(made), say)
         values, starts = _costs(made, taking_part, extent, say)
         with ExitStack() as stack:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from experiments.bench.converter.ground import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Ground
+from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Ground
 from experiments.testbed.node import Node, Process
 from settings.failure import Exit, Failure
 from settings.files import check

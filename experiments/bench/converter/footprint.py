@@ -1,15 +1,13 @@
 """What a contender takes before it does anything: time to start, memory, and memory for connections that are idle."""
 
-import json
 import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from experiments.bench.converter.contenders import Contender, Route
-from experiments.bench.converter.ground import Ground
+from experiments.testbed.cables import Ground
 from experiments.testbed.node import Process
 from settings.failure import Exit, Failure
 
@@ -18,14 +16,10 @@ _SPARE = 500
 """Descriptors that a converter needs beside two for each connection."""
 
 
-def start_milliseconds(
-    ground: Ground, contender: Contender, times: int, wrapper: Sequence[str] = ()
-) -> tuple[float, ...]:
-    """From the start of its process, mptcpize and ``wrapper`` included, until its port takes a connection."""
+def start_milliseconds(ground: Ground, contender: Contender, times: int) -> tuple[float, ...]:
+    """From the start of its process, mptcpize included, until its port takes a connection."""
     with contender.command(ground) as command:
-        measure = [str(ground.programs.load), "start", "--listens", contender.listens, "--times", str(times), "--"]
-        told: dict[str, Any] = json.loads(ground.testbed.gateway.run(*measure, *wrapper, *command))
-    return tuple(told["milliseconds"])
+        return ground.starts(contender.listens, times, command)
 
 
 def idle(ground: Ground, contender: Contender, connections: int) -> tuple[float, float]:

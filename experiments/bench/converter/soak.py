@@ -12,8 +12,9 @@ from typing import Any
 
 from experiments.bench.converter.contenders import NATIVE, every_contender
 from experiments.bench.converter.footprint import resident
-from experiments.bench.converter.ground import SERVER, Ground, laid_out
+from experiments.bench.pair import NAME
 from experiments.bench.result import Result
+from experiments.testbed.cables import SERVER, Ground, laid_out
 from experiments.testbed.native import build
 from settings.failure import Exit, Failure
 
@@ -27,7 +28,7 @@ def soak(quick: bool, say: Callable[[str], None]) -> Result:
     """600 seconds, or 10 if ``quick``. Raises Failure (exit 1) if a byte was wrong or an end was not what it was."""
     seconds = 10 if quick else 600
     programs = build()
-    with laid_out(programs) as ground:
+    with laid_out(programs, NAME) as ground:
         native = next(each for each in every_contender(ground) if each.name == NATIVE)
         # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
         ground.testbed.client.sysctl(net__mptcp__close_timeout=5)

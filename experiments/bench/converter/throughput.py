@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from experiments.bench.converter.contenders import DIRECT, NATIVE, Contender, Route
 from experiments.bench.converter.extent import Extent
-from experiments.bench.converter.ground import Ground
+from experiments.testbed.cables import Ground
 from settings.failure import Failure
 
 BULK, CONNECTIONS, REQUESTS = "bulk", "connections", "requests"

@@ -1,4 +1,4 @@
-"""Where the converters are compared: plain cables between three nodes, with the offloads that veth has by default.
+"""Plain cables between three nodes, with the offloads that veth has by default: for what needs no delay.
 
     +--------+ path1            path1 +---------+ core             core +--------+
     |        |.2 ----- 10.1.1.0/24 .1 |         |.1 -- 203.0.113.0/24 .2|        |
@@ -6,17 +6,16 @@
     |        |.2 ----- 10.1.2.0/24 .1 |         |                       |        |
     +--------+ path2            path2 +---------+                       +--------+
 
-Every contender listens at 10.1.1.1. Sessions stay on path1: nothing here has a second path's share in a figure. The
-nodes and the cable to the server are a testbed's, whose one emulated link stands unused.
+Whatever listens at the gateway does so at 10.1.1.1. Sessions stay on path1: nothing here has a second path's share in a
+figure. The nodes and the cable to the server are a testbed's, whose one emulated link stands unused.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.bench import pair
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.native import Programs
 from experiments.testbed.node import run
@@ -24,14 +23,15 @@ from experiments.testbed.topology import Profile, Topology
 from settings.files import check
 
 CLIENTS = "10.1.0.0/16"
-LISTENER = str(pair.LISTENER)
+LISTENER = "10.1.1.1"
+PATHS = ("path1", "path2")
 SERVER = str(Topology.SERVER4)
 ORIGIN, MPTCP_ORIGIN = f"{SERVER}:8080", f"{SERVER}:8081"
 CLIENT_SIDE, SERVER_SIDE = "path1", "core"
 
 _HUNG = "40"
 """Seconds; no single measurement takes that long."""
-_IDLE = check({"links": {"idle": {"rate": "1gbit"}}}, Profile, "the benchmark's link")
+IDLE = check({"links": {"idle": {"rate": "1gbit"}}}, Profile, "the unused link")
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,20 @@ class Ground:
         told: dict[str, Any] = json.loads(printed.splitlines()[-1])
         return told
 
+    def starts(self, listens: str, times: int, command: Sequence[str]) -> tuple[float, ...]:
+        """Milliseconds from the start of ``command`` on the gateway until the port that it ``listens`` at takes a
+        connection, so many times.
+        """
+        measure = [str(self.programs.load), "start", "--listens", listens, "--times", str(times), "--"]
+        told: dict[str, Any] = json.loads(self.testbed.gateway.run(*measure, *command))
+        return tuple(told["milliseconds"])
+
 
 @contextmanager
-def laid_out(programs: Programs) -> Iterator[Ground]:
+def laid_out(programs: Programs, name: str) -> Iterator[Ground]:
     """The nodes for the length of the block, with an origin on the server: for TCP, and for MPTCP as well."""
-    with standing(pair.NAME, _IDLE) as testbed:
-        for number, path in enumerate(pair.PATHS, start=1):
-            _cable(testbed, path, number)
+    with standing(name, IDLE) as testbed:
+        lay(testbed)
         testbed.client.ip("route", "add", f"{SERVER}/32", "via", LISTENER, "dev", CLIENT_SIDE)
         _make_room(testbed)
         testbed.server.sysctl(net__mptcp__enabled=1)  # for the direct connections; the listener ORIGIN stays TCP
@@ -63,6 +70,12 @@ def laid_out(programs: Programs) -> Iterator[Ground]:
             testbed.server.start("mptcp-origin", [*origin, MPTCP_ORIGIN, "--mptcp"]).wait_until_ready(),
         ):
             yield Ground(testbed, programs)
+
+
+def lay(testbed: Testbed) -> None:
+    """The cables between client and gateway."""
+    for number, path in enumerate(PATHS, start=1):
+        _cable(testbed, path, number)
 
 
 def _cable(testbed: Testbed, path: str, number: int) -> None:

@@ -1,0 +1,153 @@
+"""How long connections take to stand by way of one native converter, beside many and many at once.
+
+    client --- gateway --- server      plain cables: what a connection takes is the work on it
+
+The converter is transparent and forwards SYNs at once. Derived: from connect(2) until the server's first byte is there,
+medians: of connections one after the other while so many others stand, and of so many that begin in the same moment;
+and both without a converter. Expected: beside others a connection takes no longer than alone, since nothing in the
+kernel or in the converter is looked up in a list. Of those that begin together each waits for the processors' work on
+all of them, that of client and server among it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+from matplotlib.figure import Figure
+from pydantic import BeforeValidator, Field
+
+from experiments.plots import tidy
+from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.sweeps import whole_numbers
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Ground
+from experiments.testbed.chain import PORT, intercept
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import Topology
+
+CONVERTER, NOBODY = "converter", "nobody"
+_PAPERS = 230
+_MOST = 3.0  # milliseconds, beside as many as in the paper
+_FLAT = 2.0  # times what it takes beside the fewest
+
+_SETTINGS = """\
+[clients]
+networks = ["{clients}"]
+[limits]
+connections_per_client = 20000
+[early_syn]
+connections = 8000
+per_client = 8000
+per_server = 8000
+[control]
+socket = "{directory}/standing.sock"
+[[listen]]
+kind = "transparent"
+address = "[::]:{port}"
+intercept = "tproxy"
+early_syn = true
+"""
+
+
+class SetupOptions(Options):
+    """``connections``: how many others stand, or begin in the same moment."""
+
+    connections: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=8000)], ...],
+        BeforeValidator(whole_numbers),
+        Field(min_length=1, description="numbers from 1 to 8000 with commas between them, such as '30,230'"),
+    ] = (30, 80, 130, 180, 230, 1000, 5000)
+
+
+@dataclass(frozen=True)
+class Intercepting(Cables):
+    """With a gateway that has what comes from the client taken over; as long as nobody listens, it is a router."""
+
+    @contextmanager
+    def standing(self, name: str, seed: int) -> Iterator[Cabled]:
+        with super().standing(name, seed) as scene:
+            intercept(scene.ground.testbed.gateway, CLIENT_SIDE)
+            yield scene
+
+
+def _points(options: SetupOptions, _topology: Topology) -> list[Point]:
+    return [{"connections": str(each), "by": by} for by in (CONVERTER, NOBODY) for each in options.connections]
+
+
+def _measure(scene: Cabled, _options: SetupOptions, point: Point, repetition: int) -> Reading:
+    """``beside_ms`` and ``at_once_ms``, medians."""
+    connections = int(point["connections"])
+    if point["by"] == NOBODY:
+        return Reading(point, repetition, setup_times(scene.ground, connections), {})
+    with transparent(scene.ground):
+        return Reading(point, repetition, setup_times(scene.ground, connections), {})
+
+
+def setup_times(ground: Ground, connections: int) -> dict[str, float]:
+    """Medians in milliseconds to the first byte: ``beside_ms`` so many others that stand, ``at_once_ms`` of so many."""
+    told = ground.load("setup", "--to", ORIGIN, "--connections", str(connections))
+    return {f"{how}_ms": told[how]["answered"]["p50_us"] / 1000 for how in ("beside", "at_once")}
+
+
+@contextmanager
+def transparent(ground: Ground) -> Iterator[None]:
+    """A converter at the gateway that takes over what the client sends to the origin, for the length of the block; the
+    gateway has to intercept() it.
+    """
+    gateway, directory = ground.testbed.gateway, ground.testbed.directory
+    settings = directory / "standing.toml"
+    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=PORT))
+    with gateway.start("standing", [str(ground.programs.converter), "--config", str(settings)]).wait_until_ready():
+        yield
+
+
+def _judge(options: SetupOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    through = readings.at(by=CONVERTER)
+    beside = {each: through.at(connections=str(each)).estimate("beside_ms") for each in sorted(options.connections)}
+    fewest, most = min(beside), max(beside)
+    verdicts = []
+    if _PAPERS in beside:
+        verdicts.append(at_most(f"a connection stands beside {_PAPERS} others in time", beside[_PAPERS], _MOST, "ms"))
+    if most > fewest:
+        claim = f"beside {most} it takes no more than twice the time that it takes beside {fewest}"
+        verdicts.append(at_most(claim, beside[most], _FLAT * beside[fewest].mean, "ms"))
+    return verdicts
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    axes = figure.subplots()
+    numbers = sorted({int(reading.point["connections"]) for reading in readings})
+    for by, colour, who in ((CONVERTER, "black", "through the converter"), (NOBODY, "#777777", "without it")):
+        for how, style, marker in (("beside", "-", "o"), ("at_once", "--", "s")):
+            taken = [readings.at(by=by, connections=str(each)).estimate(f"{how}_ms") for each in numbers]
+            means, margins = [each.mean for each in taken], [each.margin for each in taken]
+            name = f"{how.replace('_', ' ')}, {who}"
+            axes.errorbar(numbers, means, margins, color=colour, linestyle=style, marker=marker, capsize=2, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(numbers, [str(each) for each in numbers])
+    axes.minorticks_off()
+    axes.set_xlabel("other connections")
+    axes.set_ylabel("ms until a connection stands")
+    axes.legend(frameon=False, fontsize=8)
+    tidy(axes, "both")
+
+
+SCENARIO = Scenario(
+    name="acceleration-setup",
+    paper="Miniproxy, table 1",
+    claim="A connection stands in milliseconds, also while 230 others are set up.",
+    expected="Beside others no longer than alone; at once, the processors' work on all of them.",
+    profile=PROFILES / "long-path.toml",
+    options=SetupOptions,
+    quick={"repeat": 1, "connections": "30,230"},
+    points=_points,
+    ground=lambda _options, _profile, _point: Intercepting(),
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+    any_links=False,
+)

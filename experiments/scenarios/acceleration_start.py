@@ -1,0 +1,120 @@
+"""From a native converter's start to its first connection, with less and less memory and processor.
+
+Nothing but the converter stands at the gateway. Derived: milliseconds from fork(2) until its port takes a connection,
+medians of several starts, in a control group that allows so much memory, or such a share of one processor (cgroups(7));
+of a start in such a group the shell that enters it is a part, about 2 ms. Expected: it does the same work with any of
+these limits. 6 MB are as much as it takes when it listens; a share of a processor makes it wait for its next turn, a
+hundredth of a second or more, once it has used up one.
+"""
+
+from statistics import median
+from typing import Annotated
+
+from matplotlib.figure import Figure
+from pydantic import BeforeValidator, Field
+
+from experiments.plots import tidy
+from experiments.scenarios.cabled import Cabled, cables
+from experiments.scenarios.sweeps import Sizes, listed
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.testbed.cables import LISTENER, Ground
+from experiments.testbed.cgroup import limited
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import Topology
+from settings.units import Share, Size
+
+UNLIMITED = "unlimited"
+_GROUP = "tributary-start"
+_MOST = 12.0  # milliseconds
+_SETTINGS = """\
+[control]
+socket = "{directory}/starting.sock"
+[[listen]]
+kind = "http"
+address = "{listens}"
+"""
+
+
+class StartOptions(Options):
+    """``memory`` and ``processor``: limits to try, one at a time; ``count``: of starts with each."""
+
+    memory: Sizes = tuple(Size(1_000_000 * megabytes) for megabytes in (6, 8, 16, 64))
+    processor: Annotated[
+        tuple[Share, ...],
+        BeforeValidator(listed),
+        Field(min_length=1, description="shares with commas between them, such as '5%,50%'"),
+    ] = tuple(Share(10_000 * percent) for percent in (5, 10, 25, 50, 100))
+    count: int = Field(default=30, ge=1, description="a whole number of starts, at least 1")
+
+
+def limits(options: StartOptions, _topology: Topology | None = None) -> list[Point]:
+    """None, then each limit alone."""
+    return [
+        {"memory": UNLIMITED, "processor": UNLIMITED},
+        *({"memory": str(size), "processor": UNLIMITED} for size in options.memory),
+        *({"memory": UNLIMITED, "processor": str(share)} for share in options.processor),
+    ]
+
+
+def _measure(scene: Cabled, options: StartOptions, point: Point, repetition: int) -> Reading:
+    """``start_ms``, a median."""
+    taken = start_milliseconds(scene.ground, point, options.count)
+    return Reading(point, repetition, {"start_ms": median(taken)}, {})
+
+
+def start_milliseconds(ground: Ground, limit: Point, count: int) -> tuple[float, ...]:
+    """Of so many starts; raises Failure if the system does not let itself be limited, or the converter fails."""
+    directory, listens = ground.testbed.directory, f"{LISTENER}:3128"
+    settings = directory / "starting.toml"
+    settings.write_text(_SETTINGS.format(directory=directory, listens=listens))
+    memory = None if limit["memory"] == UNLIMITED else Size.parse(limit["memory"]).amount
+    processor = None if limit["processor"] == UNLIMITED else Share.parse(limit["processor"]).fraction
+    with limited(_GROUP, memory, processor) as wrapper:
+        command = [*wrapper, str(ground.programs.converter), "--config", str(settings)]
+        return ground.starts(listens, count, command)
+
+
+def _judge(options: StartOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    verdicts = []
+    for limit in limits(options)[: 1 + len(options.memory)]:
+        claim = "it takes a connection in time" + ("" if limit["memory"] == UNLIMITED else f", with {limit['memory']}")
+        verdicts.append(at_most(claim, readings.at(**limit).estimate("start_ms"), _MOST, "ms"))
+    return verdicts
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    figure.set_size_inches(10, 4)
+    unlimited = readings.at(memory=UNLIMITED, processor=UNLIMITED).estimate("start_ms").mean
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, limit, title in zip(panels, ("memory", "processor"), ("memory", "share of a processor"), strict=True):
+        points = {reading.point[limit]: None for reading in readings if reading.point[limit] != UNLIMITED}
+        taken = [readings.at(**{limit: each}).estimate("start_ms") for each in points]
+        places = range(len(points))
+        axes.errorbar(
+            places, [each.mean for each in taken], [each.margin for each in taken], color="black", marker="o", capsize=2
+        )
+        axes.axhline(unlimited, color="#777777", linestyle=":", linewidth=1)
+        axes.set_xticks(places, list(points))
+        axes.set_xlabel(f"{title} (dotted: without limits)")
+        axes.set_ylim(0)
+        tidy(axes, "y")
+    panels[0].set_ylabel("ms until the first connection")
+
+
+SCENARIO = Scenario(
+    name="acceleration-start",
+    paper="Miniproxy, figure 3",
+    claim="A proxy starts in 12 ms, with 6 MB.",
+    expected="The same with little memory; with a small share of a processor it waits for its turns.",
+    profile=PROFILES / "long-path.toml",
+    options=StartOptions,
+    quick={"repeat": 1, "count": 5, "memory": "6MB,64MB", "processor": "10%,100%"},
+    points=limits,
+    ground=cables,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+    any_links=False,
+)

@@ -1,0 +1,49 @@
+"""What experiments stand on whose subject is a converter's own time: plain cables, so that nothing else takes any."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from experiments.study.readings import Point
+from experiments.study.scenario import Options
+from experiments.testbed import native
+from experiments.testbed.cables import Ground, laid_out
+from experiments.testbed.selfcheck import Reading as LinkReading
+from experiments.testbed.topology import Profile
+
+
+@dataclass(frozen=True)
+class Cabled:
+    """The nodes, cabled; there is no link to measure."""
+
+    ground: Ground
+
+    @property
+    def links(self) -> list[LinkReading]:
+        """None."""
+        return []
+
+    @property
+    def emulation(self) -> str:
+        """What emulates the links: nothing."""
+        return "cables"
+
+
+@dataclass(frozen=True)
+class Cables:
+    """The same before it stands."""
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return {"cables": "veth"}
+
+    @contextmanager
+    def standing(self, name: str, seed: int) -> Iterator[Cabled]:  # noqa: ARG002
+        """Client, gateway and server, which has an origin, for the length of the block."""
+        with laid_out(native.build(), name) as ground:
+            yield Cabled(ground)
+
+
+def cables(_options: Options, _profile: Profile, _point: Point) -> Cables:
+    """The same for every point."""
+    return Cables()
