@@ -18,7 +18,7 @@ from experiments.scenarios.cabled import Cabled, cables
 from experiments.scenarios.sweeps import Sizes, listed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.testbed.cables import LISTENER, Ground
+from experiments.testbed.cables import CLIENTS, LISTENER, Ground
 from experiments.testbed.cgroup import limited
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
@@ -28,6 +28,8 @@ UNLIMITED = "unlimited"
 _GROUP = "tributary-start"
 _MOST = 12.0  # milliseconds
 _SETTINGS = """\
+[clients]
+networks = ["{clients}"]
 [control]
 socket = "{directory}/starting.sock"
 [[listen]]
@@ -67,7 +69,7 @@ def start_milliseconds(ground: Ground, limit: Point, count: int) -> tuple[float,
     """Of so many starts; raises Failure if the system does not let itself be limited, or the converter fails."""
     directory, listens = ground.testbed.directory, f"{LISTENER}:3128"
     settings = directory / "starting.toml"
-    settings.write_text(_SETTINGS.format(directory=directory, listens=listens))
+    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, listens=listens))
     memory = None if limit["memory"] == UNLIMITED else Size.parse(limit["memory"]).amount
     processor = None if limit["processor"] == UNLIMITED else Share.parse(limit["processor"]).fraction
     with limited(_GROUP, memory, processor) as wrapper:

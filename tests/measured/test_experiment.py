@@ -87,7 +87,7 @@ SMALL = {
     "latency": ("seconds=0.5", "settle=0.3"),
     "acceleration": ("count=1", "size=10kB,25kB"),
     "acceleration-buffer": ("size=2MB", "ratio=2"),
-    "acceleration-setup": ("connections=30",),
+    "acceleration-setup": ("connections=30,60",),
     "acceleration-start": ("count=2", "memory=6MB", "processor=50%"),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
 }
