@@ -127,7 +127,7 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
             axes.errorbar(numbers, means, margins, color=colour, linestyle=style, marker=marker, capsize=2, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xticks(numbers, [str(each) for each in numbers])
+    axes.set_xticks(numbers, [str(each) for each in numbers], fontsize=7)
     axes.minorticks_off()
     axes.set_xlabel("other connections")
     axes.set_ylabel("ms until a connection stands")

@@ -88,20 +88,22 @@ def _judge(options: StartOptions, _topology: Topology, readings: Readings) -> li
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     figure.set_size_inches(10, 4)
     unlimited = readings.at(memory=UNLIMITED, processor=UNLIMITED).estimate("start_ms").mean
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, limit, title in zip(panels, ("memory", "processor"), ("memory", "share of a processor"), strict=True):
-        points = {reading.point[limit]: None for reading in readings if reading.point[limit] != UNLIMITED}
+    panels = figure.subplots(1, 2)
+    kinds = (("memory", Size, "memory"), ("processor", Share, "share of a processor"))
+    for axes, (limit, kind, title) in zip(panels, kinds, strict=True):
+        found = {reading.point[limit] for reading in readings} - {UNLIMITED}
+        points = [str(each) for each in sorted(map(kind.parse, found), key=lambda each: each.amount)]
         taken = [readings.at(**{limit: each}).estimate("start_ms") for each in points]
         places = range(len(points))
         axes.errorbar(
             places, [each.mean for each in taken], [each.margin for each in taken], color="black", marker="o", capsize=2
         )
         axes.axhline(unlimited, color="#777777", linestyle=":", linewidth=1)
-        axes.set_xticks(places, list(points))
+        axes.set_xticks(places, points)
         axes.set_xlabel(f"{title} (dotted: without limits)")
         axes.set_ylim(0)
+        axes.set_ylabel("ms until the first connection")
         tidy(axes, "y")
-    panels[0].set_ylabel("ms until the first connection")
 
 
 SCENARIO = Scenario(
