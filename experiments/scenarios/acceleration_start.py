@@ -2,7 +2,7 @@
 
 Nothing but the converter stands at the gateway. Derived: milliseconds from fork(2) until its port takes a connection,
 medians of several starts, in a control group that allows so much memory, or such a share of one processor (cgroups(7));
-of a start in such a group the shell that enters it is a part, about 2 ms. Expected: it does the same work with any of
+of a start in such a group the shell that enters it is a part, 1 to 2 ms. Expected: it does the same work with any of
 these limits. 6 MB are as much as it takes when it listens; a share of a processor makes it wait for its next turn, a
 hundredth of a second or more, once it has used up one.
 """
