@@ -10,7 +10,7 @@ all of them, that of client and server among it.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -78,11 +78,8 @@ def _points(options: SetupOptions, _topology: Topology) -> list[Point]:
 
 def _measure(scene: Cabled, _options: SetupOptions, point: Point, repetition: int) -> Reading:
     """``beside_ms`` and ``at_once_ms``, medians."""
-    connections = int(point["connections"])
-    if point["by"] == NOBODY:
-        return Reading(point, repetition, setup_times(scene.ground, connections), {})
-    with transparent(scene.ground):
-        return Reading(point, repetition, setup_times(scene.ground, connections), {})
+    with transparent(scene.ground) if point["by"] == CONVERTER else nullcontext():
+        return Reading(point, repetition, setup_times(scene.ground, int(point["connections"])), {})
 
 
 def setup_times(ground: Ground, connections: int) -> dict[str, float]:

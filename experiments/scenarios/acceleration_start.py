@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
 from experiments.plots import tidy
-from experiments.scenarios.cabled import Cabled, cables
+from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import Sizes, listed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
@@ -115,7 +115,7 @@ SCENARIO = Scenario(
     options=StartOptions,
     quick={"repeat": 1, "count": 5, "memory": "6MB,64MB", "processor": "10%,100%"},
     points=limits,
-    ground=cables,
+    ground=lambda _options, _profile, _point: Cables(),
     measure=_measure,
     judge=_judge,
     draw=_draw,

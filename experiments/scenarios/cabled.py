@@ -4,12 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from experiments.study.readings import Point
-from experiments.study.scenario import Options
 from experiments.testbed import native
 from experiments.testbed.cables import Ground, laid_out
 from experiments.testbed.selfcheck import Reading as LinkReading
-from experiments.testbed.topology import Profile
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,3 @@ class Cables:
         """Client, gateway and server, which has an origin, for the length of the block."""
         with laid_out(native.build(), name) as ground:
             yield Cabled(ground)
-
-
-def cables(_options: Options, _profile: Profile, _point: Point) -> Cables:
-    """The same for every point."""
-    return Cables()
