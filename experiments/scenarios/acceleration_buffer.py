@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from experiments.plots import tidy
 from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, Segments, transfers
+from experiments.scenarios.sweeps import numbers
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.chain import By
@@ -28,11 +29,6 @@ _LEAST, _DEFAULT = 4096, 131_072  # bytes: tcp(7), tcp_rmem and tcp_wmem
 _ENOUGH, _TOO_LITTLE = 2.0, 0.5
 
 
-def _numbers(value: object) -> object:
-    """A number, or a text with commas, as the numbers in it; anything else as it is."""
-    return tuple(map(float, str(value).split(","))) if isinstance(value, str | int | float) else value
-
-
 class BufferRatioOptions(Options):
     """``size``: of the download; ``receive``: the client's buffer; ``ratio``: of the proxy's send buffers to that."""
 
@@ -40,7 +36,7 @@ class BufferRatioOptions(Options):
     receive: Size = Size(1_000_000)
     ratio: Annotated[
         tuple[float, ...],
-        BeforeValidator(_numbers),
+        BeforeValidator(numbers(float)),
         Field(min_length=1, description="numbers with commas between them, such as '0.5,2'"),
     ] = (0.5, 1.0, 1.5, 2.0, 4.0)
 

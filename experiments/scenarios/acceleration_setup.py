@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field
 
 from experiments.plots import tidy
 from experiments.scenarios.cabled import Cabled, Cables
-from experiments.scenarios.sweeps import whole_numbers
+from experiments.scenarios.sweeps import numbers
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Ground
@@ -56,7 +56,7 @@ class SetupOptions(Options):
 
     connections: Annotated[
         tuple[Annotated[int, Field(ge=1, le=8000)], ...],
-        BeforeValidator(whole_numbers),
+        BeforeValidator(numbers(int)),
         Field(min_length=1, description="numbers from 1 to 8000 with commas between them, such as '30,230'"),
     ] = (30, 80, 130, 180, 230, 1000, 5000)
 
@@ -115,16 +115,16 @@ def _judge(options: SetupOptions, _topology: Topology, readings: Readings) -> li
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
-    numbers = sorted({int(reading.point["connections"]) for reading in readings})
+    others = sorted({int(reading.point["connections"]) for reading in readings})
     for by, colour, who in ((CONVERTER, "black", "through the converter"), (NOBODY, "#777777", "without it")):
         for how, style, marker in (("beside", "-", "o"), ("at_once", "--", "s")):
-            taken = [readings.at(by=by, connections=str(each)).estimate(f"{how}_ms") for each in numbers]
+            taken = [readings.at(by=by, connections=str(each)).estimate(f"{how}_ms") for each in others]
             means, margins = [each.mean for each in taken], [each.margin for each in taken]
             name = f"{how.replace('_', ' ')}, {who}"
-            axes.errorbar(numbers, means, margins, color=colour, linestyle=style, marker=marker, capsize=2, label=name)
+            axes.errorbar(others, means, margins, color=colour, linestyle=style, marker=marker, capsize=2, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xticks(numbers, [str(each) for each in numbers], fontsize=7)
+    axes.set_xticks(others, [str(each) for each in others], fontsize=7)
     axes.minorticks_off()
     axes.set_xlabel("other connections")
     axes.set_ylabel("ms until a connection stands")

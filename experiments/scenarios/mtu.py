@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
 from experiments.scenarios.downloads import LEGACY, values_of
-from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, timed, whole_numbers
+from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, numbers, timed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS, Ground, Stage
@@ -44,7 +44,7 @@ class MtuOptions(TimedOptions):
 
     mtu: Annotated[
         tuple[Annotated[int, Field(ge=576, le=9000)], ...],
-        BeforeValidator(whole_numbers),
+        BeforeValidator(numbers(int)),
         Field(min_length=1, description=_ACCEPTED),
     ] = (9000, 1500, 1280, 1000, 576)
     buffer: Sizes = (Size(720_000), Size(4_000_000))

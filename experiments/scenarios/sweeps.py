@@ -1,6 +1,6 @@
 """What the sweeps over one quantity have in common: downloads of equal length, and a value plotted over it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 from matplotlib.axes import Axes
@@ -30,12 +30,22 @@ def listed(value: object) -> object:
     return tuple(value.split(",")) if isinstance(value, str) else value
 
 
-def whole_numbers(value: object) -> object:
-    """A number, or a text with commas, as the tuple of the numbers in it; anything else as it is."""
-    parts = listed(value)
-    if not isinstance(parts, tuple):
-        return (parts,) if isinstance(parts, int) else parts
-    return tuple(int(part) if str(part).isdecimal() else part for part in parts)
+def numbers(kind: type[int] | type[float]) -> Callable[[object], object]:
+    """Reads a number, or a text with commas, as the tuple of the numbers in it; leaves all else as it is."""
+
+    def read(value: object) -> object:
+        parts = listed(value)
+        if isinstance(parts, int | float):
+            return (parts,)
+        return tuple(map(number, parts)) if isinstance(parts, tuple) else parts
+
+    def number(part: object) -> object:
+        try:
+            return kind(part) if isinstance(part, str) else part
+        except ValueError:
+            return part
+
+    return read
 
 
 Sizes = Annotated[
