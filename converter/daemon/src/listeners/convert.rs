@@ -5,11 +5,11 @@ use std::time::Instant as Clock;
 use tokio::time::Instant;
 use tributary_wire::convert::{Connect, ErrorTlv, Request, SUPPORTED_TCP_EXTENSIONS, server};
 
-use super::{Missing, message};
-use crate::dial::{DialError, Target, Wishes};
+use super::message::{Missing, message};
+use crate::dial::{DialError, DialOptions, Target};
+use crate::kernel::sockets::IcmpError;
+use crate::kernel::syn_ack::SynAckWatch;
 use crate::session::{Outcome, Session};
-use crate::sockets::IcmpError;
-use crate::syn_ack::SynAckWatch;
 
 /// Serves one client.
 pub async fn serve(session: Session) {
@@ -72,14 +72,14 @@ async fn convert(
     let watch = connect
         .extended()
         .then(|| SynAckWatch::open(connect.target));
-    let wishes = Wishes {
+    let dial_options = DialOptions {
         mptcp: connect.wants_mptcp(),
         source: None,
         icmp: true,
         passed: request.passed.clone(),
     };
     match session
-        .dial(&Target::Address(connect.target), &name, wishes, early)
+        .dial(&Target::Address(connect.target), &name, dial_options, early)
         .await
     {
         Ok(server) => {

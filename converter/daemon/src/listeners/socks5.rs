@@ -4,12 +4,12 @@ use std::time::Instant as Clock;
 
 use tokio::time::Instant;
 use tributary_wire::socks5::{
-    self, Code, Fault, Login, Method, Reply, Request, encode_login_status, parse_greeting,
+    AuthMethod, Code, Login, ProtocolError, Reply, Request, encode_login_status, parse_greeting,
     parse_login, parse_request,
 };
 
-use super::{Missing, message};
-use crate::dial::{DialError, Target, Wishes};
+use super::message::{Missing, message};
+use crate::dial::{DialError, DialOptions, Target};
 use crate::session::{Outcome, Session};
 
 /// Serves one client.
@@ -32,8 +32,8 @@ struct End {
     last: Vec<u8>,
 }
 
-impl From<Missing<Fault>> for End {
-    fn from(missing: Missing<Fault>) -> Self {
+impl From<Missing<ProtocolError>> for End {
+    fn from(missing: Missing<ProtocolError>) -> Self {
         let last = match &missing {
             Missing::Fault(fault) => fault.reply().unwrap_or_default(),
             Missing::Gone | Missing::Late => Vec::new(),
@@ -56,15 +56,15 @@ async fn negotiate(
     };
     let users = &session.listener.listen.users;
     let method = if users.is_empty() {
-        Method::NoAuthentication
+        AuthMethod::NoAuthentication
     } else {
-        Method::UserPassword
+        AuthMethod::UserPassword
     };
     let greeting = message(&session.stream, inbox, deadline, parse_greeting).await?;
     if !greeting.offers(method) {
         return Err(End {
             name: "no-acceptable-method",
-            last: Method::NoneAcceptable.encode().to_vec(),
+            last: AuthMethod::NoneAcceptable.encode().to_vec(),
         });
     }
     session
@@ -72,7 +72,7 @@ async fn negotiate(
         .send(&method.encode(), Some(deadline))
         .await
         .map_err(gone)?;
-    if method == Method::UserPassword {
+    if method == AuthMethod::UserPassword {
         let login = message(&session.stream, inbox, deadline, parse_login).await?;
         if !is_user(session, &login) {
             return Err(End {
@@ -105,12 +105,12 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 async fn connect(session: Session, request: Request, early: &[u8], since: Clock) {
-    let target = match request.target {
-        socks5::Target::Address(address) => Target::Address(address),
-        socks5::Target::Name { name, port } => Target::named(name, port),
-    };
+    let target = Target::new(&request.host, request.port);
     let name = target.to_string();
-    match session.dial(&target, &name, Wishes::default(), early).await {
+    match session
+        .dial(&target, &name, DialOptions::default(), early)
+        .await
+    {
         Ok(server) => {
             let bound = server.stream.local_addr().unwrap_or(server.address);
             let reply = Reply::success(bound).encode();

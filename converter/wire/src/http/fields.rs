@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::{Reason, is_token};
+use super::grammar::{Reason, is_token};
 
 /// The fields that a proxy acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     Connection,
     ContentLength,
     Date,
@@ -24,39 +24,39 @@ pub(crate) enum Kind {
     Other,
 }
 
-const KINDS: [(&[u8], Kind); 20] = [
-    (b"connection", Kind::Connection),
-    (b"content-length", Kind::ContentLength),
-    (b"content_length", Kind::FramingAlias),
-    (b"date", Kind::Date),
-    (b"expect", Kind::Expect),
-    (b"host", Kind::Host),
-    (b"http2-settings", Kind::HopByHop), // RFC 7540 section 3.2.1
-    (b"keep-alive", Kind::HopByHop),
-    (b"max-forwards", Kind::MaxForwards),
-    (b"proxy-authenticate", Kind::HopByHop), // RFC 9110 sections 11.7.1 to 11.7.3: for the next proxy or client only
-    (b"proxy-authentication-info", Kind::HopByHop),
-    (b"proxy-authorization", Kind::HopByHop),
-    (b"proxy-connection", Kind::HopByHop),
-    (b"te", Kind::HopByHop),
-    (b"trailer", Kind::Trailer),
-    (b"transfer-encoding", Kind::TransferEncoding),
-    (b"transfer_encoding", Kind::FramingAlias),
-    (b"upgrade", Kind::Upgrade),
-    (b"via", Kind::Via),
-    (b"proxy-features", Kind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
+const KINDS: [(&[u8], FieldKind); 20] = [
+    (b"connection", FieldKind::Connection),
+    (b"content-length", FieldKind::ContentLength),
+    (b"content_length", FieldKind::FramingAlias),
+    (b"date", FieldKind::Date),
+    (b"expect", FieldKind::Expect),
+    (b"host", FieldKind::Host),
+    (b"http2-settings", FieldKind::HopByHop), // RFC 7540 section 3.2.1
+    (b"keep-alive", FieldKind::HopByHop),
+    (b"max-forwards", FieldKind::MaxForwards),
+    (b"proxy-authenticate", FieldKind::HopByHop), // RFC 9110 sections 11.7.1 to 11.7.3: for the next proxy or client only
+    (b"proxy-authentication-info", FieldKind::HopByHop),
+    (b"proxy-authorization", FieldKind::HopByHop),
+    (b"proxy-connection", FieldKind::HopByHop),
+    (b"te", FieldKind::HopByHop),
+    (b"trailer", FieldKind::Trailer),
+    (b"transfer-encoding", FieldKind::TransferEncoding),
+    (b"transfer_encoding", FieldKind::FramingAlias),
+    (b"upgrade", FieldKind::Upgrade),
+    (b"via", FieldKind::Via),
+    (b"proxy-features", FieldKind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
 ];
 
-fn kind_of(name: &[u8]) -> Kind {
+fn kind_of(name: &[u8]) -> FieldKind {
     KINDS
         .iter()
         .find(|(known, _)| name.eq_ignore_ascii_case(known))
-        .map_or(Kind::Other, |(_, kind)| *kind)
+        .map_or(FieldKind::Other, |(_, kind)| *kind)
 }
 
 #[derive(Clone, Debug)]
 struct Field {
-    kind: Kind,
+    kind: FieldKind,
     /// Named by Connection: it ends here.
     dropped: bool,
     name: Range<usize>,
@@ -65,7 +65,7 @@ struct Field {
 
 /// What Connection says besides the names of fields (RFC 9110 section 7.6.1).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct ConnectionOptions {
     pub close: bool,
     pub keep_alive: bool,
     pub upgrade: bool,
@@ -91,7 +91,7 @@ impl Fields {
         let mut fields = Vec::with_capacity(headers.len());
         for header in headers {
             let (kind, dropped) = (kind_of(header.name.as_bytes()), false);
-            if kind == Kind::FramingAlias {
+            if kind == FieldKind::FramingAlias {
                 return Err("a field name that passes for Content-Length or Transfer-Encoding");
             }
             fields.push(Field {
@@ -123,19 +123,19 @@ impl Fields {
     }
 
     /// The values of every field line of one kind, in order.
-    pub(crate) fn all(&self, kind: Kind) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn all(&self, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
         self.fields
             .iter()
             .filter(move |field| field.kind == kind)
             .map(|field| &self.bytes[field.value.clone()])
     }
 
-    pub(crate) fn has(&self, kind: Kind) -> bool {
+    pub(crate) fn has(&self, kind: FieldKind) -> bool {
         self.fields.iter().any(|field| field.kind == kind)
     }
 
     /// The value of a field that must not stand twice.
-    pub(crate) fn single(&self, kind: Kind, twice: Reason) -> Result<Option<&[u8]>, Reason> {
+    pub(crate) fn single(&self, kind: FieldKind, twice: Reason) -> Result<Option<&[u8]>, Reason> {
         let mut values = self.all(kind);
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(twice),
@@ -144,12 +144,12 @@ impl Fields {
     }
 
     /// Reads Connection and marks the fields that it names as not to be forwarded.
-    pub(crate) fn take_connection_options(&mut self) -> Result<Options, Reason> {
-        let mut options = Options::default();
-        if !self.has(Kind::Connection) {
+    pub(crate) fn take_connection_options(&mut self) -> Result<ConnectionOptions, Reason> {
+        let mut options = ConnectionOptions::default();
+        if !self.has(FieldKind::Connection) {
             return Ok(options);
         }
-        let values: Vec<_> = self.of_kind(Kind::Connection).collect();
+        let values: Vec<_> = self.of_kind(FieldKind::Connection).collect();
         let bytes = &self.bytes;
         let tokens = values.iter().flat_map(|value| list(&bytes[value.clone()]));
         for (count, token) in tokens.enumerate() {
@@ -166,7 +166,7 @@ impl Fields {
         Ok(options)
     }
 
-    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = Range<usize>> {
+    fn of_kind(&self, kind: FieldKind) -> impl Iterator<Item = Range<usize>> {
         self.fields
             .iter()
             .filter(move |field| field.kind == kind)
@@ -174,16 +174,16 @@ impl Fields {
     }
 
     /// Writes the fields that pass through us unchanged; those of `but` are left out too.
-    pub(crate) fn write_end_to_end(&self, but: &[Kind], out: &mut Vec<u8>) {
+    pub(crate) fn write_end_to_end(&self, but: &[FieldKind], out: &mut Vec<u8>) {
         for field in &self.fields {
             let regenerated = !matches!(
                 field.kind,
-                Kind::Other
-                    | Kind::Via
-                    | Kind::Date
-                    | Kind::Trailer
-                    | Kind::MaxForwards
-                    | Kind::Expect
+                FieldKind::Other
+                    | FieldKind::Via
+                    | FieldKind::Date
+                    | FieldKind::Trailer
+                    | FieldKind::MaxForwards
+                    | FieldKind::Expect
             );
             if regenerated || field.dropped || but.contains(&field.kind) {
                 continue;
@@ -200,7 +200,7 @@ impl Fields {
     /// Writes Connection and Upgrade for a change of protocol on the next hop (RFC 9110 section 7.8).
     pub(crate) fn write_upgrade(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Connection: upgrade\r\n");
-        for value in self.all(Kind::Upgrade) {
+        for value in self.all(FieldKind::Upgrade) {
             out.extend_from_slice(b"Upgrade: ");
             out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
@@ -211,7 +211,7 @@ impl Fields {
 /// A Connection that names what the message's meaning hangs on would make us and the next hop differ over it.
 fn drop_named(bytes: &[u8], fields: &mut [Field], name: &[u8]) -> Result<(), Reason> {
     match kind_of(name) {
-        Kind::Other | Kind::HopByHop | Kind::Trailer | Kind::Connection => {}
+        FieldKind::Other | FieldKind::HopByHop | FieldKind::Trailer | FieldKind::Connection => {}
         _ => return Err("Connection names a field that must not be dropped"),
     }
     for field in fields {

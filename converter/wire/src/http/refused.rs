@@ -1,6 +1,7 @@
 //! A request that is not served, and the response that says so.
 
-use super::{BadResponse, Reason};
+use super::BadResponse;
+use super::grammar::Reason;
 
 /// Why a request is refused. The connection closes after the response: where the next request begins is not certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,18 +11,18 @@ use std::time::Instant as Clock;
 use tokio::time::Instant;
 use tributary_wire::http::refused::write_options;
 use tributary_wire::http::{
-    Authority, Awaited, BodyReader, HeadReader, Hop, Method, Refused, Request, Target as Form,
+    Authority, Awaited, BodyReader, HeadReader, Hop, Method, Refused, Request, RequestTarget,
 };
 
 use super::refusals::{refuse, refuse_dial};
 use super::response::respond;
 use super::{Side, target};
-use crate::dial::{DialError, Server, Wishes};
-use crate::flow::{Content, State};
-use crate::metrics::WHOLE;
-use crate::relay::transfer;
+use crate::accounting::metrics::WHOLE;
+use crate::bytes::flow::{FlowState, MessageBody};
+use crate::bytes::relay::transfer;
+use crate::bytes::stream::Stream;
+use crate::dial::{DialError, DialOptions, Server};
 use crate::session::{Outcome, Session};
-use crate::streams::Stream;
 
 /// The server of the last request, which may serve the next one too.
 pub struct Back {
@@ -92,7 +92,7 @@ pub async fn exchange(
     if request.is_for_proxy() {
         return Box::pin(answer_options(session, request, since)).await;
     }
-    let Form::Absolute { authority, .. } = &request.target else {
+    let RequestTarget::Absolute { authority, .. } = &request.target else {
         let why = "the request target must be an absolute http URI, or CONNECT";
         let refused = Refused::new(400, why).to_head(request.method == Method::Head);
         Box::pin(refuse(session, refused, "", since)).await;
@@ -173,7 +173,7 @@ async fn ask(
     }
     *back = None;
     let target = target(authority);
-    let dialled = session.dial(&target, name, Wishes::default(), &[]);
+    let dialled = session.dial(&target, name, DialOptions::default(), &[]);
     let mut server = Box::pin(dialled).await.map_err(Otherwise::NoServer)?;
     let side = Side {
         inbox: std::mem::take(&mut server.early),
@@ -310,8 +310,8 @@ async fn with_upload(
     mut reader: BodyReader,
     awaited: Awaited,
 ) -> Result<Whole, Otherwise> {
-    let (terms, begun) = (session.terms(), Cell::new(false));
-    let content = Content {
+    let (context, begun) = (session.context(), Cell::new(false));
+    let body = MessageBody {
         reader: &mut reader,
         rest: &mut front.inbox,
         decode: false,
@@ -327,16 +327,16 @@ async fn with_upload(
         Err(Otherwise::Refused(refused))
     };
     let (from, to) = (&session.stream, &server.stream);
-    let mut upload = pin!(transfer(from, to, &[], content, &terms, terms.up));
+    let mut upload = pin!(transfer(from, to, &[], body, &context, context.up));
     let mut response = pin!(respond(session, server, side, awaited, &begun));
     let mut state = None;
     let whole = loop {
         tokio::select! {
             response = &mut response => break response?,
             over = &mut upload, if state.is_none() => match over {
-                State::Malformed => return refuse(Refused::new(400, "malformed content")),
-                State::WriterBroke => return Err(Otherwise::CLIENT_RESET),
-                State::Silent => return refuse(Refused::new(408, "the content took too long")),
+                FlowState::Malformed => return refuse(Refused::new(400, "malformed content")),
+                FlowState::WriterBroke => return Err(Otherwise::CLIENT_RESET),
+                FlowState::Silent => return refuse(Refused::new(408, "the content took too long")),
                 // A server that reads no more may have said why.
                 over => state = Some(over),
             },
@@ -344,7 +344,7 @@ async fn with_upload(
     };
     Ok(Whole {
         // What is left of the content cannot be told from another request.
-        client: whole.client && state == Some(State::Ended),
+        client: whole.client && state == Some(FlowState::Ended),
         ..whole
     })
 }

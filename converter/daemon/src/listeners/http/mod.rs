@@ -8,14 +8,13 @@ mod response;
 
 pub use refusals::refusal;
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Instant as Clock;
 
 use tokio::time::Instant;
-use tributary_wire::http::{Authority, HeadReader, Host, Target as Form};
+use tributary_wire::http::{Authority, HeadReader, RequestTarget};
 
-use crate::dial::{Target, Wishes};
+use crate::dial::{DialOptions, Target};
 use crate::session::Session;
 use exchange::exchange;
 use refusals::{refuse, refuse_dial};
@@ -36,7 +35,7 @@ pub async fn serve(mut session: Session) {
             Next::End => return session.leave(),
             Next::Refused(refused) => return refuse(session, refused, "", Clock::now()).await,
         };
-        if let Form::Connect(authority) = &request.target {
+        if let RequestTarget::Connect(authority) = &request.target {
             return Box::pin(tunnel(session, authority, &front.inbox)).await;
         }
         // In a box, so that a client that asks for nothing, or has a tunnel, takes little memory.
@@ -58,7 +57,7 @@ async fn tunnel(session: Session, authority: &Authority, early: &[u8]) {
     let since = Clock::now();
     let name = authority.to_string();
     match session
-        .dial(&target(authority), &name, Wishes::default(), early)
+        .dial(&target(authority), &name, DialOptions::default(), early)
         .await
     {
         Ok(server) => {
@@ -71,9 +70,5 @@ async fn tunnel(session: Session, authority: &Authority, early: &[u8]) {
 }
 
 fn target(authority: &Authority) -> Target {
-    match &authority.host {
-        Host::V4(four) => Target::Address(SocketAddr::new((*four).into(), authority.port)),
-        Host::V6(six) => Target::Address(SocketAddr::new((*six).into(), authority.port)),
-        Host::Name(name) => Target::Name(name.to_string(), authority.port),
-    }
+    Target::new(&authority.host, authority.port)
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tributary_wire::http::{Refused, Request};
 
 use super::Side;
-use crate::listeners::PIECE;
+use crate::listeners::message::PIECE;
 use crate::session::Session;
 
 /// What a client wants.

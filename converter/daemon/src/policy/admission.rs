@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::buffers::Budget;
+use crate::bytes::buffers::Budget;
 use crate::config::{Clients, Config};
 
 /// Why a connection is refused before anything was read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum NotAdmitted {
     /// The client's address is in none of the networks.
     Stranger,
     /// There are as many connections as there may be.
@@ -21,7 +21,7 @@ pub enum Refusal {
     Buffered,
 }
 
-impl Refusal {
+impl NotAdmitted {
     /// For logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -63,15 +63,15 @@ impl Admission {
         client: IpAddr,
         config: &Config,
         most: usize,
-    ) -> Result<Ticket, Refusal> {
+    ) -> Result<Ticket, NotAdmitted> {
         if !is_known(client, &config.clients) {
-            return Err(Refusal::Stranger);
+            return Err(NotAdmitted::Stranger);
         }
         if self.open() >= most {
-            return Err(Refusal::Full);
+            return Err(NotAdmitted::Full);
         }
         if self.budget.is_spent() {
-            return Err(Refusal::Buffered);
+            return Err(NotAdmitted::Buffered);
         }
         let client = subscriber(client);
         let mut by_client = self
@@ -80,7 +80,7 @@ impl Admission {
             .unwrap_or_else(PoisonError::into_inner);
         let count = by_client.entry(client).or_default();
         if *count >= config.limits.connections_per_client {
-            return Err(Refusal::ClientFull);
+            return Err(NotAdmitted::ClientFull);
         }
         *count += 1;
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -158,11 +158,11 @@ mod tests {
         let admission = Arc::new(Admission::new(1));
         assert_eq!(
             admission.admit(ip("192.0.2.1"), &config(), 9).err(),
-            Some(Refusal::Stranger)
+            Some(NotAdmitted::Stranger)
         );
         assert_eq!(
             admission.admit(ip("10.0.0.1"), &Config::default(), 9).err(),
-            Some(Refusal::Stranger)
+            Some(NotAdmitted::Stranger)
         );
         assert!(
             admission
@@ -182,7 +182,7 @@ mod tests {
             .expect("two of one /64");
         assert_eq!(
             admission.admit(ip("2001:db8::3"), &config(), 9).err(),
-            Some(Refusal::ClientFull)
+            Some(NotAdmitted::ClientFull)
         );
         assert!(admission.admit(ip("2001:db8:0:1::3"), &config(), 9).is_ok());
         drop(first);
@@ -195,7 +195,7 @@ mod tests {
         let ticket = admission.admit(ip("10.0.0.1"), &config(), 1).expect("one");
         assert_eq!(
             admission.admit(ip("10.0.0.2"), &config(), 1).err(),
-            Some(Refusal::Full)
+            Some(NotAdmitted::Full)
         );
         drop(ticket);
         assert_eq!(admission.open(), 0);
@@ -207,7 +207,7 @@ mod tests {
         let admission = Arc::new(Admission::new(0));
         assert_eq!(
             admission.admit(ip("10.0.0.1"), &config(), 9).err(),
-            Some(Refusal::Buffered)
+            Some(NotAdmitted::Buffered)
         );
     }
 }

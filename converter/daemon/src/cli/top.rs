@@ -5,8 +5,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::cli::report;
 use crate::failure::Failure;
-use crate::report;
 use crate::service::ask;
 
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::accounts::Seen;
+use crate::accounting::accounts::ConnectionStatus;
 use crate::service::Status;
 
 /// Bits per second of connections, by their ids: up and down.
@@ -12,13 +12,13 @@ pub type Rates = HashMap<u64, (f64, f64)>;
 /// The rates between two statuses, `seconds` apart.
 pub fn rates(before: &Status, now: &Status) -> Rates {
     let seconds = now.uptime_seconds - before.uptime_seconds;
-    let earlier: HashMap<u64, &Seen> = before
+    let earlier: HashMap<u64, &ConnectionStatus> = before
         .connections
         .iter()
         .map(|seen| (seen.id, seen))
         .collect();
     let rate = |now: u64, then: u64| bits(now.saturating_sub(then)) / seconds;
-    let of = |seen: &Seen| {
+    let of = |seen: &ConnectionStatus| {
         let then = earlier.get(&seen.id);
         let (up, down) = then.map_or((0, 0), |then| (then.up_bytes, then.down_bytes));
         (
@@ -87,9 +87,9 @@ fn connections(status: &Status, rates: Option<&Rates>, most: usize, out: &mut St
         "\n{:<24} {:<32} {:>8} {:>10} {:>10}",
         "CLIENT", "SERVER", "AGE", units.0, units.1
     );
-    let mut shown: Vec<&Seen> = status.connections.iter().collect();
+    let mut shown: Vec<&ConnectionStatus> = status.connections.iter().collect();
     if let Some(rates) = rates {
-        let of = |seen: &Seen| rates.get(&seen.id).map_or(0.0, |(up, down)| up + down);
+        let of = |seen: &ConnectionStatus| rates.get(&seen.id).map_or(0.0, |(up, down)| up + down);
         shown.sort_by(|one, other| of(other).total_cmp(&of(one)));
     }
     for seen in shown.into_iter().take(most) {
@@ -162,7 +162,7 @@ mod tests {
                 up_bytes: 1_500,
                 down_bytes: 2_000_000,
             }],
-            connections: vec![Seen {
+            connections: vec![ConnectionStatus {
                 id: 1,
                 listener: "web".into(),
                 client,

@@ -8,9 +8,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Takes no memory before it is first used.
 #[derive(Debug, Default)]
-pub struct Patience(Option<Pin<Box<Sleep>>>);
+pub struct Deadline(Option<Pin<Box<Sleep>>>);
 
-impl Patience {
+impl Deadline {
     /// Ready at `deadline`, which may be another one at each call.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let sleep = self
@@ -38,13 +38,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_goes_off_at_the_deadline_of_the_last_call() {
-        let mut patience = Patience::default();
+        let mut timer = Deadline::default();
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         for (before, deadline) in [(50, 20), (10, 90), (5, 100)] {
-            let first = poll_fn(|cx| Poll::Ready(patience.poll_until(cx, at(before + 100)))).await;
+            let first = poll_fn(|cx| Poll::Ready(timer.poll_until(cx, at(before + 100)))).await;
             assert!(first.is_pending());
-            poll_fn(|cx| patience.poll_until(cx, at(deadline))).await;
+            poll_fn(|cx| timer.poll_until(cx, at(deadline))).await;
             assert_eq!(start.elapsed(), Duration::from_millis(deadline));
         }
     }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::net::TcpStream;
 
-use crate::packet_filter::{
+use crate::kernel::packet_filter::{
     WHOLE, and, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
 };
 

@@ -9,11 +9,11 @@ use std::os::fd::AsFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::sys;
+use crate::kernel::sys;
 
 /// What an address is to this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RouteKind {
     /// A host elsewhere.
     Unicast,
     /// This machine.
@@ -40,7 +40,7 @@ const KEPT: usize = 4096;
 pub struct Routes {
     asks: Socket,
     changes: Socket,
-    kept: RefCell<HashMap<IpAddr, Kind>>,
+    kept: RefCell<HashMap<IpAddr, RouteKind>>,
 }
 
 impl Routes {
@@ -63,7 +63,7 @@ impl Routes {
     }
 
     /// What `address` is to this machine. The kernel answers before send(2) returns, so that this does not wait.
-    pub fn kind_of(&self, address: IpAddr) -> io::Result<Kind> {
+    pub fn kind_of(&self, address: IpAddr) -> io::Result<RouteKind> {
         let mut kept = self.kept.borrow_mut();
         if self.have_changed() || kept.len() >= KEPT {
             kept.clear();
@@ -76,7 +76,7 @@ impl Routes {
         Ok(kind)
     }
 
-    fn ask(&self, address: IpAddr) -> io::Result<Kind> {
+    fn ask(&self, address: IpAddr) -> io::Result<RouteKind> {
         self.asks.send(&request(address))?;
         let mut reply = [0; 1024];
         let length = (&self.asks).read(&mut reply)?;
@@ -120,7 +120,7 @@ fn narrow(value: impl TryInto<u16>) -> u16 {
     value.try_into().unwrap_or(u16::MAX)
 }
 
-fn kind(reply: &[u8]) -> io::Result<Kind> {
+fn kind(reply: &[u8]) -> io::Result<RouteKind> {
     let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "a short answer of rtnetlink");
     let message_type = u16::from_ne_bytes(
         reply
@@ -134,16 +134,16 @@ fn kind(reply: &[u8]) -> io::Result<Kind> {
         let errno = -i32::from_ne_bytes(code.try_into().map_err(|_| short())?);
         return match errno {
             libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL => {
-                Ok(Kind::Unreachable)
+                Ok(RouteKind::Unreachable)
             }
             _ => Err(io::Error::from_raw_os_error(errno)),
         };
     }
     Ok(match reply.get(TYPE).ok_or_else(short)? {
-        &libc::RTN_UNICAST => Kind::Unicast,
-        &libc::RTN_LOCAL => Kind::Own,
-        &libc::RTN_BROADCAST | &libc::RTN_ANYCAST | &libc::RTN_MULTICAST => Kind::Group,
-        _ => Kind::Unreachable,
+        &libc::RTN_UNICAST => RouteKind::Unicast,
+        &libc::RTN_LOCAL => RouteKind::Own,
+        &libc::RTN_BROADCAST | &libc::RTN_ANYCAST | &libc::RTN_MULTICAST => RouteKind::Group,
+        _ => RouteKind::Unreachable,
     })
 }
 
@@ -159,7 +159,7 @@ mod tests {
                 routes
                     .kind_of(address.parse().expect("address"))
                     .expect("answer"),
-                Kind::Own,
+                RouteKind::Own,
                 "{address}"
             );
         }
@@ -167,7 +167,7 @@ mod tests {
             routes
                 .kind_of("192.0.2.1".parse().expect("address"))
                 .expect("answer"),
-            Kind::Own
+            RouteKind::Own
         );
     }
 }

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 use tributary_wire::http::BodyReader;
 
-use crate::buffers::{Kept, with_scratch};
-use crate::relay::Terms;
-use crate::sockets;
+use crate::bytes::buffers::{Unsent, with_scratch};
+use crate::bytes::context::RelayContext;
+use crate::kernel::sockets;
 
 /// So often a flow may fill its buffer before others have their turn.
 const TURNS: usize = 8;
@@ -18,7 +18,7 @@ const LITTLE: usize = 16 << 10;
 
 /// Where a flow stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum FlowState {
     /// It waits for bytes.
     Open,
     /// It waits for its reader to take what it has.
@@ -35,7 +35,7 @@ pub enum State {
     Silent,
 }
 
-impl State {
+impl FlowState {
     /// Whether its reader has all that it will get, and the other direction may go on.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Ended | Self::ReaderBroke)
@@ -43,7 +43,7 @@ impl State {
 }
 
 /// The content of one message among others on a connection.
-pub struct Content<'a> {
+pub struct MessageBody<'a> {
     /// Knows where it ends.
     pub reader: &'a mut BodyReader,
     /// Gets what follows its end.
@@ -56,14 +56,14 @@ pub struct Content<'a> {
 pub struct Flow<'a> {
     from: &'a TcpStream,
     to: &'a TcpStream,
-    kept: Kept<'a>,
+    unsent: Unsent<'a>,
     /// All until the end of the connection, without one.
-    content: Option<Content<'a>>,
-    over: Option<State>,
+    body: Option<MessageBody<'a>>,
+    over: Option<FlowState>,
     writer_is_dead: bool,
     moved: u64,
     counter: &'a AtomicU64,
-    terms: &'a Terms<'a>,
+    context: &'a RelayContext<'a>,
 }
 
 impl<'a> Flow<'a> {
@@ -71,36 +71,36 @@ impl<'a> Flow<'a> {
     pub fn new(
         from: &'a TcpStream,
         to: &'a TcpStream,
-        terms: &'a Terms<'a>,
+        context: &'a RelayContext<'a>,
         counter: &'a AtomicU64,
         early: &[u8],
     ) -> Self {
-        let mut kept = Kept::nothing(terms.budget);
-        kept.keep(early);
+        let mut unsent = Unsent::none(context.budget);
+        unsent.keep(early);
         Self {
             from,
             to,
-            kept,
-            content: None,
+            unsent,
+            body: None,
             over: None,
             writer_is_dead: false,
             moved: 0,
             counter,
-            terms,
+            context,
         }
     }
 
-    /// One message's content. What is whole with its early part, or malformed, is over at once only when that was passed.
-    pub fn of_content(
+    /// One message's body. What is whole with its early part, or malformed, is over at once only when that was passed.
+    pub fn of_message(
         from: &'a TcpStream,
         to: &'a TcpStream,
         early: &[u8],
-        content: Content<'a>,
-        terms: &'a Terms<'a>,
+        body: MessageBody<'a>,
+        context: &'a RelayContext<'a>,
         counter: &'a AtomicU64,
-    ) -> Result<Self, State> {
-        let mut flow = Self::new(from, to, terms, counter, &[]);
-        flow.content = Some(content);
+    ) -> Result<Self, FlowState> {
+        let mut flow = Self::new(from, to, context, counter, &[]);
+        flow.body = Some(body);
         match flow.pass(early) {
             Ok(()) => Ok(flow),
             Err(over) => Err(over),
@@ -124,7 +124,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Moves what can be moved now.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> State {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> FlowState {
         if let Some(over) = self.over {
             return over;
         }
@@ -133,22 +133,22 @@ impl<'a> Flow<'a> {
                 self.over = Some(over);
                 over
             }
-            Poll::Pending if self.kept.is_empty() => State::Open,
-            Poll::Pending => State::Clogged,
+            Poll::Pending if self.unsent.is_empty() => FlowState::Open,
+            Poll::Pending => FlowState::Clogged,
         }
     }
 
-    fn poll_moving(&mut self, cx: &mut Context<'_>) -> Poll<State> {
+    fn poll_moving(&mut self, cx: &mut Context<'_>) -> Poll<FlowState> {
         for _ in 0..TURNS {
             if ready!(self.poll_flush(cx)).is_err() {
-                return Poll::Ready(State::ReaderBroke);
+                return Poll::Ready(FlowState::ReaderBroke);
             }
             if self
-                .content
+                .body
                 .as_ref()
-                .is_some_and(|content| content.reader.has_ended())
+                .is_some_and(|body| body.reader.has_ended())
             {
-                return Poll::Ready(State::Ended);
+                return Poll::Ready(FlowState::Ended);
             }
             match ready!(self.poll_read(cx)) {
                 Ok(0) => return Poll::Ready(self.end()),
@@ -161,11 +161,11 @@ impl<'a> Flow<'a> {
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.kept.is_empty() {
+        while !self.unsent.is_empty() {
             ready!(self.to.poll_write_ready(cx))?;
-            match self.to.try_write(self.kept.bytes()) {
+            match self.to.try_write(self.unsent.bytes()) {
                 Ok(count) => {
-                    self.kept.take(count);
+                    self.unsent.take(count);
                     self.count(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -176,14 +176,14 @@ impl<'a> Flow<'a> {
     }
 
     /// Reads once, and writes what it read as far as the reader takes it at once.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, State>> {
-        let size = if self.terms.budget.is_spent() {
-            LITTLE.min(self.terms.buffer)
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, FlowState>> {
+        let size = if self.context.budget.is_spent() {
+            LITTLE.min(self.context.buffer)
         } else {
-            self.terms.buffer
+            self.context.buffer
         };
         loop {
-            ready!(self.from.poll_read_ready(cx)).map_err(|_| State::WriterBroke)?;
+            ready!(self.from.poll_read_ready(cx)).map_err(|_| FlowState::WriterBroke)?;
             let read: io::Result<_> = with_scratch(size, |scratch| {
                 let count = sockets::read(self.from, &mut scratch[..size])?;
                 Ok(self.pass(&scratch[..count]).map(|()| count))
@@ -191,30 +191,30 @@ impl<'a> Flow<'a> {
             match read {
                 Ok(passed) => return Poll::Ready(passed),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return Poll::Ready(Err(State::WriterBroke)),
+                Err(_) => return Poll::Ready(Err(FlowState::WriterBroke)),
             }
         }
     }
 
-    fn pass(&mut self, bytes: &[u8]) -> Result<(), State> {
-        match &mut self.content {
+    fn pass(&mut self, bytes: &[u8]) -> Result<(), FlowState> {
+        match &mut self.body {
             None => self.write(bytes),
-            Some(content) if content.decode => {
-                let data = decoded(content, bytes)?;
+            Some(body) if body.decode => {
+                let data = decoded(body, bytes)?;
                 self.write(&data)
             }
-            Some(content) => {
-                let used = content
+            Some(body) => {
+                let used = body
                     .reader
                     .advance(bytes)
-                    .map_err(|_| State::Malformed)?;
-                content.rest.extend_from_slice(&bytes[used..]);
+                    .map_err(|_| FlowState::Malformed)?;
+                body.rest.extend_from_slice(&bytes[used..]);
                 self.write(&bytes[..used])
             }
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), State> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), FlowState> {
         let mut rest = bytes;
         while !rest.is_empty() {
             match self.to.try_write(rest) {
@@ -223,11 +223,11 @@ impl<'a> Flow<'a> {
                     rest = &rest[count..];
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => return Err(State::ReaderBroke),
+                Err(_) => return Err(FlowState::ReaderBroke),
             }
         }
         if !rest.is_empty() {
-            self.kept.keep(rest);
+            self.unsent.keep(rest);
         }
         Ok(())
     }
@@ -239,29 +239,29 @@ impl<'a> Flow<'a> {
 
     /// The writer ended. Where that is the end of what it says, the reader shall see it; a message's content is either
     /// whole now, and the connection lives on, or was cut short.
-    fn end(&self) -> State {
-        match &self.content {
-            _ if self.writer_is_dead => State::WriterBroke,
-            None if sockets::end_writing(self.to).is_ok() => State::Ended,
-            None => State::ReaderBroke,
-            Some(content) if content.reader.ends_with_the_connection() => State::Ended,
-            Some(_) => State::WriterBroke,
+    fn end(&self) -> FlowState {
+        match &self.body {
+            _ if self.writer_is_dead => FlowState::WriterBroke,
+            None if sockets::end_writing(self.to).is_ok() => FlowState::Ended,
+            None => FlowState::ReaderBroke,
+            Some(body) if body.reader.ends_with_the_connection() => FlowState::Ended,
+            Some(_) => FlowState::WriterBroke,
         }
     }
 }
 
 /// The content without its chunks.
-fn decoded(content: &mut Content<'_>, bytes: &[u8]) -> Result<Vec<u8>, State> {
+fn decoded(body: &mut MessageBody<'_>, bytes: &[u8]) -> Result<Vec<u8>, FlowState> {
     let mut data = Vec::with_capacity(bytes.len());
     let mut at = 0;
-    while at < bytes.len() && !content.reader.has_ended() {
-        let step = content
+    while at < bytes.len() && !body.reader.has_ended() {
+        let step = body
             .reader
             .step(&bytes[at..])
-            .map_err(|_| State::Malformed)?;
+            .map_err(|_| FlowState::Malformed)?;
         data.extend_from_slice(&bytes[at + step.data.start..at + step.data.end]);
         at += step.used;
     }
-    content.rest.extend_from_slice(&bytes[at..]);
+    body.rest.extend_from_slice(&bytes[at..]);
     Ok(data)
 }

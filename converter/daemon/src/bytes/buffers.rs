@@ -52,15 +52,15 @@ impl Budget {
 
 /// Bytes that a reader has yet to take.
 #[derive(Debug)]
-pub struct Kept<'a> {
+pub struct Unsent<'a> {
     bytes: Vec<u8>,
     taken: usize,
     budget: &'a Budget,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Unsent<'a> {
     /// Nothing; takes no memory.
-    pub fn nothing(budget: &'a Budget) -> Self {
+    pub fn none(budget: &'a Budget) -> Self {
         Self {
             bytes: Vec::new(),
             taken: 0,
@@ -105,7 +105,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-impl Drop for Kept<'_> {
+impl Drop for Unsent<'_> {
     fn drop(&mut self) {
         self.release();
     }
@@ -118,15 +118,15 @@ mod tests {
     #[test]
     fn what_is_kept_is_counted_until_it_was_taken() {
         let budget = Budget::new(10);
-        let mut kept = Kept::nothing(&budget);
-        kept.keep(&[1; 10]);
+        let mut unsent = Unsent::none(&budget);
+        unsent.keep(&[1; 10]);
         assert!(budget.is_spent());
-        kept.take(4);
-        assert_eq!((kept.bytes().len(), budget.used()), (6, 10));
-        kept.take(6);
+        unsent.take(4);
+        assert_eq!((unsent.bytes().len(), budget.used()), (6, 10));
+        unsent.take(6);
         assert_eq!(budget.used(), 0);
-        kept.keep(&[2; 3]);
-        drop(kept);
+        unsent.keep(&[2; 3]);
+        drop(unsent);
         assert_eq!(budget.used(), 0);
     }
 }

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::patience::Patience;
+use crate::bytes::deadline::Deadline;
 
 /// The time since something moved.
 #[derive(Debug)]
-pub struct Silence {
+pub struct IdleTimer {
     since: Instant,
-    patience: Patience,
+    deadline: Deadline,
 }
 
-impl Silence {
+impl IdleTimer {
     /// It begins now.
     pub fn begin() -> Self {
         Self {
             since: Instant::now(),
-            patience: Patience::default(),
+            deadline: Deadline::default(),
         }
     }
 
@@ -30,6 +30,6 @@ impl Silence {
 
     /// Ready when nothing moved for `time`.
     pub fn poll_after(&mut self, cx: &mut Context<'_>, time: Duration) -> Poll<()> {
-        self.patience.poll_until(cx, self.since + time)
+        self.deadline.poll_until(cx, self.since + time)
     }
 }

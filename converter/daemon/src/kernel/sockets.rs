@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::config::{Downstream, Intercept, Listen};
-use crate::sys;
+use crate::kernel::sys;
 
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34; // include/uapi/linux/tcp.h
 /// Connections whose SYN may carry data before their handshake ended (RFC 7413 section 5.1).
@@ -44,7 +44,7 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
         transparent(&socket, listen.address)?;
     }
     socket.bind(&listen.address.into())?;
-    if listen.kind == crate::config::Kind::Convert {
+    if listen.kind == crate::config::ListenerKind::Convert {
         // RFC 8803 section 6: Convert has a cookie of its own, so that TCP's is not needed. Without the sysctl's bit 2
         // the kernel ignores both.
         sys::set_option(

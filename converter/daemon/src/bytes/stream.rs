@@ -12,9 +12,9 @@ use rustix::net::RecvFlags;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::buffers::with_scratch;
-use crate::patience::Patience;
-use crate::sockets;
+use crate::bytes::buffers::with_scratch;
+use crate::bytes::deadline::Deadline;
+use crate::kernel::sockets;
 
 /// What a peer may still send after it was refused, and for how long, until it is cut off.
 const LINGER: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub struct Stream {
     tcp: TcpStream,
     finished: bool,
     /// For reads.
-    patience: RefCell<Patience>,
+    read_deadline: RefCell<Deadline>,
 }
 
 impl Stream {
@@ -36,7 +36,7 @@ impl Stream {
         Self {
             tcp,
             finished: false,
-            patience: RefCell::default(),
+            read_deadline: RefCell::default(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Stream {
             loop {
                 if self.tcp.poll_read_ready(cx)?.is_pending() {
                     let late = deadline.is_some_and(|deadline| {
-                        self.patience
+                        self.read_deadline
                             .borrow_mut()
                             .poll_until(cx, deadline)
                             .is_ready()

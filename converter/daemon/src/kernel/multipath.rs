@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
-use crate::sys;
+use crate::kernel::sys;
 
 const SOL_MPTCP: i32 = 284;
 const MPTCP_INFO: i32 = 1;

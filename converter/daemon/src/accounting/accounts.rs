@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::access_log::AccessLog;
-use crate::metrics::Metrics;
-use crate::multipath::Multipath;
+use crate::accounting::access_log::AccessLog;
+use crate::accounting::line::PathLine;
+use crate::accounting::metrics::Metrics;
+use crate::kernel::multipath::Multipath;
 
 /// The path label of addresses that no configured path has.
 pub const OTHER_PATH: &str = "other";
@@ -39,8 +40,8 @@ impl Live {
         }
     }
 
-    fn seen(&self) -> Seen {
-        Seen {
+    fn seen(&self) -> ConnectionStatus {
+        ConnectionStatus {
             id: self.id,
             listener: self.listener.to_string(),
             client: self.client,
@@ -58,7 +59,7 @@ impl Live {
 
 /// An open connection for `status` and `top`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Seen {
+pub struct ConnectionStatus {
     /// Counted from the start of the process.
     pub id: u64,
     /// The listener's name.
@@ -73,51 +74,6 @@ pub struct Seen {
     pub up_bytes: u64,
     /// From the server to the client.
     pub down_bytes: u64,
-}
-
-/// What became of one request, or of one connection of an application that has no requests: a line of the access log.
-#[derive(Debug, Serialize)]
-pub struct Line<'a> {
-    /// Seconds since 1970 at its end.
-    pub time: f64,
-    /// The listener's name.
-    pub listener: &'a str,
-    /// The client's address and port.
-    pub client: SocketAddr,
-    /// The server, as the client named it.
-    pub target: &'a str,
-    /// The server's address and port, if there was a connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server: Option<SocketAddr>,
-    /// `whole`, or why not.
-    pub outcome: &'a str,
-    /// The status of the HTTP response.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    /// Its length in time.
-    pub seconds: f64,
-    /// From the client to the server.
-    pub up_bytes: u64,
-    /// From the server to the client.
-    pub down_bytes: u64,
-    /// The client's paths; none with plain TCP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub paths: Option<Vec<PathLine>>,
-}
-
-/// One path of a client's connection.
-#[derive(Clone, Debug, Serialize)]
-pub struct PathLine {
-    /// Its label in the configuration.
-    pub path: String,
-    /// The client's address on it.
-    pub client: IpAddr,
-    /// From the client.
-    pub up_bytes: u64,
-    /// To the client.
-    pub down_bytes: u64,
-    /// Segments sent again.
-    pub retransmissions: u32,
 }
 
 /// All accounts of the process.
@@ -164,7 +120,7 @@ impl Accounts {
     }
 
     /// Connections that are open, those that moved most first, at most `most`.
-    pub fn seen(&self, most: usize) -> Vec<Seen> {
+    pub fn seen(&self, most: usize) -> Vec<ConnectionStatus> {
         let open: Vec<_> = self
             .open
             .lock()
@@ -212,13 +168,6 @@ fn label(address: IpAddr, paths: &BTreeMap<String, Vec<IpNet>>) -> &str {
         .iter()
         .find(|(_, nets)| nets.iter().any(|net| net.contains(&address)));
     found.map_or(OTHER_PATH, |(label, _)| label)
-}
-
-/// Seconds since 1970.
-pub fn now() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// The account of an open connection.

@@ -10,8 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::accounts::PathLine;
-use crate::multipath::Multipath;
+use crate::accounting::line::PathLine;
+use crate::kernel::multipath::Multipath;
 
 /// The outcome of what ended as it should.
 pub const WHOLE: &str = "whole";

@@ -13,14 +13,14 @@ use tributary_wire::syn::{self, Syn};
 
 use super::Early;
 use super::flood::{Flood, cookies_sent};
-use super::table::{Pair, Spared};
-use crate::admission::is_known;
-use crate::config::{Config, Kind, Listen};
+use super::table::{NotBegun, Pair};
+use crate::accounting::metrics::EarlySyns;
+use crate::config::{Config, Listen, ListenerKind};
 use crate::dial::Dialer;
-use crate::metrics::EarlySyns;
-use crate::packet_filter::{
+use crate::kernel::packet_filter::{
     WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
 };
+use crate::policy::admission::is_known;
 
 /// How often is looked for a flood, and for connections whose client did not come.
 const STEP: Duration = Duration::from_millis(50);
@@ -46,12 +46,12 @@ type Window = UdpSocket;
 
 /// Looks out until it is dropped; what it began and nobody has claimed by then is given up.
 #[derive(Debug)]
-pub struct Lookout {
+pub struct SynWatcher {
     task: JoinHandle<()>,
     early: Arc<Early>,
 }
 
-impl Lookout {
+impl SynWatcher {
     /// Looks out for SYNs to the listeners of `config` that want it. Within a `LocalSet`. Raises what socket(2) does: it
     /// needs `CAP_NET_RAW`.
     pub fn start(
@@ -80,7 +80,7 @@ impl Lookout {
     }
 }
 
-impl Drop for Lookout {
+impl Drop for SynWatcher {
     fn drop(&mut self) {
         self.task.abort();
         self.early.give_up(Duration::ZERO);
@@ -165,7 +165,7 @@ impl View {
         }
         // Who comes to an explicit listener says in the SYN where to, or later.
         let server = match (listen.kind, syn.destination) {
-            (Kind::Transparent, _) => syn.server,
+            (ListenerKind::Transparent, _) => syn.server,
             (_, Some(destination)) => destination.into(),
             (_, None) => return "silent",
         };
@@ -183,8 +183,8 @@ impl View {
         let mut table = self.early.table();
         match table.may_begin(pair, &self.config.early_syn) {
             Ok(()) => {}
-            Err(Spared::Known) => return "known",
-            Err(Spared::Capped) => return "capped",
+            Err(NotBegun::Known) => return "known",
+            Err(NotBegun::Capped) => return "capped",
         }
         let source = listen.keep_client_address.then_some(syn.client);
         match self
@@ -200,7 +200,7 @@ impl View {
     }
 
     fn give_up_waiting(&self) {
-        let given_up = self.early.give_up(self.config.early_syn.patience);
+        let given_up = self.early.give_up(self.config.early_syn.timeout);
         self.counters.given_up(given_up);
     }
 }

@@ -1,0 +1,9 @@
+//! Bytes on their way between a client and a server.
+
+pub mod buffers;
+pub mod context;
+pub mod deadline;
+pub mod flow;
+pub mod idle_timer;
+pub mod relay;
+pub mod stream;
