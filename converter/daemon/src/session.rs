@@ -78,7 +78,7 @@ pub struct Session {
     accounted: Cell<(u64, u64)>,
     /// The client's subflows as they were when the first direction of a relay ended.
     at_half: RefCell<Vec<Subflow>>,
-    _ticket: Ticket,
+    ticket: Ticket,
 }
 
 /// What became of a request, for its log line.
@@ -129,7 +129,7 @@ impl Session {
             account,
             accounted: Cell::default(),
             at_half: RefCell::default(),
-            _ticket: ticket,
+            ticket,
         }
     }
 
@@ -213,9 +213,10 @@ impl Session {
         let seconds = since.elapsed().as_secs_f64();
         self.context.accounts.metrics.dial_seconds.observe(seconds);
         if introduced {
-            server.early_sent = false;
             self.introduce(&server).await?;
         }
+        // Of nothing, nothing is on its way: what comes before the tunnel stands must not be taken for it.
+        server.early_sent &= !early.is_empty();
         Ok(server)
     }
 
@@ -244,7 +245,7 @@ impl Session {
     }
 
     /// What a relay of this connection may use, and where it counts.
-    pub fn context(&self) -> RelayContext<'_> {
+    pub fn relay_context(&self) -> RelayContext<'_> {
         RelayContext {
             budget: &self.context.admission.budget,
             buffer: self.config.limits.buffer,
@@ -263,15 +264,20 @@ impl Session {
         )
     }
 
+    /// Counts the bytes that wait here for their turn; whether there is memory for them.
+    pub fn may_hold(&self, bytes: usize) -> bool {
+        self.ticket.may_hold(bytes)
+    }
+
     /// Relays until the end. `early` came from the client already.
-    async fn relay(&mut self, server: &mut Server, early: &[u8]) -> Ended {
+    async fn relay(&mut self, server: &mut Server, early: Vec<u8>) -> Ended {
         let said = std::mem::take(&mut server.early);
         let half = || {
             let multipath = self.multipath().unwrap_or_default();
             self.at_half.replace(multipath.subflows);
         };
-        let (client, context) = (&self.stream, self.context());
-        let ended = relay(client, &server.stream, early, &said, &context, half).await;
+        let (client, context) = (&self.stream, self.relay_context());
+        let ended = relay(client, &server.stream, early, said, &context, half).await;
         if ended == Ended::Whole {
             self.stream.finish();
             server.stream.finish();
@@ -291,14 +297,16 @@ impl Session {
         mut self,
         mut server: Server,
         reply: &[u8],
-        early: &[u8],
+        early: Vec<u8>,
         target: &str,
         since: Instant,
         status: Option<u16>,
     ) {
         let deadline = tokio::time::Instant::now() + self.config.timeouts.request;
         let name = if self.stream.send(reply, Some(deadline)).await.is_ok() {
-            let early = if server.early_sent { &[] } else { early };
+            // From now on the relay counts what waits.
+            self.may_hold(0);
+            let early = if server.early_sent { Vec::new() } else { early };
             self.relay(&mut server, early).await.name()
         } else {
             "client-gone"

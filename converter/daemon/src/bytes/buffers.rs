@@ -44,6 +44,15 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Somebody who kept `before` bytes keeps `now`.
+    pub fn change(&self, before: usize, now: usize) {
+        if now > before {
+            self.used.fetch_add(now - before, Ordering::Relaxed);
+        } else if now < before {
+            self.used.fetch_sub(before - now, Ordering::Relaxed);
+        }
+    }
+
     /// Whether there is no room left: new work is refused, and old work takes little at a time.
     pub fn is_spent(&self) -> bool {
         self.used() >= self.most.load(Ordering::Relaxed)
@@ -68,11 +77,11 @@ impl<'a> Unsent<'a> {
         }
     }
 
-    /// Keeps a copy of `bytes`, after all earlier ones were taken.
-    pub fn keep(&mut self, bytes: &[u8]) {
+    /// Keeps `bytes`, after all earlier ones were taken.
+    pub fn keep(&mut self, bytes: Vec<u8>) {
         debug_assert!(self.is_empty(), "the earlier bytes come first");
         self.release();
-        self.bytes = bytes.to_vec();
+        self.bytes = bytes;
         self.budget
             .used
             .fetch_add(self.bytes.len(), Ordering::Relaxed);
@@ -94,6 +103,11 @@ impl<'a> Unsent<'a> {
         if self.is_empty() {
             self.release();
         }
+    }
+
+    /// Nobody will take it.
+    pub fn give_up(&mut self) {
+        self.release();
     }
 
     fn release(&mut self) {
@@ -119,13 +133,13 @@ mod tests {
     fn what_is_kept_is_counted_until_it_was_taken() {
         let budget = Budget::new(10);
         let mut unsent = Unsent::none(&budget);
-        unsent.keep(&[1; 10]);
+        unsent.keep(vec![1; 10]);
         assert!(budget.is_spent());
         unsent.take(4);
         assert_eq!((unsent.bytes().len(), budget.used()), (6, 10));
         unsent.take(6);
         assert_eq!(budget.used(), 0);
-        unsent.keep(&[2; 3]);
+        unsent.keep(vec![2; 3]);
         drop(unsent);
         assert_eq!(budget.used(), 0);
     }

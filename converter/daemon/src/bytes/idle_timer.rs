@@ -14,17 +14,19 @@ pub struct IdleTimer {
     deadline: Deadline,
 }
 
-impl IdleTimer {
+impl Default for IdleTimer {
     /// It begins now.
-    pub fn begin() -> Self {
+    fn default() -> Self {
         Self {
             since: Instant::now(),
             deadline: Deadline::default(),
         }
     }
+}
 
+impl IdleTimer {
     /// Something moved.
-    pub fn broken(&mut self) {
+    pub fn restart(&mut self) {
         self.since = Instant::now();
     }
 

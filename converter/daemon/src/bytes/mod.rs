@@ -5,5 +5,9 @@ pub mod context;
 pub mod deadline;
 pub mod flow;
 pub mod idle_timer;
+#[cfg(test)]
+mod loopback;
+pub mod outlet;
+pub mod reading;
 pub mod relay;
 pub mod stream;

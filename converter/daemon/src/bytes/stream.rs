@@ -7,18 +7,18 @@ use std::ops::Deref;
 use std::task::Poll;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::bytes::buffers::with_scratch;
 use crate::bytes::deadline::Deadline;
+use crate::bytes::reading::poll_read;
 use crate::kernel::sockets;
 
-/// What a peer may still send after it was refused, and for how long, until it is cut off.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 256 << 10;
+/// What a peer still sends behind its last response is read for so long since its last byte, and so long in all (nginx's
+/// `lingering_timeout` and `lingering_time`).
+const LINGER: Duration = Duration::from_secs(5);
+const LINGER_IN_ALL: Duration = Duration::from_secs(30);
 const PIECE: usize = 16 << 10;
 
 /// A connection; to drop it resets it, unless it was finished.
@@ -100,39 +100,27 @@ impl Stream {
         Ok(())
     }
 
-    /// Says `last` and ends. What the peer still sends is read for a moment: to close at once would reset the
-    /// connection, and the reset could overtake `last` (RFC 9112 section 9.6, RFC 8803 section 6.2.2).
+    /// Says `last` and ends. What the peer still sends is read for a while: to close at once would reset the connection,
+    /// and the reset could overtake `last` (RFC 9112 section 9.6, RFC 8803 section 6.2.2).
     pub async fn end_with(mut self, last: &[u8]) {
-        let deadline = Some(Instant::now() + LINGER);
-        if self.send(last, deadline).await.is_err() || sockets::end_writing(&self.tcp).is_err() {
+        let end = Instant::now() + LINGER_IN_ALL;
+        if self.send(last, Some(end)).await.is_err() || sockets::end_writing(&self.tcp).is_err() {
             return;
         }
-        let mut ignored = Vec::new();
-        let mut heard = 0;
-        while heard < LINGER_BYTES {
-            match self.read_more(&mut ignored, PIECE, deadline).await {
-                Ok(0) => break,
-                Ok(count) => heard += count,
-                Err(_) => return,
-            }
-            ignored.clear();
-        }
         self.finish();
+        loop {
+            let ignored = poll_fn(|cx| poll_read(&self.tcp, cx, PIECE, <[u8]>::len));
+            let deadline = end.min(Instant::now() + LINGER);
+            match timeout_at(deadline, ignored).await {
+                Ok(Ok(count)) if count > 0 => {}
+                _ => return,
+            }
+        }
     }
 
     /// More will be said: from now on to drop it resets it again.
     pub fn resume(&mut self) {
         self.finished = false;
-    }
-
-    /// Whether the peer reset the connection and left nothing to be read.
-    pub fn is_broken(&self) -> bool {
-        let peeked = rustix::net::recv(
-            &self.tcp,
-            &mut [0; 1],
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        );
-        peeked.is_err_and(|error| error != Errno::WOULDBLOCK)
     }
 
     /// Whether the peer has neither sent anything nor ended, as far as the event loop knows: a kept connection that can
@@ -168,5 +156,95 @@ impl Drop for Stream {
         if !self.finished {
             sockets::reset_on_close(&self.tcp);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+    use std::thread;
+
+    use super::*;
+    use crate::bytes::loopback;
+
+    fn read_all(mut peer: std::net::TcpStream) -> thread::JoinHandle<io::Result<Vec<u8>>> {
+        thread::spawn(move || {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).map(|_| all)
+        })
+    }
+
+    #[test]
+    fn a_stream_that_is_dropped_resets_and_one_that_was_finished_ends() {
+        loopback::block_on(async {
+            for (finished, resumed) in [(false, false), (true, false), (true, true)] {
+                let (peer, near) = loopback::pair();
+                let mut stream = Stream::new(near.into_tokio());
+                stream.send(b"part", None).await.expect("taken");
+                if finished {
+                    stream.finish();
+                }
+                if resumed {
+                    stream.resume();
+                }
+                drop(stream);
+                let read = read_all(peer).join().expect("a reader");
+                assert_eq!(read.is_ok(), finished && !resumed);
+            }
+        });
+    }
+
+    /// The peer goes on sending, and reads late: a close with bytes unread would have reset the connection.
+    #[test]
+    fn last_words_arrive_though_the_peer_goes_on_sending() {
+        loopback::block_on(async {
+            let (peer, near) = loopback::pair();
+            let stream = Stream::new(near.into_tokio());
+            let talking = thread::spawn(move || {
+                let mut peer = peer;
+                for _ in 0..20 {
+                    peer.write_all(&vec![7; 1 << 16]).expect("still taken");
+                    thread::sleep(Duration::from_millis(10));
+                }
+                peer.shutdown(Shutdown::Write).expect("open");
+                read_all(peer).join().expect("a reader")
+            });
+            stream.end_with(b"the last words").await;
+            let heard = talking.join().expect("a peer").expect("an end in order");
+            assert_eq!(heard, b"the last words");
+        });
+    }
+
+    #[test]
+    fn a_read_waits_until_its_deadline() {
+        loopback::block_on(async {
+            let (mut peer, near) = loopback::pair();
+            let stream = Stream::new(near.into_tokio());
+            let mut inbox = b"kept ".to_vec();
+            let soon = Some(Instant::now() + Duration::from_millis(20));
+            let late = stream.read_more(&mut inbox, 9, soon).await;
+            assert_eq!(late.expect_err("late").kind(), io::ErrorKind::TimedOut);
+            peer.write_all(b"came").expect("taken");
+            assert_eq!(
+                stream.read_more(&mut inbox, 9, None).await.expect("read"),
+                4
+            );
+            assert_eq!(inbox, b"kept came");
+            drop(peer);
+            assert_eq!(stream.read_more(&mut inbox, 9, None).await.expect("end"), 0);
+        });
+    }
+
+    #[test]
+    fn a_kept_connection_is_quiet_until_something_comes() {
+        loopback::block_on(async {
+            let (mut peer, near) = loopback::pair();
+            let stream = Stream::new(near.into_tokio());
+            assert!(stream.is_quiet());
+            peer.write_all(b"x").expect("taken");
+            stream.readable().await.expect("a socket");
+            assert!(!stream.is_quiet());
+        });
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::time::Instant;
 
-use crate::bytes::stream::Stream;
+use crate::session::Session;
 
 /// Read at a time before the relay begins.
 pub const PIECE: usize = 16 << 10;
@@ -18,6 +18,8 @@ pub enum Missing<F> {
     Gone,
     /// It took too long.
     Late,
+    /// There is no memory left to wait for the rest of it.
+    NoMemory,
 }
 
 impl<F> Missing<F> {
@@ -27,13 +29,14 @@ impl<F> Missing<F> {
             Self::Fault(_) => "malformed",
             Self::Gone => "client-gone",
             Self::Late => "request-timed-out",
+            Self::NoMemory => "buffers-full",
         }
     }
 }
 
 /// Reads until `parse` finds a message at the start of `inbox`, and takes it out of there; what follows it stays.
 pub async fn message<T, F>(
-    stream: &Stream,
+    session: &Session,
     inbox: &mut Vec<u8>,
     deadline: Instant,
     parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, F>,
@@ -41,9 +44,13 @@ pub async fn message<T, F>(
     loop {
         if let Some((message, length)) = parse(inbox).map_err(Missing::Fault)? {
             inbox.drain(..length);
+            session.may_hold(inbox.len());
             return Ok(message);
         }
-        match stream.read_more(inbox, PIECE, Some(deadline)).await {
+        if !session.may_hold(inbox.len()) {
+            return Err(Missing::NoMemory);
+        }
+        match session.stream.read_more(inbox, PIECE, Some(deadline)).await {
             Ok(0) => return Err(Missing::Gone),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Missing::Late),

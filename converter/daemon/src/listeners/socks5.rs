@@ -18,7 +18,7 @@ pub async fn serve(session: Session) {
     let deadline = Instant::now() + session.config.timeouts.request;
     let mut inbox = Vec::new();
     match negotiate(&session, &mut inbox, deadline).await {
-        Ok(request) => connect(session, request, &inbox, since).await,
+        Ok(request) => connect(session, request, inbox, since).await,
         Err(End { name, last }) => {
             session.close(&Outcome::new(name, since));
             session.stream.end_with(&last).await;
@@ -36,7 +36,7 @@ impl From<Missing<ProtocolError>> for End {
     fn from(missing: Missing<ProtocolError>) -> Self {
         let last = match &missing {
             Missing::Fault(fault) => fault.reply().unwrap_or_default(),
-            Missing::Gone | Missing::Late => Vec::new(),
+            Missing::Gone | Missing::Late | Missing::NoMemory => Vec::new(),
         };
         Self {
             name: missing.name(),
@@ -60,7 +60,7 @@ async fn negotiate(
     } else {
         AuthMethod::UserPassword
     };
-    let greeting = message(&session.stream, inbox, deadline, parse_greeting).await?;
+    let greeting = message(session, inbox, deadline, parse_greeting).await?;
     if !greeting.offers(method) {
         return Err(End {
             name: "no-acceptable-method",
@@ -73,7 +73,7 @@ async fn negotiate(
         .await
         .map_err(gone)?;
     if method == AuthMethod::UserPassword {
-        let login = message(&session.stream, inbox, deadline, parse_login).await?;
+        let login = message(session, inbox, deadline, parse_login).await?;
         if !is_user(session, &login) {
             return Err(End {
                 name: "wrong-password",
@@ -86,7 +86,7 @@ async fn negotiate(
             .await
             .map_err(gone)?;
     }
-    Ok(message(&session.stream, inbox, deadline, parse_request).await?)
+    Ok(message(session, inbox, deadline, parse_request).await?)
 }
 
 /// Compares with every user, so that the time tells nothing of which names there are.
@@ -104,11 +104,11 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
-async fn connect(session: Session, request: Request, early: &[u8], since: Clock) {
+async fn connect(session: Session, request: Request, early: Vec<u8>, since: Clock) {
     let target = Target::new(&request.host, request.port);
     let name = target.to_string();
     match session
-        .dial(&target, &name, DialOptions::default(), early)
+        .dial(&target, &name, DialOptions::default(), &early)
         .await
     {
         Ok(server) => {

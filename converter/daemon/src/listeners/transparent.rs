@@ -38,7 +38,7 @@ pub async fn serve(session: Session) {
     {
         Ok(server) => {
             session
-                .tunnel(server, &[], &early, target, since, None)
+                .tunnel(server, &[], early, target, since, None)
                 .await;
         }
         Err(error) => session.close(&failed(error.name())),

@@ -1,5 +1,6 @@
 //! Who may come in: clients by their networks, and connections by their number.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,6 +88,7 @@ impl Admission {
         Ok(Ticket {
             admission: Arc::clone(self),
             client,
+            held: Cell::default(),
         })
     }
 
@@ -110,10 +112,22 @@ impl Admission {
 pub struct Ticket {
     admission: Arc<Admission>,
     client: IpAddr,
+    /// Bytes that wait for it, as the budget has them.
+    held: Cell<usize>,
+}
+
+impl Ticket {
+    /// Counts the bytes that wait for their turn; whether there is memory for them.
+    pub fn may_hold(&self, bytes: usize) -> bool {
+        let budget = &self.admission.budget;
+        budget.change(self.held.replace(bytes), bytes);
+        bytes == 0 || !budget.is_spent()
+    }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        self.may_hold(0);
         self.admission.leave(self.client);
     }
 }

@@ -60,6 +60,15 @@ impl BodyReader {
         matches!(self.0, Progress::UntilClose)
     }
 
+    /// How many bytes of it are known to be still to come, at least.
+    pub fn owes(&self) -> u64 {
+        match &self.0 {
+            Progress::Left(left) => *left,
+            Progress::Chunked(chunked) => chunked.owes(),
+            Progress::UntilClose => u64::MAX,
+        }
+    }
+
     /// Takes one stretch of content and the framing before it; call again with the rest while bytes are left and the
     /// body has not ended.
     pub fn step(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {

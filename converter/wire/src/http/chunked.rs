@@ -83,6 +83,15 @@ impl Chunked {
         self.state == State::Ended
     }
 
+    /// How many bytes of the chunk that is read are still to come.
+    pub fn owes(&self) -> u64 {
+        if self.state == State::Data {
+            self.left
+        } else {
+            0
+        }
+    }
+
     /// Takes framing up to and including one stretch of content. The range lies within the bytes used and is empty when
     /// there was framing alone. After an error it gives that error again.
     pub fn step(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {

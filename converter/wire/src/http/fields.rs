@@ -71,6 +71,16 @@ pub(crate) struct ConnectionOptions {
     pub upgrade: bool,
 }
 
+/// What to do where Connection names a field that is written anew, or that the message's meaning hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nominations {
+    /// Refuse the message: we and the next hop might differ over it.
+    Strict,
+    /// Pay no heed: we act on such a field all the same, and write it anew or pass it on. Servers name Transfer-Encoding
+    /// beside a chunked body, which RFC 9110 section 7.6.1 allows.
+    Lenient,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Fields {
     bytes: Box<[u8]>,
@@ -144,7 +154,10 @@ impl Fields {
     }
 
     /// Reads Connection and marks the fields that it names as not to be forwarded.
-    pub(crate) fn take_connection_options(&mut self) -> Result<ConnectionOptions, Reason> {
+    pub(crate) fn take_connection_options(
+        &mut self,
+        nominations: Nominations,
+    ) -> Result<ConnectionOptions, Reason> {
         let mut options = ConnectionOptions::default();
         if !self.has(FieldKind::Connection) {
             return Ok(options);
@@ -160,7 +173,9 @@ impl Fields {
                 close if close.eq_ignore_ascii_case(b"close") => options.close = true,
                 kept if kept.eq_ignore_ascii_case(b"keep-alive") => options.keep_alive = true,
                 upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
-                name => drop_named(bytes, &mut self.fields, name)?,
+                name if may_be_dropped(kind_of(name)) => drop_named(bytes, &mut self.fields, name),
+                _ if nominations == Nominations::Lenient => {}
+                _ => return Err("Connection names a field that must not be dropped"),
             }
         }
         Ok(options)
@@ -208,16 +223,18 @@ impl Fields {
     }
 }
 
-/// A Connection that names what the message's meaning hangs on would make us and the next hop differ over it.
-fn drop_named(bytes: &[u8], fields: &mut [Field], name: &[u8]) -> Result<(), Reason> {
-    match kind_of(name) {
-        FieldKind::Other | FieldKind::HopByHop | FieldKind::Trailer | FieldKind::Connection => {}
-        _ => return Err("Connection names a field that must not be dropped"),
-    }
+/// Whether the message means the same without it.
+fn may_be_dropped(kind: FieldKind) -> bool {
+    matches!(
+        kind,
+        FieldKind::Other | FieldKind::HopByHop | FieldKind::Trailer | FieldKind::Connection
+    )
+}
+
+fn drop_named(bytes: &[u8], fields: &mut [Field], name: &[u8]) {
     for field in fields {
         field.dropped |= bytes[field.name.clone()].eq_ignore_ascii_case(name);
     }
-    Ok(())
 }
 
 /// The elements of a comma-separated list, empty ones skipped (RFC 9110 section 5.6.1.2).

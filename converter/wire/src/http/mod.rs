@@ -21,6 +21,7 @@
 pub mod authority;
 pub mod body;
 pub mod chunked;
+pub mod exchange;
 mod fields;
 mod framing;
 mod grammar;

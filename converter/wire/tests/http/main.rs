@@ -1,6 +1,7 @@
 //! The HTTP/1.1 codec: tables of cases, each whole, byte by byte and with more bytes behind it.
 
 mod chunks;
+mod exchange;
 mod forwarding;
 mod properties;
 mod requests;

@@ -4,7 +4,7 @@ mod forward;
 
 use std::mem::MaybeUninit;
 
-use super::fields::{ConnectionOptions, FieldKind, Fields, list};
+use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, list};
 use super::framing::{self, Declared};
 use super::grammar::{Reason, is_token};
 use super::{Body, HeadLimits, Method, Refused, RequestTarget, Version};
@@ -68,7 +68,7 @@ impl Request {
         let declared = framing::of_request(&fields, version).map_err(Refused::bad_request)?;
         check_host(&fields, version).map_err(Refused::bad_request)?;
         let options = fields
-            .take_connection_options()
+            .take_connection_options(Nominations::Strict)
             .map_err(Refused::bad_request)?;
         let body = Body::of_request(declared);
         let request = Self {
@@ -107,6 +107,12 @@ impl Request {
     /// answers with [`super::refused::write_options`].
     pub fn is_for_proxy(&self) -> bool {
         self.target == RequestTarget::Asterisk || self.max_forwards == Some(0)
+    }
+
+    /// Whether to ask a second time changes nothing (RFC 9110 section 9.2.2), and nothing of it would be missing.
+    pub fn is_repeatable(&self) -> bool {
+        !self.body.has_content()
+            && matches!(self.method, Method::Get | Method::Head | Method::Options)
     }
 
     /// What the response's meaning hangs on.

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 pub use forward::Delivery;
 
-use super::fields::{ConnectionOptions, FieldKind, Fields};
+use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations};
 use super::framing::{self, Declared};
 use super::grammar::Reason;
 use super::request::{Awaited, ContentRule};
@@ -45,7 +45,9 @@ impl Response {
         awaited: Awaited,
     ) -> Result<Self, BadResponse> {
         let (version, status, phrase, mut fields) = read(head, field_count).map_err(BadResponse)?;
-        let options = fields.take_connection_options().map_err(BadResponse)?;
+        let options = fields
+            .take_connection_options(Nominations::Lenient)
+            .map_err(BadResponse)?;
         let switching_protocols = status == 101 || is_tunnel(status, awaited);
         if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(FieldKind::Upgrade))
         {
