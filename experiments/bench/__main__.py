@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -11,9 +12,10 @@ from rich.table import Table
 from experiments.bench.acceleration import acceleration
 from experiments.bench.accuracy import accuracy
 from experiments.bench.aggregation import aggregation
-from experiments.bench.converter import converter
+from experiments.bench.converter import PARTS, converter
 from experiments.bench.converter.soak import soak
 from experiments.bench.enforcement import enforcement
+from experiments.bench.parts import Parts, names
 from experiments.bench.queueing_delay import queueing_delay
 from experiments.bench.result import Result
 from experiments.bench.throttler_scale import throttler_scale
@@ -21,6 +23,7 @@ from experiments.results import machine
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from settings.entry import Arguments, run
+from settings.failure import Exit, Failure
 
 _DESCRIPTION = """\
 Runs a benchmark on network namespaces of this machine, ours beside its peers in the same run, and prints medians and
@@ -28,16 +31,19 @@ ratios: machines differ, ratios less so. Needs root.
 """
 _EPILOG = """\
 --json prints one object: "ratios" (ours to each peer, larger is better), "values" (the unit is in each key's name),
-"series" (every single measurement) and "machine".
+"series" (every single measurement), "missing" (peers that are not installed, to which there is no ratio) and "machine".
 """
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``measure`` is called with whether to be quick and with a function that tells of progress."""
+    """``measure`` is called with whether to be quick and with a function that tells of progress; ``parts`` are those
+    that can be measured alone.
+    """
 
     measure: Callable[[bool, Callable[[str], None]], Result]
     about: str
+    parts: Parts | None = None
 
 
 BENCHMARKS = {
@@ -45,7 +51,9 @@ BENCHMARKS = {
     "enforcement": Benchmark(
         enforcement, "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second"
     ),
-    "converter": Benchmark(converter, "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay"),
+    "converter": Benchmark(
+        converter, "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", PARTS
+    ),
     "throttler-scale": Benchmark(throttler_scale, "memory, time and throughput with 100,000 throttled subflows"),
     "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
     "converter-soak": Benchmark(soak, "ten minutes of random connections through it: bytes, ends, memory, descriptors"),
@@ -63,10 +71,11 @@ def main(arguments: Sequence[str]) -> int:
         for name, benchmark in BENCHMARKS.items():
             print(f"{name:20} {benchmark.about}")
         return 0
+    measure = _wanted(parsed)
     preflight.need_all("bench run")
     take_down_orphans()
     console = Console(stderr=True)
-    result = BENCHMARKS[parsed.name].measure(parsed.quick, console.print)
+    result = measure(parsed.quick, console.print)
     if parsed.json:
         print(json.dumps(_as_json(result), indent=2))
     else:
@@ -82,7 +91,21 @@ def _parser() -> Arguments:
     measure.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
     measure.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works")
     measure.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    only = f"of converter, some measurements: {', '.join(PARTS.measurements)}"
+    measure.add_argument("--only", type=names, default=(), metavar="NAME,...", help=only)
+    peers = f"of converter, beside some peers: {', '.join(PARTS.peers)}"
+    measure.add_argument("--peers", type=names, default=(), metavar="NAME,...", help=peers)
     return parser
+
+
+def _wanted(arguments: argparse.Namespace) -> Callable[[bool, Callable[[str], None]], Result]:
+    """The benchmark, or the parts of it that are asked for; raises Failure (exit 64) if it has no such parts."""
+    benchmark = BENCHMARKS[arguments.name]
+    if not (arguments.only or arguments.peers):
+        return benchmark.measure
+    if benchmark.parts is None:
+        raise Failure(Exit.USAGE, f"{arguments.name}: --only and --peers: accepted with converter alone")
+    return partial(benchmark.parts.measure, benchmark.parts.selected(arguments.only, arguments.peers))
 
 
 def _as_json(result: Result) -> dict[str, object]:
@@ -90,6 +113,7 @@ def _as_json(result: Result) -> dict[str, object]:
         "ratios": {name: round(ratio, 4) for name, ratio in result.ratios.items()},
         "values": {name: round(value, 4) for name, value in result.values.items()},
         "series": [{"name": each.name, "unit": each.unit, "numbers": each.numbers} for each in result.series],
+        "missing": list(result.missing),
         "machine": machine(),
     }
 
@@ -103,6 +127,8 @@ def _show(arguments: argparse.Namespace, result: Result) -> None:
     console.print(table)
     for name, number in (result.ratios | result.values).items():
         console.print(f"{name} = {number:.3f}", highlight=False)
+    if result.missing:
+        console.print(f"not here, and left out: {', '.join(result.missing)}", highlight=False)
 
 
 if __name__ == "__main__":
