@@ -98,7 +98,7 @@ fn check_forwarded(response: &Response, awaited: Awaited) {
         pseudonym: &PSEUDONYM,
         keep_alive: delivery.keep_alive,
     };
-    response.forward(awaited, &hop, SystemTime::UNIX_EPOCH, &mut out);
+    response.forward(awaited, &hop, || SystemTime::UNIX_EPOCH, &mut out);
     let _ = Head::read(&out);
     let (parsed, consumed) = parse_response(&out, awaited, &WHOLE)
         .expect("valid")

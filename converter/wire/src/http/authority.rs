@@ -3,6 +3,9 @@
 use std::fmt;
 use std::io::Write as _;
 
+use memchr::memchr;
+
+use super::decimal;
 use super::grammar::Reason;
 use crate::host::{Host, HostError};
 
@@ -35,7 +38,7 @@ fn parse_host(text: &str) -> Result<Host, Reason> {
 impl Authority {
     /// Reads `host[:port]`. Without a port, or with an empty one, `default_port` counts (RFC 9110 section 4.2.1).
     pub(crate) fn parse(text: &str, default_port: Option<u16>) -> Result<Self, Reason> {
-        if text.contains('@') {
+        if memchr(b'@', text.as_bytes()).is_some() {
             return Err("user information in the authority"); // RFC 9110 section 4.2.4
         }
         let (host, port) = split_port(text);
@@ -51,13 +54,24 @@ impl Authority {
     pub(crate) fn write_host(&self, out: &mut Vec<u8>) {
         match &self.host {
             Host::Name(name) => out.extend_from_slice(name.as_bytes()),
-            address => {
-                let _ = write!(out, "{address}"); // a Vec takes everything
+            Host::V4(four) => write_quad(four.octets(), out),
+            Host::V6(_) => {
+                let _ = write!(out, "{}", self.host); // a Vec takes everything
             }
         }
         if self.port != HTTP_PORT {
-            let _ = write!(out, ":{}", self.port);
+            out.push(b':');
+            decimal::write(self.port, out);
         }
+    }
+}
+
+fn write_quad(octets: [u8; 4], out: &mut Vec<u8>) {
+    for (number, octet) in octets.into_iter().enumerate() {
+        if number > 0 {
+            out.push(b'.');
+        }
+        decimal::write(octet, out);
     }
 }
 
@@ -66,11 +80,11 @@ pub(crate) const HTTP_PORT: u16 = 80;
 
 fn split_port(text: &str) -> (&str, Option<&str>) {
     let after_address = if text.starts_with('[') {
-        text.find(']').unwrap_or(0)
+        memchr(b']', text.as_bytes()).unwrap_or(0)
     } else {
         0
     };
-    match text[after_address..].find(':') {
+    match memchr(b':', &text.as_bytes()[after_address..]) {
         Some(at) => (
             &text[..after_address + at],
             Some(&text[after_address + at + 1..]),

@@ -338,7 +338,7 @@ impl<'a> Exchange<'a> {
                 pseudonym: &self.limits.pseudonym,
                 keep_alive: delivery.keep_alive,
             };
-            response.forward(self.awaited, &hop, (self.clock)(), out);
+            response.forward(self.awaited, &hop, self.clock, out);
         }
         if !response.is_informational() {
             self.download = Download::after(response, delivery);

@@ -24,31 +24,40 @@ pub(crate) enum FieldKind {
     Other,
 }
 
-const KINDS: [(&[u8], FieldKind); 20] = [
-    (b"connection", FieldKind::Connection),
-    (b"content-length", FieldKind::ContentLength),
-    (b"content_length", FieldKind::FramingAlias),
-    (b"date", FieldKind::Date),
-    (b"expect", FieldKind::Expect),
-    (b"host", FieldKind::Host),
-    (b"http2-settings", FieldKind::HopByHop), // RFC 7540 section 3.2.1
-    (b"keep-alive", FieldKind::HopByHop),
-    (b"max-forwards", FieldKind::MaxForwards),
-    (b"proxy-authenticate", FieldKind::HopByHop), // RFC 9110 sections 11.7.1 to 11.7.3: for the next proxy or client only
-    (b"proxy-authentication-info", FieldKind::HopByHop),
-    (b"proxy-authorization", FieldKind::HopByHop),
-    (b"proxy-connection", FieldKind::HopByHop),
-    (b"te", FieldKind::HopByHop),
-    (b"trailer", FieldKind::Trailer),
-    (b"transfer-encoding", FieldKind::TransferEncoding),
-    (b"transfer_encoding", FieldKind::FramingAlias),
-    (b"upgrade", FieldKind::Upgrade),
-    (b"via", FieldKind::Via),
-    (b"proxy-features", FieldKind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
-];
-
+/// The field with this name. Most names are compared with one or two of the same length.
 fn kind_of(name: &[u8]) -> FieldKind {
-    KINDS
+    let known: &[(&[u8], FieldKind)] = match name.len() {
+        2 => &[(b"te", FieldKind::HopByHop)],
+        3 => &[(b"via", FieldKind::Via)],
+        4 => &[(b"date", FieldKind::Date), (b"host", FieldKind::Host)],
+        6 => &[(b"expect", FieldKind::Expect)],
+        7 => &[
+            (b"upgrade", FieldKind::Upgrade),
+            (b"trailer", FieldKind::Trailer),
+        ],
+        10 => &[
+            (b"connection", FieldKind::Connection),
+            (b"keep-alive", FieldKind::HopByHop),
+        ],
+        12 => &[(b"max-forwards", FieldKind::MaxForwards)],
+        14 => &[
+            (b"content-length", FieldKind::ContentLength),
+            (b"content_length", FieldKind::FramingAlias),
+            (b"http2-settings", FieldKind::HopByHop), // RFC 7540 section 3.2.1
+            (b"proxy-features", FieldKind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
+        ],
+        16 => &[(b"proxy-connection", FieldKind::HopByHop)],
+        17 => &[
+            (b"transfer-encoding", FieldKind::TransferEncoding),
+            (b"transfer_encoding", FieldKind::FramingAlias),
+        ],
+        // RFC 9110 sections 11.7.1 to 11.7.3: for the next proxy or client only
+        18 => &[(b"proxy-authenticate", FieldKind::HopByHop)],
+        19 => &[(b"proxy-authorization", FieldKind::HopByHop)],
+        25 => &[(b"proxy-authentication-info", FieldKind::HopByHop)],
+        _ => &[],
+    };
+    known
         .iter()
         .find(|(known, _)| name.eq_ignore_ascii_case(known))
         .map_or(FieldKind::Other, |(_, kind)| *kind)

@@ -1,8 +1,7 @@
 //! How long a message says it is (RFC 9112 section 6), before method and status have their say.
 
-use std::io::Write as _;
-
 use super::Version;
+use super::decimal;
 use super::fields::{FieldKind, Fields, list};
 use super::grammar::Reason;
 
@@ -78,7 +77,9 @@ pub(crate) fn write(declared: Declared, out: &mut Vec<u8>) {
         Declared::Nothing => {}
         Declared::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         Declared::Length(length) => {
-            let _ = write!(out, "Content-Length: {length}\r\n"); // a Vec takes everything
+            out.extend_from_slice(b"Content-Length: ");
+            decimal::write(length, out);
+            out.extend_from_slice(b"\r\n");
         }
     }
 }

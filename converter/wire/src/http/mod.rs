@@ -21,6 +21,7 @@
 pub mod authority;
 pub mod body;
 pub mod chunked;
+mod decimal;
 pub mod exchange;
 mod fields;
 mod framing;

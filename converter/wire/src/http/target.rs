@@ -1,5 +1,7 @@
 //! The four forms of a request target (RFC 9112 section 3.2).
 
+use memchr::{memchr, memchr2};
+
 use super::authority::HTTP_PORT;
 use super::{Authority, Method, Refused};
 
@@ -25,7 +27,8 @@ pub enum RequestTarget {
 }
 
 impl RequestTarget {
-    pub(crate) fn parse(text: &str, method: &Method) -> Result<Self, Refused> {
+    /// The target, and its authority as it stands there; empty where it has none.
+    pub(crate) fn parse<'t>(text: &'t str, method: &Method) -> Result<(Self, &'t str), Refused> {
         if !text
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && byte != b'#')
@@ -37,10 +40,10 @@ impl RequestTarget {
         }
         match (method, text) {
             (Method::Connect, authority) => Authority::parse(authority, None)
-                .map(Self::Connect)
+                .map(|parsed| (Self::Connect(parsed), authority))
                 .map_err(Refused::bad_request),
-            (Method::Options, "*") => Ok(Self::Asterisk),
-            (_, path) if path.starts_with('/') => Ok(Self::Origin { path: path.into() }),
+            (Method::Options, "*") => Ok((Self::Asterisk, "")),
+            (_, path) if path.starts_with('/') => Ok((Self::Origin { path: path.into() }, "")),
             (method, uri) => absolute(uri, method),
         }
     }
@@ -54,8 +57,10 @@ impl RequestTarget {
     }
 }
 
-fn absolute(uri: &str, method: &Method) -> Result<RequestTarget, Refused> {
-    let Some((scheme, rest)) = uri.split_once("://") else {
+fn absolute<'t>(uri: &'t str, method: &Method) -> Result<(RequestTarget, &'t str), Refused> {
+    let colon = memchr(b':', uri.as_bytes());
+    let parts = colon.and_then(|at| Some((&uri[..at], uri[at..].strip_prefix("://")?)));
+    let Some((scheme, rest)) = parts else {
         return Err(Refused::bad_request("malformed request target"));
     };
     if !is_scheme(scheme.as_bytes()) {
@@ -67,13 +72,14 @@ fn absolute(uri: &str, method: &Method) -> Result<RequestTarget, Refused> {
             "only http is spoken; use CONNECT for other schemes",
         ));
     }
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let authority = Authority::parse(authority, Some(HTTP_PORT)).map_err(Refused::bad_request)?;
-    Ok(RequestTarget::Absolute {
+    let end = memchr2(b'/', b'?', rest.as_bytes()).unwrap_or(rest.len());
+    let (text, path) = rest.split_at(end);
+    let authority = Authority::parse(text, Some(HTTP_PORT)).map_err(Refused::bad_request)?;
+    let target = RequestTarget::Absolute {
         authority,
         path_and_query: path_and_query(path, method),
-    })
+    };
+    Ok((target, text))
 }
 
 /// RFC 9112 sections 3.2.1 and 3.2.4: an empty path is sent as `/`, or as `*` in OPTIONS without a query.

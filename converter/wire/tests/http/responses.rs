@@ -188,15 +188,13 @@ fn test_an_oversized_response_head_is_bad() {
 fn delivered(short: &str, awaited: Awaited) -> (Delivery, String) {
     let response = read(short, awaited);
     let delivery = response.delivery(awaited);
-    let (mut out, now) = (
-        Vec::new(),
-        SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
-    );
+    let clock = || SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let mut out = Vec::new();
     let hop = Hop {
         pseudonym: &pseudonym(),
         keep_alive: delivery.keep_alive,
     };
-    response.forward(awaited, &hop, now, &mut out);
+    response.forward(awaited, &hop, clock, &mut out);
     let text = String::from_utf8(out).unwrap();
     (
         delivery,

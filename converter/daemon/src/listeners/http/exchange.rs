@@ -3,56 +3,52 @@
 use std::rc::Rc;
 use std::time::{Instant as Clock, SystemTime};
 
-use tributary_wire::http::exchange::{ClientAfter, Completed, Ending, Exchange, ServerAfter};
+use tributary_wire::http::exchange::{ClientAfter, Ending, Exchange, ServerAfter};
 use tributary_wire::http::{Authority, Method, Refused, Request, RequestTarget};
 
 use super::carrier::carry;
 use super::front::Front;
-use super::refusals::{refuse, refuse_dial};
 use super::server::{Kept, ServerConnection, name_of};
 use crate::accounting::metrics::WHOLE;
 use crate::dial::DialError;
 use crate::session::{Outcome, Session};
 
-/// One request and its response; the session, if another request may follow. What only some exchanges need is in boxes
-/// of its own: the box for this one is taken anew for every request.
+/// What is left to do behind an exchange that changes nothing for a next one.
+pub enum Left {
+    /// The client may ask for more.
+    Nothing,
+    /// The client's connection is over.
+    Close,
+    /// It ends, and what the client still sends is taken for a while.
+    Linger,
+    /// The client is told why it gets nothing.
+    Refuse(Refused, Rc<str>),
+    /// There is no server, for this reason.
+    NoServer(DialError, Rc<str>),
+    /// Nobody is told anything: both connections break.
+    Break,
+    /// The connections carry another protocol now.
+    Tunnel(Box<ServerConnection>, u16),
+}
+
+/// One request and its response. What only some exchanges need is left to the caller: this one is taken anew for every
+/// request.
 pub async fn exchange(
-    session: Session,
+    session: &Session,
     front: &mut Front,
     kept: &mut Kept,
     request: &Request,
-) -> Option<Session> {
-    let since = Clock::now();
+    since: Clock,
+) -> Left {
     let RequestTarget::Absolute { authority, .. } = &request.target else {
         let why = "the request target must be an absolute http URI, or CONNECT";
         let refused = Refused::new(400, why).to_head(request.method == Method::Head);
-        Box::pin(refuse(session, refused, "", since)).await;
-        return None;
+        return Left::Refuse(refused, "".into());
     };
     let name = name_of(kept, authority);
-    match ask(&session, front, kept, request, authority, &name).await {
-        Ok((ending, server)) => {
-            let outcome = Outcome {
-                target: &name,
-                server: Some(server.server.address),
-                ..Outcome::new(WHOLE, since)
-            };
-            match ending {
-                Ending::Completed(completed) => {
-                    let client = complete(session, completed, server, kept, outcome);
-                    Box::pin(client).await
-                }
-                ending => {
-                    Box::pin(go_on(session, front, server, ending, outcome)).await;
-                    None
-                }
-            }
-        }
-        Err(error) => {
-            let to_head = request.method == Method::Head;
-            Box::pin(refuse_dial(session, &error, to_head, &name, since)).await;
-            None
-        }
+    match ask(session, front, kept, request, authority, &name).await {
+        Ok((ending, server)) => conclude(session, kept, server, &ending, name, since),
+        Err(error) => Left::NoServer(error, name),
     }
 }
 
@@ -91,70 +87,49 @@ async fn ask_one(
     }
 }
 
-/// The client has its response; the session, if it may ask for another one.
-async fn complete(
-    mut session: Session,
-    completed: Completed,
-    mut server: ServerConnection,
+/// Writes the exchange's line, unless the client is still to be told something, and lets the server go, or keeps it.
+fn conclude(
+    session: &Session,
     kept: &mut Kept,
-    outcome: Outcome<'_>,
-) -> Option<Session> {
-    session.note(&Outcome {
-        status: Some(completed.status),
-        ..outcome
-    });
-    match completed.server {
+    server: ServerConnection,
+    ending: &Ending,
+    name: Rc<str>,
+    since: Clock,
+) -> Left {
+    let outcome = |name_of_it, status| Outcome {
+        target: &name,
+        server: Some(server.server.address),
+        status,
+        ..Outcome::new(name_of_it, since)
+    };
+    match *ending {
+        Ending::Completed(completed) => {
+            session.note(&outcome(WHOLE, Some(completed.status)));
+            let_go(server, completed.server, kept);
+            match completed.client {
+                ClientAfter::Keep => Left::Nothing,
+                ClientAfter::Close => Left::Close,
+                ClientAfter::Linger => Left::Linger,
+            }
+        }
+        Ending::Broken { status, fault } => {
+            session.note(&outcome(fault.name(), status));
+            Left::Break
+        }
+        Ending::Refused(refused) => Left::Refuse(refused, name),
+        Ending::Switched { status } => Left::Tunnel(Box::new(server), status),
+        // Only a kept server is left for another one.
+        Ending::Repeat => Left::Break,
+    }
+}
+
+fn let_go(mut server: ServerConnection, after: ServerAfter, kept: &mut Kept) {
+    match after {
         ServerAfter::Keep => {
             server.rest();
             *kept = Some(server);
         }
         ServerAfter::Close => server.server.stream.finish(),
         ServerAfter::Reset => drop(server),
-    }
-    match completed.client {
-        ClientAfter::Keep => return Some(session),
-        ClientAfter::Close => session.leave(),
-        ClientAfter::Linger => {
-            session.leave();
-            session.stream.end_with(&[]).await;
-        }
-    }
-    None
-}
-
-/// Does what is to be done behind an exchange that is not whole, and writes its line. `outcome` is that of a whole one.
-async fn go_on(
-    session: Session,
-    front: &mut Front,
-    server: ServerConnection,
-    ending: Ending,
-    outcome: Outcome<'_>,
-) {
-    let Outcome { target, since, .. } = outcome;
-    match ending {
-        Ending::Refused(refused) => {
-            // It may be in the midst of a request, and shall know before the client does.
-            drop(server);
-            refuse(session, refused, target, since).await;
-        }
-        Ending::Broken { status, fault } => {
-            session.note(&Outcome {
-                name: fault.name(),
-                status,
-                ..outcome
-            });
-            session.paths();
-        }
-        Ending::Switched { status } => {
-            let ServerConnection {
-                mut server, inbox, ..
-            } = server;
-            server.early = inbox;
-            let early = std::mem::take(&mut front.inbox);
-            session
-                .tunnel(server, &[], early, target, since, Some(status))
-                .await;
-        }
-        Ending::Completed(_) | Ending::Repeat => {}
     }
 }

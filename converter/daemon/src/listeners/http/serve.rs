@@ -4,14 +4,14 @@ use std::pin::pin;
 use std::time::Instant as Clock;
 
 use tokio::time::Instant;
-use tributary_wire::http::RequestTarget;
+use tributary_wire::http::{Method, Request, RequestTarget};
 
-use super::exchange::exchange;
+use super::exchange::{Left, exchange};
 use super::front::Front;
 use super::options::answer_options;
-use super::refusals::refuse;
+use super::refusals::{refuse, refuse_dial};
 use super::request::{Next, next_request};
-use super::server::Kept;
+use super::server::{Kept, ServerConnection};
 use super::tunnel::tunnel;
 use crate::session::Session;
 
@@ -28,19 +28,53 @@ pub async fn serve(mut session: Session) {
             Next::End => return session.leave(),
             Next::Refused(refused) => return refuse(session, refused, "", Clock::now()).await,
         };
-        // In boxes, so that a client that asks for nothing, or has a tunnel, takes little memory.
-        let still_here = if request.is_for_proxy() {
-            Box::pin(answer_options(session, &request)).await
-        } else if let RequestTarget::Connect(authority) = &request.target {
+        if request.is_for_proxy() {
+            match Box::pin(answer_options(session, &request)).await {
+                Some(client) => session = client,
+                None => return,
+            }
+            continue;
+        }
+        if let RequestTarget::Connect(authority) = &request.target {
             // A tunnel lasts: the server of the request before is not kept for its time.
             drop(kept.take());
             return Box::pin(tunnel(session, authority, front.inbox)).await;
-        } else {
-            Box::pin(exchange(session, &mut front, &mut kept, &request)).await
-        };
-        match still_here {
-            Some(client) => session = client,
-            None => return,
+        }
+        let since = Clock::now();
+        // In boxes, so that a client that asks for nothing takes little memory.
+        let exchange = exchange(&session, &mut front, &mut kept, &request, since);
+        match Box::pin(exchange).await {
+            Left::Nothing => {}
+            left => return Box::pin(end(session, front, &request, left, since)).await,
+        }
+    }
+}
+
+/// Does what is left to do for a client that asks for no more.
+async fn end(mut session: Session, front: Front, request: &Request, left: Left, since: Clock) {
+    match left {
+        Left::Nothing | Left::Close => session.leave(),
+        Left::Linger => {
+            session.leave();
+            session.stream.end_with(&[]).await;
+        }
+        Left::Refuse(refused, target) => refuse(session, refused, &target, since).await,
+        Left::NoServer(error, target) => {
+            let to_head = request.method == Method::Head;
+            refuse_dial(session, &error, to_head, &target, since).await;
+        }
+        Left::Break => drop(session.paths()),
+        Left::Tunnel(server, status) => {
+            let ServerConnection {
+                mut server,
+                inbox,
+                name,
+                ..
+            } = *server;
+            server.early = inbox;
+            session
+                .tunnel(server, &[], front.inbox, &name, since, Some(status))
+                .await;
         }
     }
 }

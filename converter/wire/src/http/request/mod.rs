@@ -4,6 +4,8 @@ mod forward;
 
 use std::mem::MaybeUninit;
 
+use memchr::{memchr, memrchr};
+
 use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, list};
 use super::framing::{self, Declared};
 use super::grammar::{Reason, is_token};
@@ -63,10 +65,10 @@ impl Request {
         field_count: usize,
         limits: &HeadLimits,
     ) -> Result<Self, Refused> {
-        let (method, target, version) = request_line(head)?;
+        let (method, (target, authority), version) = request_line(head)?;
         let mut fields = fields(head, field_count).map_err(Refused::bad_request)?;
         let declared = framing::of_request(&fields, version).map_err(Refused::bad_request)?;
-        check_host(&fields, version).map_err(Refused::bad_request)?;
+        check_host(&fields, version, authority).map_err(Refused::bad_request)?;
         let options = fields
             .take_connection_options(Nominations::Strict)
             .map_err(Refused::bad_request)?;
@@ -143,12 +145,14 @@ impl Request {
 }
 
 /// RFC 9112 section 3: three parts, a single space between them.
-fn request_line(head: &[u8]) -> Result<(Method, RequestTarget, Version), Refused> {
+fn request_line(head: &[u8]) -> Result<(Method, (RequestTarget, &str), Version), Refused> {
     const MALFORMED: Refused = Refused::bad_request("malformed request line");
-    let end = memchr::memchr(b'\r', head).ok_or(MALFORMED)?;
+    let end = memchr(b'\r', head).ok_or(MALFORMED)?;
     let line = std::str::from_utf8(&head[..end]).map_err(|_| MALFORMED)?;
-    let (method, rest) = line.split_once(' ').ok_or(MALFORMED)?;
-    let (target, version) = rest.rsplit_once(' ').ok_or(MALFORMED)?;
+    let first = memchr(b' ', line.as_bytes()).ok_or(MALFORMED)?;
+    let last = memrchr(b' ', line.as_bytes()).ok_or(MALFORMED)?;
+    let (method, version) = (&line[..first], &line[last + 1..]);
+    let target = line.get(first + 1..last).ok_or(MALFORMED)?;
     if !is_token(method.as_bytes()) {
         return Err(MALFORMED);
     }
@@ -194,10 +198,12 @@ pub(crate) fn field_error(error: httparse::Error) -> Reason {
 }
 
 /// RFC 9112 section 3.2: exactly one Host, well formed; HTTP/1.0 may do without.
-fn check_host(fields: &Fields, version: Version) -> Result<(), Reason> {
+/// One that says what the target's `authority` says was read with that.
+fn check_host(fields: &Fields, version: Version, authority: &str) -> Result<(), Reason> {
     match fields.single(FieldKind::Host, "more than one Host")? {
         None if version == Version::Http10 => Ok(()),
         None => Err("no Host"),
+        Some(value) if !authority.is_empty() && value == authority.as_bytes() => Ok(()),
         Some(value) => {
             let text = std::str::from_utf8(value).map_err(|_| "malformed Host")?;
             super::Authority::parse(text, Some(super::authority::HTTP_PORT))

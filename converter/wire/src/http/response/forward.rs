@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use httpdate::HttpDate;
 
+use super::super::decimal;
 use super::super::fields::FieldKind;
 use super::super::framing::{self, Declared};
 use super::super::{Awaited, Body, Hop, Version};
@@ -38,9 +39,15 @@ impl Response {
     }
 
     /// Appends the head for the client, whose version `awaited` tells: one framing, our Via, no fields that were meant
-    /// for this hop, and a Date of `now` if the origin server gave none (RFC 9110 section 6.6.1). `hop.keep_alive` is
+    /// for this hop, and a Date by `clock` if the origin server gave none (RFC 9110 section 6.6.1). `hop.keep_alive` is
     /// that of the [`Delivery`].
-    pub fn forward(&self, awaited: Awaited, hop: &Hop<'_>, now: SystemTime, out: &mut Vec<u8>) {
+    pub fn forward(
+        &self,
+        awaited: Awaited,
+        hop: &Hop<'_>,
+        clock: fn() -> SystemTime,
+        out: &mut Vec<u8>,
+    ) {
         out.reserve(self.fields.head_len() + hop.pseudonym.as_str().len() + EXTRA);
         self.write_status_line(out);
         let declared = match self.declared {
@@ -55,7 +62,7 @@ impl Response {
         };
         self.fields.write_end_to_end(left_out, out);
         if self.status >= 200 && !self.fields.has(FieldKind::Date) {
-            let date = HttpDate::from(now.max(SystemTime::UNIX_EPOCH));
+            let date = HttpDate::from(clock().max(SystemTime::UNIX_EPOCH));
             let _ = write!(out, "Date: {date}\r\n"); // a Vec takes everything
         }
         framing::write(declared, out);
@@ -66,7 +73,8 @@ impl Response {
 
     fn write_status_line(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 "); // our version, not the origin's (RFC 9110 section 2.5)
-        let _ = write!(out, "{} ", self.status);
+        decimal::write(self.status, out);
+        out.push(b' ');
         out.extend_from_slice(self.phrase.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
