@@ -3,7 +3,8 @@
 import argparse
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,10 @@ from experiments.demo.summary import (
     THROTTLED,
     WIRED,
     WIRELESS,
+    BeyondWindow,
     Run,
     claims,
+    kernels_part,
     summary,
 )
 from experiments.enforcement import watched
@@ -31,6 +34,7 @@ from experiments.results import ROOT, manifest, results_folder, write_json
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
+from experiments.testbed.counters import counted
 from experiments.testbed.profile import add_profile_arguments, profile_from
 from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
@@ -127,9 +131,16 @@ def _measure(arguments: argparse.Namespace, profile: Profile, folder: Path) -> R
         with _progress(console) as progress:
             downloads = {way.name: _download(testbed, way, file, arguments.ipv6, progress) for way in _WAYS[:-1]}
             start_throttler(testbed, WIRED_SLOW)
-            with watched(testbed) as enforcement:
+            with watched(testbed) as enforcement, _beyond_window(testbed) as beyond_window:
                 downloads[THROTTLED] = _download(testbed, _WAYS[-1], file, arguments.ipv6, progress)
-        return Run(downloads, file.sha256, testbed.topology, held, enforcement())
+        return Run(downloads, file.sha256, testbed.topology, held, enforcement(), beyond_window())
+
+
+@contextmanager
+def _beyond_window(testbed: Testbed) -> Iterator[Callable[[], BeyondWindow]]:
+    """The function given says what was sent beyond the client's window since the block began."""
+    with counted(testbed.client) as client, counted(testbed.gateway) as gateway:
+        yield lambda: BeyondWindow(client()["MPTcpExtNoDSSInWindow"], gateway()["MPTcpExtMPTCPRetrans"])
 
 
 def _manifest(testbed: Testbed, profile: Profile, file: File, readings: list[Reading]) -> dict[str, object]:
@@ -198,6 +209,8 @@ def _show(run: Run, size: Size, folder: Path) -> None:
         mark = "[green]holds[/]" if claim.holds else "[red]FAILS[/]"
         line = f"{mark}  {claim.claim} {claim.bound:g}, measured {claim.measured:g}"
         console.print(line, highlight=False, soft_wrap=True)
+    if found := kernels_part(run):
+        console.print(found, highlight=False, soft_wrap=True)
     console.print(f"\n{run.enforcement.milliseconds:.1f} ms from the join's third ACK to the first packet held")
     console.print(f"results in {folder}", soft_wrap=True)
 

@@ -27,14 +27,34 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class BeyondWindow:
+    """What the gateway's kernel sent beyond the receive window, in one download.
+
+    A duplicate ACK can carry a new DATA_ACK and a window that is smaller, as its right edge stays. TCP takes no window
+    from such an ACK; MPTCP adds the old one to the new DATA_ACK (ack_update_msk() in net/mptcp/options.c, seen with
+    Linux 6.18) and sends too much. The client acknowledges that by TCP and drops it: both subflows then wait for
+    MPTCP's timer, at least 200 ms for each piece that is sent again.
+    """
+
+    dropped: int = 0
+    """Packets, by the client (MPTcpExtNoDSSInWindow)."""
+    sent_again: int = 0
+    """Pieces, by the gateway's timer (MPTcpExtMPTCPRetrans)."""
+
+
+@dataclass(frozen=True)
 class Run:
-    """All that the demo measured; ``held_mbps`` is the rate that the policy holds the wired subflow to."""
+    """All that the demo measured; ``held_mbps`` is the rate that the policy holds the wired subflow to.
+
+    ``beyond_window`` is of the throttled download.
+    """
 
     downloads: Mapping[str, Download]
     sha256: str
     topology: Topology
     held_mbps: float
     enforcement: Enforcement
+    beyond_window: BeyondWindow = BeyondWindow()
 
     @property
     def throttled_after(self) -> float:
@@ -48,8 +68,20 @@ def summary(run: Run) -> dict[str, object]:
         **{name: _download(run, download) for name, download in run.downloads.items()},
         "enforcement_ms": round(run.enforcement.milliseconds, 3),
         "throttled_after_s": round(run.throttled_after, 3),
+        "beyond_window": asdict(run.beyond_window),
         "claims": [asdict(claim) for claim in claims(run)],
     }
+
+
+def kernels_part(run: Run) -> str | None:
+    """What the kernel itself took from the throttled download, if it did."""
+    beyond = run.beyond_window
+    if not beyond.dropped:
+        return None
+    return (
+        f"the throttled download waited for the kernel: {beyond.dropped} packets went beyond the client's receive "
+        f"window, {beyond.sent_again} pieces were sent again after 200 ms or more each (docs/architecture.md)"
+    )
 
 
 def claims(run: Run) -> list[Claim]:

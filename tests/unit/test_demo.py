@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments.demo.summary import Run, claims, summary
+from experiments.demo.summary import BeyondWindow, Run, claims, kernels_part, summary
 from experiments.enforcement import Enforcement
 from experiments.record import Download, Sample, read_download
 from experiments.testbed.profile import DEFAULT
@@ -64,6 +64,17 @@ def test_a_good_run_holds_every_claim() -> None:
 )
 def test_a_claim_that_is_not_met_fails(run: Run, broken: str) -> None:
     assert any(broken in claim.claim and not claim.holds for claim in claims(run))
+
+
+def test_what_the_kernel_took_is_told_and_excuses_nothing() -> None:
+    assert kernels_part(GOOD) is None
+    slow = replace(
+        with_download(download("mptcp_throttled", 24, 13_500_000, 36_500_000)), beyond_window=BeyondWindow(73, 28)
+    )
+    told = kernels_part(slow)
+    assert told is not None and "73 packets" in told and "28 pieces" in told
+    assert summary(slow)["beyond_window"] == {"dropped": 73, "sent_again": 28}
+    assert any("wireless, while wired is throttled" in claim.claim and not claim.holds for claim in claims(slow))
 
 
 def test_a_reconnect_is_seen_as_a_third_subflow() -> None:
