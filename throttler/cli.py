@@ -5,7 +5,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -13,11 +13,14 @@ from daemons.control import Answer
 from daemons.logs import Format
 from settings.entry import Arguments, need_root
 from settings.failure import refused
-from throttler import dry_run, status_text
+from throttler import dry_run
 from throttler.policy import model
 from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
 from throttler.shaping import apply
+
+if TYPE_CHECKING:
+    from throttler.service.status import Status
 
 _DESCRIPTION = """\
 Holds chosen subflows of Multipath TCP sessions to a rate, so that MPTCP moves their load to the other subflows.
@@ -224,11 +227,15 @@ def _plain(value: object) -> str:
 
 
 def _status(options: Any) -> None:
-    answer = CONTROL.ask("status")
+    # Not at the top: the other commands neither take nor show a status.
+    from throttler import status_text
+    from throttler.service.status import encode
+
+    status = _ask_status()
     if options.json:
-        print(json.dumps(answer, indent=2))
+        print(json.dumps(encode(status), indent=2))
     else:
-        status_text.show(answer, Console())
+        status_text.show(status, Console())
 
 
 def _watch(options: Any) -> None:
@@ -238,7 +245,13 @@ def _watch(options: Any) -> None:
         interval = Interval.parse(options.interval)
     except ValueError as error:
         raise refused("watch", "--interval", options.interval, str(error)) from error
-    watch(lambda: CONTROL.ask("status"), interval, Console())
+    watch(_ask_status, interval, Console())
+
+
+def _ask_status() -> "Status":
+    from throttler.service.status import decode
+
+    return decode(CONTROL.ask("status"))
 
 
 def _explain(options: Any) -> None:
