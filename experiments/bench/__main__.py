@@ -1,6 +1,5 @@
 """The command ``bench``: every benchmark is registered here."""
 
-import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,33 +55,52 @@ BENCHMARKS = {
 }
 
 
+@dataclass(frozen=True)
+class Run:
+    """``bench run``; ``name`` is a benchmark's."""
+
+    name: str
+    quick: bool
+    json: bool
+
+
+@dataclass(frozen=True)
+class Listing:
+    """``bench list``."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one ``bench`` command; returns its exit code."""
-    parsed = _parser().parse_args(arguments)
-    if parsed.command == "list":
-        for name, benchmark in BENCHMARKS.items():
-            print(f"{name:20} {benchmark.about}")
-        return 0
-    preflight.need_all("bench run")
-    take_down_orphans()
-    console = Console(stderr=True)
-    result = BENCHMARKS[parsed.name].measure(parsed.quick, console.print)
-    if parsed.json:
-        print(json.dumps(_as_json(result), indent=2))
-    else:
-        _show(parsed, result)
-    return 0
+    return parser().perform(arguments)
 
 
-def _parser() -> Arguments:
-    parser = Arguments(prog="bench", description=_DESCRIPTION, epilog=_EPILOG)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="list | run")
-    commands.add_parser("list", help="name the benchmarks")
+def parser() -> Arguments:
+    """Both commands and their arguments."""
+    made = Arguments(prog="bench", description=_DESCRIPTION, epilog=_EPILOG)
+    commands = made.add_subparsers(required=True, metavar="list | run")
+    commands.add_parser("list", help="name the benchmarks").does(Listing, _list)
     measure = commands.add_parser("run", help="run one of them")
+    measure.does(Run, _run)
     measure.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
     measure.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works")
     measure.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    return parser
+    return made
+
+
+def _list(_options: Listing) -> None:
+    for name, benchmark in BENCHMARKS.items():
+        print(f"{name:20} {benchmark.about}")
+
+
+def _run(options: Run) -> None:
+    preflight.need_all("bench run")
+    take_down_orphans()
+    console = Console(stderr=True)
+    result = BENCHMARKS[options.name].measure(options.quick, console.print)
+    if options.json:
+        print(json.dumps(_as_json(result), indent=2))
+    else:
+        _show(options.name, result)
 
 
 def _as_json(result: Result) -> dict[str, object]:
@@ -94,15 +112,15 @@ def _as_json(result: Result) -> dict[str, object]:
     }
 
 
-def _show(arguments: argparse.Namespace, result: Result) -> None:
-    table = Table("", "median", "least", "most", "unit", title=arguments.name)
+def _show(name: str, result: Result) -> None:
+    table = Table("", "median", "least", "most", "unit", title=name)
     for each in result.series:
         numbers = (each.median, min(each.numbers), max(each.numbers))
         table.add_row(each.name, *(f"{number:.1f}" for number in numbers), each.unit)
     console = Console()
     console.print(table)
-    for name, number in (result.ratios | result.values).items():
-        console.print(f"{name} = {number:.3f}", highlight=False)
+    for key, number in (result.ratios | result.values).items():
+        console.print(f"{key} = {number:.3f}", highlight=False)
 
 
 if __name__ == "__main__":
