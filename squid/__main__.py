@@ -29,9 +29,10 @@ settings (TOML; every key has a default, an unknown one is refused)
 
 squid run
   Checks first and changes nothing if one fails: root, the commands {", ".join(host.TOOLS)}, the user {host.USER},
-  MPTCP in this kernel and network namespace, the port. Prints `ready` once Squid listens with MPTCP. SIGTERM and Ctrl-C
-  let running transfers end for the time `drain`; a second one ends them at once. Takes back the guard, its
-  configuration and Squid's shared memory on every way out; logs and cache stay. One runs per network namespace.
+  MPTCP in this kernel and network namespace, that no other Squid has the state directory, the port. Prints `ready` once
+  Squid listens with MPTCP. SIGTERM and Ctrl-C let running transfers end for the time `drain`; a second one ends them at
+  once. Takes back the guard, its configuration and Squid's shared memory on every way out; logs and cache stay.
+  One runs per network namespace.
   With --dry-run it stops after the checks and prints what it would write and load.
 
 files
@@ -40,7 +41,8 @@ files
 
 exit status
   1 Squid refuses the configuration; 64 wrong arguments or settings; 66 settings cannot be read; 69 something is missing
-  here; 71 the system or Squid failed; 75 the port or the namespace is in use; 77 not root; 130 Ctrl-C; 143 SIGTERM
+  here; 71 the system or Squid failed; 75 the port, the namespace or the state directory is in use; 77 not
+  root; 130 Ctrl-C; 143 SIGTERM
 
 example
   printf 'client_networks = ["10.0.0.0/8"]\\n' > squid.toml && sudo scripts/squid run squid.toml"""
