@@ -78,8 +78,9 @@ def parser() -> Arguments:
     """Both commands and their arguments."""
     made = Arguments(prog="bench", description=_DESCRIPTION, epilog=_EPILOG)
     commands = made.add_subparsers(required=True, metavar="list | run")
-    commands.add_parser("list", help="name the benchmarks").does(Listing, _list)
-    measure = commands.add_parser("run", help="run one of them")
+    listing = commands.add_parser("list", help="name the benchmarks", description="Names the benchmarks.")
+    listing.does(Listing, _list)
+    measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
     measure.does(Run, _run)
     measure.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
     measure.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works")

@@ -101,7 +101,7 @@ def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="experiment", description=_DESCRIPTION)
     commands = made.add_subparsers(required=True, metavar="list | run | report")
-    listing = commands.add_parser("list", help="name the experiments")
+    listing = commands.add_parser("list", help="name the experiments", description="Names the experiments.")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
     listing.does(Listing, _list)
     _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))

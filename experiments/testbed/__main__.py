@@ -86,20 +86,32 @@ def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="testbed", description=_DESCRIPTION, epilog=_EXAMPLES)
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    up = commands.add_parser("up", help="build a testbed, check its links, leave it standing")
+    up = commands.add_parser(
+        "up",
+        help="build a testbed, check its links, leave it standing",
+        description="Builds a testbed, checks its links, and leaves it standing.",
+    )
     add_profile_arguments(up)
     up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help=", ".join(_APPLIANCE))
     up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
     up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
     up.does(Up, _up)
-    inside = commands.add_parser("exec", help="run a command in a node")
+    inside = commands.add_parser("exec", help="run a command in a node", description="Runs a command in a node.")
     inside.add_argument("node", help="client, gateway, server or link-NAME")
     inside.add_argument("line", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
     inside.does(Exec, _exec)
-    status = commands.add_parser("status", help="show the testbeds that stand")
+    status = commands.add_parser(
+        "status",
+        help="show the testbeds that stand",
+        description="Shows the testbeds that stand, and the processes on each of their nodes.",
+    )
     status.add_argument("--json", action="store_true", help="as JSON")
     status.does(Status, _status)
-    down = commands.add_parser("down", help="remove a testbed, and whatever a killed run has left behind")
+    down = commands.add_parser(
+        "down",
+        help="remove a testbed, and whatever a killed run has left behind",
+        description="Removes a testbed, and whatever a killed run has left behind.",
+    )
     down.add_argument("--all", action="store_true", help="remove every testbed")
     down.does(Down, _down)
     for command in (up, inside, down):
