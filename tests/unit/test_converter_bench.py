@@ -35,7 +35,7 @@ def nothing(_ground: Ground, _listen: str) -> Iterator[list[str]]:
 
 def seen(at: float, kind: str) -> Packet:
     """``kind``: from (c)lient or (s)erver, seen on the (c)lient's or (s)erver's side; SYN, (Y) SYN/ACK, data or ACK."""
-    source, side, what = kind
+    source, side, what = tuple(kind)
     return Packet(int(1000 * at), side == "c", source != side, what == "D", what == "S", what == "Y")
 
 

@@ -38,7 +38,7 @@ class Program(Protocol):
 
 def program(module: str) -> Program:
     home = f"{module}.cli" if find_spec(f"{module}.cli") else f"{module}.__main__"
-    found: Program = import_module(home)  # type: ignore[assignment]
+    found: Program = import_module(home)
     return found
 
 
