@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -10,9 +11,10 @@ from rich.table import Table
 from experiments.bench.acceleration import acceleration
 from experiments.bench.accuracy import accuracy
 from experiments.bench.aggregation import aggregation
-from experiments.bench.converter import converter
+from experiments.bench.converter import PARTS, converter
 from experiments.bench.converter.soak import soak
 from experiments.bench.enforcement import enforcement
+from experiments.bench.parts import Parts, names
 from experiments.bench.queueing_delay import queueing_delay
 from experiments.bench.result import Result
 from experiments.bench.throttler_scale import throttler_scale
@@ -20,6 +22,7 @@ from experiments.results import machine
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from settings.entry import Arguments, run
+from settings.failure import Exit, Failure
 
 _DESCRIPTION = """\
 Runs a benchmark on network namespaces of this machine, ours beside its peers in the same run, and prints medians and
@@ -27,16 +30,19 @@ ratios: machines differ, ratios less so. Needs root.
 """
 _EPILOG = """\
 --json prints one object: "ratios" (ours to each peer, larger is better), "values" (the unit is in each key's name),
-"series" (every single measurement) and "machine".
+"series" (every single measurement), "missing" (peers that are not installed, to which there is no ratio) and "machine".
 """
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``measure`` is called with whether to be quick and with a function that tells of progress."""
+    """``measure`` is called with whether to be quick and with a function that tells of progress; ``parts`` are those
+    that can be measured alone.
+    """
 
     measure: Callable[[bool, Callable[[str], None]], Result]
     about: str
+    parts: Parts | None = None
 
 
 BENCHMARKS = {
@@ -44,7 +50,9 @@ BENCHMARKS = {
     "enforcement": Benchmark(
         enforcement, "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second"
     ),
-    "converter": Benchmark(converter, "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay"),
+    "converter": Benchmark(
+        converter, "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", PARTS
+    ),
     "throttler-scale": Benchmark(throttler_scale, "memory, time and throughput with 100,000 throttled subflows"),
     "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
     "converter-soak": Benchmark(soak, "ten minutes of random connections through it: bytes, ends, memory, descriptors"),
@@ -57,11 +65,13 @@ BENCHMARKS = {
 
 @dataclass(frozen=True)
 class Run:
-    """``bench run``; ``name`` is a benchmark's."""
+    """``bench run``; ``name`` is a benchmark's, ``only`` and ``peers`` are those of its parts."""
 
     name: str
     quick: bool
     json: bool
+    only: Sequence[str]
+    peers: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,10 @@ def parser() -> Arguments:
     measure.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
     measure.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works")
     measure.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    only = f"of converter, some measurements: {', '.join(PARTS.measurements)}"
+    measure.add_argument("--only", type=names, default=(), metavar="NAME,...", help=only)
+    peers = f"of converter, beside some peers: {', '.join(PARTS.peers)}"
+    measure.add_argument("--peers", type=names, default=(), metavar="NAME,...", help=peers)
     return made
 
 
@@ -94,14 +108,25 @@ def _list(_options: Listing) -> None:
 
 
 def _run(options: Run) -> None:
+    measure = _wanted(options)
     preflight.need_all("bench run")
     take_down_orphans()
     console = Console(stderr=True)
-    result = BENCHMARKS[options.name].measure(options.quick, console.print)
+    result = measure(options.quick, console.print)
     if options.json:
         print(json.dumps(_as_json(result), indent=2))
     else:
         _show(options.name, result)
+
+
+def _wanted(options: Run) -> Callable[[bool, Callable[[str], None]], Result]:
+    """The benchmark, or the parts of it that are asked for; raises Failure (exit 64) if it has no such parts."""
+    benchmark = BENCHMARKS[options.name]
+    if not (options.only or options.peers):
+        return benchmark.measure
+    if benchmark.parts is None:
+        raise Failure(Exit.USAGE, f"{options.name}: --only and --peers: accepted with converter alone")
+    return partial(benchmark.parts.measure, benchmark.parts.selected(options.only, options.peers))
 
 
 def _as_json(result: Result) -> dict[str, object]:
@@ -109,6 +134,7 @@ def _as_json(result: Result) -> dict[str, object]:
         "ratios": {name: round(ratio, 4) for name, ratio in result.ratios.items()},
         "values": {name: round(value, 4) for name, value in result.values.items()},
         "series": [{"name": each.name, "unit": each.unit, "numbers": each.numbers} for each in result.series],
+        "missing": list(result.missing),
         "machine": machine(),
     }
 
@@ -122,6 +148,8 @@ def _show(name: str, result: Result) -> None:
     console.print(table)
     for key, number in (result.ratios | result.values).items():
         console.print(f"{key} = {number:.3f}", highlight=False)
+    if result.missing:
+        console.print(f"not here, and left out: {', '.join(result.missing)}", highlight=False)
 
 
 if __name__ == "__main__":

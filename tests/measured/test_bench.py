@@ -1,8 +1,10 @@
 """Benchmarks as a user runs them, in their quick modes: what is measured is there and is plausible."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from experiments.results import ROOT
@@ -11,9 +13,11 @@ from tests.netns.traces import traces
 BENCH = (sys.executable, "-m", "experiments.bench", "run")
 
 
-def bench(name: str) -> dict[str, Any]:
+def bench(name: str, *arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
     before = traces()
-    done = subprocess.run([*BENCH, name, "--quick", "--json"], capture_output=True, text=True, check=False, cwd=ROOT)
+    command = [*BENCH, name, "--quick", "--json", *arguments]
+    environment = os.environ | {"PATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     assert traces() == before
     result: dict[str, Any] = json.loads(done.stdout)  # nothing else is on standard output
@@ -65,3 +69,24 @@ def test_held_rates_and_the_quota_are_near_what_was_asked_for() -> None:
     assert {series["name"] for series in result["series"]} == {
         f"{direction}: {rate}" for direction in ("download", "upload") for rate in ("1mbit", "100mbit")
     }
+
+
+def path_without(program: str, folder: Path) -> str:
+    """``folder``, with links to all programs of the PATH but this one."""
+    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for each in place.iterdir() if place.is_dir() else ():
+            link = folder / each.name
+            if each.name != program and not link.is_symlink():
+                link.symlink_to(each)
+    return str(folder)
+
+
+def test_the_converter_is_measured_beside_the_peers_that_are_here(tmp_path: Path) -> None:
+    wanted = ("--only", "bulk,upload", "--peers", "relay,haproxy,varnish,direct")
+    result = bench("converter", *wanted, path=path_without("varnishd", tmp_path))
+    peers = ("relay", "haproxy", "direct")
+    compared = {f"{measurement}_vs_{peer}" for measurement in ("bulk", "upload") for peer in peers}
+    assert set(result["ratios"]) == {*compared, "bulk_vs_haproxy_best", "upload_spread"}
+    assert result["missing"] == ["varnish"]
+    assert all(ratio > 0 for ratio in result["ratios"].values())
+    assert len(result["series"]) == 2 * (1 + len(peers))

@@ -38,7 +38,7 @@ pytestmark = needs_tools
 PORT = 7070
 EARLY = 'intercept = "tproxy"\nearly_syn = true\n'
 CONFIG = ALL.replace(f":{PORTS['tproxy']}", f":{PORT}").replace('intercept = "tproxy"\n', EARLY)
-PATIENT = '[early_syn]\npatience = "1s"\n'
+PATIENT = '[early_syn]\ntimeout = "1s"\n'
 JOIN = [(30, bytes.fromhex("1001 01020304 05060708"))]  # RFC 8684 section 3.2
 HOSTS = pytest.mark.parametrize(("source", "host"), [(CLIENT, SERVER), (CLIENT6, SERVER6)], ids=["ipv4", "ipv6"])
 
@@ -70,7 +70,7 @@ def at_home(conv: World, fast_open: bool) -> Iterator[Converter]:
     config = f"""[clients]
 networks = ["10.0.9.0/24", "fd00:9::/64"]
 [early_syn]
-patience = "1s"
+timeout = "1s"
 [gateway]
 address = "{GATEWAY}:{PORTS["convert"]}"
 fast_open = {str(fast_open).lower()}
@@ -277,7 +277,7 @@ def test_a_reload_turns_it_on_and_off(conv: World) -> None:
 def test_a_flood_turns_it_off_and_its_end_on_again(conv: World) -> None:
     """Forged sources, more than the listener's queue has room for: the kernel sends SYN cookies (tcp(7))."""
     conv.gateway.sysctl(net__ipv4__tcp_syncookies=1)
-    config = '[early_syn]\nconnections = 32\npatience = "1s"\n[limits]\nbacklog = 64\n' + CONFIG
+    config = '[early_syn]\nconnections = 32\ntimeout = "1s"\n[limits]\nbacklog = 64\n' + CONFIG
     with converting(conv, config) as converter, conv.serving(echo, PORT):
         forged = [syn(f"10.99.{number // 250}.{1 + number % 250}", SERVER, 44000) for number in range(2000)]
         for start in range(0, len(forged), 200):

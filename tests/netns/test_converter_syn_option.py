@@ -29,7 +29,7 @@ pytestmark = needs_tools
 HOME, PROXY = "10.0.9.1", 3128
 NEXT = f"{GATEWAY}:{PORTS['convert']}"
 CONVERT = 'kind = "convert"\nname = "convert"\n'
-LISTENING = '[early_syn]\npatience = "1s"\n' + ALL.replace(CONVERT, CONVERT + "early_syn = true\n")
+LISTENING = '[early_syn]\ntimeout = "1s"\n' + ALL.replace(CONVERT, CONVERT + "early_syn = true\n")
 """The gateway's converter, which begins its connections by such SYNs."""
 OUR_MOUNTS = ("nsenter", f"--mount=/proc/{os.getpid()}/ns/mnt")
 """ip-netns(8) has its commands see another /sys, without control groups."""
@@ -176,7 +176,7 @@ def test_a_circle_is_refused_and_ends(conv: World) -> None:
     own, other = f"{GATEWAY}:{PORTS['convert']}", f"{GATEWAY}:2301"
     check = "loop_check = true\n"
     one = LISTENING.replace(CONVERT, CONVERT + "via_gateway = true\n") + way(other) + check
-    two = f'{CLIENTS}[metrics]\n[early_syn]\npatience = "1s"\n[[listen]]\n{CONVERT}address = "{other}"\n'
+    two = f'{CLIENTS}[metrics]\n[early_syn]\ntimeout = "1s"\n[[listen]]\n{CONVERT}address = "{other}"\n'
     two += "via_gateway = true\nearly_syn = true\n" + way(own) + check
     with ExitStack() as stack:
         converters = [stack.enter_context(conv.converter(config, None, *OUR_MOUNTS)) for config in (one, two)]

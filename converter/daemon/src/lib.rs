@@ -2,44 +2,27 @@
 //!
 //! | folder or file | what it has |
 //! |---|---|
+//! | `cli` | the command line, and how a status is shown |
 //! | `config` | what an operator writes, checked whole |
 //! | `service` | the process: plan, threads, signals, what it answers |
-//! | `admission`, `accounts`, `metrics`, `access_log` | who is in, and what became of the others |
-//! | `session`, `listeners` | one client, in its protocol |
-//! | `targets`, `route`, `dial` | what may be reached, and how |
+//! | `listeners`, `session` | one client, in its protocol |
+//! | `policy` | who may come in, what may be reached |
+//! | `dial` | connections to servers, and to the next converter |
 //! | `early` | connections begun when the client's SYN comes |
-//! | `streams`, `relay`, `flow`, `silence`, `patience`, `buffers` | bytes |
-//! | `sockets`, `packet_filter`, `syn_ack`, `multipath`, `sys` | what the kernel is asked for |
+//! | `bytes` | streams, relays, buffers, timers |
+//! | `accounting` | who is in, what became of the others: metrics, access log |
+//! | `kernel` | what the kernel is asked for: sockets, routes, options, programs |
 #![deny(unsafe_code)]
 
-pub mod access_log;
-pub mod accounts;
-pub mod admission;
-mod bpf;
-pub mod buffers;
+pub mod accounting;
+pub mod bytes;
 pub mod cli;
 pub mod config;
-pub mod cookies;
 pub mod dial;
 pub mod early;
 pub mod failure;
-pub mod flow;
+pub mod kernel;
 pub mod listeners;
-pub mod metrics;
-pub mod multipath;
-mod packet_filter;
-pub mod patience;
-pub mod rate_limit;
-pub mod relay;
-pub mod report;
-pub mod route;
+pub mod policy;
 pub mod service;
 pub mod session;
-pub mod silence;
-pub mod sockets;
-pub mod streams;
-pub mod syn_ack;
-pub mod syn_option;
-mod sys;
-pub mod targets;
-pub mod top;

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use tributary_converter::cli::{Arguments, Ask, Command};
+use tributary_converter::cli::arguments::{Arguments, Ask, Command};
+use tributary_converter::cli::{report, top};
 use tributary_converter::failure::{Exit, Failure};
-use tributary_converter::{config, report, service, top};
+use tributary_converter::{config, service};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {

@@ -9,22 +9,24 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tokio::sync::watch;
-use tributary_wire::http::Limits;
+use tributary_wire::http::HeadLimits;
 use tributary_wire::proxy_protocol::Header;
 
-use crate::accounts::{self, Accounts, Line, Live, Open, PathLine};
-use crate::admission::{Admission, Ticket};
-use crate::buffers::with_scratch;
+use crate::accounting::accounts::{Accounts, Live, Open};
+use crate::accounting::line::{self, Line, PathLine};
+use crate::accounting::metrics::OfListener;
+use crate::bytes::buffers::with_scratch;
+use crate::bytes::context::RelayContext;
+use crate::bytes::relay::{Ended, relay};
+use crate::bytes::stream::Stream;
 use crate::config::{Config, Listen};
-use crate::cookies::Cookies;
-use crate::dial::{Begun, DialError, Dialer, Server, Target, Wishes};
+use crate::dial::{DialError, DialOptions, Dialer, PendingDial, Server, Target};
 use crate::early::Early;
-use crate::metrics::OfListener;
-use crate::multipath::{self, Multipath, Subflow};
-use crate::rate_limit::RateLimit;
-use crate::relay::{Ended, Terms, relay};
-use crate::sockets;
-use crate::streams::Stream;
+use crate::kernel::multipath::{self, Multipath, Subflow};
+use crate::kernel::sockets;
+use crate::policy::admission::{Admission, Ticket};
+use crate::policy::cookies::Cookies;
+use crate::policy::rate_limit::RateLimit;
 
 /// Bytes that may travel with a request to the gateway.
 const EARLY: usize = 16 << 10;
@@ -41,7 +43,7 @@ pub struct Listener {
 }
 
 /// What all sessions of one thread share.
-pub struct Surroundings {
+pub struct WorkerContext {
     /// Connects to servers.
     pub dialer: Dialer,
     /// Open connections and counters.
@@ -55,7 +57,7 @@ pub struct Surroundings {
     /// For RFC 8803's errors.
     pub errors: RateLimit,
     /// For HTTP: bounds, and this process' name in Via.
-    pub http: Limits,
+    pub http: HeadLimits,
     /// Whether this process is about to end.
     pub draining: watch::Receiver<bool>,
 }
@@ -70,13 +72,13 @@ pub struct Session {
     pub listener: Rc<Listener>,
     /// The configuration as it was when the client came.
     pub config: Arc<Config>,
-    surroundings: Rc<Surroundings>,
+    context: Rc<WorkerContext>,
     account: Open,
     /// The bytes that earlier outcomes had.
     accounted: Cell<(u64, u64)>,
     /// The client's subflows as they were when the first direction of a relay ended.
     at_half: RefCell<Vec<Subflow>>,
-    _ticket: Ticket,
+    ticket: Ticket,
 }
 
 /// What became of a request, for its log line.
@@ -114,46 +116,46 @@ impl Session {
         client: SocketAddr,
         listener: Rc<Listener>,
         config: Arc<Config>,
-        surroundings: Rc<Surroundings>,
+        context: Rc<WorkerContext>,
         ticket: Ticket,
     ) -> Self {
-        let account = surroundings.accounts.open(&listener.label, client);
+        let account = context.accounts.open(&listener.label, client);
         Self {
             stream,
             client,
             listener,
             config,
-            surroundings,
+            context,
             account,
             accounted: Cell::default(),
             at_half: RefCell::default(),
-            _ticket: ticket,
+            ticket,
         }
     }
 
     /// For RFC 8803's cookies.
     pub fn cookies(&self) -> &Cookies {
-        &self.surroundings.cookies
+        &self.context.cookies
     }
 
     /// Whether one more Convert error may be sent now (RFC 8803 section 6.2.5 wants them limited).
     pub fn may_send_error(&self) -> bool {
-        self.surroundings.errors.take()
+        self.context.errors.take()
     }
 
     /// Bounds on HTTP's heads, and this process' name in Via.
-    pub fn http_limits(&self) -> &Limits {
-        &self.surroundings.http
+    pub fn http_limits(&self) -> &HeadLimits {
+        &self.context.http
     }
 
     /// Whether this process is about to end.
     pub fn is_draining(&self) -> bool {
-        *self.surroundings.draining.borrow()
+        *self.context.draining.borrow()
     }
 
     /// Ready once this process is about to end.
     pub fn draining(&self) -> impl Future<Output = ()> + use<> {
-        let mut told = self.surroundings.draining.clone();
+        let mut told = self.context.draining.clone();
         async move {
             // Without its sender the thread has ended, and so has this.
             let _ = told.wait_for(|draining| *draining).await;
@@ -162,12 +164,12 @@ impl Session {
 
     /// Whether a request that has passed these converters goes round in circles.
     pub fn is_loop(&self, passed: &[u64]) -> bool {
-        self.surroundings.dialer.is_loop(passed)
+        self.context.dialer.is_loop(passed)
     }
 
     /// Whether the client is this machine: then a transparent listener has met its own connection.
     pub fn is_own_loop(&self) -> bool {
-        self.surroundings.dialer.is_own(self.client.ip())
+        self.context.dialer.is_own(self.client.ip())
     }
 
     /// What the client has sent so far, without waiting for more.
@@ -190,42 +192,39 @@ impl Session {
         &self,
         target: &Target,
         name: &str,
-        wishes: Wishes,
+        options: DialOptions,
         early: &[u8],
     ) -> Result<Server, DialError> {
         self.live().serves(name);
         let since = Instant::now();
-        let dialer = &self.surroundings.dialer;
+        let dialer = &self.context.dialer;
         // Nothing goes before the PROXY protocol's header.
         let introduced = self.config.downstream.proxy_protocol;
         let early = if introduced { &[] } else { early };
         let mut server = if let Some(begun) = self.begun(target) {
-            dialer.go_on(begun, wishes, early, &self.config).await
+            dialer.go_on(begun, options, early, &self.config).await
         } else if self.listener.listen.via_gateway {
             dialer
-                .dial_by_gateway(target, wishes, early, &self.config)
+                .dial_by_gateway(target, options, early, &self.config)
                 .await
         } else {
-            dialer.dial(target, wishes, early, &self.config).await
+            dialer.dial(target, options, early, &self.config).await
         }?;
         let seconds = since.elapsed().as_secs_f64();
-        self.surroundings
-            .accounts
-            .metrics
-            .dial_seconds
-            .observe(seconds);
+        self.context.accounts.metrics.dial_seconds.observe(seconds);
         if introduced {
-            server.early_sent = false;
             self.introduce(&server).await?;
         }
+        // Of nothing, nothing is on its way: what comes before the tunnel stands must not be taken for it.
+        server.early_sent &= !early.is_empty();
         Ok(server)
     }
 
     /// What was begun for this client's SYN.
-    fn begun(&self, target: &Target) -> Option<Begun> {
+    fn begun(&self, target: &Target) -> Option<PendingDial> {
         match target {
             Target::Address(server) if self.listener.listen.early_syn => {
-                self.surroundings.early.claim(self.client, *server)
+                self.context.early.claim(self.client, *server)
             }
             _ => None,
         }
@@ -246,9 +245,9 @@ impl Session {
     }
 
     /// What a relay of this connection may use, and where it counts.
-    pub fn terms(&self) -> Terms<'_> {
-        Terms {
-            budget: &self.surroundings.admission.budget,
+    pub fn relay_context(&self) -> RelayContext<'_> {
+        RelayContext {
+            budget: &self.context.admission.budget,
             buffer: self.config.limits.buffer,
             idle: self.config.timeouts.idle,
             half_closed: self.config.timeouts.half_closed,
@@ -265,15 +264,20 @@ impl Session {
         )
     }
 
+    /// Counts the bytes that wait here for their turn; whether there is memory for them.
+    pub fn may_hold(&self, bytes: usize) -> bool {
+        self.ticket.may_hold(bytes)
+    }
+
     /// Relays until the end. `early` came from the client already.
-    async fn relay(&mut self, server: &mut Server, early: &[u8]) -> Ended {
+    async fn relay(&mut self, server: &mut Server, early: Vec<u8>) -> Ended {
         let said = std::mem::take(&mut server.early);
         let half = || {
             let multipath = self.multipath().unwrap_or_default();
             self.at_half.replace(multipath.subflows);
         };
-        let (client, terms) = (&self.stream, self.terms());
-        let ended = relay(client, &server.stream, early, &said, &terms, half).await;
+        let (client, context) = (&self.stream, self.relay_context());
+        let ended = relay(client, &server.stream, early, said, &context, half).await;
         if ended == Ended::Whole {
             self.stream.finish();
             server.stream.finish();
@@ -293,14 +297,16 @@ impl Session {
         mut self,
         mut server: Server,
         reply: &[u8],
-        early: &[u8],
+        early: Vec<u8>,
         target: &str,
         since: Instant,
         status: Option<u16>,
     ) {
         let deadline = tokio::time::Instant::now() + self.config.timeouts.request;
         let name = if self.stream.send(reply, Some(deadline)).await.is_ok() {
-            let early = if server.early_sent { &[] } else { early };
+            // From now on the relay counts what waits.
+            self.may_hold(0);
+            let early = if server.early_sent { Vec::new() } else { early };
             self.relay(&mut server, early).await.name()
         } else {
             "client-gone"
@@ -333,7 +339,7 @@ impl Session {
                 multipath.subflows = before;
             }
         }
-        self.surroundings
+        self.context
             .accounts
             .add_multipath(multipath.as_ref(), &self.config.paths)
     }
@@ -347,12 +353,12 @@ impl Session {
         let (up_before, down_before) = self.accounted.replace((up, down));
         let (up, down) = (up - up_before, down - down_before);
         self.listener.counters.ended(outcome.name, up, down);
-        let log = &self.surroundings.accounts.log;
+        let log = &self.context.accounts.log;
         if !log.is_open() {
             return;
         }
         log.write(&Line {
-            time: accounts::now(),
+            time: line::now(),
             listener: &self.listener.label,
             client: self.client,
             target: outcome.target,

@@ -2,19 +2,19 @@
 
 use std::sync::LazyLock;
 
-use tributary_wire::http::{Body, Limits, Pseudonym};
+use tributary_wire::http::{Body, HeadLimits, Pseudonym};
 
-/// Limits within what the fuzzer tries.
-pub static SMALL_LIMITS: LazyLock<Limits> = LazyLock::new(|| Limits {
+/// HeadLimits within what the fuzzer tries.
+pub static SMALL_LIMITS: LazyLock<HeadLimits> = LazyLock::new(|| HeadLimits {
     head: 1024,
     fields: 16,
     request_line: 256,
     pseudonym: Pseudonym::default(),
 });
 
-/// Limits that no forwarded head reaches, at another proxy.
-pub static WHOLE: LazyLock<Limits> =
-    LazyLock::new(|| Limits::new(Pseudonym::new("other-proxy").expect("a token")));
+/// HeadLimits that no forwarded head reaches, at another proxy.
+pub static WHOLE: LazyLock<HeadLimits> =
+    LazyLock::new(|| HeadLimits::new(Pseudonym::new("other-proxy").expect("a token")));
 
 /// The field lines of one head, read in the most lenient way there is.
 pub struct Head<'a>(Vec<(Vec<u8>, &'a [u8])>);

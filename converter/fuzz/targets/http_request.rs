@@ -7,7 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
 use tributary_wire::http::{
-    Body, HeadReader, Hop, Method, Pseudonym, Refused, Request, Target, Version, request,
+    Body, HeadReader, Hop, Method, Pseudonym, Refused, Request, RequestTarget, Version,
+    parse_request,
 };
 
 static PSEUDONYM: LazyLock<Pseudonym> =
@@ -16,7 +17,7 @@ static PSEUDONYM: LazyLock<Pseudonym> =
 /// What can be compared of a request.
 type View = (
     Method,
-    Target,
+    RequestTarget,
     Version,
     Body,
     [bool; 3],
@@ -43,7 +44,7 @@ fn view(request: &Request) -> View {
 }
 
 fn parse(bytes: &[u8]) -> Result<Option<(View, usize)>, Refused> {
-    let parsed = request::parse(bytes, &SMALL_LIMITS)?;
+    let parsed = parse_request(bytes, &SMALL_LIMITS)?;
     Ok(parsed.map(|(request, consumed)| (view(&request), consumed)))
 }
 
@@ -54,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
     if parsed.is_none() {
         return;
     }
-    let (request, _) = request::parse(data, &SMALL_LIMITS)
+    let (request, _) = parse_request(data, &SMALL_LIMITS)
         .expect("valid")
         .expect("whole");
     for keep_alive in [false, true] {
@@ -64,7 +65,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// A reader that gets the head byte by byte says what one says that gets it whole.
 fn check_pieces(data: &[u8]) {
-    let whole = request::parse(data, &SMALL_LIMITS);
+    let whole = parse_request(data, &SMALL_LIMITS);
     let mut reader = HeadReader::new();
     for end in 0..=data.len() {
         match reader.request(&data[..end], &SMALL_LIMITS) {
@@ -100,7 +101,7 @@ fn check_forwarded(request: &Request, keep_alive: bool) {
     let head = Head::read(&out);
     assert_eq!(head.count(b"host"), 1);
     assert_eq!(head.body(), request.body);
-    let (parsed, consumed) = request::parse(&out, &WHOLE).expect("valid").expect("whole");
+    let (parsed, consumed) = parse_request(&out, &WHOLE).expect("valid").expect("whole");
     assert_eq!(consumed, out.len());
     assert_eq!(
         (&parsed.method, parsed.body),

@@ -7,22 +7,22 @@ use std::time::SystemTime;
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
-use tributary_wire::http::request::Content;
+use tributary_wire::http::ContentRule;
 use tributary_wire::http::{
-    Awaited, BadResponse, Body, HeadReader, Hop, Pseudonym, Response, Version, response,
+    Awaited, BadResponse, Body, HeadReader, Hop, Pseudonym, Response, Version, parse_response,
 };
 
 static PSEUDONYM: LazyLock<Pseudonym> =
     LazyLock::new(|| Pseudonym::new("next-hop").expect("a token"));
 
 const AWAITED: [Awaited; 4] = [
-    awaited(Content::Framed, false, Version::Http11),
-    awaited(Content::Framed, true, Version::Http10),
-    awaited(Content::Absent, true, Version::Http11),
-    awaited(Content::Tunnel, false, Version::Http11),
+    awaited(ContentRule::Framed, false, Version::Http11),
+    awaited(ContentRule::Framed, true, Version::Http10),
+    awaited(ContentRule::Absent, true, Version::Http11),
+    awaited(ContentRule::Tunnel, false, Version::Http11),
 ];
 
-const fn awaited(content: Content, upgrade: bool, version: Version) -> Awaited {
+const fn awaited(content: ContentRule, upgrade: bool, version: Version) -> Awaited {
     Awaited {
         content,
         upgrade,
@@ -52,12 +52,12 @@ fn view(response: &Response) -> View {
 fuzz_target!(|data: &[u8]| {
     for awaited in AWAITED {
         let parse = |bytes: &[u8]| -> Result<Option<(View, usize)>, BadResponse> {
-            let parsed = response::parse(bytes, awaited, &SMALL_LIMITS)?;
+            let parsed = parse_response(bytes, awaited, &SMALL_LIMITS)?;
             Ok(parsed.map(|(response, consumed)| (view(&response), consumed)))
         };
         let parsed = check(data, SMALL_LIMITS.head + 1, parse);
         if parsed.is_some() {
-            let (response, _) = response::parse(data, awaited, &SMALL_LIMITS)
+            let (response, _) = parse_response(data, awaited, &SMALL_LIMITS)
                 .expect("valid")
                 .expect("whole");
             check_forwarded(&response, awaited);
@@ -68,7 +68,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// A reader that gets the head byte by byte says what one says that gets it whole.
 fn check_pieces(data: &[u8]) {
-    let whole = response::parse(data, AWAITED[0], &SMALL_LIMITS);
+    let whole = parse_response(data, AWAITED[0], &SMALL_LIMITS);
     let mut reader = HeadReader::new();
     for end in 0..=data.len() {
         match reader.response(&data[..end], AWAITED[0], &SMALL_LIMITS) {
@@ -100,7 +100,7 @@ fn check_forwarded(response: &Response, awaited: Awaited) {
     };
     response.forward(awaited, &hop, SystemTime::UNIX_EPOCH, &mut out);
     let _ = Head::read(&out);
-    let (parsed, consumed) = response::parse(&out, awaited, &WHOLE)
+    let (parsed, consumed) = parse_response(&out, awaited, &WHOLE)
         .expect("valid")
         .expect("whole");
     assert_eq!(consumed, out.len());

@@ -3,9 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::{check, survives};
+use tributary_wire::host::Host;
 use tributary_wire::socks5::{
-    Target, parse_greeting, parse_login, parse_login_status, parse_method, parse_reply,
-    parse_request,
+    parse_greeting, parse_login, parse_login_status, parse_method, parse_reply, parse_request,
 };
 
 fuzz_target!(|data: &[u8]| {
@@ -31,7 +31,7 @@ fn server_side(data: &[u8]) {
             &request.encode().expect("a name of 1 to 255 bytes"),
             parse_request,
         );
-        if let Target::Name { name, .. } = &request.target {
+        if let Host::Name(name) = &request.host {
             assert!(
                 name.bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))

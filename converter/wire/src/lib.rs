@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod convert;
+pub mod host;
 pub mod http;
 pub mod proxy_protocol;
 pub mod socks5;

@@ -39,7 +39,7 @@ pub enum Header {
 
 /// Why bytes are no header of version 2. The connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum HeaderError {
     /// They do not begin with the signature.
     Signature,
     /// The version is another.
@@ -50,7 +50,7 @@ pub enum Fault {
     Length(u16),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Signature => write!(f, "no PROXY protocol signature"),
@@ -61,7 +61,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for HeaderError {}
 
 impl Header {
     /// Returns the header. When one address of a PROXY header is IPv6, an IPv4 one beside it
@@ -116,10 +116,10 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 /// Parses the header that `bytes` begin with. Returns it and its length in bytes, with the TLVs
 /// that may follow the addresses, which are skipped; `None`: need more, in all at most 65,551
 /// bytes.
-pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, Fault> {
+pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, HeaderError> {
     let present = bytes.len().min(SIGNATURE.len());
     if bytes[..present] != SIGNATURE[..present] {
-        return Err(Fault::Signature);
+        return Err(HeaderError::Signature);
     }
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_LENGTH>() else {
         return Ok(None);
@@ -135,15 +135,15 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, Fault> {
     } else {
         parse_addresses(family, body)
     };
-    let header = header.ok_or(Fault::Length(length))?;
+    let header = header.ok_or(HeaderError::Length(length))?;
     Ok(Some((header, FIXED_LENGTH + body.len())))
 }
 
-fn parse_command(version_command: u8) -> Result<u8, Fault> {
+fn parse_command(version_command: u8) -> Result<u8, HeaderError> {
     match (version_command >> 4, version_command & 0x0f) {
         (VERSION, command @ (COMMAND_LOCAL | COMMAND_PROXY)) => Ok(command),
-        (VERSION, command) => Err(Fault::Command(command)),
-        (version, _) => Err(Fault::Version(version)),
+        (VERSION, command) => Err(HeaderError::Command(command)),
+        (version, _) => Err(HeaderError::Version(version)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use hex::hex;
 use incremental::{accepts, refuses};
 use proptest::prelude::*;
-use tributary_wire::proxy_protocol::{Fault, Header, MAX_ENCODED_LENGTH, parse};
+use tributary_wire::proxy_protocol::{Header, HeaderError, MAX_ENCODED_LENGTH, parse};
 
 const SIGNATURE: &str = "0d0a0d0a 000d0a51 5549540a";
 
@@ -84,32 +84,32 @@ fn an_unknown_family_is_skipped_whole() {
 
 #[test]
 fn other_bytes_are_refused_at_the_first_that_differs() {
-    refuses(parse, b"GET / HTTP/1.1\r\n", 1, &Fault::Signature);
+    refuses(parse, b"GET / HTTP/1.1\r\n", 1, &HeaderError::Signature);
     refuses(
         parse,
         b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n",
         1,
-        &Fault::Signature,
+        &HeaderError::Signature,
     );
     let mut bytes = header("21 11 000c");
     bytes[11] = b'\r';
-    refuses(parse, &bytes, 12, &Fault::Signature);
+    refuses(parse, &bytes, 12, &HeaderError::Signature);
 }
 
 #[test]
 fn versions_and_commands_that_are_unknown_are_refused() {
-    refuses(parse, &header("11 11 000c"), 16, &Fault::Version(1));
-    refuses(parse, &header("31 11 000c"), 16, &Fault::Version(3));
-    refuses(parse, &header("22 11 000c"), 16, &Fault::Command(2));
-    refuses(parse, &header("2f 11 000c"), 16, &Fault::Command(15));
+    refuses(parse, &header("11 11 000c"), 16, &HeaderError::Version(1));
+    refuses(parse, &header("31 11 000c"), 16, &HeaderError::Version(3));
+    refuses(parse, &header("22 11 000c"), 16, &HeaderError::Command(2));
+    refuses(parse, &header("2f 11 000c"), 16, &HeaderError::Command(15));
 }
 
 #[test]
 fn addresses_that_do_not_fit_are_refused() {
     let short = header("21 11 000b  c0000201 c6336402 c001 01");
-    refuses(parse, &short, short.len(), &Fault::Length(11));
+    refuses(parse, &short, short.len(), &HeaderError::Length(11));
     let short = header("21 21 000c  c0000201 c6336402 c001 01bb");
-    refuses(parse, &short, short.len(), &Fault::Length(12));
+    refuses(parse, &short, short.len(), &HeaderError::Length(12));
 }
 
 proptest! {

@@ -8,9 +8,11 @@ use std::net::SocketAddr;
 use hex::hex;
 use incremental::{accepts, refuses};
 use proptest::prelude::*;
+use tributary_wire::host::Host;
 use tributary_wire::socks5::{
-    Code, Fault, FieldLength, Greeting, Login, Method, Reply, Request, Target, encode_login_status,
-    parse_greeting, parse_login, parse_login_status, parse_method, parse_reply, parse_request,
+    AuthMethod, Code, FieldLength, Greeting, Login, ProtocolError, Reply, Request,
+    encode_login_status, parse_greeting, parse_login, parse_login_status, parse_method,
+    parse_reply, parse_request,
 };
 
 fn address(text: &str) -> SocketAddr {
@@ -19,16 +21,19 @@ fn address(text: &str) -> SocketAddr {
 
 fn to_name(name: &str, port: u16) -> Request {
     Request {
-        target: Target::Name {
-            name: name.to_owned(),
-            port,
-        },
+        host: Host::Name(name.into()),
+        port,
     }
 }
 
 fn to_address(text: &str) -> Request {
+    to(address(text))
+}
+
+fn to(address: SocketAddr) -> Request {
     Request {
-        target: Target::Address(address(text)),
+        host: address.ip().into(),
+        port: address.port(),
     }
 }
 
@@ -63,15 +68,15 @@ fn a_greeting_offers_what_it_lists() {
     let greeting = Greeting {
         methods: vec![2, 128],
     };
-    assert!(greeting.offers(Method::UserPassword) && greeting.offers(Method::Other(128)));
-    assert!(!greeting.offers(Method::NoAuthentication));
+    assert!(greeting.offers(AuthMethod::UserPassword) && greeting.offers(AuthMethod::Other(128)));
+    assert!(!greeting.offers(AuthMethod::NoAuthentication));
 }
 
 #[test]
 fn a_greeting_without_methods_is_parsed_and_offers_none() {
     let none = Greeting { methods: vec![] };
     accepts(parse_greeting, &hex("05 00"), &none);
-    assert!(!none.offers(Method::NoAuthentication));
+    assert!(!none.offers(AuthMethod::NoAuthentication));
     assert_eq!(none.encode(), Err(FieldLength));
 }
 
@@ -97,10 +102,10 @@ fn the_longest_greeting_has_255_methods() {
 #[test]
 fn every_method_is_parsed_and_emitted() {
     for (bytes, method) in [
-        ("05 00", Method::NoAuthentication),
-        ("05 02", Method::UserPassword),
-        ("05 ff", Method::NoneAcceptable),
-        ("05 01", Method::Other(1)),
+        ("05 00", AuthMethod::NoAuthentication),
+        ("05 02", AuthMethod::UserPassword),
+        ("05 ff", AuthMethod::NoneAcceptable),
+        ("05 01", AuthMethod::Other(1)),
     ] {
         accepts(parse_method, &hex(bytes), &method);
         assert_eq!(method.encode().to_vec(), hex(bytes));
@@ -167,13 +172,22 @@ fn every_request_is_parsed_and_emitted() {
             to_name("example.org", 80),
         ),
         (
-            "05 01 00 03 09 785f2d412e5a302e2e 0000",
-            to_name("x_-A.Z0..", 0),
+            "05 01 00 03 08 785f2d612e7a302e 0000",
+            to_name("x_-a.z0.", 0),
         ),
     ] {
         accepts(parse_request, &hex(bytes), &request);
         assert_eq!(request.encode(), Ok(hex(bytes)));
     }
+}
+
+#[test]
+fn a_name_is_read_in_lower_case() {
+    accepts(
+        parse_request,
+        &connect_to_name(b"WWW.Example"),
+        &to_name("www.example", 80),
+    );
 }
 
 #[test]
@@ -186,12 +200,21 @@ fn the_reserved_byte_is_not_looked_at() {
 }
 
 #[test]
-fn the_longest_name_has_255_bytes() {
-    let name = "n".repeat(255);
-    accepts(
+fn the_longest_name_has_253_bytes_and_a_dot() {
+    let longest = format!("{}{}.", "n.".repeat(126), "n");
+    for name in [&longest[..253], &longest] {
+        accepts(
+            parse_request,
+            &connect_to_name(name.as_bytes()),
+            &to_name(name, 80),
+        );
+    }
+    let longer = format!("n{longest}");
+    refuses(
         parse_request,
-        &connect_to_name(name.as_bytes()),
-        &to_name(&name, 80),
+        &connect_to_name(longer.as_bytes()),
+        5 + longer.len(),
+        &ProtocolError::Name,
     );
     assert_eq!(to_name(&"n".repeat(256), 80).encode(), Err(FieldLength));
     assert_eq!(to_name("", 80).encode(), Err(FieldLength));
@@ -199,7 +222,7 @@ fn the_longest_name_has_255_bytes() {
 
 #[test]
 fn names_that_no_host_has_are_refused_when_they_are_there() {
-    let names: [&[u8]; 9] = [
+    let names: [&[u8]; 14] = [
         b"",
         b"a b",
         b"a\0",
@@ -209,12 +232,22 @@ fn names_that_no_host_has_are_refused_when_they_are_there() {
         b"ex%61mple",
         b"b\xfccher.example",
         b"a\r\nb",
+        b"..",
+        b"a..b",
+        b"-a.example",
+        b"a-.example",
+        &[b'n'; 64],
     ];
     for name in names {
         let needed = 5 + name.len();
-        refuses(parse_request, &connect_to_name(name), needed, &Fault::Name);
+        refuses(
+            parse_request,
+            &connect_to_name(name),
+            needed,
+            &ProtocolError::Name,
+        );
     }
-    assert_eq!(Fault::Name.code(), Some(Code::HostUnreachable));
+    assert_eq!(ProtocolError::Name.code(), Some(Code::HostUnreachable));
 }
 
 #[test]
@@ -241,7 +274,7 @@ fn numbers_in_disguise_are_refused() {
             parse_request,
             &connect_to_name(name.as_bytes()),
             needed,
-            &Fault::Name,
+            &ProtocolError::Name,
         );
     }
 }
@@ -254,7 +287,6 @@ fn names_with_numbers_before_the_last_label_are_names() {
         "0x7f.example.",
         "1e",
         "a1",
-        "..",
         "xn--0x",
     ] {
         accepts(
@@ -269,9 +301,9 @@ fn names_with_numbers_before_the_last_label_are_names() {
 fn other_commands_get_reply_7() {
     for command in [0, 2, 3, 255] {
         let bytes = [5, command, 0, 1, 192, 0, 2, 7, 0, 80];
-        refuses(parse_request, &bytes, 2, &Fault::Command(command));
+        refuses(parse_request, &bytes, 2, &ProtocolError::Command(command));
     }
-    let reply = Fault::Command(2).reply();
+    let reply = ProtocolError::Command(2).reply();
     assert_eq!(reply, Some(hex("05 07 00 01 00000000 0000")));
 }
 
@@ -282,23 +314,33 @@ fn other_address_types_get_reply_8() {
             parse_request,
             &[5, 1, 0, kind, 0, 0, 0],
             4,
-            &Fault::AddressType(kind),
+            &ProtocolError::AddressType(kind),
         );
     }
-    let reply = Fault::AddressType(2).reply();
+    let reply = ProtocolError::AddressType(2).reply();
     assert_eq!(reply, Some(hex("05 08 00 01 00000000 0000")));
 }
 
 #[test]
 fn other_versions_are_refused_at_once_without_a_reply() {
     let socks4 = [4, 1, 0, 80, 192, 0, 2, 7, 0];
-    refuses(parse_greeting, &socks4, 1, &Fault::Version(4));
-    refuses(parse_method, &socks4, 1, &Fault::Version(4));
-    refuses(parse_request, &socks4, 1, &Fault::Version(4));
-    refuses(parse_reply, &socks4, 1, &Fault::Version(4));
-    refuses(parse_login, &hex("05 01 61 01 62"), 1, &Fault::Version(5));
-    refuses(parse_login_status, &hex("05 00"), 1, &Fault::Version(5));
-    assert_eq!(Fault::Version(4).reply(), None);
+    refuses(parse_greeting, &socks4, 1, &ProtocolError::Version(4));
+    refuses(parse_method, &socks4, 1, &ProtocolError::Version(4));
+    refuses(parse_request, &socks4, 1, &ProtocolError::Version(4));
+    refuses(parse_reply, &socks4, 1, &ProtocolError::Version(4));
+    refuses(
+        parse_login,
+        &hex("05 01 61 01 62"),
+        1,
+        &ProtocolError::Version(5),
+    );
+    refuses(
+        parse_login_status,
+        &hex("05 00"),
+        1,
+        &ProtocolError::Version(5),
+    );
+    assert_eq!(ProtocolError::Version(4).reply(), None);
 }
 
 #[test]
@@ -375,12 +417,9 @@ proptest! {
 
     #[test]
     fn every_name_survives(
-        bytes in proptest::collection::vec(0..65_usize, 1..=255),
+        name in "([a-z0-9_]([a-z0-9_-]{0,20}[a-z0-9_])?[.]){0,10}[a-z_]",
         port in any::<u16>(),
     ) {
-        let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
-        let mut name: String = bytes.iter().map(|&index| char::from(letters[index])).collect();
-        name.replace_range(name.len() - 1.., "z"); // no number
         let request = to_name(&name, port);
         accepts(parse_request, &request.encode().expect("255 bytes"), &request);
     }
@@ -388,7 +427,7 @@ proptest! {
     #[test]
     fn every_address_survives(ip in any::<std::net::IpAddr>(), port in any::<u16>()) {
         let address = SocketAddr::new(ip, port);
-        let request = Request { target: Target::Address(address) };
+        let request = to(address);
         accepts(parse_request, &request.encode().expect("an address"), &request);
         let reply = Reply::success(address);
         accepts(parse_reply, &reply.encode(), &reply);
@@ -400,7 +439,7 @@ proptest! {
     ) {
         let valid = name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte));
         if !valid {
-            prop_assert_eq!(parse_request(&connect_to_name(&name)), Err(Fault::Name));
+            prop_assert_eq!(parse_request(&connect_to_name(&name)), Err(ProtocolError::Name));
         }
     }
 

@@ -59,4 +59,4 @@ def acceleration(quick: bool, say: Callable[[str], None]) -> Result:
         for peer in PEERS
         if peer in moved
     }
-    return Result(tuple(series), ratios, values)
+    return Result(tuple(series), ratios, values, tuple(peer for peer in PEERS if peer not in moved))

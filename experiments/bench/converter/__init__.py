@@ -12,36 +12,46 @@ from experiments.bench.converter.contenders import NATIVE, Contender, every_cont
 from experiments.bench.converter.delay import conversion_microseconds
 from experiments.bench.converter.extent import FULL, QUICK, Extent
 from experiments.bench.converter.footprint import holding, idle, most_held, start_milliseconds
-from experiments.bench.converter.throughput import BULK, CONNECTIONS, REQUESTS, Reached, measure, measurements
+from experiments.bench.converter.ratios import ratios
+from experiments.bench.converter.throughput import DIRECT_NAME, KINDS, Course, Reached, measure, measurements
 from experiments.bench.pair import NAME
+from experiments.bench.parts import Parts, Selection
 from experiments.bench.processors import kept_to
 from experiments.bench.result import Result, Series
 from experiments.testbed.cables import Ground, laid_out
 from experiments.testbed.native import build
 
 _PROCESSORS = 2
-_RATIOS = {
-    BULK: ("squid", "haproxy", "varnish", "relay", "direct"),
-    CONNECTIONS: ("nginx", "haproxy", "squid"),
-    REQUESTS: ("squid", "nginx", "varnish"),
-}
+_COSTS, _DELAY = "costs", "delay"
 
 
 def converter(quick: bool, say: Callable[[str], None]) -> Result:
-    """A gigabyte and five repetitions of everything, or a third of it once if ``quick``; medians and ratios."""
+    """A gigabyte and five repetitions of everything, or a third of it twice if ``quick``; medians and ratios."""
+    return parts(PARTS.selected((), ()), quick, say)
+
+
+def parts(wanted: Selection, quick: bool, say: Callable[[str], None]) -> Result:
+    """The same of what is ``wanted`` alone."""
     extent = QUICK if quick else FULL
     say("building the converter")
     programs = build()
-    with kept_to(sorted(os.sched_getaffinity(0))[:_PROCESSORS]), laid_out(programs, NAME) as made:
-        taking_part = present(every_contender(made), say)
-        values, starts = _costs(made, taking_part, extent, say)
-        with ExitStack() as stack:
-            for contender in taking_part:
-                stack.enter_context(contender.running(made))
-            for contender in taking_part:
-                values |= _named(contender, conversion_microseconds(made, contender, extent.seconds))
-            reached = measure(made, taking_part, extent, say)
-    return Result((*_series(reached, extent), *starts), ratios(reached), values)
+    processors = sorted(os.sched_getaffinity(0))[:_PROCESSORS]
+    with kept_to(processors), laid_out(programs, NAME) as made, ExitStack() as stack:
+        asked = [each for each in every_contender(made) if each.name in {NATIVE, *wanted.peers}]
+        taking_part = present(asked, say)
+        values, starts = _costs(made, taking_part, extent, say) if _COSTS in wanted.measurements else ({}, [])
+        for contender in taking_part:
+            stack.enter_context(contender.running(made))
+        for contender in taking_part if _DELAY in wanted.measurements else ():
+            values |= _named(contender, conversion_microseconds(made, contender, extent.seconds))
+        course = Course(made, taking_part, DIRECT_NAME in wanted.peers, processors, say)
+        of_these = [each for each in measurements(extent) if each.kind in wanted.measurements]
+        reached = measure(course, of_these, extent.repetitions)
+    missing = tuple(each.name for each in asked if each.missing)
+    return Result((*_series(reached, extent), *starts), ratios(reached), values, missing)
+
+
+PARTS = Parts((_COSTS, _DELAY, *KINDS), ("squid", "haproxy", "varnish", "nginx", "relay", DIRECT_NAME), parts)
 
 
 def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> list[Contender]:
@@ -87,21 +97,3 @@ def _series(reached: Reached, extent: Extent) -> Iterator[Series]:
     units = {measurement.name: measurement.unit for measurement in measurements(extent)}
     for (measurement, contender), numbers in reached.items():
         yield Series(f"{measurement}, {contender}", units[measurement], tuple(numbers))
-
-
-def ratios(reached: Reached) -> dict[str, float]:
-    """Ours to each peer that took part, ``bulk_vs_squid`` and the like: the medians of every repetition's own ratio.
-
-    What stands in one repetition was measured within a minute; a machine that others slow down slows both.
-    """
-    return {
-        f"{measurement}_vs_{peer}": median(ours / theirs for ours, theirs in pairs)
-        for measurement, peers in _RATIOS.items()
-        for peer in peers
-        if (pairs := _pairs(reached, measurement, peer))
-    }
-
-
-def _pairs(reached: Reached, measurement: str, peer: str) -> list[tuple[float, float]]:
-    """Each repetition's figures, ours and the peer's; fewer where it was given up."""
-    return list(zip(reached.get((measurement, NATIVE), ()), reached.get((measurement, peer), ()), strict=False))

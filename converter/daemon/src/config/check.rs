@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Config, Intercept, Kind, Listen};
+use super::{Config, Intercept, Listen, ListenerKind};
 
 /// A setting that cannot be: its key, its value as written, and what is accepted instead.
 #[derive(Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ fn check_listener(
             "a loopback address, as long as clients.networks is empty (never an open proxy)";
         return Err(wrong(key("address"), listen.address, accepted));
     }
-    if !listen.users.is_empty() && listen.kind != Kind::Socks5 {
+    if !listen.users.is_empty() && listen.kind != ListenerKind::Socks5 {
         return Err(wrong(key("users"), "...", "only with kind = \"socks5\""));
     }
     if listen
@@ -162,10 +162,10 @@ fn check_listener(
             "names and passwords of 1 to 255 bytes (RFC 1929)",
         ));
     }
-    if listen.cookies && listen.kind != Kind::Convert {
+    if listen.cookies && listen.kind != ListenerKind::Convert {
         return Err(wrong(key("cookies"), true, "only with kind = \"convert\""));
     }
-    if (listen.kind == Kind::Transparent) != listen.intercept.is_some() {
+    if (listen.kind == ListenerKind::Transparent) != listen.intercept.is_some() {
         return Err(wrong(
             key("intercept"),
             listen.intercept.map_or("missing", Intercept::name),
@@ -193,7 +193,7 @@ fn check_listener(
     }
     if listen.early_syn
         && listen.intercept != Some(Intercept::Tproxy)
-        && listen.kind != Kind::Convert
+        && listen.kind != ListenerKind::Convert
     {
         let accepted = "only with intercept = \"tproxy\" or kind = \"convert\"";
         return Err(wrong(key("early_syn"), true, accepted));

@@ -6,22 +6,22 @@ use std::os::fd::AsFd as _;
 use socket2::Socket;
 use tokio::net::TcpStream;
 
-use super::next_hop::Asking;
-use super::{DialError, Wishes};
+use super::next_hop::PendingRequest;
+use super::{DialError, DialOptions};
+use crate::bytes::stream::Stream;
 use crate::config::Downstream;
-use crate::sockets::{self, IcmpWatch};
-use crate::streams::Stream;
+use crate::kernel::sockets::{self, IcmpWatch};
 
 /// A connection on its way. It belongs to no thread yet.
 #[derive(Debug)]
-pub enum Begun {
+pub enum PendingDial {
     /// To the server.
     Direct(Attempt),
     /// To the next converter, which is to connect to the server.
-    ByGateway(Asking),
+    ByGateway(PendingRequest),
 }
 
-impl Begun {
+impl PendingDial {
     /// Resets it: nobody will use it, and nothing shall look as if somebody had.
     pub fn give_up(self) {
         match self {
@@ -47,13 +47,13 @@ impl Attempt {
     /// this machine a cookie before (RFC 7413).
     pub fn begin(
         address: SocketAddr,
-        wishes: &Wishes,
+        options: &DialOptions,
         early: &[u8],
         settings: &Downstream,
     ) -> Result<Self, DialError> {
-        let mptcp = wishes.mptcp || settings.mptcp;
-        let socket = sockets::to_server(address, mptcp, settings, wishes.source)?;
-        let icmp = wishes.icmp.then(|| IcmpWatch::on(&socket, address));
+        let mptcp = options.mptcp || settings.mptcp;
+        let socket = sockets::to_server(address, mptcp, settings, options.source)?;
+        let icmp = options.icmp.then(|| IcmpWatch::on(&socket, address));
         // Without data the kernel would hold the SYN back, and a server that speaks first would wait for ever.
         let fast = settings.fast_open && !early.is_empty();
         if fast {

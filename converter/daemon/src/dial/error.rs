@@ -2,8 +2,8 @@
 
 use std::io;
 
-use crate::sockets::IcmpError;
-use crate::targets::Forbidden;
+use crate::kernel::sockets::IcmpError;
+use crate::policy::targets::Forbidden;
 
 /// Why there is no connection.
 #[derive(Debug)]

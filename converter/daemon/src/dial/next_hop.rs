@@ -11,11 +11,11 @@ use tributary_wire::convert::client::{Answer, parse};
 use tributary_wire::convert::{ErrorTlv, Request};
 
 use super::{DialError, Server};
+use crate::bytes::stream::Stream;
 use crate::config::{Downstream, Gateway};
-use crate::sockets::{self, IcmpError};
-use crate::streams::Stream;
-use crate::syn_option::SynOption;
-use crate::targets::Forbidden;
+use crate::kernel::sockets::{self, IcmpError};
+use crate::kernel::syn_option::SynOption;
+use crate::policy::targets::Forbidden;
 
 const PIECE: usize = 16 << 10;
 
@@ -49,7 +49,7 @@ pub struct NextHop {
 
 /// A request to the next converter on its way.
 #[derive(Debug)]
-pub struct Asking {
+pub struct PendingRequest {
     socket: Socket,
     /// The server that was asked for.
     pub server: SocketAddr,
@@ -60,14 +60,14 @@ pub struct Asking {
 }
 
 /// What it came to.
-pub enum Asked {
+pub enum HopAnswer {
     /// The connection to the server stands.
     Connected(Server),
     /// The cookie has changed: ask again.
     Cookie,
 }
 
-impl Asking {
+impl PendingRequest {
     /// Resets it.
     pub fn give_up(self) {
         sockets::reset_on_close(&self.socket);
@@ -121,7 +121,7 @@ impl NextHop {
         let asked = async {
             for _ in 0..3 {
                 let asking = self.begin(server, passed, early, gateway, settings)?;
-                if let Asked::Connected(server) = self.end(asking, &[], gateway).await? {
+                if let HopAnswer::Connected(server) = self.end(asking, &[], gateway).await? {
                     return Ok(server);
                 }
             }
@@ -147,7 +147,7 @@ impl NextHop {
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
-    ) -> Result<Asking, HopError> {
+    ) -> Result<PendingRequest, HopError> {
         let mut message = self.message(server, passed)?;
         message.extend_from_slice(early);
         let socket =
@@ -156,7 +156,7 @@ impl NextHop {
             option.tell(&socket, server)?;
         }
         let sent = sockets::connect_with(&socket, self.address, &message)?;
-        Ok(Asking {
+        Ok(PendingRequest {
             socket,
             server,
             message,
@@ -168,11 +168,11 @@ impl NextHop {
     /// `passed`.
     pub async fn end_begun(
         &self,
-        mut asking: Asking,
+        mut asking: PendingRequest,
         passed: &[u64],
         early: &[u8],
         gateway: &Gateway,
-    ) -> Result<Asked, HopError> {
+    ) -> Result<HopAnswer, HopError> {
         if asking.sent == 0 {
             asking.message = self.message(asking.server, passed)?;
         }
@@ -182,10 +182,10 @@ impl NextHop {
     /// Sends the rest and `early`, which came since, and waits for the answer.
     async fn end(
         &self,
-        mut asking: Asking,
+        mut asking: PendingRequest,
         early: &[u8],
         gateway: &Gateway,
-    ) -> Result<Asked, HopError> {
+    ) -> Result<HopAnswer, HopError> {
         asking.message.extend_from_slice(early);
         let server = asking.server;
         let stream = timeout_at(Instant::now() + gateway.timeout, say(asking))
@@ -197,7 +197,7 @@ impl NextHop {
             match parse(&inbox) {
                 Ok(Some((Answer::Established(_), length))) => {
                     inbox.drain(..length);
-                    return Ok(Asked::Connected(Server {
+                    return Ok(HopAnswer::Connected(Server {
                         stream,
                         address: server,
                         early: inbox,
@@ -232,11 +232,11 @@ impl NextHop {
             .map_err(|_| HopError::Away("its cookie does not fit a message".into()))
     }
 
-    fn refused(&self, error: ErrorTlv) -> Result<Asked, HopError> {
+    fn refused(&self, error: ErrorTlv) -> Result<HopAnswer, HopError> {
         match error {
             ErrorTlv::MissingCookie(cookie) => {
                 *lock(&self.cookie) = Some(cookie);
-                Ok(Asked::Cookie)
+                Ok(HopAnswer::Cookie)
             }
             ErrorTlv::ConnectionReset => Err(HopError::Server(DialError::Reset)),
             ErrorTlv::DestinationUnreachable { icmp_code } => {
@@ -244,7 +244,7 @@ impl NextHop {
                     code: icmp_code,
                 })))
             }
-            ErrorTlv::NotAuthorized if lock(&self.cookie).take().is_some() => Ok(Asked::Cookie),
+            ErrorTlv::NotAuthorized if lock(&self.cookie).take().is_some() => Ok(HopAnswer::Cookie),
             ErrorTlv::NotAuthorized => {
                 Err(HopError::Server(DialError::Forbidden(Forbidden::Denied)))
             }
@@ -257,7 +257,7 @@ impl NextHop {
 }
 
 /// Waits until the gateway has taken the connection, and sends what it has not got yet.
-async fn say(asking: Asking) -> io::Result<Stream> {
+async fn say(asking: PendingRequest) -> io::Result<Stream> {
     let stream = Stream::new(TcpStream::from_std(asking.socket.into())?);
     stream.writable().await?;
     if let Some(error) = stream.take_error()? {

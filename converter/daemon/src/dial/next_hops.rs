@@ -10,7 +10,7 @@ use prefix_trie::joint::map::JointPrefixMap;
 
 use super::next_hop::NextHop;
 use crate::config::Gateway;
-use crate::syn_option::SynOption;
+use crate::kernel::syn_option::SynOption;
 
 /// The next converters, by the servers' networks. Without any, every server is connected to directly.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::DialError;
-use crate::streams::Stream;
+use crate::bytes::stream::Stream;
 
 /// Between the starts of two attempts (RFC 8305 section 5).
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);

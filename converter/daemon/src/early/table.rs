@@ -6,8 +6,8 @@ use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use crate::admission::subscriber;
 use crate::config::EarlySyn;
+use crate::policy::admission::subscriber;
 
 /// A client whose connection was accepted before its SYN was looked at: for so long that SYN is known.
 const LATE: Duration = Duration::from_millis(500);
@@ -25,7 +25,7 @@ pub struct Pair {
 
 /// Why no connection is begun for a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spared {
+pub enum NotBegun {
     /// It was sent again, or came too late.
     Known,
     /// There are as many as there may be: in all, for this client, or to this server.
@@ -35,7 +35,7 @@ pub enum Spared {
 /// Connections of type `T` by who asked for them.
 #[derive(Debug)]
 pub struct Table<T> {
-    begun: HashMap<Pair, Begun<T>>,
+    begun: HashMap<Pair, PendingDial<T>>,
     /// In the order in which they were begun; of those that were claimed some are still here.
     by_age: VecDeque<(Instant, Pair)>,
     late: HashMap<Pair, Instant>,
@@ -45,7 +45,7 @@ pub struct Table<T> {
 }
 
 #[derive(Debug)]
-struct Begun<T> {
+struct PendingDial<T> {
     connection: T,
     since: Instant,
 }
@@ -75,22 +75,26 @@ impl<T> Table<T> {
     }
 
     /// Whether a connection may be begun for this pair.
-    pub fn may_begin(&self, pair: Pair, limits: &EarlySyn) -> Result<(), Spared> {
+    pub fn may_begin(&self, pair: Pair, limits: &EarlySyn) -> Result<(), NotBegun> {
         if self.begun.contains_key(&pair) || self.late.contains_key(&pair) {
-            return Err(Spared::Known);
+            return Err(NotBegun::Known);
         }
         let of_client = self.by_client.get(&subscriber(pair.client.ip()));
         let to_server = self.by_server.get(&pair.server.ip());
         let is_full = self.begun.len() >= limits.connections
             || of_client.is_some_and(|count| *count >= limits.per_client)
             || to_server.is_some_and(|count| *count >= limits.per_server);
-        if is_full { Err(Spared::Capped) } else { Ok(()) }
+        if is_full {
+            Err(NotBegun::Capped)
+        } else {
+            Ok(())
+        }
     }
 
     /// A connection was begun, as it might be.
     pub fn put(&mut self, pair: Pair, connection: T, now: Instant) {
         let since = now;
-        self.begun.insert(pair, Begun { connection, since });
+        self.begun.insert(pair, PendingDial { connection, since });
         self.by_age.push_back((now, pair));
         *self
             .by_client
@@ -109,8 +113,8 @@ impl<T> Table<T> {
         claimed
     }
 
-    /// Those that nobody has claimed for as long as `patience`.
-    pub fn expired(&mut self, patience: Duration, now: Instant) -> Vec<T> {
+    /// Those that nobody has claimed for as long as `timeout`.
+    pub fn expired(&mut self, timeout: Duration, now: Instant) -> Vec<T> {
         while let Some(pair) = older(&mut self.late_by_age, LATE, now) {
             if self
                 .late
@@ -121,9 +125,9 @@ impl<T> Table<T> {
             }
         }
         let mut expired = Vec::new();
-        while let Some(pair) = older(&mut self.by_age, patience, now) {
+        while let Some(pair) = older(&mut self.by_age, timeout, now) {
             let begun = self.begun.get(&pair);
-            if begun.is_some_and(|begun| is_over(begun.since, patience, now)) {
+            if begun.is_some_and(|begun| is_over(begun.since, timeout, now)) {
                 expired.extend(self.remove(pair));
             }
         }
@@ -138,14 +142,14 @@ impl<T> Table<T> {
     }
 }
 
-fn is_over(since: Instant, patience: Duration, now: Instant) -> bool {
-    now.duration_since(since) >= patience
+fn is_over(since: Instant, timeout: Duration, now: Instant) -> bool {
+    now.duration_since(since) >= timeout
 }
 
 /// Takes the first one, if its time is over.
-fn older(by_age: &mut VecDeque<(Instant, Pair)>, patience: Duration, now: Instant) -> Option<Pair> {
+fn older(by_age: &mut VecDeque<(Instant, Pair)>, timeout: Duration, now: Instant) -> Option<Pair> {
     let (since, pair) = *by_age.front()?;
-    is_over(since, patience, now).then(|| {
+    is_over(since, timeout, now).then(|| {
         by_age.pop_front();
         pair
     })
@@ -164,7 +168,7 @@ fn decrease<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(3);
+    const TIMEOUT: Duration = Duration::from_secs(3);
 
     fn pair(client: &str) -> Pair {
         Pair {
@@ -178,7 +182,7 @@ mod tests {
             connections: 3,
             per_client: 2,
             per_server: 9,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
         }
     }
 
@@ -189,7 +193,7 @@ mod tests {
         table.put(pair("10.0.0.1:1"), 7, now);
         assert_eq!(
             table.may_begin(pair("10.0.0.1:1"), &limits()),
-            Err(Spared::Known)
+            Err(NotBegun::Known)
         );
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), Some(7));
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), None);
@@ -202,9 +206,9 @@ mod tests {
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), None);
         assert_eq!(
             table.may_begin(pair("10.0.0.1:1"), &limits()),
-            Err(Spared::Known)
+            Err(NotBegun::Known)
         );
-        assert!(table.expired(PATIENCE, now + LATE).is_empty());
+        assert!(table.expired(TIMEOUT, now + LATE).is_empty());
         assert_eq!(table.may_begin(pair("10.0.0.1:1"), &limits()), Ok(()));
     }
 
@@ -212,14 +216,14 @@ mod tests {
     fn what_nobody_claims_expires_and_makes_room() {
         let (mut table, now) = (Table::default(), Instant::now());
         table.put(pair("10.0.0.1:1"), 1, now);
-        table.put(pair("10.0.0.1:2"), 2, now + PATIENCE / 2);
+        table.put(pair("10.0.0.1:2"), 2, now + TIMEOUT / 2);
         assert_eq!(
             table.may_begin(pair("10.0.0.1:3"), &limits()),
-            Err(Spared::Capped)
+            Err(NotBegun::Capped)
         );
-        assert_eq!(table.expired(PATIENCE, now + PATIENCE), [1]);
+        assert_eq!(table.expired(TIMEOUT, now + TIMEOUT), [1]);
         assert_eq!(table.may_begin(pair("10.0.0.1:3"), &limits()), Ok(()));
-        assert_eq!(table.expired(PATIENCE, now + 2 * PATIENCE), [2]);
+        assert_eq!(table.expired(TIMEOUT, now + 2 * TIMEOUT), [2]);
         assert!(table.by_client.is_empty() && table.by_server.is_empty());
     }
 
@@ -228,10 +232,10 @@ mod tests {
         let (mut table, now) = (Table::default(), Instant::now());
         table.put(pair("10.0.0.1:1"), 1, now);
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), Some(1));
-        let again = now + PATIENCE / 2;
+        let again = now + TIMEOUT / 2;
         table.put(pair("10.0.0.1:1"), 2, again);
-        assert!(table.expired(PATIENCE, now + PATIENCE).is_empty());
-        assert_eq!(table.expired(PATIENCE, again + PATIENCE), [2]);
+        assert!(table.expired(TIMEOUT, now + TIMEOUT).is_empty());
+        assert_eq!(table.expired(TIMEOUT, again + TIMEOUT), [2]);
     }
 
     #[test]
@@ -244,7 +248,7 @@ mod tests {
             table.put(one, number, now);
         }
         let next = pair("10.0.0.9:1");
-        assert_eq!(table.may_begin(next, &limits()), Err(Spared::Capped));
+        assert_eq!(table.may_begin(next, &limits()), Err(NotBegun::Capped));
         let roomy = EarlySyn {
             connections: 99,
             ..limits()
@@ -254,7 +258,7 @@ mod tests {
             per_server: 3,
             ..roomy
         };
-        assert_eq!(table.may_begin(next, &few), Err(Spared::Capped));
+        assert_eq!(table.may_begin(next, &few), Err(NotBegun::Capped));
         // With IPv6 a host has a whole /64 to choose from.
         let one_host = EarlySyn {
             per_client: 1,
@@ -264,7 +268,7 @@ mod tests {
         six.put(pair("[fd00::1]:1"), 1, now);
         assert_eq!(
             six.may_begin(pair("[fd00::2]:1"), &one_host),
-            Err(Spared::Capped)
+            Err(NotBegun::Capped)
         );
     }
 }

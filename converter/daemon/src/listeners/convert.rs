@@ -5,11 +5,11 @@ use std::time::Instant as Clock;
 use tokio::time::Instant;
 use tributary_wire::convert::{Connect, ErrorTlv, Request, SUPPORTED_TCP_EXTENSIONS, server};
 
-use super::{Missing, message};
-use crate::dial::{DialError, Target, Wishes};
+use super::message::{Missing, message};
+use crate::dial::{DialError, DialOptions, Target};
+use crate::kernel::sockets::IcmpError;
+use crate::kernel::syn_ack::SynAckWatch;
 use crate::session::{Outcome, Session};
-use crate::sockets::IcmpError;
-use crate::syn_ack::SynAckWatch;
 
 /// Serves one client.
 pub async fn serve(session: Session) {
@@ -17,11 +17,12 @@ pub async fn serve(session: Session) {
     let deadline = Instant::now() + session.config.timeouts.request;
     let mut inbox = Vec::new();
     let parse = |bytes: &[u8]| server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS);
-    match message(&session.stream, &mut inbox, deadline, parse).await {
-        Ok(request) => answer(session, request, &inbox, since).await,
+    match message(&session, &mut inbox, deadline, parse).await {
+        Ok(request) => answer(session, request, inbox, since).await,
         Err(missing) => {
             let error = match &missing {
                 Missing::Fault(refusal) => refusal.error.clone(),
+                Missing::NoMemory => Some(ErrorTlv::ResourceExceeded { delay: 0 }),
                 Missing::Gone | Missing::Late => None,
             };
             end(session, missing.name(), "", error, since).await;
@@ -29,7 +30,7 @@ pub async fn serve(session: Session) {
     }
 }
 
-async fn answer(session: Session, request: Request, early: &[u8], since: Clock) {
+async fn answer(session: Session, request: Request, early: Vec<u8>, since: Clock) {
     if let Some(error) = unwelcome(&session, &request) {
         return end(session, "cookie", "", Some(error), since).await;
     }
@@ -59,7 +60,7 @@ async fn convert(
     session: Session,
     request: &Request,
     connect: &Connect,
-    early: &[u8],
+    early: Vec<u8>,
     since: Clock,
 ) {
     let name = connect.target.to_string();
@@ -72,14 +73,19 @@ async fn convert(
     let watch = connect
         .extended()
         .then(|| SynAckWatch::open(connect.target));
-    let wishes = Wishes {
+    let dial_options = DialOptions {
         mptcp: connect.wants_mptcp(),
         source: None,
         icmp: true,
         passed: request.passed.clone(),
     };
     match session
-        .dial(&Target::Address(connect.target), &name, wishes, early)
+        .dial(
+            &Target::Address(connect.target),
+            &name,
+            dial_options,
+            &early,
+        )
         .await
     {
         Ok(server) => {

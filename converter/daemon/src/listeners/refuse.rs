@@ -1,25 +1,25 @@
 //! What a client hears that is refused before it said anything: in its own protocol, so that it knows why.
 
 use tributary_wire::convert::ErrorTlv;
-use tributary_wire::socks5::Method;
+use tributary_wire::socks5::AuthMethod;
 
-use crate::admission::Refusal;
-use crate::config::Kind;
+use crate::config::ListenerKind;
+use crate::policy::admission::NotAdmitted;
 
 /// The last words to a refused client; `None`: a reset.
-pub fn refuse(kind: Kind, refusal: Refusal) -> Option<Vec<u8>> {
+pub fn refuse(kind: ListenerKind, refusal: NotAdmitted) -> Option<Vec<u8>> {
     match kind {
-        Kind::Http => Some(super::http::refusal(refusal)),
-        Kind::Socks5 => Some(Method::NoneAcceptable.encode().to_vec()),
-        Kind::Convert => Some(convert(refusal).encode()),
-        Kind::Transparent => None,
+        ListenerKind::Http => Some(super::http::refusal(refusal)),
+        ListenerKind::Socks5 => Some(AuthMethod::NoneAcceptable.encode().to_vec()),
+        ListenerKind::Convert => Some(convert(refusal).encode()),
+        ListenerKind::Transparent => None,
     }
 }
 
-fn convert(refusal: Refusal) -> ErrorTlv {
+fn convert(refusal: NotAdmitted) -> ErrorTlv {
     match refusal {
-        Refusal::Stranger => ErrorTlv::NotAuthorized,
-        Refusal::Full | Refusal::ClientFull | Refusal::Buffered => {
+        NotAdmitted::Stranger => ErrorTlv::NotAuthorized,
+        NotAdmitted::Full | NotAdmitted::ClientFull | NotAdmitted::Buffered => {
             ErrorTlv::ResourceExceeded { delay: 0 }
         }
     }

@@ -4,12 +4,12 @@ use std::time::Instant as Clock;
 
 use tokio::time::Instant;
 use tributary_wire::socks5::{
-    self, Code, Fault, Login, Method, Reply, Request, encode_login_status, parse_greeting,
+    AuthMethod, Code, Login, ProtocolError, Reply, Request, encode_login_status, parse_greeting,
     parse_login, parse_request,
 };
 
-use super::{Missing, message};
-use crate::dial::{DialError, Target, Wishes};
+use super::message::{Missing, message};
+use crate::dial::{DialError, DialOptions, Target};
 use crate::session::{Outcome, Session};
 
 /// Serves one client.
@@ -18,7 +18,7 @@ pub async fn serve(session: Session) {
     let deadline = Instant::now() + session.config.timeouts.request;
     let mut inbox = Vec::new();
     match negotiate(&session, &mut inbox, deadline).await {
-        Ok(request) => connect(session, request, &inbox, since).await,
+        Ok(request) => connect(session, request, inbox, since).await,
         Err(End { name, last }) => {
             session.close(&Outcome::new(name, since));
             session.stream.end_with(&last).await;
@@ -32,11 +32,11 @@ struct End {
     last: Vec<u8>,
 }
 
-impl From<Missing<Fault>> for End {
-    fn from(missing: Missing<Fault>) -> Self {
+impl From<Missing<ProtocolError>> for End {
+    fn from(missing: Missing<ProtocolError>) -> Self {
         let last = match &missing {
             Missing::Fault(fault) => fault.reply().unwrap_or_default(),
-            Missing::Gone | Missing::Late => Vec::new(),
+            Missing::Gone | Missing::Late | Missing::NoMemory => Vec::new(),
         };
         Self {
             name: missing.name(),
@@ -56,15 +56,15 @@ async fn negotiate(
     };
     let users = &session.listener.listen.users;
     let method = if users.is_empty() {
-        Method::NoAuthentication
+        AuthMethod::NoAuthentication
     } else {
-        Method::UserPassword
+        AuthMethod::UserPassword
     };
-    let greeting = message(&session.stream, inbox, deadline, parse_greeting).await?;
+    let greeting = message(session, inbox, deadline, parse_greeting).await?;
     if !greeting.offers(method) {
         return Err(End {
             name: "no-acceptable-method",
-            last: Method::NoneAcceptable.encode().to_vec(),
+            last: AuthMethod::NoneAcceptable.encode().to_vec(),
         });
     }
     session
@@ -72,8 +72,8 @@ async fn negotiate(
         .send(&method.encode(), Some(deadline))
         .await
         .map_err(gone)?;
-    if method == Method::UserPassword {
-        let login = message(&session.stream, inbox, deadline, parse_login).await?;
+    if method == AuthMethod::UserPassword {
+        let login = message(session, inbox, deadline, parse_login).await?;
         if !is_user(session, &login) {
             return Err(End {
                 name: "wrong-password",
@@ -86,7 +86,7 @@ async fn negotiate(
             .await
             .map_err(gone)?;
     }
-    Ok(message(&session.stream, inbox, deadline, parse_request).await?)
+    Ok(message(session, inbox, deadline, parse_request).await?)
 }
 
 /// Compares with every user, so that the time tells nothing of which names there are.
@@ -104,13 +104,13 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
-async fn connect(session: Session, request: Request, early: &[u8], since: Clock) {
-    let target = match request.target {
-        socks5::Target::Address(address) => Target::Address(address),
-        socks5::Target::Name { name, port } => Target::named(name, port),
-    };
+async fn connect(session: Session, request: Request, early: Vec<u8>, since: Clock) {
+    let target = Target::new(&request.host, request.port);
     let name = target.to_string();
-    match session.dial(&target, &name, Wishes::default(), early).await {
+    match session
+        .dial(&target, &name, DialOptions::default(), &early)
+        .await
+    {
         Ok(server) => {
             let bound = server.stream.local_addr().unwrap_or(server.address);
             let reply = Reply::success(bound).encode();

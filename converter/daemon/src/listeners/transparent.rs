@@ -3,9 +3,9 @@
 use std::time::Instant as Clock;
 
 use crate::config::Intercept;
-use crate::dial::{Target, Wishes};
+use crate::dial::{DialOptions, Target};
+use crate::kernel::sockets;
 use crate::session::{Outcome, Session};
-use crate::sockets;
 
 /// Serves one client.
 pub async fn serve(session: Session) {
@@ -27,18 +27,18 @@ pub async fn serve(session: Session) {
         return session.close(&failed("loop"));
     }
     let keep = session.listener.listen.keep_client_address;
-    let wishes = Wishes {
+    let dial_options = DialOptions {
         source: keep.then_some(session.client),
-        ..Wishes::default()
+        ..DialOptions::default()
     };
     let early = session.early_bytes();
     match session
-        .dial(&Target::Address(server), target, wishes, &early)
+        .dial(&Target::Address(server), target, dial_options, &early)
         .await
     {
         Ok(server) => {
             session
-                .tunnel(server, &[], &early, target, since, None)
+                .tunnel(server, &[], early, target, since, None)
                 .await;
         }
         Err(error) => session.close(&failed(error.name())),

@@ -10,7 +10,7 @@ use socket2::{Protocol, SockRef, Socket};
 
 use super::successor::Predecessor;
 use crate::config::Listen;
-use crate::sys;
+use crate::kernel::sys;
 
 /// Passed sockets that no listener has claimed yet.
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::successor::Predecessor;
-use crate::accounts::Seen;
+use crate::accounting::accounts::ConnectionStatus;
 use crate::failure::{Exit, Failure};
 
 /// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a converter says of itself.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -38,7 +38,7 @@ pub struct Status {
     /// In the configuration's order.
     pub listeners: Vec<ListenerStatus>,
     /// Those that moved most, at most 1,000.
-    pub connections: Vec<Seen>,
+    pub connections: Vec<ConnectionStatus>,
 }
 
 /// A listener, and its counts since the start.
@@ -136,7 +136,7 @@ pub async fn answer(stream: UnixStream, status: &Status) {
         io::Result::Ok(())
     };
     // Whoever asked and does not listen gets nothing.
-    let _ = tokio::time::timeout(PATIENCE, sent).await;
+    let _ = tokio::time::timeout(TIMEOUT, sent).await;
 }
 
 /// The status of the converter that listens on `path`.
@@ -150,7 +150,7 @@ pub fn ask(path: &Path) -> Result<Status, Failure> {
     let mut stream =
         StdUnixStream::connect(path).map_err(|error| unavailable(error.to_string()))?;
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .map_err(|error| unavailable(error.to_string()))?;
     let mut text = Vec::new();
     stream

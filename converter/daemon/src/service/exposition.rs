@@ -8,10 +8,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use super::activation::Passed;
+use crate::bytes::stream::Stream;
 use crate::failure::Failure;
-use crate::streams::Stream;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST: usize = 8 << 10;
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -51,7 +51,7 @@ pub async fn accept(listener: Option<&TcpListener>) -> Option<TcpStream> {
 /// Answers one request with `exposition`.
 pub async fn answer(stream: TcpStream, exposition: impl FnOnce() -> String) {
     let stream = Stream::new(stream);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut inbox = Vec::new();
     while !inbox.windows(4).any(|end| end == b"\r\n\r\n") {
         match stream.read_more(&mut inbox, LONGEST, Some(deadline)).await {

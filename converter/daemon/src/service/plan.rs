@@ -7,11 +7,11 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::activation::Passed;
+use crate::accounting::metrics::{Metrics, OfListener};
 use crate::config::{Config, Listen};
 use crate::dial::NextHops;
 use crate::failure::{Exit, Failure};
-use crate::metrics::{Metrics, OfListener};
-use crate::sockets;
+use crate::kernel::sockets;
 
 /// Descriptors for everything but connections.
 const RESERVED: u64 = 128;

@@ -27,16 +27,16 @@ use super::plan::{Plan, raise_open_files};
 use super::pool::Pool;
 use super::successor::{Predecessor, Successor};
 use super::worker::{Phase, Shared};
-use crate::access_log::AccessLog;
-use crate::accounts::Accounts;
-use crate::admission::Admission;
+use crate::accounting::access_log::AccessLog;
+use crate::accounting::accounts::Accounts;
+use crate::accounting::metrics::{Levels, Metrics};
 use crate::config::{self, Config};
-use crate::cookies::Cookies;
 use crate::dial::{Dialer, Names};
-use crate::early::Lookout;
+use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
-use crate::metrics::{Levels, Metrics};
-use crate::route::Routes;
+use crate::kernel::route::Routes;
+use crate::policy::admission::Admission;
+use crate::policy::cookies::Cookies;
 
 /// Connections that a status shows.
 const SHOWN: usize = 1000;
@@ -81,7 +81,7 @@ struct Service {
     pool: Pool,
     control: ControlSocket,
     metrics: Option<TcpListener>,
-    lookout: Option<Lookout>,
+    lookout: Option<SynWatcher>,
     successor: Option<Successor>,
 }
 
@@ -157,7 +157,7 @@ impl Service {
                 .config
                 .timeouts
                 .unused
-                .map_or(NEVER, |patience| patience / 4),
+                .map_or(NEVER, |timeout| timeout / 4),
         );
         let end = loop {
             tokio::select! {
@@ -172,20 +172,20 @@ impl Service {
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         };
-        let patience = self.take_leave(&end);
-        self.drain(patience, terminate, interrupt).await
+        let timeout = self.take_leave(&end);
+        self.drain(timeout, terminate, interrupt).await
     }
 
     /// Whether nobody was here for as long as the configuration has it, if it has.
     fn is_unused(&self, last_use: &mut LastUse) -> bool {
-        let Some(patience) = self.plan.config.timeouts.unused else {
+        let Some(timeout) = self.plan.config.timeouts.unused else {
             return false;
         };
         let age = last_use.age(&self.plan, self.shared.admission.open());
-        if age >= patience {
+        if age >= timeout {
             tracing::info!("nobody has come for {age:?}");
         }
-        age >= patience
+        age >= timeout
     }
 
     fn successor_id(&self) -> Option<u32> {
@@ -303,7 +303,7 @@ impl Service {
     /// Waits until the last connection has ended, up to the deadline or a second signal.
     async fn drain(
         mut self,
-        patience: Duration,
+        timeout: Duration,
         mut terminate: Signal,
         mut interrupt: Signal,
     ) -> Result<(), Failure> {
@@ -313,7 +313,7 @@ impl Service {
         if let Err(error) = self.pool.enter(Phase::Draining).await {
             tracing::error!("{error}");
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         tracing::info!(
             "ending: {} connections are open",
             self.shared.admission.open()
@@ -409,7 +409,7 @@ async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
 }
 
 /// For the listeners of `plan` that want one, if any does.
-fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<Lookout>, Failure> {
+fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
     if !plan.config.forwards_syns_early() {
         return Ok(None);
     }
@@ -418,7 +418,7 @@ fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<Lookout>, Failure> {
         let routes = Rc::new(Routes::open()?);
         let dialer = Dialer::new(names, routes, Arc::clone(&plan.next_hops), shared.number);
         let counters = shared.accounts.metrics.early_syns();
-        Lookout::start(&plan.config, &shared.early, dialer, counters)
+        SynWatcher::start(&plan.config, &shared.early, dialer, counters)
     };
     start()
         .map(Some)

@@ -12,20 +12,20 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::sleep;
 
-use tributary_wire::http::{Limits, Pseudonym};
+use tributary_wire::http::{HeadLimits, Pseudonym};
 
 use super::plan::{Bound, Plan};
-use crate::accounts::Accounts;
-use crate::admission::Admission;
-use crate::cookies::Cookies;
+use crate::accounting::accounts::Accounts;
+use crate::bytes::stream::Stream;
 use crate::dial::{Dialer, Names};
 use crate::early::Early;
+use crate::kernel::route::Routes;
+use crate::kernel::sockets;
 use crate::listeners;
-use crate::rate_limit::RateLimit;
-use crate::route::Routes;
-use crate::session::{Listener, Session, Surroundings};
-use crate::sockets;
-use crate::streams::Stream;
+use crate::policy::admission::Admission;
+use crate::policy::cookies::Cookies;
+use crate::policy::rate_limit::RateLimit;
+use crate::session::{Listener, Session, WorkerContext};
 
 /// How long accepting pauses when there are no descriptors or no memory left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -71,16 +71,16 @@ pub fn work(
     let life = async {
         let routes = Rc::new(Routes::open()?);
         let draining = watch::Sender::new(false);
-        let mut doors = Vec::new();
+        let mut loops = Vec::new();
         loop {
             let now = phase.borrow_and_update().clone();
             let came = match now {
                 Phase::Serving(plan) => {
-                    let surroundings = surroundings(&plan, shared, &routes, draining.subscribe());
-                    serve(&plan, &Rc::new(surroundings), &mut doors).await
+                    let context = context(&plan, shared, &routes, draining.subscribe());
+                    serve(&plan, &Rc::new(context), &mut loops).await
                 }
                 Phase::Draining => {
-                    close(std::mem::take(&mut doors)).await;
+                    close(std::mem::take(&mut loops)).await;
                     draining.send_replace(true);
                     Ok(())
                 }
@@ -102,14 +102,14 @@ pub fn work(
     }
 }
 
-fn surroundings(
+fn context(
     plan: &Plan,
     shared: &Shared,
     routes: &Rc<Routes>,
     draining: watch::Receiver<bool>,
-) -> Surroundings {
+) -> WorkerContext {
     let names = Names::new(&plan.config.names.servers);
-    Surroundings {
+    WorkerContext {
         dialer: Dialer::new(
             names,
             Rc::clone(routes),
@@ -121,33 +121,33 @@ fn surroundings(
         early: Arc::clone(&shared.early),
         cookies: Arc::clone(&shared.cookies),
         errors: RateLimit::per_second(ERRORS),
-        http: Limits {
+        http: HeadLimits {
             head: plan.config.limits.head,
-            ..Limits::new(shared.pseudonym.clone())
+            ..HeadLimits::new(shared.pseudonym.clone())
         },
         draining,
     }
 }
 
-/// Goes by `plan`: the doors that it has too stay open, and take no descriptor anew. The first error; all that works
+/// Goes by `plan`: the loops that it has too stay open, and take no descriptor anew. The first error; all that works
 /// is done.
 async fn serve(
     plan: &Arc<Plan>,
-    surroundings: &Rc<Surroundings>,
-    doors: &mut Vec<Door>,
+    context: &Rc<WorkerContext>,
+    loops: &mut Vec<AcceptLoop>,
 ) -> io::Result<()> {
     let mut result = Ok(());
-    let mut old = std::mem::take(doors);
+    let mut old = std::mem::take(loops);
     for bound in &plan.bound {
-        let entrance = Rc::new(Entrance::new(plan, bound, surroundings));
-        let same = |door: &Door| Arc::ptr_eq(&door.socket, &bound.socket);
+        let acceptor = Rc::new(Acceptor::new(plan, bound, context));
+        let same = |accept_loop: &AcceptLoop| Arc::ptr_eq(&accept_loop.socket, &bound.socket);
         if let Some(at) = old.iter().position(same) {
-            old[at].entrance.replace(entrance);
-            doors.push(old.swap_remove(at));
+            old[at].acceptor.replace(acceptor);
+            loops.push(old.swap_remove(at));
             continue;
         }
-        match Door::open(&bound.socket, entrance) {
-            Ok(door) => doors.push(door),
+        match AcceptLoop::open(&bound.socket, acceptor) {
+            Ok(accept_loop) => loops.push(accept_loop),
             Err(error) => result = result.and(Err(error)),
         }
     }
@@ -156,43 +156,43 @@ async fn serve(
 }
 
 /// Ends when nobody accepts there any more, and no listening socket is held.
-async fn close(doors: Vec<Door>) {
-    for door in doors {
-        door.accepting.abort();
+async fn close(loops: Vec<AcceptLoop>) {
+    for accept_loop in loops {
+        accept_loop.accepting.abort();
         // It was cancelled: that is no error here.
-        let _ = door.accepting.await;
+        let _ = accept_loop.accepting.await;
     }
 }
 
 /// A listening socket at which this thread accepts.
-struct Door {
+struct AcceptLoop {
     socket: Arc<TcpListener>,
     /// Where those who are accepted go.
-    entrance: Rc<RefCell<Rc<Entrance>>>,
+    acceptor: Rc<RefCell<Rc<Acceptor>>>,
     accepting: JoinHandle<()>,
 }
 
-impl Door {
+impl AcceptLoop {
     /// Raises what dup(2) does.
-    fn open(socket: &Arc<TcpListener>, entrance: Rc<Entrance>) -> io::Result<Self> {
+    fn open(socket: &Arc<TcpListener>, acceptor: Rc<Acceptor>) -> io::Result<Self> {
         let listener = tokio::net::TcpListener::from_std(socket.try_clone()?)?;
-        let entrance = Rc::new(RefCell::new(entrance));
+        let acceptor = Rc::new(RefCell::new(acceptor));
         Ok(Self {
             socket: Arc::clone(socket),
-            entrance: Rc::clone(&entrance),
-            accepting: spawn_local(accept(listener, entrance)),
+            acceptor: Rc::clone(&acceptor),
+            accepting: spawn_local(accept(listener, acceptor)),
         })
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, entrance: Rc<RefCell<Rc<Entrance>>>) {
+async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Acceptor>>>) {
     loop {
         let accepted = listener.accept().await;
-        let entrance = Rc::clone(&entrance.borrow());
+        let acceptor = Rc::clone(&acceptor.borrow());
         match accepted {
-            Ok((stream, client)) => entrance.enter(stream, sockets::canonical(client)),
+            Ok((stream, client)) => acceptor.enter(stream, sockets::canonical(client)),
             Err(error) if lacks_resources(&error) => {
-                entrance.surroundings.accounts.metrics.accept_pauses.inc();
+                acceptor.context.accounts.metrics.accept_pauses.inc();
                 sleep(PAUSE).await;
             }
             // This one connection ended before it was accepted (accept(2)).
@@ -202,16 +202,16 @@ async fn accept(listener: tokio::net::TcpListener, entrance: Rc<RefCell<Rc<Entra
 }
 
 /// One listener, as one thread serves it.
-struct Entrance {
+struct Acceptor {
     plan: Arc<Plan>,
     listener: Rc<Listener>,
-    surroundings: Rc<Surroundings>,
+    context: Rc<WorkerContext>,
     /// Counts by its clones the refused clients that are being told.
     told: Rc<()>,
 }
 
-impl Entrance {
-    fn new(plan: &Arc<Plan>, bound: &Bound, surroundings: &Rc<Surroundings>) -> Self {
+impl Acceptor {
+    fn new(plan: &Arc<Plan>, bound: &Bound, context: &Rc<WorkerContext>) -> Self {
         let listener = Listener {
             listen: bound.listen.clone(),
             label: Arc::clone(&bound.label),
@@ -220,7 +220,7 @@ impl Entrance {
         Self {
             plan: Arc::clone(plan),
             listener: Rc::new(listener),
-            surroundings: Rc::clone(surroundings),
+            context: Rc::clone(context),
             told: Rc::new(()),
         }
     }
@@ -229,15 +229,14 @@ impl Entrance {
         self.listener.counters.accepted.inc();
         let stream = Stream::new(stream);
         match self
-            .surroundings
+            .context
             .admission
             .admit(client.ip(), &self.plan.config, self.plan.most)
         {
             Ok(ticket) => {
                 let config = Arc::clone(&self.plan.config);
-                let (listener, surroundings) =
-                    (Rc::clone(&self.listener), Rc::clone(&self.surroundings));
-                let session = Session::new(stream, client, listener, config, surroundings, ticket);
+                let (listener, context) = (Rc::clone(&self.listener), Rc::clone(&self.context));
+                let session = Session::new(stream, client, listener, config, context, ticket);
                 spawn_local(listeners::serve(session));
             }
             Err(refusal) => {

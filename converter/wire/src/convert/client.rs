@@ -1,7 +1,8 @@
 //! The client's side: what a converter answers.
 
 use super::error::ErrorTlv;
-use super::message::{self, Fault};
+use super::header::MessageError;
+use super::message;
 use super::reply::Reply;
 use super::tlv::Tlv;
 
@@ -23,7 +24,7 @@ pub enum Answer {
 /// is not Convert (section 8: a middlebox took the message away), and for TLVs that only a client
 /// sends. TLVs of other types are skipped: section 6 lets the protocol be extended
 /// by them.
-pub fn parse(bytes: &[u8]) -> Result<Option<(Answer, usize)>, Fault> {
+pub fn parse(bytes: &[u8]) -> Result<Option<(Answer, usize)>, MessageError> {
     let Some((tlvs, consumed)) = message::parse(bytes)? else {
         return Ok(None);
     };
@@ -36,7 +37,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Answer, usize)>, Fault> {
             Tlv::Error(tlv) => error = Some(tlv),
             Tlv::Passed(_) | Tlv::Unknown { .. } => {}
             Tlv::Info | Tlv::Connect { .. } | Tlv::Cookie(_) => {
-                return Err(Fault::UnsupportedTlv(tlv.kind()));
+                return Err(MessageError::UnsupportedTlv(tlv.kind()));
             }
         }
     }

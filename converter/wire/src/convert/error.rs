@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::message::{HEADER_LENGTH, MAX_LENGTH, encode};
-use super::tlv::{Tlv, without_padding};
+use super::header::{HEADER_LENGTH, MAX_LENGTH, without_padding};
 
 /// The error codes (RFC 8803 section 6.2.8, table 2).
 pub mod error_code {
@@ -75,16 +74,6 @@ pub enum ErrorTlv {
 }
 
 impl ErrorTlv {
-    /// Returns the whole message that carries this error and nothing else, at most
-    /// [`MAX_LENGTH`] bytes. After it the connection is closed, not reset at once (RFC 8803
-    /// section 6.2.2).
-    ///
-    /// # Panics
-    /// Never: what is too long is cut.
-    pub fn encode(&self) -> Vec<u8> {
-        encode(&[Tlv::Error(self.clone())]).expect("emit cuts the value to what fits")
-    }
-
     /// Returns the error's code.
     pub fn code(&self) -> u8 {
         match self {

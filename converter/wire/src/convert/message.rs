@@ -1,110 +1,12 @@
-//! The fixed header and the framing of the TLVs (RFC 8803 sections 6.1 and 6.2.1).
+//! The framing of the TLVs (RFC 8803 section 6.2.1).
 
-use std::fmt;
-use std::net::SocketAddrV6;
-
+use super::error::ErrorTlv;
+use super::header::{HEADER_LENGTH, MAGIC, MessageError, TooLong, VERSION, WORD, whole, words};
 use super::tlv::{Tlv, tlv_type};
-
-/// The version that RFC 8803 section 6.1 specifies, the only one there is.
-pub const VERSION: u8 = 1;
-/// The Magic Number of RFC 8803 section 6.1.
-pub const MAGIC: u16 = 0x2263;
-/// Bytes in the fixed header.
-pub const HEADER_LENGTH: usize = 4;
-/// The most bytes that a message can take: 255 words of 32 bits (RFC 8803 section 6.1).
-pub const MAX_LENGTH: usize = 255 * WORD;
-
-pub(super) const WORD: usize = 4;
-
-/// What is wrong with a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The third and fourth byte are not [`MAGIC`]: this is not Convert at all.
-    NotConvert,
-    /// The Total Length is zero.
-    ZeroTotalLength,
-    /// The version, which is not [`VERSION`].
-    Version(u8),
-    /// A TLV of the reserved type 0.
-    ReservedTlv,
-    /// A TLV whose Length is zero, past the end of the message, or wrong for the type given here.
-    TlvLength(u8),
-    /// Two TLVs of the type given here.
-    DuplicateTlv(u8),
-    /// A TLV whose type is unknown, or known and not for the receiver to get.
-    UnsupportedTlv(u8),
-    /// A TCP option in a Connect TLV, of the kind given here, shorter than 2 bytes or cut off.
-    TcpOptionLength(u8),
-    /// TCP options, by kind, that the converter cannot advertise to the server.
-    UnsupportedTcpOptions(Vec<u8>),
-    /// The Connect TLV's peer has port 0, or an address that no connection can go to.
-    Peer(SocketAddrV6),
-    /// The message has neither an Info TLV nor a Connect TLV.
-    NothingAsked,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotConvert => write!(f, "no Convert magic number"),
-            Self::ZeroTotalLength => write!(f, "total length 0"),
-            Self::Version(version) => write!(f, "version {version}"),
-            Self::ReservedTlv => write!(f, "TLV of reserved type 0"),
-            Self::TlvLength(kind) => write!(f, "wrong length of TLV {kind}"),
-            Self::DuplicateTlv(kind) => write!(f, "TLV {kind} twice"),
-            Self::UnsupportedTlv(kind) => write!(f, "unsupported TLV {kind}"),
-            Self::TcpOptionLength(kind) => write!(f, "wrong length of TCP option {kind}"),
-            Self::UnsupportedTcpOptions(kinds) => write!(f, "unsupported TCP options {kinds:?}"),
-            Self::Peer(peer) => write!(f, "invalid remote peer {peer}"),
-            Self::NothingAsked => write!(f, "neither Info nor Connect"),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
-
-/// The TLVs would make a message of more than [`MAX_LENGTH`] bytes, or a TCP option of more than
-/// 255.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
-
-impl fmt::Display for TooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Convert message over {MAX_LENGTH} bytes")
-    }
-}
-
-impl std::error::Error for TooLong {}
-
-/// Returns the length in bytes, header included, of the message that `bytes` begins with; `None`
-/// when the fixed header is not yet there.
-///
-/// The magic number is looked at first: without it, nothing says that the other fields are what
-/// they seem. A Total Length of zero comes before the version, because RFC 8803 section 6.1
-/// wants a reset "upon reception of a header with such a total length".
-pub(super) fn parse_header(bytes: &[u8]) -> Result<Option<usize>, Fault> {
-    let Some(&[version, words, magic @ ..]) = bytes.first_chunk::<HEADER_LENGTH>() else {
-        return Ok(None);
-    };
-    if u16::from_be_bytes(magic) != MAGIC {
-        Err(Fault::NotConvert)
-    } else if words == 0 {
-        Err(Fault::ZeroTotalLength)
-    } else if version != VERSION {
-        Err(Fault::Version(version))
-    } else {
-        Ok(Some(usize::from(words) * WORD))
-    }
-}
-
-/// Returns the bytes of the whole message, without what follows it; `None`: need more.
-pub(super) fn whole(bytes: &[u8]) -> Result<Option<&[u8]>, Fault> {
-    Ok(parse_header(bytes)?.and_then(|length| bytes.get(..length)))
-}
 
 /// Returns the TLVs of the message that `bytes` begins with, and the message's length in bytes;
 /// `None`: need more. Of several faults, the first in the message counts.
-pub fn parse(bytes: &[u8]) -> Result<Option<(Vec<Tlv>, usize)>, Fault> {
+pub fn parse(bytes: &[u8]) -> Result<Option<(Vec<Tlv>, usize)>, MessageError> {
     let Some(message) = whole(bytes)? else {
         return Ok(None);
     };
@@ -114,13 +16,13 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Vec<Tlv>, usize)>, Fault> {
     )))
 }
 
-fn parse_tlvs(mut rest: &[u8]) -> Result<Vec<Tlv>, Fault> {
+fn parse_tlvs(mut rest: &[u8]) -> Result<Vec<Tlv>, MessageError> {
     let mut tlvs: Vec<Tlv> = Vec::new();
     while !rest.is_empty() {
         let (kind, body, after) = split_tlv(rest)?;
         // RFC 8803 section 6.2.1: a TLV MUST only appear once.
         if tlvs.iter().any(|tlv| tlv.kind() == kind) {
-            return Err(Fault::DuplicateTlv(kind));
+            return Err(MessageError::DuplicateTlv(kind));
         }
         tlvs.push(Tlv::parse(kind, body)?);
         rest = after;
@@ -129,16 +31,16 @@ fn parse_tlvs(mut rest: &[u8]) -> Result<Vec<Tlv>, Fault> {
 }
 
 /// Takes one TLV off a message: its type, the bytes behind its Length, and the rest.
-fn split_tlv(bytes: &[u8]) -> Result<(u8, &[u8], &[u8]), Fault> {
+fn split_tlv(bytes: &[u8]) -> Result<(u8, &[u8], &[u8]), MessageError> {
     let kind = bytes[0];
     // Before the length: RFC 8803 section 6.2.2 has its own answer to type 0.
     if kind == tlv_type::RESERVED {
-        return Err(Fault::ReservedTlv);
+        return Err(MessageError::ReservedTlv);
     }
     // RFC 8803 section 9: framed within the boundary that the Total Length sets.
     let length = bytes.get(1).map_or(0, |&words| usize::from(words) * WORD);
     if length == 0 || length > bytes.len() {
-        return Err(Fault::TlvLength(kind));
+        return Err(MessageError::TlvLength(kind));
     }
     Ok((kind, &bytes[2..length], &bytes[length..]))
 }
@@ -154,7 +56,14 @@ pub fn encode(tlvs: &[Tlv]) -> Result<Vec<u8>, TooLong> {
     Ok(message)
 }
 
-/// Returns the length of `bytes` bytes in words.
-pub(super) fn words(bytes: usize) -> Result<u8, TooLong> {
-    u8::try_from(bytes.div_ceil(WORD)).map_err(|_| TooLong)
+impl ErrorTlv {
+    /// Returns the whole message that carries this error and nothing else, at most
+    /// [`super::MAX_LENGTH`] bytes. After it the connection is closed, not reset at once (RFC 8803
+    /// section 6.2.2).
+    ///
+    /// # Panics
+    /// Never: what is too long is cut.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(&[Tlv::Error(self.clone())]).expect("emit cuts the value to what fits")
+    }
 }

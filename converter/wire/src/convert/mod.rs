@@ -8,6 +8,7 @@
 pub mod client;
 mod cookie;
 mod error;
+mod header;
 mod message;
 mod option;
 mod reply;
@@ -17,7 +18,8 @@ mod tlv;
 
 pub use cookie::{COOKIE_LENGTH, CookieKeys, SECRET_LENGTH};
 pub use error::{ErrorTlv, error_code};
-pub use message::{Fault, HEADER_LENGTH, MAGIC, MAX_LENGTH, TooLong, VERSION, encode, parse};
+pub use header::{HEADER_LENGTH, MAGIC, MAX_LENGTH, MessageError, TooLong, VERSION};
+pub use message::{encode, parse};
 pub use option::{SUPPORTED_TCP_EXTENSIONS, TcpOption, header_options, option_kind};
 pub use reply::Reply;
 pub use request::{Connect, Request};

@@ -1,6 +1,6 @@
 //! TCP options as RFC 8803 sections 6.2.5, 6.2.6 and 7 treat them.
 
-use super::message::{Fault, TooLong};
+use super::header::{MessageError, TooLong};
 
 /// The kinds of TCP options that RFC 8803 section 7 speaks of.
 pub mod option_kind {
@@ -77,7 +77,7 @@ impl TcpOption {
 
 /// Parses the TCP Options field of a Connect TLV. Kinds 0 and 1 have no length; each is one byte
 /// that is skipped (RFC 8803 section 7.1: MUST ignore), so that no option behind them is lost.
-pub(super) fn connect_options(mut bytes: &[u8]) -> Result<Vec<TcpOption>, Fault> {
+pub(super) fn connect_options(mut bytes: &[u8]) -> Result<Vec<TcpOption>, MessageError> {
     let mut options = Vec::new();
     while let Some((&kind, rest)) = bytes.split_first() {
         bytes = if kind == option_kind::END || kind == option_kind::NOP {
@@ -113,12 +113,12 @@ pub fn header_options(mut bytes: &[u8]) -> Vec<TcpOption> {
 }
 
 /// Takes an option, whose `kind` is off already, off a list.
-fn split_option(kind: u8, bytes: &[u8]) -> Result<(TcpOption, &[u8]), Fault> {
+fn split_option(kind: u8, bytes: &[u8]) -> Result<(TcpOption, &[u8]), MessageError> {
     // RFC 8803 section 6.2.5: the length counts itself and the kind; the minimum is 2.
     let value = bytes.first().and_then(|&length| {
         let end = usize::from(length).checked_sub(2)? + 1;
         Some((bytes.get(1..end)?.to_vec(), &bytes[end..]))
     });
-    let (value, rest) = value.ok_or(Fault::TcpOptionLength(kind))?;
+    let (value, rest) = value.ok_or(MessageError::TcpOptionLength(kind))?;
     Ok((TcpOption { kind, value }, rest))
 }

@@ -2,7 +2,8 @@
 
 use std::net::{SocketAddr, SocketAddrV6};
 
-use super::message::{TooLong, encode};
+use super::header::TooLong;
+use super::message::encode;
 use super::option::{TcpOption, option_kind};
 use super::reply::Reply;
 use super::tlv::Tlv;

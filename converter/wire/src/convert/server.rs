@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use super::error::ErrorTlv;
-use super::message::{self, Fault, VERSION};
+use super::header::{MessageError, VERSION, whole};
+use super::message;
 use super::option::{IGNORED, TcpOption};
 use super::request::{Connect, Request};
 use super::tlv::Tlv;
@@ -12,7 +13,7 @@ use super::tlv::Tlv;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: MessageError,
     /// What to send before closing; `None`: nothing, reset the connection.
     pub error: Option<ErrorTlv>,
 }
@@ -37,15 +38,14 @@ impl Refusal {
 /// An unsupported version is refused as soon as its header is there, all else when the message
 /// is. Cookies are not checked here: see [`super::CookieKeys`].
 pub fn parse(bytes: &[u8], supported: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
-    let whole = message::whole(bytes).map_err(|fault| refuse(fault, &[]))?;
-    let Some(message) = whole else {
+    let Some(message) = whole(bytes).map_err(|fault| refuse(fault, &[]))? else {
         return Ok(None);
     };
     let request = parse_whole(message, supported).map_err(|fault| refuse(fault, message))?;
     Ok(Some((request, message.len())))
 }
 
-fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, Fault> {
+fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, MessageError> {
     let (tlvs, _) = message::parse(message)?.expect("the message is whole");
     let mut request = Request::default();
     for tlv in tlvs {
@@ -55,7 +55,7 @@ fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, Fault> {
             Tlv::Cookie(cookie) => request.cookie = Some(cookie),
             Tlv::Passed(numbers) => request.passed = numbers,
             // RFC 8803 section 6.2.8: "valid messages but with invalid or unknown TLVs".
-            other => return Err(Fault::UnsupportedTlv(other.kind())),
+            other => return Err(MessageError::UnsupportedTlv(other.kind())),
         }
     }
     check_options(&request, supported)?;
@@ -63,15 +63,15 @@ fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, Fault> {
     // without any SHOULD be ignored, but a program sees a connection only when it stands; so an
     // empty message, and a cookie alone, are answered as malformed.
     if !request.info && request.connect.is_none() {
-        return Err(Fault::NothingAsked);
+        return Err(MessageError::NothingAsked);
     }
     Ok(request)
 }
 
-fn connect(peer: SocketAddrV6, options: Option<Vec<TcpOption>>) -> Result<Connect, Fault> {
+fn connect(peer: SocketAddrV6, options: Option<Vec<TcpOption>>) -> Result<Connect, MessageError> {
     let target = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     if target.port() == 0 || !can_be_peer(target.ip()) {
-        return Err(Fault::Peer(peer));
+        return Err(MessageError::Peer(peer));
     }
     let kept = |options: Vec<TcpOption>| {
         // RFC 8803 sections 7.1 to 7.3: kinds 0, 1, 2, 3 and 5 MUST be ignored.
@@ -95,7 +95,7 @@ fn can_be_peer(address: IpAddr) -> bool {
 
 /// RFC 8803 section 6.2.5: the list of all options that are not supported goes back. TCP-AO is
 /// refused (section 7.7) even when `supported` has it.
-fn check_options(request: &Request, supported: &[u8]) -> Result<(), Fault> {
+fn check_options(request: &Request, supported: &[u8]) -> Result<(), MessageError> {
     let mut refused = Vec::new();
     for option in request
         .connect
@@ -112,29 +112,31 @@ fn check_options(request: &Request, supported: &[u8]) -> Result<(), Fault> {
     if refused.is_empty() {
         Ok(())
     } else {
-        Err(Fault::UnsupportedTcpOptions(refused))
+        Err(MessageError::UnsupportedTcpOptions(refused))
     }
 }
 
 /// Chooses the answer to a fault in `message`.
-fn refuse(fault: Fault, message: &[u8]) -> Refusal {
+fn refuse(fault: MessageError, message: &[u8]) -> Refusal {
     let error = match &fault {
         // RFC 8803 section 6.1: a Total Length of zero MUST get a reset. So does what is not
         // Convert: its sender would not understand an Error TLV.
-        Fault::NotConvert | Fault::ZeroTotalLength => None,
-        Fault::Version(_) => Some(ErrorTlv::UnsupportedVersion(vec![VERSION])),
+        MessageError::NotConvert | MessageError::ZeroTotalLength => None,
+        MessageError::Version(_) => Some(ErrorTlv::UnsupportedVersion(vec![VERSION])),
         // RFC 8803 section 6.2.2: type 0 MUST get Unsupported Message.
-        Fault::ReservedTlv | Fault::UnsupportedTlv(_) => {
+        MessageError::ReservedTlv | MessageError::UnsupportedTlv(_) => {
             Some(ErrorTlv::UnsupportedMessage(message.to_vec()))
         }
-        Fault::UnsupportedTcpOptions(kinds) => Some(ErrorTlv::UnsupportedTcpOption(kinds.clone())),
+        MessageError::UnsupportedTcpOptions(kinds) => {
+            Some(ErrorTlv::UnsupportedTcpOption(kinds.clone()))
+        }
         // RFC 8803 section 6.2.1: duplicates MUST get Malformed Message; section 6.2.5: so do
         // invalid addresses.
-        Fault::TlvLength(_)
-        | Fault::DuplicateTlv(_)
-        | Fault::TcpOptionLength(_)
-        | Fault::Peer(_)
-        | Fault::NothingAsked => Some(ErrorTlv::MalformedMessage(message.to_vec())),
+        MessageError::TlvLength(_)
+        | MessageError::DuplicateTlv(_)
+        | MessageError::TcpOptionLength(_)
+        | MessageError::Peer(_)
+        | MessageError::NothingAsked => Some(ErrorTlv::MalformedMessage(message.to_vec())),
     };
     Refusal { fault, error }
 }

@@ -3,7 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddrV6};
 
 use super::error::ErrorTlv;
-use super::message::{Fault, TooLong, WORD, words};
+use super::header::{MessageError, TooLong, WORD, without_padding, words};
 use super::option::{TcpOption, connect_options};
 
 /// The types of TLVs (RFC 8803 section 6.2.2, table 1).
@@ -81,11 +81,11 @@ impl Tlv {
 
     /// Parses the `body` behind the Length of a TLV: at least 2 bytes, 2 more than a multiple
     /// of 4. Fields called Zero or Unassigned are not looked at.
-    pub(super) fn parse(kind: u8, body: &[u8]) -> Result<Self, Fault> {
+    pub(super) fn parse(kind: u8, body: &[u8]) -> Result<Self, MessageError> {
         Ok(match kind {
             // Table 1: the length of an Info TLV is 1.
             tlv_type::INFO if body.len() == 2 => Self::Info,
-            tlv_type::INFO => return Err(Fault::TlvLength(kind)),
+            tlv_type::INFO => return Err(MessageError::TlvLength(kind)),
             tlv_type::CONNECT => parse_connect(body)?,
             tlv_type::EXTENDED_TCP_HEADER => Self::ExtendedTcpHeader(body[2..].to_vec()),
             tlv_type::SUPPORTED_TCP_EXTENSIONS => {
@@ -137,17 +137,17 @@ impl Tlv {
     }
 }
 
-fn numbers(value: &[u8]) -> Result<Vec<u64>, Fault> {
+fn numbers(value: &[u8]) -> Result<Vec<u64>, MessageError> {
     value
         .chunks(NUMBER)
         .map(|number| number.try_into().map(u64::from_be_bytes))
         .collect::<Result<_, _>>()
-        .map_err(|_| Fault::TlvLength(tlv_type::PASSED))
+        .map_err(|_| MessageError::TlvLength(tlv_type::PASSED))
 }
 
-fn parse_connect(body: &[u8]) -> Result<Tlv, Fault> {
+fn parse_connect(body: &[u8]) -> Result<Tlv, MessageError> {
     let Some((base, options)) = body.split_first_chunk::<BASE_CONNECT>() else {
-        return Err(Fault::TlvLength(tlv_type::CONNECT));
+        return Err(MessageError::TlvLength(tlv_type::CONNECT));
     };
     let &[port_high, port_low, address @ ..] = base;
     let address: [u8; 16] = address;
@@ -170,13 +170,4 @@ fn emit_options(options: Option<&[TcpOption]>, out: &mut Vec<u8>) -> Result<(), 
         .unwrap_or_default()
         .iter()
         .try_for_each(|option| option.emit(out))
-}
-
-/// Returns a list of kinds or versions without the zeros that fill its last word.
-pub(super) fn without_padding(list: &[u8]) -> &[u8] {
-    let length = list
-        .iter()
-        .rposition(|&entry| entry != 0)
-        .map_or(0, |last| last + 1);
-    &list[..length]
 }

@@ -1,8 +1,7 @@
 //! What follows a head, and how much of it has gone by.
 
-use std::ops::Range;
-
 use super::chunked::{BadChunk, Chunked};
+use super::step::Step;
 
 /// The content of a message (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,34 +25,23 @@ impl Body {
 
 /// Follows a body through the bytes that come in, cut anywhere, without copying them.
 #[derive(Clone, Debug)]
-pub struct BodyReader(State);
+pub struct BodyReader(Progress);
 
 #[derive(Clone, Debug)]
-enum State {
+enum Progress {
     Left(u64),
     Chunked(Chunked),
     UntilClose,
-}
-
-/// What a body took of the bytes it was shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Bytes that belong to the body, framing included: what a relay passes on as it is.
-    pub used: usize,
-    /// Where in them the content lies: what a client that knows no chunks gets.
-    pub data: Range<usize>,
-    /// The body ends after `used`.
-    pub ended: bool,
 }
 
 impl BodyReader {
     /// A reader at the first byte after the head.
     pub fn new(body: Body) -> Self {
         Self(match body {
-            Body::None => State::Left(0),
-            Body::Length(length) => State::Left(length),
-            Body::Chunked => State::Chunked(Chunked::new()),
-            Body::UntilClose => State::UntilClose,
+            Body::None => Progress::Left(0),
+            Body::Length(length) => Progress::Left(length),
+            Body::Chunked => Progress::Chunked(Chunked::new()),
+            Body::UntilClose => Progress::UntilClose,
         })
     }
 
@@ -61,22 +49,31 @@ impl BodyReader {
     /// that has not ended is cut short, unless it is [`Body::UntilClose`].
     pub fn has_ended(&self) -> bool {
         match &self.0 {
-            State::Left(left) => *left == 0,
-            State::Chunked(chunked) => chunked.has_ended(),
-            State::UntilClose => false,
+            Progress::Left(left) => *left == 0,
+            Progress::Chunked(chunked) => chunked.has_ended(),
+            Progress::UntilClose => false,
         }
     }
 
     /// Whether the end of the connection is the end of the body.
     pub fn ends_with_the_connection(&self) -> bool {
-        matches!(self.0, State::UntilClose)
+        matches!(self.0, Progress::UntilClose)
+    }
+
+    /// How many bytes of it are known to be still to come, at least.
+    pub fn owes(&self) -> u64 {
+        match &self.0 {
+            Progress::Left(left) => *left,
+            Progress::Chunked(chunked) => chunked.owes(),
+            Progress::UntilClose => u64::MAX,
+        }
     }
 
     /// Takes one stretch of content and the framing before it; call again with the rest while bytes are left and the
     /// body has not ended.
     pub fn step(&mut self, bytes: &[u8]) -> Result<Step, BadChunk> {
         match &mut self.0 {
-            State::Left(left) => {
+            Progress::Left(left) => {
                 let used = bytes
                     .len()
                     .min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -87,8 +84,8 @@ impl BodyReader {
                     ended: *left == 0,
                 })
             }
-            State::Chunked(chunked) => chunked.step(bytes),
-            State::UntilClose => Ok(Step {
+            Progress::Chunked(chunked) => chunked.step(bytes),
+            Progress::UntilClose => Ok(Step {
                 used: bytes.len(),
                 data: 0..bytes.len(),
                 ended: false,

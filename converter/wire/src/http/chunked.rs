@@ -1,7 +1,8 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), checked as it passes by.
 
-use super::body::Step;
-use super::{Reason, Refused, is_token_byte, is_value_byte};
+use super::Refused;
+use super::grammar::{Reason, is_token_byte, is_value_byte};
+use super::step::Step;
 
 /// Bytes of one chunk's extensions (RFC 9112 section 7.1.1: bounded).
 pub const LONGEST_EXTENSION: u16 = 1024;
@@ -80,6 +81,15 @@ impl Chunked {
     /// Whether the last chunk and its trailer section are through.
     pub fn has_ended(&self) -> bool {
         self.state == State::Ended
+    }
+
+    /// How many bytes of the chunk that is read are still to come.
+    pub fn owes(&self) -> u64 {
+        if self.state == State::Data {
+            self.left
+        } else {
+            0
+        }
     }
 
     /// Takes framing up to and including one stretch of content. The range lies within the bytes used and is empty when

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::{Reason, is_token};
+use super::grammar::{Reason, is_token};
 
 /// The fields that a proxy acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     Connection,
     ContentLength,
     Date,
@@ -24,39 +24,39 @@ pub(crate) enum Kind {
     Other,
 }
 
-const KINDS: [(&[u8], Kind); 20] = [
-    (b"connection", Kind::Connection),
-    (b"content-length", Kind::ContentLength),
-    (b"content_length", Kind::FramingAlias),
-    (b"date", Kind::Date),
-    (b"expect", Kind::Expect),
-    (b"host", Kind::Host),
-    (b"http2-settings", Kind::HopByHop), // RFC 7540 section 3.2.1
-    (b"keep-alive", Kind::HopByHop),
-    (b"max-forwards", Kind::MaxForwards),
-    (b"proxy-authenticate", Kind::HopByHop), // RFC 9110 sections 11.7.1 to 11.7.3: for the next proxy or client only
-    (b"proxy-authentication-info", Kind::HopByHop),
-    (b"proxy-authorization", Kind::HopByHop),
-    (b"proxy-connection", Kind::HopByHop),
-    (b"te", Kind::HopByHop),
-    (b"trailer", Kind::Trailer),
-    (b"transfer-encoding", Kind::TransferEncoding),
-    (b"transfer_encoding", Kind::FramingAlias),
-    (b"upgrade", Kind::Upgrade),
-    (b"via", Kind::Via),
-    (b"proxy-features", Kind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
+const KINDS: [(&[u8], FieldKind); 20] = [
+    (b"connection", FieldKind::Connection),
+    (b"content-length", FieldKind::ContentLength),
+    (b"content_length", FieldKind::FramingAlias),
+    (b"date", FieldKind::Date),
+    (b"expect", FieldKind::Expect),
+    (b"host", FieldKind::Host),
+    (b"http2-settings", FieldKind::HopByHop), // RFC 7540 section 3.2.1
+    (b"keep-alive", FieldKind::HopByHop),
+    (b"max-forwards", FieldKind::MaxForwards),
+    (b"proxy-authenticate", FieldKind::HopByHop), // RFC 9110 sections 11.7.1 to 11.7.3: for the next proxy or client only
+    (b"proxy-authentication-info", FieldKind::HopByHop),
+    (b"proxy-authorization", FieldKind::HopByHop),
+    (b"proxy-connection", FieldKind::HopByHop),
+    (b"te", FieldKind::HopByHop),
+    (b"trailer", FieldKind::Trailer),
+    (b"transfer-encoding", FieldKind::TransferEncoding),
+    (b"transfer_encoding", FieldKind::FramingAlias),
+    (b"upgrade", FieldKind::Upgrade),
+    (b"via", FieldKind::Via),
+    (b"proxy-features", FieldKind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
 ];
 
-fn kind_of(name: &[u8]) -> Kind {
+fn kind_of(name: &[u8]) -> FieldKind {
     KINDS
         .iter()
         .find(|(known, _)| name.eq_ignore_ascii_case(known))
-        .map_or(Kind::Other, |(_, kind)| *kind)
+        .map_or(FieldKind::Other, |(_, kind)| *kind)
 }
 
 #[derive(Clone, Debug)]
 struct Field {
-    kind: Kind,
+    kind: FieldKind,
     /// Named by Connection: it ends here.
     dropped: bool,
     name: Range<usize>,
@@ -65,10 +65,20 @@ struct Field {
 
 /// What Connection says besides the names of fields (RFC 9110 section 7.6.1).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct ConnectionOptions {
     pub close: bool,
     pub keep_alive: bool,
     pub upgrade: bool,
+}
+
+/// What to do where Connection names a field that is written anew, or that the message's meaning hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nominations {
+    /// Refuse the message: we and the next hop might differ over it.
+    Strict,
+    /// Pay no heed: we act on such a field all the same, and write it anew or pass it on. Servers name Transfer-Encoding
+    /// beside a chunked body, which RFC 9110 section 7.6.1 allows.
+    Lenient,
 }
 
 #[derive(Clone, Debug)]
@@ -91,7 +101,7 @@ impl Fields {
         let mut fields = Vec::with_capacity(headers.len());
         for header in headers {
             let (kind, dropped) = (kind_of(header.name.as_bytes()), false);
-            if kind == Kind::FramingAlias {
+            if kind == FieldKind::FramingAlias {
                 return Err("a field name that passes for Content-Length or Transfer-Encoding");
             }
             fields.push(Field {
@@ -123,19 +133,19 @@ impl Fields {
     }
 
     /// The values of every field line of one kind, in order.
-    pub(crate) fn all(&self, kind: Kind) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn all(&self, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
         self.fields
             .iter()
             .filter(move |field| field.kind == kind)
             .map(|field| &self.bytes[field.value.clone()])
     }
 
-    pub(crate) fn has(&self, kind: Kind) -> bool {
+    pub(crate) fn has(&self, kind: FieldKind) -> bool {
         self.fields.iter().any(|field| field.kind == kind)
     }
 
     /// The value of a field that must not stand twice.
-    pub(crate) fn single(&self, kind: Kind, twice: Reason) -> Result<Option<&[u8]>, Reason> {
+    pub(crate) fn single(&self, kind: FieldKind, twice: Reason) -> Result<Option<&[u8]>, Reason> {
         let mut values = self.all(kind);
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(twice),
@@ -144,12 +154,15 @@ impl Fields {
     }
 
     /// Reads Connection and marks the fields that it names as not to be forwarded.
-    pub(crate) fn take_connection_options(&mut self) -> Result<Options, Reason> {
-        let mut options = Options::default();
-        if !self.has(Kind::Connection) {
+    pub(crate) fn take_connection_options(
+        &mut self,
+        nominations: Nominations,
+    ) -> Result<ConnectionOptions, Reason> {
+        let mut options = ConnectionOptions::default();
+        if !self.has(FieldKind::Connection) {
             return Ok(options);
         }
-        let values: Vec<_> = self.of_kind(Kind::Connection).collect();
+        let values: Vec<_> = self.of_kind(FieldKind::Connection).collect();
         let bytes = &self.bytes;
         let tokens = values.iter().flat_map(|value| list(&bytes[value.clone()]));
         for (count, token) in tokens.enumerate() {
@@ -160,13 +173,15 @@ impl Fields {
                 close if close.eq_ignore_ascii_case(b"close") => options.close = true,
                 kept if kept.eq_ignore_ascii_case(b"keep-alive") => options.keep_alive = true,
                 upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
-                name => drop_named(bytes, &mut self.fields, name)?,
+                name if may_be_dropped(kind_of(name)) => drop_named(bytes, &mut self.fields, name),
+                _ if nominations == Nominations::Lenient => {}
+                _ => return Err("Connection names a field that must not be dropped"),
             }
         }
         Ok(options)
     }
 
-    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = Range<usize>> {
+    fn of_kind(&self, kind: FieldKind) -> impl Iterator<Item = Range<usize>> {
         self.fields
             .iter()
             .filter(move |field| field.kind == kind)
@@ -174,16 +189,16 @@ impl Fields {
     }
 
     /// Writes the fields that pass through us unchanged; those of `but` are left out too.
-    pub(crate) fn write_end_to_end(&self, but: &[Kind], out: &mut Vec<u8>) {
+    pub(crate) fn write_end_to_end(&self, but: &[FieldKind], out: &mut Vec<u8>) {
         for field in &self.fields {
             let regenerated = !matches!(
                 field.kind,
-                Kind::Other
-                    | Kind::Via
-                    | Kind::Date
-                    | Kind::Trailer
-                    | Kind::MaxForwards
-                    | Kind::Expect
+                FieldKind::Other
+                    | FieldKind::Via
+                    | FieldKind::Date
+                    | FieldKind::Trailer
+                    | FieldKind::MaxForwards
+                    | FieldKind::Expect
             );
             if regenerated || field.dropped || but.contains(&field.kind) {
                 continue;
@@ -200,7 +215,7 @@ impl Fields {
     /// Writes Connection and Upgrade for a change of protocol on the next hop (RFC 9110 section 7.8).
     pub(crate) fn write_upgrade(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Connection: upgrade\r\n");
-        for value in self.all(Kind::Upgrade) {
+        for value in self.all(FieldKind::Upgrade) {
             out.extend_from_slice(b"Upgrade: ");
             out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
@@ -208,16 +223,18 @@ impl Fields {
     }
 }
 
-/// A Connection that names what the message's meaning hangs on would make us and the next hop differ over it.
-fn drop_named(bytes: &[u8], fields: &mut [Field], name: &[u8]) -> Result<(), Reason> {
-    match kind_of(name) {
-        Kind::Other | Kind::HopByHop | Kind::Trailer | Kind::Connection => {}
-        _ => return Err("Connection names a field that must not be dropped"),
-    }
+/// Whether the message means the same without it.
+fn may_be_dropped(kind: FieldKind) -> bool {
+    matches!(
+        kind,
+        FieldKind::Other | FieldKind::HopByHop | FieldKind::Trailer | FieldKind::Connection
+    )
+}
+
+fn drop_named(bytes: &[u8], fields: &mut [Field], name: &[u8]) {
     for field in fields {
         field.dropped |= bytes[field.name.clone()].eq_ignore_ascii_case(name);
     }
-    Ok(())
 }
 
 /// The elements of a comma-separated list, empty ones skipped (RFC 9110 section 5.6.1.2).

@@ -2,8 +2,9 @@
 
 use std::io::Write as _;
 
-use super::fields::{Fields, Kind, list};
-use super::{Reason, Version};
+use super::Version;
+use super::fields::{FieldKind, Fields, list};
+use super::grammar::Reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Declared {
@@ -17,7 +18,7 @@ const MOST_DIGITS: usize = 19;
 
 /// The framing of a request: nothing that RFC 9112 lets a recipient repair is repaired.
 pub(crate) fn of_request(fields: &Fields, version: Version) -> Result<Declared, Reason> {
-    let length = fields.single(Kind::ContentLength, "more than one Content-Length")?;
+    let length = fields.single(FieldKind::ContentLength, "more than one Content-Length")?;
     let declared = declared(fields, version, length.map(parse_length).transpose()?)?;
     match length {
         Some([b'0', _, ..]) => Err("malformed Content-Length"), // some read a leading zero as octal
@@ -28,7 +29,7 @@ pub(crate) fn of_request(fields: &Fields, version: Version) -> Result<Declared, 
 /// The framing of a response: identical lengths are unified (RFC 9112 section 6.3, item 5).
 pub(crate) fn of_response(fields: &Fields, version: Version) -> Result<Declared, Reason> {
     let mut length = None;
-    for value in fields.all(Kind::ContentLength) {
+    for value in fields.all(FieldKind::ContentLength) {
         let mut lengths = list(value).peekable();
         lengths.peek().ok_or("malformed Content-Length")?;
         for text in lengths {
@@ -42,7 +43,10 @@ pub(crate) fn of_response(fields: &Fields, version: Version) -> Result<Declared,
 }
 
 fn declared(fields: &Fields, version: Version, length: Option<u64>) -> Result<Declared, Reason> {
-    let encoding = fields.single(Kind::TransferEncoding, "more than one Transfer-Encoding")?;
+    let encoding = fields.single(
+        FieldKind::TransferEncoding,
+        "more than one Transfer-Encoding",
+    )?;
     match (encoding, length) {
         (Some(_), Some(_)) => Err("both Transfer-Encoding and Content-Length"), // RFC 9112 section 6.3, item 3
         (Some(_), _) if version == Version::Http10 => Err("Transfer-Encoding in HTTP/1.0"), // RFC 9112 section 6.1

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use memchr::memchr;
 
+use super::grammar::is_token_byte;
 use super::request::Request;
 use super::response::{BadResponse, Response};
-use super::{Awaited, Limits, Refused, is_token_byte};
+use super::{Awaited, HeadLimits, Refused};
 
 /// Finds and parses the heads of one connection, one after the other. Call it with all bytes since the end of the last
 /// message; when it wants more, call it again with the same bytes and more after them. It remembers what it has seen,
@@ -22,6 +23,24 @@ pub struct HeadReader {
     empty_lines: usize,
     /// The error that was returned, and is from now on.
     failed: Option<Refused>,
+}
+
+/// The request at the start of `bytes` and the length of its head, `None` when more bytes are needed. For bytes that come
+/// in pieces, [`HeadReader`] does the same without looking at any byte twice.
+pub fn parse_request(
+    bytes: &[u8],
+    limits: &HeadLimits,
+) -> Result<Option<(Request, usize)>, Refused> {
+    HeadReader::new().request(bytes, limits)
+}
+
+/// The same for a response, to what `awaited` tells of.
+pub fn parse_response(
+    bytes: &[u8],
+    awaited: Awaited,
+    limits: &HeadLimits,
+) -> Result<Option<(Response, usize)>, BadResponse> {
+    HeadReader::new().response(bytes, awaited, limits)
 }
 
 /// What differs between the heads of requests and responses.
@@ -50,7 +69,7 @@ impl HeadReader {
     pub fn request(
         &mut self,
         bytes: &[u8],
-        limits: &Limits,
+        limits: &HeadLimits,
     ) -> Result<Option<(Request, usize)>, Refused> {
         let bounds = Bounds {
             first_line: limits.request_line.min(limits.head),
@@ -69,7 +88,7 @@ impl HeadReader {
         &mut self,
         bytes: &[u8],
         awaited: Awaited,
-        limits: &Limits,
+        limits: &HeadLimits,
     ) -> Result<Option<(Response, usize)>, BadResponse> {
         let bounds = Bounds {
             first_line: limits.head,

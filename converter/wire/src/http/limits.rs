@@ -4,10 +4,10 @@ use super::Pseudonym;
 
 /// Bounds on a head, and the name by which this proxy knows itself.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct HeadLimits {
     /// Bytes of a head, its last empty line included; more is refused with 431.
     pub head: usize,
-    /// Field lines of a head; more is refused with 431. At most [`Limits::MOST_FIELDS`]; a greater value counts as that.
+    /// Field lines of a head; more is refused with 431. At most [`HeadLimits::MOST_FIELDS`]; a greater value counts as that.
     pub fields: usize,
     /// Bytes of a request line, its CRLF included; more is refused with 414. At least 8000 is recommended (RFC 9112
     /// section 3).
@@ -16,8 +16,8 @@ pub struct Limits {
     pub pseudonym: Pseudonym,
 }
 
-impl Limits {
-    /// The upper bound of [`Limits::fields`].
+impl HeadLimits {
+    /// The upper bound of [`HeadLimits::fields`].
     pub const MOST_FIELDS: usize = 256;
 
     /// 64 KiB of head, 100 fields, a request line of 16 KiB.
@@ -35,8 +35,8 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
-    /// The bounds of [`Limits::new`] and the pseudonym `tributary`, which is right for a single proxy only.
+impl Default for HeadLimits {
+    /// The bounds of [`HeadLimits::new`] and the pseudonym `tributary`, which is right for a single proxy only.
     fn default() -> Self {
         Self::new(Pseudonym::default())
     }

@@ -21,68 +21,30 @@
 pub mod authority;
 pub mod body;
 pub mod chunked;
+pub mod exchange;
 mod fields;
 mod framing;
+mod grammar;
 mod head;
 mod limits;
 mod method;
 pub mod refused;
 pub mod request;
 pub mod response;
+mod step;
 mod target;
+mod version;
 mod via;
 
-pub use authority::{Authority, Host};
+pub use authority::Authority;
 pub use body::{Body, BodyReader};
 pub use chunked::Chunked;
-pub use head::HeadReader;
-pub use limits::Limits;
+pub use head::{HeadReader, parse_request, parse_response};
+pub use limits::HeadLimits;
 pub use method::Method;
 pub use refused::Refused;
-pub use request::{Awaited, Content, Request};
+pub use request::{Awaited, ContentRule, Request};
 pub use response::{BadResponse, Delivery, Response};
-pub use target::Target;
+pub use target::RequestTarget;
+pub use version::Version;
 pub use via::{Hop, Pseudonym};
-
-/// The versions that are spoken; every other one is refused with 505 (RFC 9110 section 15.6.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// HTTP/1.0
-    Http10,
-    /// HTTP/1.1
-    Http11,
-}
-
-/// Why a message cannot be understood: one sentence for the client and the log.
-pub(crate) type Reason = &'static str;
-
-/// A token's characters (RFC 9110 section 5.6.2).
-pub(crate) const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
-}
-
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().copied().all(is_token_byte)
-}
-
-/// A field value's characters: visible, space, tab, obs-text (RFC 9110 section 5.5).
-pub(crate) const fn is_value_byte(byte: u8) -> bool {
-    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
-}

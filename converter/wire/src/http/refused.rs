@@ -1,6 +1,7 @@
 //! A request that is not served, and the response that says so.
 
-use super::{BadResponse, Reason};
+use super::BadResponse;
+use super::grammar::Reason;
 
 /// Why a request is refused. The connection closes after the response: where the next request begins is not certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +57,14 @@ impl From<BadResponse> for Refused {
 }
 
 /// The response to a request that [`crate::http::Request::is_for_proxy`]: the methods that the proxy forwards (RFC 9110
-/// section 9.3.7).
-pub fn write_options(keep_alive: bool, out: &mut Vec<u8>) {
+/// section 9.3.7). Returns its status.
+pub fn write_options(keep_alive: bool, out: &mut Vec<u8>) -> u16 {
     out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nAllow: CONNECT, DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n");
     if !keep_alive {
         out.extend_from_slice(b"Connection: close\r\n");
     }
     out.extend_from_slice(b"\r\n");
+    204
 }
 
 /// The reason phrases of RFC 9110 section 15 for the statuses that a proxy gives; the phrase carries no meaning.

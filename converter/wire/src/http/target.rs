@@ -5,7 +5,7 @@ use super::{Authority, Method, Refused};
 
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum RequestTarget {
     /// `host:port`: a tunnel is asked for (CONNECT only).
     Connect(Authority),
     /// `http://host[:port]/path?query`: what a proxy forwards.
@@ -24,7 +24,7 @@ pub enum Target {
     Asterisk,
 }
 
-impl Target {
+impl RequestTarget {
     pub(crate) fn parse(text: &str, method: &Method) -> Result<Self, Refused> {
         if !text
             .bytes()
@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-fn absolute(uri: &str, method: &Method) -> Result<Target, Refused> {
+fn absolute(uri: &str, method: &Method) -> Result<RequestTarget, Refused> {
     let Some((scheme, rest)) = uri.split_once("://") else {
         return Err(Refused::bad_request("malformed request target"));
     };
@@ -70,7 +70,7 @@ fn absolute(uri: &str, method: &Method) -> Result<Target, Refused> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let authority = Authority::parse(authority, Some(HTTP_PORT)).map_err(Refused::bad_request)?;
-    Ok(Target::Absolute {
+    Ok(RequestTarget::Absolute {
         authority,
         path_and_query: path_and_query(path, method),
     })

@@ -1,6 +1,7 @@
 //! This proxy on the way of a message: Via, and how a loop shows in it (RFC 9110 section 7.6.3).
 
-use super::{Version, is_token};
+use super::Version;
+use super::grammar::is_token;
 
 /// The `received-by` of our Via entries: a token. Two converters in one chain need different ones, or the second takes
 /// the first for itself and refuses with 508.

@@ -1,10 +1,10 @@
 //! The choice of a method (RFC 1928 section 3).
 
-use super::{Fault, FieldLength, VERSION, check_version, put_field, split_field};
+use super::grammar::{FieldLength, ProtocolError, VERSION, check_version, put_field, split_field};
 
 /// How a client shows who it is (RFC 1928 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum AuthMethod {
     /// 0: not at all.
     NoAuthentication,
     /// 2: with user name and password (RFC 1929).
@@ -15,7 +15,7 @@ pub enum Method {
     Other(u8),
 }
 
-impl From<u8> for Method {
+impl From<u8> for AuthMethod {
     fn from(byte: u8) -> Self {
         match byte {
             0 => Self::NoAuthentication,
@@ -26,19 +26,19 @@ impl From<u8> for Method {
     }
 }
 
-impl From<Method> for u8 {
-    fn from(method: Method) -> Self {
+impl From<AuthMethod> for u8 {
+    fn from(method: AuthMethod) -> Self {
         match method {
-            Method::NoAuthentication => 0,
-            Method::UserPassword => 2,
-            Method::NoneAcceptable => 255,
-            Method::Other(other) => other,
+            AuthMethod::NoAuthentication => 0,
+            AuthMethod::UserPassword => 2,
+            AuthMethod::NoneAcceptable => 255,
+            AuthMethod::Other(other) => other,
         }
     }
 }
 
-impl Method {
-    /// Returns the server's answer to a greeting. After [`Method::NoneAcceptable`] the connection
+impl AuthMethod {
+    /// Returns the server's answer to a greeting. After [`AuthMethod::NoneAcceptable`] the connection
     /// is closed.
     pub fn encode(self) -> [u8; 2] {
         [VERSION, self.into()]
@@ -54,7 +54,7 @@ pub struct Greeting {
 
 impl Greeting {
     /// Whether the client can use this method.
-    pub fn offers(&self, method: Method) -> bool {
+    pub fn offers(&self, method: AuthMethod) -> bool {
         self.methods.contains(&method.into())
     }
 
@@ -68,7 +68,7 @@ impl Greeting {
 
 /// Parses a client's greeting. Returns it and its length in bytes; `None`: need more, in all at
 /// most 257 bytes.
-pub fn parse_greeting(bytes: &[u8]) -> Result<Option<(Greeting, usize)>, Fault> {
+pub fn parse_greeting(bytes: &[u8]) -> Result<Option<(Greeting, usize)>, ProtocolError> {
     check_version(bytes, VERSION)?;
     let methods = bytes
         .get(1..)
@@ -83,7 +83,7 @@ pub fn parse_greeting(bytes: &[u8]) -> Result<Option<(Greeting, usize)>, Fault> 
 }
 
 /// Parses a server's choice of a method. Returns it and its length in bytes; `None`: need more.
-pub fn parse_method(bytes: &[u8]) -> Result<Option<(Method, usize)>, Fault> {
+pub fn parse_method(bytes: &[u8]) -> Result<Option<(AuthMethod, usize)>, ProtocolError> {
     check_version(bytes, VERSION)?;
     Ok(bytes.get(1).map(|&method| (method.into(), 2)))
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{Fault, FieldLength, LOGIN_VERSION, check_version, put_field, split_field};
+use super::grammar::{
+    FieldLength, LOGIN_VERSION, ProtocolError, check_version, put_field, split_field,
+};
 
 const SUCCESS: u8 = 0;
 const FAILURE: u8 = 1;
@@ -39,7 +41,7 @@ impl Login {
 /// Parses a client's user name and password. Returns them and the message's length in bytes;
 /// `None`: need more, in all at most 513 bytes. RFC 1929 section 2 has no empty fields; such a
 /// client is let through to the check of its password, which gives it the answer it understands.
-pub fn parse_login(bytes: &[u8]) -> Result<Option<(Login, usize)>, Fault> {
+pub fn parse_login(bytes: &[u8]) -> Result<Option<(Login, usize)>, ProtocolError> {
     check_version(bytes, LOGIN_VERSION)?;
     let fields = bytes.get(1..).and_then(|rest| {
         let (user, rest) = split_field(rest)?;
@@ -63,7 +65,7 @@ pub fn encode_login_status(success: bool) -> [u8; 2] {
 
 /// Parses a server's answer to a [`Login`]: whether it succeeded, and the length in bytes; `None`:
 /// need more.
-pub fn parse_login_status(bytes: &[u8]) -> Result<Option<(bool, usize)>, Fault> {
+pub fn parse_login_status(bytes: &[u8]) -> Result<Option<(bool, usize)>, ProtocolError> {
     check_version(bytes, LOGIN_VERSION)?;
     Ok(bytes.get(1).map(|&status| (status == SUCCESS, 2)))
 }

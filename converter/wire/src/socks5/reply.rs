@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::request::{Target, parse_target, put_address};
-use super::{Fault, VERSION, check_version};
+use super::grammar::{ProtocolError, VERSION, check_version};
+use super::request::{parse_endpoint, put_address};
 
 /// What became of a request (RFC 1928 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,27 +111,43 @@ impl Reply {
     /// Returns the message, 10 or 22 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut message = vec![VERSION, self.code.into(), 0];
-        put_address(self.bound, &mut message);
+        put_address(self.bound.ip(), &mut message);
+        message.extend(self.bound.port().to_be_bytes());
         message
+    }
+}
+
+impl ProtocolError {
+    /// Returns the code that a client's request with this fault must be answered with before the
+    /// connection is closed; `None`: close it.
+    pub fn code(self) -> Option<Code> {
+        match self {
+            Self::Version(_) => None,
+            Self::Command(_) => Some(Code::CommandNotSupported),
+            Self::AddressType(_) => Some(Code::AddressTypeNotSupported),
+            // What a look-up of such a name would end in.
+            Self::Name => Some(Code::HostUnreachable),
+        }
+    }
+
+    /// Returns the answer with [`ProtocolError::code`]; `None`: close without one.
+    pub fn reply(self) -> Option<Vec<u8>> {
+        self.code().map(|code| Reply::refusal(code).encode())
     }
 }
 
 /// Parses a server's reply. Returns it and its length in bytes; `None`: need more, in all at most
 /// 262 bytes. A bound name, which no client can use, becomes 0.0.0.0 with its port.
-pub fn parse_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Fault> {
+pub fn parse_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, ProtocolError> {
     check_version(bytes, VERSION)?;
-    let parsed = parse_target(bytes)?;
+    let parsed = parse_endpoint(bytes)?;
     Ok(parsed.map(|(bound, length)| {
-        let bound = match bound {
-            Target::Address(address) => address,
-            Target::Name { port, .. } => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
+        let ip = bound.host.address();
+        let ip = ip.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        let reply = Reply {
+            code: bytes[1].into(),
+            bound: SocketAddr::new(ip, bound.port),
         };
-        (
-            Reply {
-                code: bytes[1].into(),
-                bound,
-            },
-            length,
-        )
+        (reply, length)
     }))
 }

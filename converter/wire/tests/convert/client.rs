@@ -1,7 +1,7 @@
 //! What a client makes of a converter's answer.
 
 use tributary_wire::convert::client::{Answer, parse};
-use tributary_wire::convert::{ErrorTlv, Fault, Reply, option_kind};
+use tributary_wire::convert::{ErrorTlv, MessageError, Reply, option_kind};
 
 use crate::hex::hex;
 use crate::incremental::{accepts, refuses};
@@ -65,26 +65,34 @@ fn an_unknown_tlv_is_skipped() {
 #[test]
 fn faults_that_must_reset_are_told() {
     for (bytes, needed, fault) in [
-        ("0100 2263", 4, Fault::ZeroTotalLength),
-        ("0101 2236", 4, Fault::NotConvert),
-        ("4854 5450 2f31 2e31", 4, Fault::NotConvert),
-        ("0201 2263", 4, Fault::Version(2)),
-        ("0102 2263 0001 0000", 8, Fault::ReservedTlv),
-        ("0103 2263 1401 0000 1401 0000", 12, Fault::DuplicateTlv(20)),
-        ("0103 2263 1e01 6000 1e01 6000", 12, Fault::DuplicateTlv(30)),
+        ("0100 2263", 4, MessageError::ZeroTotalLength),
+        ("0101 2236", 4, MessageError::NotConvert),
+        ("4854 5450 2f31 2e31", 4, MessageError::NotConvert),
+        ("0201 2263", 4, MessageError::Version(2)),
+        ("0102 2263 0001 0000", 8, MessageError::ReservedTlv),
+        (
+            "0103 2263 1401 0000 1401 0000",
+            12,
+            MessageError::DuplicateTlv(20),
+        ),
+        (
+            "0103 2263 1e01 6000 1e01 6000",
+            12,
+            MessageError::DuplicateTlv(30),
+        ),
         (
             "0103 2263 c801 0000 c801 0000",
             12,
-            Fault::DuplicateTlv(200),
+            MessageError::DuplicateTlv(200),
         ),
-        ("0102 2263 1402 0000", 8, Fault::TlvLength(20)),
-        ("0102 2263 1400 0000", 8, Fault::TlvLength(20)),
-        ("0102 2263 0101 0000", 8, Fault::UnsupportedTlv(1)),
-        ("0102 2263 1601 0000", 8, Fault::UnsupportedTlv(22)),
+        ("0102 2263 1402 0000", 8, MessageError::TlvLength(20)),
+        ("0102 2263 1400 0000", 8, MessageError::TlvLength(20)),
+        ("0102 2263 0101 0000", 8, MessageError::UnsupportedTlv(1)),
+        ("0102 2263 1601 0000", 8, MessageError::UnsupportedTlv(22)),
         (
             "0106 2263 0a05 0050 2001 0db8 0000 0000 0000 0000 0000 0001",
             24,
-            Fault::UnsupportedTlv(10),
+            MessageError::UnsupportedTlv(10),
         ),
     ] {
         refuses(parse, &hex(bytes), needed, &fault);

@@ -1,7 +1,7 @@
 //! Requests that a converter refuses: the fault, the answer, and the moment it is known.
 
 use tributary_wire::convert::{
-    ErrorTlv, Fault, Request, SUPPORTED_TCP_EXTENSIONS, Tlv, server, server::Refusal,
+    ErrorTlv, MessageError, Request, SUPPORTED_TCP_EXTENSIONS, Tlv, server, server::Refusal,
 };
 
 use crate::hex::hex;
@@ -11,7 +11,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS)
 }
 
-fn refuses_whole(bytes: &[u8], fault: Fault, error: ErrorTlv) {
+fn refuses_whole(bytes: &[u8], fault: MessageError, error: ErrorTlv) {
     refuses(
         parse,
         bytes,
@@ -23,12 +23,12 @@ fn refuses_whole(bytes: &[u8], fault: Fault, error: ErrorTlv) {
     );
 }
 
-fn malformed(bytes: &str, fault: Fault) {
+fn malformed(bytes: &str, fault: MessageError) {
     let bytes = hex(bytes);
     refuses_whole(&bytes, fault, ErrorTlv::MalformedMessage(bytes.clone()));
 }
 
-fn unsupported(bytes: &str, fault: Fault) {
+fn unsupported(bytes: &str, fault: MessageError) {
     let bytes = hex(bytes);
     refuses_whole(&bytes, fault, ErrorTlv::UnsupportedMessage(bytes.clone()));
 }
@@ -56,11 +56,11 @@ fn connect_with(options: &str) -> Vec<u8> {
 #[test]
 fn what_is_not_convert_is_reset_with_the_header() {
     for (bytes, fault) in [
-        ("0106 2262", Fault::NotConvert),
-        ("4745 5420 2f20 4854", Fault::NotConvert),
-        ("1603 0102 0001 0001", Fault::NotConvert),
-        ("0100 2263 0101 0000", Fault::ZeroTotalLength),
-        ("0200 2263", Fault::ZeroTotalLength),
+        ("0106 2262", MessageError::NotConvert),
+        ("4745 5420 2f20 4854", MessageError::NotConvert),
+        ("1603 0102 0001 0001", MessageError::NotConvert),
+        ("0100 2263 0101 0000", MessageError::ZeroTotalLength),
+        ("0200 2263", MessageError::ZeroTotalLength),
     ] {
         let refusal = Refusal { fault, error: None };
         assert_eq!(refusal.reply(), None);
@@ -79,7 +79,7 @@ fn another_version_gets_the_list_of_versions_as_soon_as_the_header_is_there() {
             &bytes,
             4,
             &Refusal {
-                fault: Fault::Version(version),
+                fault: MessageError::Version(version),
                 error: Some(error),
             },
         );
@@ -88,58 +88,76 @@ fn another_version_gets_the_list_of_versions_as_soon_as_the_header_is_there() {
 
 #[test]
 fn tlvs_out_of_bounds_are_malformed() {
-    malformed("0102 2263 0100 0000", Fault::TlvLength(1));
-    malformed("0102 2263 0102 0000", Fault::TlvLength(1));
-    malformed("0103 2263 0101 0000 1600 0000", Fault::TlvLength(22));
-    malformed("0103 2263 0101 0000 0aff 0000", Fault::TlvLength(10));
-    malformed("0103 2263 0101 0000 fe02 0000", Fault::TlvLength(254));
-    malformed("0103 2263 0102 0000 0000 0000", Fault::TlvLength(1));
-    malformed("0103 2263 c002 0000 0102 0304", Fault::TlvLength(192));
+    malformed("0102 2263 0100 0000", MessageError::TlvLength(1));
+    malformed("0102 2263 0102 0000", MessageError::TlvLength(1));
+    malformed("0103 2263 0101 0000 1600 0000", MessageError::TlvLength(22));
+    malformed("0103 2263 0101 0000 0aff 0000", MessageError::TlvLength(10));
+    malformed(
+        "0103 2263 0101 0000 fe02 0000",
+        MessageError::TlvLength(254),
+    );
+    malformed("0103 2263 0102 0000 0000 0000", MessageError::TlvLength(1));
+    malformed(
+        "0103 2263 c002 0000 0102 0304",
+        MessageError::TlvLength(192),
+    );
     malformed(
         "0105 2263 0a04 0050 2001 0db8 0000 0000 0000 0000",
-        Fault::TlvLength(10),
+        MessageError::TlvLength(10),
     );
 }
 
 #[test]
 fn duplicates_are_malformed() {
-    malformed("0103 2263 0101 0000 0101 0000", Fault::DuplicateTlv(1));
+    malformed(
+        "0103 2263 0101 0000 0101 0000",
+        MessageError::DuplicateTlv(1),
+    );
     malformed(
         "0104 2263 1601 0000 0101 0000 1601 0000",
-        Fault::DuplicateTlv(22),
+        MessageError::DuplicateTlv(22),
     );
     malformed(
         "0104 2263 0101 0000 c801 0000 c801 0000",
-        Fault::DuplicateTlv(200),
+        MessageError::DuplicateTlv(200),
     );
     let one = hex("0a05 0050 2001 0db8 0000 0000 0000 0000 0000 0001");
     let two = [hex("010b 2263"), one.clone(), one].concat();
     refuses_whole(
         &two,
-        Fault::DuplicateTlv(10),
+        MessageError::DuplicateTlv(10),
         ErrorTlv::MalformedMessage(two.clone()),
     );
 }
 
 #[test]
 fn a_message_that_asks_nothing_is_malformed() {
-    malformed("0101 2263", Fault::NothingAsked);
+    malformed("0101 2263", MessageError::NothingAsked);
     malformed(
         "0104 2263 1603 0000 0102 0304 0506 0708",
-        Fault::NothingAsked,
+        MessageError::NothingAsked,
     );
 }
 
 #[test]
 fn tlvs_that_a_converter_does_not_take_are_unsupported() {
-    unsupported("0102 2263 0001 0000", Fault::ReservedTlv);
-    unsupported("0102 2263 0000 0000", Fault::ReservedTlv);
-    unsupported("0103 2263 0101 0000 00ff 0000", Fault::ReservedTlv);
-    unsupported("0102 2263 c801 0000", Fault::UnsupportedTlv(200));
-    unsupported("0103 2263 0101 0000 0201 0000", Fault::UnsupportedTlv(2));
-    unsupported("0102 2263 1401 0000", Fault::UnsupportedTlv(20));
-    unsupported("0103 2263 1502 0000 1e00 0000", Fault::UnsupportedTlv(21));
-    unsupported("0103 2263 0101 0000 1e01 0100", Fault::UnsupportedTlv(30));
+    unsupported("0102 2263 0001 0000", MessageError::ReservedTlv);
+    unsupported("0102 2263 0000 0000", MessageError::ReservedTlv);
+    unsupported("0103 2263 0101 0000 00ff 0000", MessageError::ReservedTlv);
+    unsupported("0102 2263 c801 0000", MessageError::UnsupportedTlv(200));
+    unsupported(
+        "0103 2263 0101 0000 0201 0000",
+        MessageError::UnsupportedTlv(2),
+    );
+    unsupported("0102 2263 1401 0000", MessageError::UnsupportedTlv(20));
+    unsupported(
+        "0103 2263 1502 0000 1e00 0000",
+        MessageError::UnsupportedTlv(21),
+    );
+    unsupported(
+        "0103 2263 0101 0000 1e01 0100",
+        MessageError::UnsupportedTlv(30),
+    );
 }
 
 #[test]
@@ -159,7 +177,7 @@ fn peers_that_nothing_can_connect_to_are_malformed() {
         let bytes = connect_to(address, 80);
         let refusal = parse(&bytes).expect_err(address);
         assert!(
-            matches!(refusal.fault, Fault::Peer(_)),
+            matches!(refusal.fault, MessageError::Peer(_)),
             "{address}: {refusal:?}"
         );
         refuses_whole(
@@ -186,7 +204,7 @@ fn peers_beside_those_are_taken() {
 #[test]
 fn port_0_is_malformed() {
     let bytes = connect_to("2001:db8::1", 0);
-    let fault = Fault::Peer("[2001:db8::1]:0".parse().expect("an address"));
+    let fault = MessageError::Peer("[2001:db8::1]:0".parse().expect("an address"));
     refuses_whole(&bytes, fault, ErrorTlv::MalformedMessage(bytes.clone()));
 }
 
@@ -203,7 +221,7 @@ fn tcp_options_out_of_bounds_are_malformed() {
     ] {
         let bytes = connect_with(options);
         let error = ErrorTlv::MalformedMessage(bytes.clone());
-        refuses_whole(&bytes, Fault::TcpOptionLength(kind), error);
+        refuses_whole(&bytes, MessageError::TcpOptionLength(kind), error);
     }
 }
 
@@ -220,7 +238,7 @@ fn unsupported_tcp_options_are_listed_once_each() {
     ] {
         let bytes = connect_with(options);
         let error = ErrorTlv::UnsupportedTcpOption(kinds.clone());
-        refuses_whole(&bytes, Fault::UnsupportedTcpOptions(kinds), error);
+        refuses_whole(&bytes, MessageError::UnsupportedTcpOptions(kinds), error);
     }
     let five = server::parse(&connect_with("1d02 2202 fd02 fe02 ff02 0000"), &[]);
     let reply = five.expect_err("unsupported").reply().expect("an error");

@@ -1,6 +1,7 @@
 //! The HTTP/1.1 codec: tables of cases, each whole, byte by byte and with more bytes behind it.
 
 mod chunks;
+mod exchange;
 mod forwarding;
 mod properties;
 mod requests;
@@ -8,13 +9,14 @@ mod responses;
 mod smuggling;
 
 use tributary_wire::http::{
-    Awaited, BadResponse, HeadReader, Hop, Limits, Pseudonym, Refused, Request, Response, request,
+    Awaited, BadResponse, HeadLimits, HeadReader, Hop, Pseudonym, Refused, Request, Response,
+    parse_request,
 };
 
 const BEHIND: &[u8] = b"GET http://behind.example/ HTTP/1.1\r\nHost: behind.example\r\n\r\n";
 
-fn limits() -> Limits {
-    Limits::new(pseudonym())
+fn limits() -> HeadLimits {
+    HeadLimits::new(pseudonym())
 }
 
 fn pseudonym() -> Pseudonym {
@@ -37,9 +39,9 @@ fn drip<T, E>(
 
 /// The request at the start of `bytes`, found to be the same whole, byte by byte, at every cut in two, and with another
 /// request behind it.
-fn read_request(bytes: &[u8], limits: &Limits) -> Result<Option<(Request, usize)>, Refused> {
+fn read_request(bytes: &[u8], limits: &HeadLimits) -> Result<Option<(Request, usize)>, Refused> {
     let shape = |read: &Result<Option<(Request, usize)>, Refused>| format!("{read:?}");
-    let whole = request::parse(bytes, limits);
+    let whole = parse_request(bytes, limits);
     let mut reader = HeadReader::new();
     assert_eq!(
         shape(&drip(bytes, |seen| reader.request(seen, limits))),
@@ -57,7 +59,7 @@ fn read_request(bytes: &[u8], limits: &Limits) -> Result<Option<(Request, usize)
     if !matches!(whole, Ok(None)) {
         let with_more = [bytes, BEHIND].concat();
         assert_eq!(
-            shape(&request::parse(&with_more, limits)),
+            shape(&parse_request(&with_more, limits)),
             shape(&whole),
             "with a request behind it"
         );

@@ -2,7 +2,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tributary_wire::http::{Body, BodyReader, HeadReader, Hop, Request, Target, request};
+use tributary_wire::http::{
+    Body, BodyReader, HeadReader, Hop, Request, RequestTarget, parse_request,
+};
 
 use super::{limits, pseudonym};
 
@@ -112,7 +114,7 @@ fn good_head() -> impl Strategy<Value = Vec<u8>> {
 
 /// The forwarded head, turned back into what a next proxy would get: absolute-form, and without our own Via.
 fn to_absolute(forwarded: &[u8], request: &Request) -> Vec<u8> {
-    let Target::Absolute {
+    let RequestTarget::Absolute {
         authority,
         path_and_query,
     } = &request.target
@@ -169,7 +171,7 @@ fn field_count(lines: &[&[u8]], name: &[u8]) -> usize {
 
 /// Forwards what can be forwarded and checks what must hold for it; true if it was accepted.
 fn holds_for(head: &[u8]) -> bool {
-    let Ok(Some((request, _))) = request::parse(head, &limits()) else {
+    let Ok(Some((request, _))) = parse_request(head, &limits()) else {
         return false;
     };
     let mut out = Vec::new();
@@ -208,7 +210,7 @@ fn holds_for(head: &[u8]) -> bool {
         assert_eq!(field_count(&lines, hop_by_hop), 0);
     }
     let again = to_absolute(&out, &request);
-    let (second, used) = request::parse(&again, &limits()).unwrap().unwrap();
+    let (second, used) = parse_request(&again, &limits()).unwrap().unwrap();
     assert_eq!(used, again.len());
     assert_eq!(
         (
@@ -258,7 +260,7 @@ proptest! {
 
     #[test]
     fn test_no_bytes_make_a_parser_panic_or_take_more_than_there_is(bytes in vec(any::<u8>(), 0..300)) {
-        if let Ok(Some((_, used))) = request::parse(&bytes, &limits()) {
+        if let Ok(Some((_, used))) = parse_request(&bytes, &limits()) {
             prop_assert!(used <= bytes.len());
         }
         if let Ok(used) = BodyReader::new(Body::Chunked).advance(&bytes) {
@@ -268,7 +270,7 @@ proptest! {
 
     #[test]
     fn test_every_cut_gives_the_same_result(head in head(), cuts in vec(any::<prop::sample::Index>(), 0..4)) {
-        let whole = request::parse(&head, &limits());
+        let whole = parse_request(&head, &limits());
         let mut ends: Vec<_> = cuts.iter().map(|cut| cut.index(head.len())).collect();
         ends.sort_unstable();
         ends.push(head.len());

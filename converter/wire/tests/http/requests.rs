@@ -1,7 +1,8 @@
 //! What a request means, and which ones are refused with which status.
 
+use tributary_wire::host::Host;
 use tributary_wire::http::{
-    Authority, Body, HeadReader, Host, Limits, Method, Target, Version, request,
+    Authority, Body, HeadLimits, HeadReader, Method, RequestTarget, Version, parse_request,
 };
 
 use super::{BEHIND, accepted, limits, read_request};
@@ -17,8 +18,8 @@ fn name(name: &str, port: u16) -> Authority {
     }
 }
 
-fn absolute(authority: Authority, path: &str) -> Target {
-    Target::Absolute {
+fn absolute(authority: Authority, path: &str) -> RequestTarget {
+    RequestTarget::Absolute {
         authority,
         path_and_query: path.into(),
     }
@@ -54,7 +55,7 @@ fn test_each_form_of_target_has_its_meaning() {
         ("http://[2001:DB8:0::1]:81/", absolute(v6(81), "/")),
         ("http://example.com/a|b[c]{d}^e\\f", absolute(name("example.com", 80), "/a|b[c]{d}^e\\f")),
         ("http://example.com//evil.example/@x", absolute(name("example.com", 80), "//evil.example/@x")),
-        ("/a?b", Target::Origin { path: "/a?b".into(), }),
+        ("/a?b", RequestTarget::Origin { path: "/a?b".into(), }),
     ];
     for (text, expected) in cases {
         assert_eq!(accepted(&get(text)).target, expected, "{text}");
@@ -73,7 +74,7 @@ fn test_connect_names_an_authority_with_a_port() {
         let request =
             accepted(format!("CONNECT {text} HTTP/1.1\r\nHost: {text}\r\n\r\n").as_bytes());
         assert_eq!(request.method, Method::Connect, "{text}");
-        assert_eq!(request.target, Target::Connect(expected), "{text}");
+        assert_eq!(request.target, RequestTarget::Connect(expected), "{text}");
     }
 }
 
@@ -252,7 +253,7 @@ fn test_up_to_two_empty_lines_before_a_request_are_skipped() {
             Err(refused) => assert_eq!(refused.status, 400),
         }
         assert_eq!(
-            request::parse(&bytes, &limits()).is_ok(),
+            parse_request(&bytes, &limits()).is_ok(),
             is_accepted,
             "{empty_lines} empty lines"
         );
@@ -308,7 +309,7 @@ fn test_a_reader_repeats_its_error() {
 fn test_limits_hold_to_the_byte() {
     let head = get("http://example.com/");
     let line = head.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-    let base = Limits {
+    let base = HeadLimits {
         head: head.len(),
         fields: 1,
         request_line: line,
@@ -318,28 +319,28 @@ fn test_limits_hold_to_the_byte() {
     let cases = [
         (
             431,
-            Limits {
+            HeadLimits {
                 head: head.len() - 1,
                 ..base.clone()
             },
         ),
         (
             431,
-            Limits {
+            HeadLimits {
                 fields: 0,
                 ..base.clone()
             },
         ),
         (
             414,
-            Limits {
+            HeadLimits {
                 request_line: line - 1,
                 ..base.clone()
             },
         ),
         (
             414,
-            Limits {
+            HeadLimits {
                 head: line - 1,
                 ..base
             },
@@ -373,7 +374,7 @@ fn test_an_oversized_head_is_refused_before_it_ends() {
         assert_eq!(refused.unwrap().status, status);
         assert!(end <= limits().head + 1000);
         assert_eq!(
-            request::parse(&bytes, &limits()).unwrap_err(),
+            parse_request(&bytes, &limits()).unwrap_err(),
             refused.unwrap()
         );
     }
@@ -381,7 +382,7 @@ fn test_an_oversized_head_is_refused_before_it_ends() {
 
 #[test]
 fn test_a_head_at_one_byte_at_a_time_is_looked_at_once() {
-    let limits = Limits {
+    let limits = HeadLimits {
         head: 4 << 20,
         ..limits()
     };

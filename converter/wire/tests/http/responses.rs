@@ -2,22 +2,24 @@
 
 use std::time::{Duration, SystemTime};
 
-use tributary_wire::http::{Awaited, Body, Content, Delivery, Hop, Refused, Version, response};
+use tributary_wire::http::{
+    Awaited, Body, ContentRule, Delivery, Hop, Refused, Response, Version, parse_response,
+};
 
 use super::{limits, pseudonym, read_response};
 
 const GET: Awaited = Awaited {
-    content: Content::Framed,
+    content: ContentRule::Framed,
     upgrade: false,
     version: Version::Http11,
     keep_alive: true,
 };
 const HEAD: Awaited = Awaited {
-    content: Content::Absent,
+    content: ContentRule::Absent,
     ..GET
 };
 const CONNECT: Awaited = Awaited {
-    content: Content::Tunnel,
+    content: ContentRule::Tunnel,
     ..GET
 };
 const UPGRADE: Awaited = Awaited {
@@ -34,7 +36,7 @@ fn wire(short: &str) -> String {
     short.replace('|', "\r\n") + "\r\n\r\n"
 }
 
-fn read(short: &str, awaited: Awaited) -> response::Response {
+fn read(short: &str, awaited: Awaited) -> Response {
     let bytes = wire(short);
     let (response, used) = read_response(bytes.as_bytes(), awaited)
         .expect(short)
@@ -171,7 +173,7 @@ fn test_a_101_must_say_what_it_switches_to() {
 fn test_an_oversized_response_head_is_bad() {
     let fields = "A: b\r\n".repeat(101);
     assert!(
-        response::parse(
+        parse_response(
             format!("HTTP/1.1 200 OK\r\n{fields}").as_bytes(),
             GET,
             &limits()
@@ -179,7 +181,7 @@ fn test_an_oversized_response_head_is_bad() {
         .is_err()
     );
     let long = format!("HTTP/1.1 200 OK\r\nA: {}", "a".repeat(64 * 1024));
-    assert!(response::parse(long.as_bytes(), GET, &limits()).is_err());
+    assert!(parse_response(long.as_bytes(), GET, &limits()).is_err());
 }
 
 /// What the client gets, and how, in the notation of the cases.

@@ -4,16 +4,16 @@ use std::time::Instant as Clock;
 
 use tributary_wire::http::Refused;
 
-use crate::admission::Refusal;
 use crate::dial::DialError;
+use crate::policy::admission::NotAdmitted;
 use crate::session::{Outcome, Session};
 
 /// The response to a client that is not let in.
-pub fn refusal(refusal: Refusal) -> Vec<u8> {
+pub fn refusal(refusal: NotAdmitted) -> Vec<u8> {
     let refused = match refusal {
-        Refusal::Stranger => Refused::new(403, "this client may not use the converter"),
-        Refusal::Full | Refusal::ClientFull => Refused::new(503, "too many connections"),
-        Refusal::Buffered => Refused::new(503, "out of memory for connections"),
+        NotAdmitted::Stranger => Refused::new(403, "this client may not use the converter"),
+        NotAdmitted::Full | NotAdmitted::ClientFull => Refused::new(503, "too many connections"),
+        NotAdmitted::Buffered => Refused::new(503, "out of memory for connections"),
     };
     written(refused)
 }

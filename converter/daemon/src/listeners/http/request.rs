@@ -7,8 +7,8 @@ use std::pin::Pin;
 use tokio::time::Instant;
 use tributary_wire::http::{Refused, Request};
 
-use super::Side;
-use crate::listeners::PIECE;
+use super::front::Front;
+use crate::listeners::message::PIECE;
 use crate::session::Session;
 
 /// What a client wants.
@@ -24,7 +24,7 @@ pub enum Next {
 /// The next request; it must be whole at the deadline, or in time after its first byte where there is none yet.
 pub async fn next_request(
     session: &Session,
-    front: &mut Side,
+    front: &mut Front,
     deadline: Option<Instant>,
     mut draining: Pin<&mut impl Future<Output = ()>>,
 ) -> Next {
@@ -39,6 +39,10 @@ pub async fn next_request(
             }
             Ok(None) => {}
             Err(refused) => return Next::Refused(refused),
+        }
+        front.rest();
+        if !session.may_hold(front.inbox.len()) {
+            return Next::Refused(Refused::new(503, "out of memory for requests"));
         }
         let begun = front.reader.has_begun();
         if begun && whole_by.is_none() {

@@ -10,10 +10,10 @@ use tributary_wire::http::{Awaited, BodyReader, Delivery, Hop, Refused, Response
 
 use super::Side;
 use super::exchange::{Otherwise, Whole};
+use crate::bytes::flow::{FlowState, MessageBody};
+use crate::bytes::relay::transfer;
 use crate::dial::Server;
-use crate::flow::{Content, State};
-use crate::listeners::PIECE;
-use crate::relay::transfer;
+use crate::listeners::message::PIECE;
 use crate::session::Session;
 
 /// The response, and those before it that are provisional (RFC 9110 section 15.2); `begun` tells when it is the final one.
@@ -131,20 +131,20 @@ async fn deliver(
     if reader.has_ended() {
         side.inbox = early;
     } else {
-        let terms = session.terms();
-        let content = Content {
+        let context = session.context();
+        let body = MessageBody {
             reader: &mut reader,
             rest: &mut side.inbox,
             decode: delivery.decode,
         };
         let (from, to) = (&server.stream, &session.stream);
-        let transfer = transfer(from, to, &early, content, &terms, terms.down);
+        let transfer = transfer(from, to, &early, body, &context, context.down);
         match Box::pin(transfer).await {
-            State::Ended => {}
-            State::WriterBroke => return Err(broken("server-reset")),
-            State::Malformed => return Err(broken("malformed-content")),
-            State::Silent => return Err(broken("silent")),
-            State::ReaderBroke | State::Open | State::Clogged => {
+            FlowState::Ended => {}
+            FlowState::WriterBroke => return Err(broken("server-reset")),
+            FlowState::Malformed => return Err(broken("malformed-content")),
+            FlowState::Silent => return Err(broken("silent")),
+            FlowState::ReaderBroke | FlowState::Open | FlowState::Clogged => {
                 return Err(broken("client-reset"));
             }
         }

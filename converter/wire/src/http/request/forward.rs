@@ -1,8 +1,8 @@
 //! The request as the origin server gets it (RFC 9110 section 7.6, RFC 9112 section 3.2).
 
-use super::super::fields::Kind;
+use super::super::fields::FieldKind;
 use super::super::framing::{self, Declared};
-use super::super::{Authority, Body, Hop, Method, Refused, Target};
+use super::super::{Authority, Body, Hop, Method, Refused, RequestTarget};
 use super::Request;
 
 const EXTRA: usize = 128; // what we add at most, the pseudonym apart
@@ -12,7 +12,7 @@ impl Request {
     /// were meant for this hop. Refuses, writing nothing, what is not in absolute-form (400) or must end here (400):
     /// see [`Request::is_for_proxy`].
     pub fn forward(&self, hop: &Hop<'_>, out: &mut Vec<u8>) -> Result<(), Refused> {
-        let Target::Absolute {
+        let RequestTarget::Absolute {
             authority,
             path_and_query,
         } = &self.target
@@ -61,12 +61,16 @@ impl Request {
     }
 
     /// What is written anew or has lost its meaning.
-    fn left_out(&self) -> &'static [Kind] {
+    fn left_out(&self) -> &'static [FieldKind] {
         match (self.max_forwards, self.body) {
-            (Some(_), Body::Chunked) => &[Kind::Expect, Kind::MaxForwards],
-            (Some(_), _) => &[Kind::Expect, Kind::Trailer, Kind::MaxForwards],
-            (None, Body::Chunked) => &[Kind::Expect],
-            (None, _) => &[Kind::Expect, Kind::Trailer],
+            (Some(_), Body::Chunked) => &[FieldKind::Expect, FieldKind::MaxForwards],
+            (Some(_), _) => &[
+                FieldKind::Expect,
+                FieldKind::Trailer,
+                FieldKind::MaxForwards,
+            ],
+            (None, Body::Chunked) => &[FieldKind::Expect],
+            (None, _) => &[FieldKind::Expect, FieldKind::Trailer],
         }
     }
 

@@ -4,9 +4,10 @@ mod forward;
 
 use std::mem::MaybeUninit;
 
-use super::fields::{Fields, Kind, Options, list};
+use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, list};
 use super::framing::{self, Declared};
-use super::{Body, HeadReader, Limits, Method, Reason, Refused, Target, Version, is_token};
+use super::grammar::{Reason, is_token};
+use super::{Body, HeadLimits, Method, Refused, RequestTarget, Version};
 
 /// A request head that has one meaning only.
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub struct Request {
     /// The method; never TRACE.
     pub method: Method,
     /// What it is for.
-    pub target: Target,
+    pub target: RequestTarget,
     /// The version that the client speaks.
     pub version: Version,
     /// What follows the head; never [`Body::UntilClose`].
@@ -35,7 +36,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// What the request's method says about content.
-    pub content: Content,
+    pub content: ContentRule,
     /// The request asked for an upgrade.
     pub upgrade: bool,
     /// The client's version.
@@ -46,7 +47,7 @@ pub struct Awaited {
 
 /// Whether content follows a response's head, as far as the method decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ContentRule {
     /// As the response's fields say.
     Framed,
     /// None: the request was a HEAD.
@@ -55,25 +56,19 @@ pub enum Content {
     Tunnel,
 }
 
-/// Parses the request at the start of `bytes`: the request and the length of its head, `None` when more bytes are
-/// needed. For bytes that come in pieces, [`HeadReader`] does the same without looking at any byte twice.
-pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Option<(Request, usize)>, Refused> {
-    HeadReader::new().request(bytes, limits)
-}
-
 impl Request {
     /// `head` ends with its empty line and holds `field_count` field lines.
     pub(crate) fn from_head(
         head: &[u8],
         field_count: usize,
-        limits: &Limits,
+        limits: &HeadLimits,
     ) -> Result<Self, Refused> {
         let (method, target, version) = request_line(head)?;
         let mut fields = fields(head, field_count).map_err(Refused::bad_request)?;
         let declared = framing::of_request(&fields, version).map_err(Refused::bad_request)?;
         check_host(&fields, version).map_err(Refused::bad_request)?;
         let options = fields
-            .take_connection_options()
+            .take_connection_options(Nominations::Strict)
             .map_err(Refused::bad_request)?;
         let body = Body::of_request(declared);
         let request = Self {
@@ -91,7 +86,7 @@ impl Request {
         Ok(request)
     }
 
-    fn check(&self, limits: &Limits) -> Result<(), Refused> {
+    fn check(&self, limits: &HeadLimits) -> Result<(), Refused> {
         if self.method == Method::Trace {
             return Err(Refused::new(501, "TRACE is not served"));
         }
@@ -100,7 +95,7 @@ impl Request {
         }
         if self
             .fields
-            .all(Kind::Via)
+            .all(FieldKind::Via)
             .any(|value| limits.pseudonym.is_in(value))
         {
             return Err(Refused::new(508, "forwarding loop"));
@@ -111,16 +106,22 @@ impl Request {
     /// An OPTIONS that ends here (RFC 9110 sections 7.6.2 and 9.3.7): the caller reads its body to the end, then
     /// answers with [`super::refused::write_options`].
     pub fn is_for_proxy(&self) -> bool {
-        self.target == Target::Asterisk || self.max_forwards == Some(0)
+        self.target == RequestTarget::Asterisk || self.max_forwards == Some(0)
+    }
+
+    /// Whether to ask a second time changes nothing (RFC 9110 section 9.2.2), and nothing of it would be missing.
+    pub fn is_repeatable(&self) -> bool {
+        !self.body.has_content()
+            && matches!(self.method, Method::Get | Method::Head | Method::Options)
     }
 
     /// What the response's meaning hangs on.
     pub fn awaited(&self) -> Awaited {
         Awaited {
             content: match self.method {
-                Method::Head => Content::Absent,
-                Method::Connect => Content::Tunnel,
-                _ => Content::Framed,
+                Method::Head => ContentRule::Absent,
+                Method::Connect => ContentRule::Tunnel,
+                _ => ContentRule::Framed,
             },
             upgrade: self.upgrade,
             version: self.version,
@@ -142,7 +143,7 @@ impl Request {
 }
 
 /// RFC 9112 section 3: three parts, a single space between them.
-fn request_line(head: &[u8]) -> Result<(Method, Target, Version), Refused> {
+fn request_line(head: &[u8]) -> Result<(Method, RequestTarget, Version), Refused> {
     const MALFORMED: Refused = Refused::bad_request("malformed request line");
     let end = memchr::memchr(b'\r', head).ok_or(MALFORMED)?;
     let line = std::str::from_utf8(&head[..end]).map_err(|_| MALFORMED)?;
@@ -153,7 +154,7 @@ fn request_line(head: &[u8]) -> Result<(Method, Target, Version), Refused> {
     }
     let version = parse_version(version)?;
     let method = Method::from_token(method);
-    let target = Target::parse(target, &method)?;
+    let target = RequestTarget::parse(target, &method)?;
     Ok((method, target, version))
 }
 
@@ -172,7 +173,7 @@ fn parse_version(text: &str) -> Result<Version, Refused> {
 
 /// The field lines. A second parser reads the whole head, and must see what the line-by-line pass saw.
 fn fields(head: &[u8], field_count: usize) -> Result<Fields, Reason> {
-    let mut headers = [const { MaybeUninit::uninit() }; Limits::MOST_FIELDS];
+    let mut headers = [const { MaybeUninit::uninit() }; HeadLimits::MOST_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let status = httparse::ParserConfig::default()
         .parse_request_with_uninit_headers(&mut parsed, head, &mut headers)
@@ -194,7 +195,7 @@ pub(crate) fn field_error(error: httparse::Error) -> Reason {
 
 /// RFC 9112 section 3.2: exactly one Host, well formed; HTTP/1.0 may do without.
 fn check_host(fields: &Fields, version: Version) -> Result<(), Reason> {
-    match fields.single(Kind::Host, "more than one Host")? {
+    match fields.single(FieldKind::Host, "more than one Host")? {
         None if version == Version::Http10 => Ok(()),
         None => Err("no Host"),
         Some(value) => {
@@ -211,7 +212,7 @@ fn expects_continue(fields: &Fields, version: Version) -> Result<bool, Refused> 
     if version == Version::Http10 {
         return Ok(false);
     }
-    let mut expected = fields.all(Kind::Expect).peekable();
+    let mut expected = fields.all(FieldKind::Expect).peekable();
     let any = expected.peek().is_some();
     if expected.all(|value| value.eq_ignore_ascii_case(b"100-continue")) {
         Ok(any)
@@ -221,9 +222,13 @@ fn expects_continue(fields: &Fields, version: Version) -> Result<bool, Refused> 
 }
 
 /// RFC 9110 section 7.8. `h2c` is not passed on: frames behind an upgrade would not be seen as requests.
-fn asks_for_upgrade(fields: &Fields, options: Options, version: Version) -> Result<bool, Refused> {
+fn asks_for_upgrade(
+    fields: &Fields,
+    options: ConnectionOptions,
+    version: Version,
+) -> Result<bool, Refused> {
     let mut asked = false;
-    for protocol in fields.all(Kind::Upgrade).flat_map(list) {
+    for protocol in fields.all(FieldKind::Upgrade).flat_map(list) {
         if !protocol.split(|byte| *byte == b'/').all(is_token) {
             return Err(Refused::bad_request("malformed Upgrade"));
         }
@@ -240,7 +245,7 @@ fn max_forwards(fields: &Fields, method: &Method) -> Result<Option<u32>, Reason>
     if *method != Method::Options {
         return Ok(None); // RFC 9110 section 7.6.2 lets us ignore it elsewhere
     }
-    let Some(digits) = fields.single(Kind::MaxForwards, "more than one Max-Forwards")? else {
+    let Some(digits) = fields.single(FieldKind::MaxForwards, "more than one Max-Forwards")? else {
         return Ok(None);
     };
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {

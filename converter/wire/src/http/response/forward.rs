@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use httpdate::HttpDate;
 
-use super::super::fields::Kind;
+use super::super::fields::FieldKind;
 use super::super::framing::{self, Declared};
 use super::super::{Awaited, Body, Hop, Version};
 use super::Response;
@@ -48,13 +48,13 @@ impl Response {
             declared => declared,
         };
         // RFC 9110 section 6.6.2: Trailer tells of a chunked body's trailer section
-        let left_out: &[Kind] = if declared == Declared::Chunked {
+        let left_out: &[FieldKind] = if declared == Declared::Chunked {
             &[]
         } else {
-            &[Kind::Trailer]
+            &[FieldKind::Trailer]
         };
         self.fields.write_end_to_end(left_out, out);
-        if self.status >= 200 && !self.fields.has(Kind::Date) {
+        if self.status >= 200 && !self.fields.has(FieldKind::Date) {
             let date = HttpDate::from(now.max(SystemTime::UNIX_EPOCH));
             let _ = write!(out, "Date: {date}\r\n"); // a Vec takes everything
         }

@@ -6,10 +6,11 @@ use std::mem::MaybeUninit;
 
 pub use forward::Delivery;
 
-use super::fields::{Fields, Kind, Options};
+use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations};
 use super::framing::{self, Declared};
-use super::request::{Awaited, Content};
-use super::{Body, HeadReader, Limits, Reason, Version};
+use super::grammar::Reason;
+use super::request::{Awaited, ContentRule};
+use super::{Body, HeadLimits, Version};
 
 /// Why a response cannot be relayed; the client gets 502 (`Refused::from`), and the origin's connection closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +37,6 @@ pub struct Response {
     fields: Fields,
 }
 
-/// Parses the response at the start of `bytes`: the response and the length of its head, `None` when more bytes are
-/// needed. For bytes that come in pieces, [`HeadReader`] does the same without looking at any byte twice.
-pub fn parse(
-    bytes: &[u8],
-    awaited: Awaited,
-    limits: &Limits,
-) -> Result<Option<(Response, usize)>, BadResponse> {
-    HeadReader::new().response(bytes, awaited, limits)
-}
-
 impl Response {
     /// `head` ends with its empty line and holds `field_count` field lines.
     pub(crate) fn from_head(
@@ -54,9 +45,12 @@ impl Response {
         awaited: Awaited,
     ) -> Result<Self, BadResponse> {
         let (version, status, phrase, mut fields) = read(head, field_count).map_err(BadResponse)?;
-        let options = fields.take_connection_options().map_err(BadResponse)?;
+        let options = fields
+            .take_connection_options(Nominations::Lenient)
+            .map_err(BadResponse)?;
         let switching_protocols = status == 101 || is_tunnel(status, awaited);
-        if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(Kind::Upgrade)) {
+        if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(FieldKind::Upgrade))
+        {
             return Err(BadResponse("a change of protocol that nobody asked for")); // RFC 9110 section 7.8
         }
         let declared = match status {
@@ -94,7 +88,7 @@ impl Response {
 type Parts = (Version, u16, Box<str>, Fields);
 
 fn read(head: &[u8], field_count: usize) -> Result<Parts, Reason> {
-    let mut headers = [const { MaybeUninit::uninit() }; Limits::MOST_FIELDS];
+    let mut headers = [const { MaybeUninit::uninit() }; HeadLimits::MOST_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let mut config = httparse::ParserConfig::default();
     // RFC 9112 section 5.1: a proxy removes white space before the colon of a response's field
@@ -125,7 +119,7 @@ fn read(head: &[u8], field_count: usize) -> Result<Parts, Reason> {
 fn body(status: u16, awaited: Awaited, declared: Declared) -> Body {
     match (status, declared) {
         (100..200 | 204 | 304, _) => Body::None,
-        _ if awaited.content == Content::Absent || is_tunnel(status, awaited) => Body::None,
+        _ if awaited.content == ContentRule::Absent || is_tunnel(status, awaited) => Body::None,
         (_, Declared::Chunked) => Body::Chunked,
         (_, Declared::Length(length)) => Body::Length(length),
         (_, Declared::Nothing) => Body::UntilClose,
@@ -133,10 +127,10 @@ fn body(status: u16, awaited: Awaited, declared: Declared) -> Body {
 }
 
 fn is_tunnel(status: u16, awaited: Awaited) -> bool {
-    awaited.content == Content::Tunnel && (200..300).contains(&status)
+    awaited.content == ContentRule::Tunnel && (200..300).contains(&status)
 }
 
 /// RFC 9112 section 9.3.
-fn persists(version: Version, options: Options) -> bool {
+fn persists(version: Version, options: ConnectionOptions) -> bool {
     !options.close && (version == Version::Http11 || options.keep_alive)
 }

@@ -1,0 +1,189 @@
+//! What is known of the connections: those that are open, and what became of the others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::accounting::access_log::AccessLog;
+use crate::accounting::line::PathLine;
+use crate::accounting::metrics::Metrics;
+use crate::kernel::multipath::Multipath;
+
+/// The path label of addresses that no configured path has.
+pub const OTHER_PATH: &str = "other";
+
+/// An open connection, as it stands. One thread moves its bytes, others look.
+#[derive(Debug)]
+pub struct Live {
+    id: u64,
+    listener: Arc<str>,
+    client: SocketAddr,
+    since: Instant,
+    target: Mutex<String>,
+    /// Bytes that reached the server.
+    pub up: AtomicU64,
+    /// Bytes that reached the client.
+    pub down: AtomicU64,
+}
+
+impl Live {
+    /// From now on the connection serves `target`.
+    pub fn serves(&self, target: &str) {
+        let mut held = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        if *held != target {
+            target.clone_into(&mut held);
+        }
+    }
+
+    fn seen(&self) -> ConnectionStatus {
+        ConnectionStatus {
+            id: self.id,
+            listener: self.listener.to_string(),
+            client: self.client,
+            target: self
+                .target
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+            seconds: self.since.elapsed().as_secs_f64(),
+            up_bytes: self.up.load(Ordering::Relaxed),
+            down_bytes: self.down.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// An open connection for `status` and `top`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ConnectionStatus {
+    /// Counted from the start of the process.
+    pub id: u64,
+    /// The listener's name.
+    pub listener: String,
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server, as the client named it; empty while it has not.
+    pub target: String,
+    /// Since it was accepted.
+    pub seconds: f64,
+    /// From the client to the server.
+    pub up_bytes: u64,
+    /// From the server to the client.
+    pub down_bytes: u64,
+}
+
+/// All accounts of the process.
+#[derive(Debug)]
+pub struct Accounts {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Arc<Live>>>,
+    /// Counters for Prometheus.
+    pub metrics: Metrics,
+    /// Where lines go.
+    pub log: AccessLog,
+}
+
+impl Accounts {
+    /// None yet.
+    pub fn new(metrics: Metrics, log: AccessLog) -> Self {
+        Self {
+            next: AtomicU64::new(1),
+            open: Mutex::default(),
+            metrics,
+            log,
+        }
+    }
+
+    /// An account for an accepted connection; it is closed when what this returns is dropped.
+    pub fn open(self: &Arc<Self>, listener: &Arc<str>, client: SocketAddr) -> Open {
+        let live = Arc::new(Live {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            listener: Arc::clone(listener),
+            client,
+            since: Instant::now(),
+            target: Mutex::default(),
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+        });
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(live.id, Arc::clone(&live));
+        Open {
+            accounts: Arc::clone(self),
+            live,
+        }
+    }
+
+    /// Connections that are open, those that moved most first, at most `most`.
+    pub fn seen(&self, most: usize) -> Vec<ConnectionStatus> {
+        let open: Vec<_> = self
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        let mut seen: Vec<_> = open.iter().map(|live| live.seen()).collect();
+        seen.sort_by_key(|each| (std::cmp::Reverse(each.up_bytes + each.down_bytes), each.id));
+        seen.truncate(most);
+        seen
+    }
+
+    /// Adds what the kernel knows of a client's connection at its end; `None` for plain TCP.
+    pub fn add_multipath(
+        &self,
+        multipath: Option<&Multipath>,
+        paths: &BTreeMap<String, Vec<IpNet>>,
+    ) -> Option<Vec<PathLine>> {
+        let Some(multipath) = multipath else {
+            self.metrics.plain_tcp.inc();
+            return None;
+        };
+        self.metrics.add_session(multipath);
+        let lines: Vec<_> = multipath
+            .subflows
+            .iter()
+            .map(|subflow| PathLine {
+                path: label(subflow.remote, paths).to_owned(),
+                client: subflow.remote,
+                up_bytes: subflow.received,
+                down_bytes: subflow.sent,
+                retransmissions: subflow.retransmissions,
+            })
+            .collect();
+        for line in &lines {
+            self.metrics.add_path(line);
+        }
+        Some(lines)
+    }
+}
+
+fn label(address: IpAddr, paths: &BTreeMap<String, Vec<IpNet>>) -> &str {
+    let found = paths
+        .iter()
+        .find(|(_, nets)| nets.iter().any(|net| net.contains(&address)));
+    found.map_or(OTHER_PATH, |(label, _)| label)
+}
+
+/// The account of an open connection.
+#[derive(Debug)]
+pub struct Open {
+    accounts: Arc<Accounts>,
+    /// The connection as it stands.
+    pub live: Arc<Live>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.accounts
+            .open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.live.id);
+    }
+}

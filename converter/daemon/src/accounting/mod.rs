@@ -1,0 +1,6 @@
+//! What is known of the connections: those that are open, and what became of the others.
+
+pub mod access_log;
+pub mod accounts;
+pub mod line;
+pub mod metrics;

@@ -1,0 +1,146 @@
+//! Memory for bytes on their way. Each thread has one buffer to move bytes with; what a slow reader leaves of it is
+//! kept in memory of its own, of just that size, and counted.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `action` with this thread's buffer, of `size` bytes or more. Not to be nested.
+pub fn with_scratch<T>(size: usize, action: impl FnOnce(&mut [u8]) -> T) -> T {
+    SCRATCH.with_borrow_mut(|buffer| {
+        if buffer.len() < size {
+            buffer.resize(size, 0);
+        }
+        action(buffer)
+    })
+}
+
+/// How many bytes are kept in all, and how many may be.
+#[derive(Debug)]
+pub struct Budget {
+    used: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of `most` bytes.
+    pub fn new(most: usize) -> Self {
+        Self {
+            used: AtomicUsize::new(0),
+            most: AtomicUsize::new(most),
+        }
+    }
+
+    /// From now on the budget is `most` bytes; what is kept already stays.
+    pub fn set(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// Bytes that are kept now.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Somebody who kept `before` bytes keeps `now`.
+    pub fn change(&self, before: usize, now: usize) {
+        if now > before {
+            self.used.fetch_add(now - before, Ordering::Relaxed);
+        } else if now < before {
+            self.used.fetch_sub(before - now, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there is no room left: new work is refused, and old work takes little at a time.
+    pub fn is_spent(&self) -> bool {
+        self.used() >= self.most.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes that a reader has yet to take.
+#[derive(Debug)]
+pub struct Unsent<'a> {
+    bytes: Vec<u8>,
+    taken: usize,
+    budget: &'a Budget,
+}
+
+impl<'a> Unsent<'a> {
+    /// Nothing; takes no memory.
+    pub fn none(budget: &'a Budget) -> Self {
+        Self {
+            bytes: Vec::new(),
+            taken: 0,
+            budget,
+        }
+    }
+
+    /// Keeps `bytes`, after all earlier ones were taken.
+    pub fn keep(&mut self, bytes: Vec<u8>) {
+        debug_assert!(self.is_empty(), "the earlier bytes come first");
+        self.release();
+        self.bytes = bytes;
+        self.budget
+            .used
+            .fetch_add(self.bytes.len(), Ordering::Relaxed);
+    }
+
+    /// What is to be taken next.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    /// Whether all was taken.
+    pub fn is_empty(&self) -> bool {
+        self.taken == self.bytes.len()
+    }
+
+    /// The reader took `count` more; the memory goes when it took all.
+    pub fn take(&mut self, count: usize) {
+        self.taken += count;
+        if self.is_empty() {
+            self.release();
+        }
+    }
+
+    /// Nobody will take it.
+    pub fn give_up(&mut self) {
+        self.release();
+    }
+
+    fn release(&mut self) {
+        self.budget
+            .used
+            .fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        self.bytes = Vec::new();
+        self.taken = 0;
+    }
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_counted_until_it_was_taken() {
+        let budget = Budget::new(10);
+        let mut unsent = Unsent::none(&budget);
+        unsent.keep(vec![1; 10]);
+        assert!(budget.is_spent());
+        unsent.take(4);
+        assert_eq!((unsent.bytes().len(), budget.used()), (6, 10));
+        unsent.take(6);
+        assert_eq!(budget.used(), 0);
+        unsent.keep(vec![2; 3]);
+        drop(unsent);
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! The way out to a peer: bytes are written at once, and what it does not take is kept for it.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::net::TcpStream;
+
+use super::buffers::{Budget, Unsent};
+
+/// The way out to one peer.
+#[derive(Debug)]
+pub struct Outlet<'a> {
+    to: &'a TcpStream,
+    unsent: Unsent<'a>,
+    moved: u64,
+    counter: &'a AtomicU64,
+}
+
+impl<'a> Outlet<'a> {
+    /// To `to`. What it takes is counted in `counter`, what it does not, in `budget`.
+    pub fn new(to: &'a TcpStream, budget: &'a Budget, counter: &'a AtomicU64) -> Self {
+        Self {
+            to,
+            unsent: Unsent::none(budget),
+            moved: 0,
+            counter,
+        }
+    }
+
+    /// Bytes that the peer has taken.
+    pub fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Whether the peer has taken everything.
+    pub fn is_flushed(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
+    /// Writes as much as the peer takes now, and keeps the rest. All earlier bytes were taken before.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.to.try_write(rest) {
+                Ok(count) => {
+                    self.count(count);
+                    rest = &rest[count..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if !rest.is_empty() {
+            self.unsent.keep(rest.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Keeps `bytes`, to be written by the next flush. All earlier bytes were taken before.
+    pub fn keep(&mut self, bytes: Vec<u8>) {
+        self.unsent.keep(bytes);
+    }
+
+    /// Ready when the peer has taken everything.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            ready!(self.to.poll_write_ready(cx))?;
+            match self.to.try_write(self.unsent.bytes()) {
+                Ok(count) => {
+                    self.unsent.take(count);
+                    self.count(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Nobody will take what is kept.
+    pub fn give_up(&mut self) {
+        self.unsent.give_up();
+    }
+
+    fn count(&mut self, count: usize) {
+        self.moved += count as u64;
+        self.counter.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,337 @@
+//! Moves bytes between a client and a server until both have ended, one of them broke off, or nothing moved for long.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::accounting::metrics::WHOLE;
+use crate::bytes::context::RelayContext;
+use crate::bytes::flow::{Flow, FlowState};
+use crate::bytes::idle_timer::IdleTimer;
+
+/// How a relay ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Both sides ended their direction.
+    Whole,
+    /// The client broke off.
+    ClientReset,
+    /// The server broke off.
+    ServerReset,
+    /// Nothing moved for too long.
+    Silent,
+}
+
+impl Ended {
+    /// For logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whole => WHOLE,
+            Self::ClientReset => "client-reset",
+            Self::ServerReset => "server-reset",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// Relays until the end. `asked` came from the client already and goes to the server first, and `said` the other way
+/// round. `half` is called once, when the first of the two directions ends. What has not ended whole is for the caller
+/// to reset.
+pub async fn relay(
+    client: &TcpStream,
+    server: &TcpStream,
+    asked: Vec<u8>,
+    said: Vec<u8>,
+    context: &RelayContext<'_>,
+    half: impl FnOnce(),
+) -> Ended {
+    let up = Flow::new(client, server, context, context.up, asked);
+    let down = Flow::new(server, client, context, context.down, said);
+    both(up, down, context, half).await
+}
+
+async fn both(
+    mut up: Flow<'_>,
+    mut down: Flow<'_>,
+    context: &RelayContext<'_>,
+    half: impl FnOnce(),
+) -> Ended {
+    let mut half = Some(half);
+    let mut client_broke = pin!(up.writer().ready(Interest::ERROR));
+    let mut server_broke = pin!(down.writer().ready(Interest::ERROR));
+    let mut idle_timer = IdleTimer::default();
+    poll_fn(|cx| {
+        let before = (up.moved(), down.moved());
+        let up_state = up.poll(cx);
+        if up_state == FlowState::ReaderBroke {
+            down.writer_is_dead();
+        }
+        let down_state = down.poll(cx);
+        if down_state == FlowState::ReaderBroke {
+            up.writer_is_dead();
+        }
+        if let Some(ended) = verdict(up_state, down_state) {
+            return Poll::Ready(ended);
+        }
+        // A flow that does not read, since its reader is slow or its writer has ended, would not see a reset.
+        if up_state != FlowState::Open && client_broke.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ended::ClientReset);
+        }
+        if down_state != FlowState::Open && server_broke.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ended::ServerReset);
+        }
+        if before != (up.moved(), down.moved()) {
+            idle_timer.restart();
+        }
+        let mut limit = context.idle;
+        if up_state.is_over() || down_state.is_over() {
+            limit = context.half_closed;
+            if let Some(half) = half.take() {
+                half();
+            }
+        }
+        idle_timer.poll_after(cx, limit).map(|()| Ended::Silent)
+    })
+    .await
+}
+
+/// What two flows come to. A server that broke off may have answered first, so that the way down goes on to its end,
+/// and the same the other way round.
+fn verdict(up: FlowState, down: FlowState) -> Option<Ended> {
+    match (up, down) {
+        (FlowState::Ended, FlowState::Ended) => Some(Ended::Whole),
+        (FlowState::WriterBroke, _) | (FlowState::Ended, FlowState::ReaderBroke) => {
+            Some(Ended::ClientReset)
+        }
+        (_, FlowState::WriterBroke)
+        | (FlowState::ReaderBroke, FlowState::Ended | FlowState::ReaderBroke) => {
+            Some(Ended::ServerReset)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpStream as Peer};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::bytes::buffers::Budget;
+    use crate::bytes::loopback;
+
+    /// Rows: what became of the way up, of the way down, and of the connection.
+    #[test]
+    fn a_connection_ends_by_what_its_two_ways_come_to() {
+        use FlowState::{Clogged, Ended, Open, ReaderBroke, WriterBroke};
+        let (whole, client, server) = (
+            Some(super::Ended::Whole),
+            Some(super::Ended::ClientReset),
+            Some(super::Ended::ServerReset),
+        );
+        for (up, down, verdict_) in [
+            (Open, Open, None),
+            (Open, Clogged, None),
+            (Clogged, Clogged, None),
+            (Ended, Open, None),
+            (Open, Ended, None),
+            (Ended, Clogged, None),
+            (Ended, Ended, whole),
+            // The client is gone: nothing that the server says has a reader.
+            (WriterBroke, Open, client),
+            (WriterBroke, Clogged, client),
+            (WriterBroke, Ended, client),
+            (WriterBroke, WriterBroke, client),
+            (Ended, ReaderBroke, client),
+            // The server takes no more, and may have said why.
+            (ReaderBroke, Open, None),
+            (ReaderBroke, Clogged, None),
+            (ReaderBroke, Ended, server),
+            (ReaderBroke, WriterBroke, server),
+            (ReaderBroke, ReaderBroke, server),
+            (Open, WriterBroke, server),
+            (Ended, WriterBroke, server),
+            (Clogged, WriterBroke, server),
+            // The client takes no more, and may still have something to say.
+            (Open, ReaderBroke, None),
+        ] {
+            assert_eq!(verdict(up, down), verdict_, "{up:?} {down:?}");
+        }
+    }
+
+    /// Relays between two pairs of sockets; `client` and `server` play their parts on threads of their own.
+    fn play(
+        client: impl FnOnce(Peer) + Send + 'static,
+        server: impl FnOnce(Peer) + Send + 'static,
+        early: (&[u8], &[u8]),
+    ) -> (super::Ended, u64, u64) {
+        let (budget, up, down) = (
+            Budget::new(1 << 20),
+            AtomicU64::default(),
+            AtomicU64::default(),
+        );
+        let ended = loopback::block_on(async {
+            let (client_end, near) = loopback::pair();
+            let (server_end, far) = loopback::pair();
+            let threads = [
+                thread::spawn(move || client(client_end)),
+                thread::spawn(move || server(server_end)),
+            ];
+            let context = RelayContext {
+                budget: &budget,
+                buffer: 64 << 10,
+                idle: Duration::from_millis(500),
+                half_closed: Duration::from_millis(200),
+                up: &up,
+                down: &down,
+            };
+            let (near, far) = (near.into_tokio(), far.into_tokio());
+            let ended = relay(
+                &near,
+                &far,
+                early.0.to_vec(),
+                early.1.to_vec(),
+                &context,
+                || (),
+            )
+            .await;
+            if ended != super::Ended::Whole {
+                crate::kernel::sockets::reset_on_close(&near);
+                crate::kernel::sockets::reset_on_close(&far);
+            }
+            drop((near, far));
+            for thread in threads {
+                thread.join().expect("a peer that is content");
+            }
+            ended
+        });
+        assert_eq!(budget.used(), 0, "all memory is back");
+        (
+            ended,
+            up.load(Ordering::Relaxed),
+            down.load(Ordering::Relaxed),
+        )
+    }
+
+    fn all_of(mut peer: &Peer) -> Vec<u8> {
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).expect("an end in order");
+        all
+    }
+
+    fn reset(peer: Peer) {
+        crate::kernel::sockets::reset_on_close(&peer);
+        drop(peer);
+    }
+
+    #[test]
+    fn what_came_early_goes_first_and_each_way_ends_alone() {
+        let (ended, up, down) = play(
+            |mut client| {
+                client.write_all(b"asks").expect("taken");
+                client.shutdown(Shutdown::Write).expect("open");
+                assert_eq!(all_of(&client), b"HELLO answers");
+            },
+            |mut server| {
+                assert_eq!(all_of(&server), b"early asks");
+                server.write_all(b" answers").expect("taken");
+            },
+            (b"early ", b"HELLO"),
+        );
+        assert_eq!((ended, up, down), (super::Ended::Whole, 10, 13));
+    }
+
+    #[test]
+    fn megabytes_go_through_whole_though_the_reader_is_slow() {
+        let bytes: Vec<u8> = (0..4_000_000_u32).map(|n| (n % 251) as u8).collect();
+        let expected = bytes.clone();
+        let (ended, _, down) = play(
+            move |client| {
+                client.shutdown(Shutdown::Write).expect("open");
+                thread::sleep(Duration::from_millis(100));
+                assert_eq!(all_of(&client), expected);
+            },
+            move |mut server| {
+                server.write_all(&bytes).expect("taken");
+                server.shutdown(Shutdown::Write).expect("open");
+                assert_eq!(all_of(&server), b"");
+            },
+            (b"", b""),
+        );
+        assert_eq!((ended, down), (super::Ended::Whole, 4_000_000));
+    }
+
+    #[test]
+    fn a_reset_is_told_the_other_side_also_while_that_does_not_read() {
+        for clogged in [false, true] {
+            let (ended, ..) = play(
+                move |mut client| {
+                    if clogged {
+                        client
+                            .set_nonblocking(true)
+                            .expect("a socket that does not wait");
+                        while client.write(&vec![7; 65536]).is_ok() {}
+                        thread::sleep(Duration::from_millis(100));
+                    }
+                    reset(client);
+                },
+                |mut server| {
+                    thread::sleep(Duration::from_millis(300));
+                    server
+                        .read_to_end(&mut Vec::new())
+                        .expect_err("a reset is no end");
+                },
+                (b"", b""),
+            );
+            assert_eq!(ended, super::Ended::ClientReset, "{clogged}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_resets_behind_its_answer_is_heard() {
+        let (ended, ..) = play(
+            |mut client| {
+                client.write_all(b"ask").expect("taken");
+                let mut answer = [0; 6];
+                client.read_exact(&mut answer).expect("the answer");
+                assert_eq!(&answer, b"answer");
+                client.read_exact(&mut [0]).expect_err("a reset is no end");
+            },
+            |mut server| {
+                server.read_exact(&mut [0; 3]).expect("the question");
+                server.write_all(b"answer").expect("taken");
+                thread::sleep(Duration::from_millis(100));
+                reset(server);
+            },
+            (b"", b""),
+        );
+        assert_eq!(ended, super::Ended::ServerReset);
+    }
+
+    #[test]
+    fn silence_ends_it_sooner_once_one_side_has_ended() {
+        let begun = std::time::Instant::now();
+        let wait = |peer: Peer| drop((&peer).read_to_end(&mut Vec::new()));
+        let (ended, ..) = play(
+            |client| {
+                client.shutdown(Shutdown::Write).expect("open");
+                drop((&client).read_to_end(&mut Vec::new()));
+            },
+            move |server| {
+                wait(server.try_clone().expect("a descriptor"));
+                thread::sleep(Duration::from_millis(400));
+            },
+            (b"", b""),
+        );
+        assert_eq!(ended, super::Ended::Silent);
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        let (ended, ..) = play(wait, wait, (b"", b""));
+        assert_eq!(ended, super::Ended::Silent);
+    }
+}

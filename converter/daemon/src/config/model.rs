@@ -1,0 +1,367 @@
+//! What an operator writes, as types with defaults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::gateway::Gateway;
+use super::units;
+
+/// The whole file. Every key has a default, so that an empty file is an HTTP proxy for this machine alone.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Threads that carry traffic; by default one for each processor.
+    pub workers: Option<NonZeroUsize>,
+    /// Who may use the converter.
+    pub clients: Clients,
+    /// What may be reached through it.
+    pub targets: Targets,
+    /// How much it takes on.
+    pub limits: Limits,
+    /// How long it waits.
+    pub timeouts: Timeouts,
+    /// How it connects to servers.
+    pub downstream: Downstream,
+    /// How many connections are begun when a SYN comes, for listeners with `early_syn`.
+    pub early_syn: EarlySyn,
+    /// The gateway that this converter, at a customer's premises, carries its traffic to (RFC 8803).
+    pub gateway: Option<Gateway>,
+    /// How names are resolved.
+    pub names: Names,
+    /// Labels of access paths, by the clients' networks, for metrics and logs.
+    pub paths: BTreeMap<String, Vec<IpNet>>,
+    /// Prometheus metrics.
+    pub metrics: Metrics,
+    /// The local socket that `status` and `top` ask.
+    pub control: Control,
+    /// The access log.
+    pub log: Log,
+    /// The listeners.
+    pub listen: Vec<Listen>,
+}
+
+/// Who may use the converter.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Clients {
+    /// Their networks. Without any, only this machine may, and listeners must have loopback addresses.
+    pub networks: Vec<IpNet>,
+}
+
+/// What may be reached. Loopback, link-local, private, multicast and reserved addresses and this machine's own are
+/// refused unless `allow` has them.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Targets {
+    /// Networks that may be reached although they would be refused.
+    pub allow: Vec<IpNet>,
+    /// Networks that may not be reached although they would be allowed; the stronger of the two.
+    pub deny: Vec<IpNet>,
+    /// Ports that are refused everywhere.
+    pub deny_ports: BTreeSet<u16>,
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            deny_ports: BTreeSet::from([25]),
+        }
+    }
+}
+
+/// How much the converter takes on. At a limit new work is refused and old work goes on.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Client connections in all; by default as many as the limit of open files leaves room for.
+    pub connections: Option<usize>,
+    /// Client connections of one IPv4 address or one IPv6 /64.
+    pub connections_per_client: usize,
+    /// Bytes held for slow readers, in all.
+    #[serde(deserialize_with = "units::size")]
+    pub buffered: usize,
+    /// Bytes moved at a time, and held for one slow reader at most.
+    #[serde(deserialize_with = "units::size")]
+    pub buffer: usize,
+    /// The head of an HTTP request or response.
+    #[serde(deserialize_with = "units::size")]
+    pub head: usize,
+    /// Connections that wait to be accepted, on each listener (listen(2)).
+    pub backlog: u16,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: None,
+            connections_per_client: 4096,
+            buffered: 256 << 20,
+            buffer: 256 << 10,
+            head: 64 << 10,
+            backlog: 4096,
+        }
+    }
+}
+
+/// How long the converter waits.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// For a request: an HTTP head, a Convert message, a SOCKS5 negotiation. From its first byte, or from the accept.
+    #[serde(deserialize_with = "units::time")]
+    pub request: Duration,
+    /// For a connection to a server, in all, names included.
+    #[serde(deserialize_with = "units::time")]
+    pub connect: Duration,
+    /// For any byte in either direction.
+    #[serde(deserialize_with = "units::time")]
+    pub idle: Duration,
+    /// For any byte once one side has ended its direction.
+    #[serde(deserialize_with = "units::time")]
+    pub half_closed: Duration,
+    /// For the connections that are open when the converter is told to end.
+    #[serde(deserialize_with = "units::time")]
+    pub drain: Duration,
+    /// For the connections that are open when a successor takes over.
+    #[serde(deserialize_with = "units::time")]
+    pub hand_over: Duration,
+    /// For the next client, until the process ends; for one that the service manager starts with its first client.
+    #[serde(deserialize_with = "units::some_time")]
+    pub unused: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            request: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(600),
+            half_closed: Duration::from_secs(120),
+            drain: Duration::from_secs(30),
+            hand_over: Duration::from_secs(3600),
+            unused: None,
+        }
+    }
+}
+
+/// How the converter connects to servers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Downstream {
+    /// Whether to offer MPTCP to servers.
+    pub mptcp: bool,
+    /// Whether what a client has sent already may travel in the SYN to a server that takes that (RFC 7413). A SYN that is
+    /// sent twice may reach the server twice: only for what may be asked twice.
+    pub fast_open: bool,
+    /// The netfilter mark of its packets (`SO_MARK`, socket(7)).
+    pub mark: Option<u32>,
+    /// The IPv4 source address.
+    pub source4: Option<Ipv4Addr>,
+    /// The IPv6 source address.
+    pub source6: Option<Ipv6Addr>,
+    /// Whether to tell the server the client's address by a PROXY protocol header, version 2.
+    pub proxy_protocol: bool,
+}
+
+/// Connections to servers that are begun when a client's SYN comes, and whose client has not been accepted yet. Beyond
+/// these limits they are begun when the client is.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct EarlySyn {
+    /// In all.
+    pub connections: usize,
+    /// For one IPv4 address or one IPv6 /64.
+    pub per_client: usize,
+    /// To one address.
+    pub per_server: usize,
+    /// How long the client's handshake may take, until the server's side is given up.
+    #[serde(deserialize_with = "units::time")]
+    pub timeout: Duration,
+}
+
+impl Default for EarlySyn {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            per_client: 64,
+            per_server: 256,
+            timeout: Duration::from_secs(3),
+        }
+    }
+}
+
+/// How names are resolved.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Names {
+    /// Name servers; by default those of /etc/resolv.conf.
+    pub servers: Vec<IpAddr>,
+}
+
+/// Prometheus metrics.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// Where they are served, over HTTP; nowhere by default.
+    pub address: Option<SocketAddr>,
+}
+
+/// The local socket that `status` and `top` ask.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    /// Its file.
+    pub socket: PathBuf,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            socket: PathBuf::from("/run/tributary-converter/control.sock"),
+        }
+    }
+}
+
+/// The access log.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// A file, or `-` for standard output; none by default. A SIGHUP opens the file anew.
+    pub access: Option<PathBuf>,
+}
+
+/// One listener. Which of the optional keys a kind takes is in docs/converter.md; others are refused.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file
+pub struct Listen {
+    /// What clients speak.
+    pub kind: ListenerKind,
+    /// Where it listens. `[::]` takes IPv4 as well.
+    pub address: SocketAddr,
+    /// Its name in logs and metrics; by default the kind and the address.
+    pub name: Option<String>,
+    /// Whether it takes MPTCP, which is the default where that can be: not with REDIRECT, whose destination the kernel
+    /// does not tell of MPTCP sockets. Clients without MPTCP are served all the same.
+    pub mptcp: Option<bool>,
+    /// SOCKS5: names and passwords (RFC 1929). Without any, none is asked for.
+    #[serde(default)]
+    pub users: BTreeMap<String, String>,
+    /// Convert: whether a client must show that it receives what is sent to its address (RFC 8803 section 6.2.7).
+    #[serde(default)]
+    pub cookies: bool,
+    /// Transparent: how connections get here.
+    pub intercept: Option<Intercept>,
+    /// Transparent, TPROXY: whether servers see the client's address.
+    #[serde(default)]
+    pub keep_client_address: bool,
+    /// Whether connections are carried to the gateway.
+    #[serde(default)]
+    pub via_gateway: bool,
+    /// TPROXY, and Convert where the client tells by [`Gateway::syn_option`]: whether the connection to the server, or to
+    /// the gateway, is begun when the client's SYN comes to this port, and not when the client's handshake has ended.
+    #[serde(default)]
+    pub early_syn: bool,
+}
+
+/// What the clients of a listener speak.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ListenerKind {
+    /// HTTP/1.1 to a proxy: CONNECT and absolute-form (RFC 9112 section 3.2).
+    Http,
+    /// SOCKS5 (RFC 1928).
+    Socks5,
+    /// 0-RTT TCP Convert (RFC 8803).
+    Convert,
+    /// Nothing that they know of: netfilter brings their connections here.
+    Transparent,
+}
+
+impl ListenerKind {
+    /// As it is written in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Socks5 => "socks5",
+            Self::Convert => "convert",
+            Self::Transparent => "transparent",
+        }
+    }
+}
+
+/// How netfilter brings connections to a transparent listener.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Intercept {
+    /// `tproxy` (nft(8)): packets keep their addresses.
+    Tproxy,
+    /// `redirect` (nft(8)): the destination is rewritten, and conntrack knows what it was.
+    Redirect,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            workers: None,
+            clients: Clients::default(),
+            targets: Targets::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            downstream: Downstream::default(),
+            early_syn: EarlySyn::default(),
+            gateway: None,
+            names: Names::default(),
+            paths: BTreeMap::new(),
+            metrics: Metrics::default(),
+            control: Control::default(),
+            log: Log::default(),
+            listen: vec![Listen::http_on_loopback()],
+        }
+    }
+}
+
+impl Config {
+    /// Whether any listener has `early_syn`.
+    pub fn forwards_syns_early(&self) -> bool {
+        self.listen.iter().any(|listen| listen.early_syn)
+    }
+}
+
+impl Listen {
+    fn http_on_loopback() -> Self {
+        Self {
+            kind: ListenerKind::Http,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3128)),
+            name: None,
+            mptcp: None,
+            users: BTreeMap::new(),
+            cookies: false,
+            intercept: None,
+            keep_client_address: false,
+            via_gateway: false,
+            early_syn: false,
+        }
+    }
+
+    /// Whether it takes MPTCP.
+    pub fn takes_mptcp(&self) -> bool {
+        self.mptcp
+            .unwrap_or(self.intercept != Some(Intercept::Redirect))
+    }
+
+    /// Its name in logs and metrics.
+    pub fn label(&self) -> String {
+        self.name
+            .clone()
+            .unwrap_or_else(|| format!("{}-{}", self.kind.name(), self.address))
+    }
+}

@@ -1,0 +1,43 @@
+//! What is asked for, and the connection that comes of it.
+
+use std::net::SocketAddr;
+
+use crate::bytes::stream::Stream;
+
+/// What one connection asks of its way to the server, beside the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct DialOptions {
+    /// MPTCP, whatever the configuration says.
+    pub mptcp: bool,
+    /// This source address, which is the client's.
+    pub source: Option<SocketAddr>,
+    /// To know which ICMP error ended the attempt: without it a port unreachable looks like a reset.
+    pub icmp: bool,
+    /// The converters that it has passed on its way here (see [`tributary_wire::convert::Tlv::Passed`]).
+    pub passed: Vec<u64>,
+}
+
+/// A server's side of a session.
+#[derive(Debug)]
+pub struct Server {
+    /// The connection, or the one to the gateway.
+    pub stream: Stream,
+    /// The server's address and port.
+    pub address: SocketAddr,
+    /// What the server said already.
+    pub early: Vec<u8>,
+    /// Whether the bytes that the client had sent before are on their way.
+    pub early_sent: bool,
+}
+
+impl Server {
+    /// A connection to the server itself, with whether the bytes of before are on their way.
+    pub fn direct((stream, early_sent): (Stream, bool), address: SocketAddr) -> Self {
+        Self {
+            stream,
+            address,
+            early: Vec::new(),
+            early_sent,
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Sees clients' SYNs come in, and begins the connections that they ask for.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use tokio::net::UdpSocket;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{MissedTickBehavior, interval};
+use tributary_wire::syn::{self, Syn};
+
+use super::Early;
+use super::flood::{Flood, cookies_sent};
+use super::table::{NotBegun, Pair};
+use crate::accounting::metrics::EarlySyns;
+use crate::config::{Config, Listen, ListenerKind};
+use crate::dial::Dialer;
+use crate::kernel::packet_filter::{
+    WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
+};
+use crate::policy::admission::is_known;
+
+/// How often is looked for a flood, and for connections whose client did not come.
+const STEP: Duration = Duration::from_millis(50);
+/// SYNs that are looked at before others have their turn.
+const TURN: usize = 64;
+
+// EtherType of what comes in (linux/if_ether.h). A socket for one of them sees nothing that goes out.
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+// Offsets in IPv4, IPv6 and TCP headers.
+const PROTOCOL4: u32 = 9;
+const NEXT_HEADER6: u32 = 6;
+const LENGTH6: u32 = 40;
+const DESTINATION_PORT: u32 = 2;
+const FLAGS: u32 = 13;
+const TCP: u32 = 6;
+const SYN: u32 = 0x02;
+/// FIN, SYN, RST and ACK.
+const STATE: u32 = 0x17;
+
+/// A packet socket: tokio has no type of its own for it, and this one does nothing to it but poll(2) and recv(2).
+type Window = UdpSocket;
+
+/// Looks out until it is dropped; what it began and nobody has claimed by then is given up.
+#[derive(Debug)]
+pub struct SynWatcher {
+    task: JoinHandle<()>,
+    early: Arc<Early>,
+}
+
+impl SynWatcher {
+    /// Looks out for SYNs to the listeners of `config` that want it. Within a `LocalSet`. Raises what socket(2) does: it
+    /// needs `CAP_NET_RAW`.
+    pub fn start(
+        config: &Arc<Config>,
+        early: &Arc<Early>,
+        dialer: Dialer,
+        counters: EarlySyns,
+    ) -> io::Result<Self> {
+        let wanting = config.listen.iter().filter(|listen| listen.early_syn);
+        let listeners: HashMap<u16, Listen> = wanting
+            .map(|listen| (listen.address.port(), listen.clone()))
+            .collect();
+        let ports: Vec<u16> = listeners.keys().copied().collect();
+        let windows = [open(IPV4, &ports)?, open(IPV6, &ports)?];
+        let view = View {
+            listeners,
+            config: Arc::clone(config),
+            early: Arc::clone(early),
+            dialer,
+            counters,
+        };
+        Ok(Self {
+            task: spawn_local(look_out(windows, view)),
+            early: Arc::clone(early),
+        })
+    }
+}
+
+impl Drop for SynWatcher {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.early.give_up(Duration::ZERO);
+    }
+}
+
+/// What it takes to judge a SYN.
+struct View {
+    listeners: HashMap<u16, Listen>,
+    config: Arc<Config>,
+    early: Arc<Early>,
+    dialer: Dialer,
+    counters: EarlySyns,
+}
+
+async fn look_out(windows: [Window; 2], view: View) {
+    let [four, six] = &windows;
+    let mut flood = Flood::default();
+    flood.note(cookies_sent(), Instant::now());
+    let mut step = interval(STEP);
+    step.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut busy = false;
+    loop {
+        let now = Instant::now();
+        if flood.is_on(now) {
+            // The kernel drops what nobody reads, which is the cheapest that there is; it is stale when the flood is over.
+            step.tick().await;
+            view.give_up_waiting();
+            flood.note(cookies_sent(), Instant::now());
+            for window in &windows {
+                view.counters.flooded(skip_all(window));
+            }
+            continue;
+        }
+        tokio::select! {
+            // Without a SYN of late there is nothing to look after, and no reason to wake.
+            _ = step.tick(), if busy || !view.early.table().is_empty() => {
+                view.give_up_waiting();
+                if std::mem::take(&mut busy) {
+                    flood.note(cookies_sent(), Instant::now());
+                }
+            }
+            syns = next(four) => busy |= view.answer(&syns),
+            syns = next(six) => busy |= view.answer(&syns),
+        }
+    }
+}
+
+/// The packets that have come, [`TURN`] at most; waits for one.
+async fn next(window: &Window) -> Vec<Syn> {
+    let mut syns = Vec::new();
+    // An interface that went down is no reason to stop (packet(7), ENETDOWN).
+    if window.readable().await.is_err() {
+        return syns;
+    }
+    let mut packet = [0; WHOLE as usize];
+    while syns.len() < TURN {
+        match window.try_recv(&mut packet) {
+            Ok(length) => syns.extend(syn::parse(&packet[..length])),
+            Err(_) => break,
+        }
+    }
+    syns
+}
+
+impl View {
+    /// Whether there were any.
+    fn answer(&self, syns: &[Syn]) -> bool {
+        for syn in syns {
+            self.counters.count(self.begin(syn));
+        }
+        !syns.is_empty()
+    }
+
+    /// Begins the connection that a SYN asks for, unless something is against it; what, for the metrics.
+    fn begin(&self, syn: &Syn) -> &'static str {
+        let Some(listen) = self.listeners.get(&syn.server.port()) else {
+            return "other";
+        };
+        if syn.join {
+            return "join";
+        }
+        // Who comes to an explicit listener says in the SYN where to, or later.
+        let server = match (listen.kind, syn.destination) {
+            (ListenerKind::Transparent, _) => syn.server,
+            (_, Some(destination)) => destination.into(),
+            (_, None) => return "silent",
+        };
+        let pair = Pair {
+            client: syn.client,
+            server,
+        };
+        if !is_known(syn.client.ip(), &self.config.clients) {
+            return "stranger";
+        }
+        if self.dialer.is_own(syn.client.ip()) {
+            return "loop";
+        }
+        // Held meanwhile: a client that is accepted in this moment waits, and does not begin a second one.
+        let mut table = self.early.table();
+        match table.may_begin(pair, &self.config.early_syn) {
+            Ok(()) => {}
+            Err(NotBegun::Known) => return "known",
+            Err(NotBegun::Capped) => return "capped",
+        }
+        let source = listen.keep_client_address.then_some(syn.client);
+        match self
+            .dialer
+            .begin(server, source, listen.via_gateway, &self.config)
+        {
+            Ok(begun) => {
+                table.put(pair, begun, Instant::now());
+                "begun"
+            }
+            Err(error) => error.name(),
+        }
+    }
+
+    fn give_up_waiting(&self) {
+        let given_up = self.early.give_up(self.config.early_syn.timeout);
+        self.counters.given_up(given_up);
+    }
+}
+
+fn open(ether_type: u16, ports: &[u16]) -> io::Result<Window> {
+    let protocol = Protocol::from(i32::from(ether_type.to_be()));
+    // Without the link layer's header (packet(7)).
+    let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), Some(protocol))?;
+    socket.attach_filter(&filter(ether_type, ports))?;
+    // What came before the filter did.
+    while (&socket).read(&mut [0; 1]).is_ok() {}
+    Window::from_std(socket.into())
+}
+
+/// Takes everything that waits to be read; how many packets.
+fn skip_all(window: &Window) -> usize {
+    let mut skipped = 0;
+    while window.try_recv(&mut [0; 1]).is_ok() {
+        skipped += 1;
+    }
+    skipped
+}
+
+/// Lets through SYNs to these ports. Fragments and extension headers are for `syn::parse`.
+fn filter(ether_type: u16, ports: &[u16]) -> Vec<SockFilter> {
+    let (protocol, start) = if ether_type == IPV4 {
+        (PROTOCOL4, index_ipv4_header())
+    } else {
+        (NEXT_HEADER6, index(LENGTH6))
+    };
+    let mut filter = vec![
+        byte(protocol),
+        if_equal(TCP, 1, 0),
+        take(0),
+        start,
+        indexed_byte(FLAGS),
+        and(STATE),
+        if_equal(SYN, 1, 0),
+        take(0),
+        indexed_half(DESTINATION_PORT),
+    ];
+    for port in ports {
+        filter.extend([if_equal(u32::from(*port), 0, 1), take(WHOLE)]);
+    }
+    filter.push(take(0));
+    filter
+}

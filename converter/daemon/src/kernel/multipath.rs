@@ -1,0 +1,189 @@
+//! What the kernel knows of an MPTCP connection (include/uapi/linux/mptcp.h).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::BorrowedFd;
+
+use crate::kernel::sys;
+
+const SOL_MPTCP: i32 = 284;
+const MPTCP_INFO: i32 = 1;
+const MPTCP_TCPINFO: i32 = 2;
+const MPTCP_SUBFLOW_ADDRS: i32 = 3;
+
+/// `mptcpi_subflows` and `mptcpi_subflows_total` of `struct mptcp_info`; the first alone can be 0 beside a joined subflow,
+/// when the initial one was taken away.
+const JOINED: usize = 0;
+const TOTAL: usize = 80;
+const FALLBACK: u32 = 1;
+const MOST_SUBFLOWS: usize = 16;
+/// `struct mptcp_subflow_data`: its own size, the number of subflows, the kernel's and our size of an element.
+const DATA: usize = 16;
+const ADDRESSES: usize = 256; // struct mptcp_subflow_addrs: the local and the remote sockaddr_storage
+const REMOTE: usize = 128;
+const TCP_INFO: usize = 216; // of struct tcp_info, up to tcpi_bytes_retrans
+
+/// An MPTCP connection, as it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Multipath {
+    /// Whether it went on as plain TCP (RFC 8684 section 3.7).
+    pub fallback: bool,
+    /// Bytes that were sent again on another subflow.
+    pub bytes_retransmitted: u64,
+    /// Its subflows, the first one included.
+    pub subflows: Vec<Subflow>,
+}
+
+/// One subflow of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subflow {
+    /// The client's address on this path.
+    pub remote: IpAddr,
+    /// Bytes sent to the client, without those sent again.
+    pub sent: u64,
+    /// Bytes that came from the client.
+    pub received: u64,
+    /// Segments that were sent again.
+    pub retransmissions: u32,
+}
+
+/// `None` if the socket carries plain TCP, as after accept(2) of a client without MPTCP. `peer` is the client's address.
+pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Multipath> {
+    let mut info = [0; 128];
+    let length = sys::get_option(socket, SOL_MPTCP, MPTCP_INFO, &mut info).ok()?;
+    let info = &info[..length];
+    // Most sessions have the first subflow and no other, and its state is cheaper to ask for.
+    let subflows = if (info.get(JOINED), info.get(TOTAL)) == (Some(&0), Some(&1)) {
+        only_subflow(socket, peer).into_iter().collect()
+    } else {
+        subflows(socket).unwrap_or_default()
+    };
+    Some(Multipath {
+        fallback: u32_at(info, 8) & FALLBACK != 0,
+        bytes_retransmitted: u64_at(info, 48),
+        subflows,
+    })
+}
+
+/// On an MPTCP socket TCP's own option tells of the first subflow (net/mptcp/sockopt.c).
+fn only_subflow(socket: BorrowedFd<'_>, remote: IpAddr) -> Option<Subflow> {
+    let mut state = [0; TCP_INFO];
+    sys::get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state).ok()?;
+    Some(subflow_of(remote, &state))
+}
+
+fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<Subflow>> {
+    let addresses = array::<ADDRESSES>(socket, MPTCP_SUBFLOW_ADDRS)?;
+    let states = array::<TCP_INFO>(socket, MPTCP_TCPINFO)?;
+    let pairs = addresses.iter().zip(&states);
+    Ok(pairs
+        .filter_map(|(addresses, state)| subflow(addresses, state))
+        .collect())
+}
+
+/// The option's elements, one for each subflow, each of `SIZE` bytes at most.
+fn array<const SIZE: usize>(socket: BorrowedFd<'_>, name: i32) -> io::Result<Vec<[u8; SIZE]>> {
+    let mut buffer = vec![0; DATA + MOST_SUBFLOWS * SIZE];
+    buffer[..4].copy_from_slice(&u32::try_from(DATA).map_err(io::Error::other)?.to_ne_bytes());
+    buffer[12..16].copy_from_slice(&u32::try_from(SIZE).map_err(io::Error::other)?.to_ne_bytes());
+    sys::get_option(socket, SOL_MPTCP, name, &mut buffer)?;
+    let count = (u32_at(&buffer, 4) as usize).min(MOST_SUBFLOWS);
+    Ok(buffer[DATA..]
+        .chunks_exact(SIZE)
+        .take(count)
+        .filter_map(|element| element.try_into().ok())
+        .collect())
+}
+
+fn subflow(addresses: &[u8; ADDRESSES], state: &[u8; TCP_INFO]) -> Option<Subflow> {
+    Some(subflow_of(sockaddr_ip(&addresses[REMOTE..])?, state))
+}
+
+fn subflow_of(remote: IpAddr, state: &[u8; TCP_INFO]) -> Subflow {
+    Subflow {
+        remote,
+        sent: u64_at(state, 200).saturating_sub(u64_at(state, 208)),
+        received: u64_at(state, 128),
+        retransmissions: u32_at(state, 100),
+    }
+}
+
+fn sockaddr_ip(sockaddr: &[u8]) -> Option<IpAddr> {
+    let family = u16::from_ne_bytes([*sockaddr.first()?, *sockaddr.get(1)?]);
+    match i32::from(family) {
+        libc::AF_INET => Some(IpAddr::V4(Ipv4Addr::from(
+            <[u8; 4]>::try_from(sockaddr.get(4..8)?).ok()?,
+        ))),
+        libc::AF_INET6 => {
+            let six = Ipv6Addr::from(<[u8; 16]>::try_from(sockaddr.get(8..24)?).ok()?);
+            Some(six.to_canonical())
+        }
+        _ => None,
+    }
+}
+
+/// Zero where the kernel's structure is older and shorter.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..at + 4)
+        .and_then(|slice| slice.try_into().ok())
+        .map_or(0, u32::from_ne_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..at + 8)
+        .and_then(|slice| slice.try_into().ok())
+        .map_or(0, u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+
+    use socket2::{Domain, Protocol, Socket, Type};
+
+    use super::*;
+
+    fn listener() -> Socket {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))
+            .expect("kernel with MPTCP");
+        listener
+            .bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .expect("bind");
+        listener.listen(8).expect("listen");
+        listener
+    }
+
+    fn connected(protocol: Protocol) -> (Socket, Socket) {
+        let listener = listener();
+        let client = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).expect("socket");
+        client
+            .connect(&listener.local_addr().expect("address"))
+            .expect("connect");
+        (client, listener.accept().expect("accept").0)
+    }
+
+    #[test]
+    fn a_connection_tells_its_subflow_and_what_came_by_it() {
+        let (mut client, mut server) = connected(Protocol::MPTCP);
+        client.write_all(&[7; 1000]).expect("write");
+        server.read_exact(&mut [0; 1000]).expect("read");
+        let multipath = of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("MPTCP");
+        assert!(!multipath.fallback);
+        let [subflow] = multipath.subflows[..] else {
+            panic!("{multipath:?}")
+        };
+        assert_eq!(
+            (subflow.remote, subflow.received),
+            (IpAddr::V4(Ipv4Addr::LOCALHOST), 1000)
+        );
+    }
+
+    #[test]
+    fn a_client_without_mptcp_is_plain_tcp() {
+        let (_client, server) = connected(Protocol::TCP);
+        assert_eq!(of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)), None);
+    }
+}

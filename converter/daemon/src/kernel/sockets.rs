@@ -1,0 +1,271 @@
+//! Sockets as the converter wants them, and what it does with them directly.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::config::{Downstream, Intercept, Listen};
+use crate::kernel::sys;
+
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34; // include/uapi/linux/tcp.h
+/// Connections whose SYN may carry data before their handshake ended (RFC 7413 section 5.1).
+const FAST_OPEN_QUEUE: i32 = 1024;
+/// Clients that vanish without a word are found in about three minutes.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+fn stream(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
+    let protocol = if mptcp {
+        Protocol::MPTCP
+    } else {
+        Protocol::TCP
+    };
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking(),
+        Some(protocol),
+    )?;
+    Ok(socket)
+}
+
+/// A socket that listens as `listen` says; raises what the kernel does.
+pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
+    let socket = stream(listen.address, listen.takes_mptcp())?;
+    socket.set_reuse_address(true)?;
+    if listen.address.is_ipv6() {
+        socket.set_only_v6(listen.address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+    }
+    if listen.intercept == Some(Intercept::Tproxy) {
+        transparent(&socket, listen.address)?;
+    }
+    socket.bind(&listen.address.into())?;
+    if listen.kind == crate::config::ListenerKind::Convert {
+        // RFC 8803 section 6: Convert has a cookie of its own, so that TCP's is not needed. Without the sysctl's bit 2
+        // the kernel ignores both.
+        sys::set_option(
+            socket.as_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_FASTOPEN,
+            FAST_OPEN_QUEUE,
+        )?;
+        sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)?;
+    }
+    set_up_for_clients(&socket)?;
+    socket.listen(i32::from(backlog))?;
+    Ok(socket)
+}
+
+/// Lets the socket have addresses that are not this machine's (ip(7), `IP_TRANSPARENT`).
+fn transparent(socket: &Socket, address: SocketAddr) -> io::Result<()> {
+    match address {
+        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true),
+        SocketAddr::V6(_) => sys::set_option(
+            socket.as_fd(),
+            libc::IPPROTO_IPV6,
+            libc::IPV6_TRANSPARENT,
+            1,
+        ),
+    }
+}
+
+/// A socket to connect to `server` with, as the configuration has it, or from the client's own address.
+pub fn to_server(
+    server: SocketAddr,
+    mptcp: bool,
+    settings: &Downstream,
+    source: Option<SocketAddr>,
+) -> io::Result<Socket> {
+    let socket = stream(server, mptcp)?;
+    if let Some(mark) = settings.mark {
+        socket.set_mark(mark)?;
+    }
+    if let Some(client) = source {
+        transparent(&socket, server)?;
+        socket.bind(&client.into())?;
+    } else if let Some(address) = own_source(server, settings) {
+        sys::set_option(
+            socket.as_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            1,
+        )?;
+        socket.bind(&SocketAddr::new(address, 0).into())?;
+    }
+    Ok(socket)
+}
+
+fn own_source(server: SocketAddr, settings: &Downstream) -> Option<IpAddr> {
+    match server {
+        SocketAddr::V4(_) => settings.source4.map(IpAddr::V4),
+        SocketAddr::V6(_) => settings.source6.map(IpAddr::V6),
+    }
+}
+
+/// No delay for small writes.
+pub fn send_at_once(stream: &TcpStream) {
+    // A peer that is gone already is found by the first read.
+    let _ = SockRef::from(stream).set_tcp_nodelay(true);
+}
+
+/// What accepted connections inherit, which spares calls for each: no delay for small writes, and probes that find a
+/// client that vanished.
+fn set_up_for_clients(listener: &Socket) -> io::Result<()> {
+    listener.set_tcp_nodelay(true)?;
+    let probes = TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL);
+    listener.set_tcp_keepalive(&probes)
+}
+
+/// Closing this socket resets its connection.
+pub fn reset_on_close<'a>(socket: impl Into<SockRef<'a>>) {
+    // Fails only where the connection is reset already.
+    let _ = socket.into().set_linger(Some(Duration::ZERO));
+}
+
+/// No more will be written; the peer sees the end.
+pub fn end_writing(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).shutdown(std::net::Shutdown::Write)
+}
+
+/// Reads once. When less came than was asked for the socket is empty, and the next wait is for what comes then
+/// (epoll(7)): that spares a call that would only say so.
+pub fn read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut count = None;
+    let asked = buffer.len();
+    let tried = stream.try_io(Interest::READABLE, || {
+        let read = rustix::net::recv(stream, &mut *buffer, rustix::net::RecvFlags::empty())?.0;
+        count = Some(read);
+        if read == 0 || read == asked {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    });
+    match (count, tried) {
+        (Some(count), _) => Ok(count),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+/// Where a connection was meant to go before netfilter brought it here.
+pub fn original_destination(stream: &TcpStream, how: Intercept) -> io::Result<SocketAddr> {
+    match how {
+        Intercept::Tproxy => stream.local_addr().map(canonical),
+        Intercept::Redirect => {
+            let socket = SockRef::from(stream);
+            let original = if stream.local_addr().map(canonical)?.is_ipv4() {
+                socket.original_dst_v4()
+            } else {
+                socket.original_dst_v6()
+            }?;
+            original
+                .as_socket()
+                .map(canonical)
+                .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+        }
+    }
+}
+
+/// The address without its IPv4-mapped form, in which sockets for both families have it.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// An ICMP destination unreachable, by its code (RFC 792, RFC 4443).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpError {
+    /// As in the message; the same number means different things in IPv4 and IPv6.
+    pub code: u8,
+}
+
+impl IcmpError {
+    /// Code 0: no route to the network.
+    pub const NETWORK: Self = Self { code: 0 };
+    /// Code 1 of IPv4: the host does not answer.
+    pub const HOST: Self = Self { code: 1 };
+}
+
+/// Keeps the ICMP error that ends a connection attempt (ip(7), `IP_RECVERR`): without it a port unreachable looks
+/// like a reset.
+#[derive(Clone, Copy, Debug)]
+pub struct IcmpWatch {
+    level: i32,
+    name: i32,
+}
+
+impl IcmpWatch {
+    /// Before connect(2).
+    pub fn on(socket: &Socket, server: SocketAddr) -> Self {
+        let watch = match server {
+            SocketAddr::V4(_) => Self {
+                level: libc::IPPROTO_IP,
+                name: libc::IP_RECVERR,
+            },
+            SocketAddr::V6(_) => Self {
+                level: libc::IPPROTO_IPV6,
+                name: libc::IPV6_RECVERR,
+            },
+        };
+        // MPTCP sockets do not have it; there the error number has to do.
+        let _ = sys::set_option(socket.as_fd(), watch.level, watch.name, 1);
+        watch
+    }
+
+    /// Once connected: from then on an ICMP message must not end the connection.
+    pub fn off(self, stream: &TcpStream) {
+        let _ = sys::set_option(stream.as_fd(), self.level, self.name, 0);
+    }
+
+    /// The ICMP error that ended the attempt, if one did.
+    pub fn error(self, stream: &TcpStream) -> Option<IcmpError> {
+        sys::queued_icmp_code(stream.as_fd()).map(|code| IcmpError { code })
+    }
+}
+
+/// A socket to connect to the next converter with; with `fast_open` its SYN may carry data without a cookie of TCP's
+/// own.
+pub fn to_next_hop(
+    address: SocketAddr,
+    mptcp: bool,
+    fast_open: bool,
+    settings: &Downstream,
+) -> io::Result<Socket> {
+    let socket = to_server(address, mptcp, settings, None)?;
+    if fast_open {
+        open_fast(socket.as_fd())?;
+        let no_cookie = TCP_FASTOPEN_NO_COOKIE;
+        sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, no_cookie, 1)?;
+    }
+    Ok(socket)
+}
+
+/// From now on the SYN waits for the first data, and takes them along if the kernel has a cookie of the server's
+/// (`TCP_FASTOPEN_CONNECT`, tcp(7)).
+pub fn open_fast(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
+}
+
+/// Begins to connect; returns how many of the `first` bytes go with the SYN.
+pub fn connect_with(socket: &Socket, address: SocketAddr, first: &[u8]) -> io::Result<usize> {
+    match socket.connect(&address.into()) {
+        Ok(()) if first.is_empty() => Ok(0),
+        // The kernel waits for data to put into the SYN.
+        Ok(()) => match socket.send(first) {
+            Err(error) if in_progress(&error) => Ok(0),
+            sent => sent,
+        },
+        Err(error) if in_progress(&error) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+fn in_progress(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EAGAIN))
+}

@@ -1,0 +1,299 @@
+//! Carries an exchange out on its two connections: reads and writes, and asks [`Exchange`] what each thing means.
+
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::Interest;
+use tributary_wire::http::Refused;
+use tributary_wire::http::exchange::{Action, Ending, Event, Exchange, Input};
+
+use super::front::Front;
+use super::server::ServerConnection;
+use crate::bytes::context::RelayContext;
+use crate::bytes::flow::TURNS;
+use crate::bytes::outlet::Outlet;
+use crate::bytes::reading::poll_read;
+use crate::bytes::stream::Stream;
+use crate::listeners::message::PIECE;
+use crate::session::Session;
+
+/// Carries `exchange` out to its end. `head` is the request's, for the server; the client's inbox may have some of its
+/// body.
+pub async fn carry(
+    session: &Session,
+    front: &mut Front,
+    back: &mut ServerConnection,
+    exchange: Exchange<'_>,
+    head: Vec<u8>,
+) -> Ending {
+    let context = session.relay_context();
+    let (client, server) = (&session.stream, &back.server.stream);
+    let mut carrier = Carrier {
+        session,
+        exchange,
+        client,
+        server,
+        client_inbox: &mut front.inbox,
+        server_inbox: &mut back.inbox,
+        up: Outlet::new(server, context.budget, context.up),
+        down: Outlet::new(client, context.budget, context.down),
+        out: head,
+        context: &context,
+    };
+    if let Err(ending) = carrier.begin() {
+        return ending;
+    }
+    let mut client_broke = pin!(client.ready(Interest::ERROR));
+    let mut server_broke = pin!(server.ready(Interest::ERROR));
+    let mut server_is_broken = false;
+    let idle = &mut front.idle;
+    idle.restart();
+    poll_fn(|cx| {
+        let before = carrier.moved();
+        let mut turn = || {
+            carrier.poll(cx)?;
+            // Who is not read would not be seen to break off.
+            if !carrier.reads_client() && client_broke.as_mut().poll(cx).is_ready() {
+                carrier.happened(Event::Client(Input::Reset))?;
+            }
+            if !carrier.down.is_flushed() && !server_is_broken {
+                server_is_broken = server_broke.as_mut().poll(cx).is_ready();
+            }
+            if server_is_broken {
+                carrier.happened(Event::Server(Input::Reset))?;
+            }
+            Ok(())
+        };
+        if let Err(ending) = turn() {
+            return Poll::Ready(ending);
+        }
+        if carrier.moved() != before {
+            idle.restart();
+        }
+        ready!(idle.poll_after(cx, context.idle));
+        Poll::Ready(carrier.silence())
+    })
+    .await
+}
+
+struct Carrier<'a> {
+    session: &'a Session,
+    exchange: Exchange<'a>,
+    client: &'a Stream,
+    server: &'a Stream,
+    client_inbox: &'a mut Vec<u8>,
+    server_inbox: &'a mut Vec<u8>,
+    /// To the server.
+    up: Outlet<'a>,
+    /// To the client.
+    down: Outlet<'a>,
+    /// Heads on their way out.
+    out: Vec<u8>,
+    context: &'a RelayContext<'a>,
+}
+
+/// An ending is what stops everything else.
+type Result<T> = std::result::Result<T, Ending>;
+
+impl Carrier<'_> {
+    /// Sends the request's head and what is here of its body: a whole small request is one write, and one packet.
+    fn begin(&mut self) -> Result<()> {
+        let inbox = mem::take(self.client_inbox);
+        let used = self.take_from_client(&inbox)?;
+        *self.client_inbox = inbox;
+        let body = self.client_inbox.drain(..used);
+        self.out.extend(body);
+        let head = mem::take(&mut self.out);
+        self.send_up(&head)?;
+        // What came behind the next converter's answer is the server's.
+        let early = mem::take(self.server_inbox);
+        self.server_sent(&early)
+    }
+
+    /// Does what can be done now.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Result<()> {
+        for _ in 0..TURNS {
+            let up = self.poll_up(cx);
+            let down = self.poll_down(cx);
+            match (up, down) {
+                (Poll::Ready(Err(ending)), _) | (_, Poll::Ready(Err(ending))) => {
+                    return Err(ending);
+                }
+                (Poll::Pending, Poll::Pending) => return Ok(()),
+                _ => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Moves some of the request's body.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if ready!(self.up.poll_flush(cx)).is_err() {
+            return Poll::Ready(self.server_is_deaf());
+        }
+        if !self.exchange.reads_client() {
+            return Poll::Pending;
+        }
+        let (client, size) = (self.client, self.upload_size());
+        let read = poll_read(client, cx, size, |bytes| self.client_sent(bytes));
+        read.map(|read| read.unwrap_or_else(|_| self.happened(Event::Client(Input::Reset))))
+    }
+
+    /// Moves some of the response; ends when the client has it.
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if ready!(self.down.poll_flush(cx)).is_err() {
+            return Poll::Ready(self.happened(Event::Client(Input::Reset)));
+        }
+        if let Err(ending) = self.happened(Event::Delivered) {
+            return Poll::Ready(Err(ending));
+        }
+        let (server, size) = (self.server, self.download_size());
+        let read = poll_read(server, cx, size, |bytes| {
+            if bytes.is_empty() {
+                self.happened(Event::Server(Input::End))
+            } else {
+                self.server_sent(bytes)
+            }
+        });
+        read.map(|read| read.unwrap_or_else(|_| self.happened(Event::Server(Input::Reset))))
+    }
+
+    /// What follows the end of the body is the next request's, and waits for it: little of it is taken.
+    fn upload_size(&self) -> usize {
+        let owed = usize::try_from(self.exchange.client_owes()).unwrap_or(usize::MAX);
+        self.context.read_size().min(owed.saturating_add(PIECE))
+    }
+
+    /// A head is small.
+    fn download_size(&self) -> usize {
+        if self.exchange.is_in_body() {
+            self.context.read_size()
+        } else {
+            PIECE
+        }
+    }
+
+    fn client_sent(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return self.happened(Event::Client(Input::End));
+        }
+        let used = self.take_from_client(bytes)?;
+        self.send_up(&bytes[..used])?;
+        self.client_inbox.extend_from_slice(&bytes[used..]);
+        self.holds();
+        Ok(())
+    }
+
+    /// How many of the bytes are the request's.
+    fn take_from_client(&mut self, bytes: &[u8]) -> Result<usize> {
+        if bytes.is_empty() || !self.exchange.reads_client() {
+            return Ok(0);
+        }
+        let event = Event::Client(Input::Bytes(bytes));
+        match self.exchange.handle(event, &mut self.out) {
+            Action::Pass { used, .. } => Ok(used),
+            Action::End(ending) => Err(ending),
+            Action::Wait | Action::Head(_) => Ok(0),
+        }
+    }
+
+    fn send_up(&mut self, bytes: &[u8]) -> Result<()> {
+        match self.up.write(bytes) {
+            Ok(()) => Ok(()),
+            Err(_) => self.server_is_deaf(),
+        }
+    }
+
+    fn server_is_deaf(&mut self) -> Result<()> {
+        self.up.give_up();
+        self.happened(Event::ServerDeaf)
+    }
+
+    /// Shows what came, behind what was shown in vain before, and passes on what goes to the client.
+    fn server_sent(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.session.is_draining() {
+            self.exchange.drain();
+        }
+        if self.server_inbox.is_empty() {
+            let used = self.pass(bytes)?;
+            self.server_inbox.extend_from_slice(&bytes[used..]);
+        } else {
+            self.server_inbox.extend_from_slice(bytes);
+            let inbox = mem::take(self.server_inbox);
+            let used = self.pass(&inbox)?;
+            *self.server_inbox = inbox;
+            self.server_inbox.drain(..used);
+        }
+        if self.holds() || self.exchange.is_in_body() {
+            Ok(())
+        } else {
+            let refused = Refused::new(503, "out of memory for responses");
+            Err(Ending::Refused(refused))
+        }
+    }
+
+    /// How many of the bytes were used. A head and the content behind it leave in one write.
+    fn pass(&mut self, bytes: &[u8]) -> Result<usize> {
+        let mut used = 0;
+        let mut direct = 0..0;
+        while used < bytes.len() {
+            let rest = Event::Server(Input::Bytes(&bytes[used..]));
+            match self.exchange.handle(rest, &mut self.out) {
+                Action::Wait => break,
+                Action::End(ending) => return Err(ending),
+                Action::Head(length) => used += length,
+                Action::Pass { used: length, data } => {
+                    let data = used + data.start..used + data.end;
+                    used += length;
+                    if self.out.is_empty() && used == bytes.len() {
+                        direct = data;
+                    } else {
+                        self.out.extend_from_slice(&bytes[data]);
+                    }
+                }
+            }
+        }
+        self.exchange.commit();
+        let sent = if self.out.is_empty() {
+            self.down.write(&bytes[direct])
+        } else {
+            self.down.write(&self.out)
+        };
+        self.out.clear();
+        if sent.is_err() {
+            self.happened(Event::Client(Input::Reset))?;
+        }
+        Ok(used)
+    }
+
+    fn happened(&mut self, event: Event<'_>) -> Result<()> {
+        match self.exchange.handle(event, &mut self.out) {
+            Action::End(ending) => Err(ending),
+            Action::Wait | Action::Head(_) | Action::Pass { .. } => Ok(()),
+        }
+    }
+
+    fn silence(&mut self) -> Ending {
+        let server_clogged = !self.up.is_flushed();
+        self.happened(Event::Silence { server_clogged })
+            .err()
+            .unwrap_or(Ending::Refused(Refused::new(504, "nothing moved")))
+    }
+
+    fn moved(&self) -> u64 {
+        self.up.moved() + self.down.moved()
+    }
+
+    fn reads_client(&self) -> bool {
+        self.exchange.reads_client() && self.up.is_flushed()
+    }
+
+    /// Counts what waits here; whether there is memory for it.
+    fn holds(&self) -> bool {
+        self.session
+            .may_hold(self.client_inbox.len() + self.server_inbox.len())
+    }
+}

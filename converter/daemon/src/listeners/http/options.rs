@@ -1,0 +1,34 @@
+//! OPTIONS for the proxy itself (RFC 9110 section 9.3.7).
+
+use std::time::Instant as Clock;
+
+use tokio::time::Instant;
+use tributary_wire::http::refused::write_options;
+use tributary_wire::http::{Refused, Request};
+
+use super::refusals::refuse;
+use crate::session::{Outcome, Session};
+
+/// Answers; the session, if another request may follow.
+pub async fn answer_options(mut session: Session, request: &Request) -> Option<Session> {
+    let since = Clock::now();
+    if request.body.has_content() {
+        let refused = Refused::new(400, "OPTIONS for the proxy with content");
+        refuse(session, refused, "", since).await;
+        return None;
+    }
+    let mut out = Vec::new();
+    let status = write_options(request.keep_alive, &mut out);
+    session.note(&Outcome {
+        status: Some(status),
+        ..Outcome::new("options", since)
+    });
+    if !request.keep_alive {
+        session.leave();
+        session.stream.end_with(&out).await;
+        return None;
+    }
+    let deadline = Some(Instant::now() + session.config.timeouts.request);
+    let sent = session.stream.send(&out, deadline).await;
+    sent.is_ok().then_some(session)
+}

@@ -1,0 +1,227 @@
+//! Who may come in: clients by their networks, and connections by their number.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::bytes::buffers::Budget;
+use crate::config::{Clients, Config};
+
+/// Why a connection is refused before anything was read from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// The client's address is in none of the networks.
+    Stranger,
+    /// There are as many connections as there may be.
+    Full,
+    /// This client has as many as it may have.
+    ClientFull,
+    /// Slow readers hold all the memory that there is for them.
+    Buffered,
+}
+
+impl NotAdmitted {
+    /// For logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stranger => "stranger",
+            Self::Full => "full",
+            Self::ClientFull => "client-full",
+            Self::Buffered => "buffers-full",
+        }
+    }
+}
+
+/// The connections that are open.
+#[derive(Debug)]
+pub struct Admission {
+    open: AtomicUsize,
+    by_client: Mutex<HashMap<IpAddr, usize>>,
+    /// Bytes held for slow readers.
+    pub budget: Budget,
+}
+
+impl Admission {
+    /// Nobody is in yet.
+    pub fn new(buffered: usize) -> Self {
+        Self {
+            open: AtomicUsize::new(0),
+            by_client: Mutex::default(),
+            budget: Budget::new(buffered),
+        }
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// A place for one more connection of this client; it is free again when the ticket is dropped.
+    pub fn admit(
+        self: &Arc<Self>,
+        client: IpAddr,
+        config: &Config,
+        most: usize,
+    ) -> Result<Ticket, NotAdmitted> {
+        if !is_known(client, &config.clients) {
+            return Err(NotAdmitted::Stranger);
+        }
+        if self.open() >= most {
+            return Err(NotAdmitted::Full);
+        }
+        if self.budget.is_spent() {
+            return Err(NotAdmitted::Buffered);
+        }
+        let client = subscriber(client);
+        let mut by_client = self
+            .by_client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let count = by_client.entry(client).or_default();
+        if *count >= config.limits.connections_per_client {
+            return Err(NotAdmitted::ClientFull);
+        }
+        *count += 1;
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Ok(Ticket {
+            admission: Arc::clone(self),
+            client,
+            held: Cell::default(),
+        })
+    }
+
+    fn leave(&self, client: IpAddr) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        let mut by_client = self
+            .by_client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = by_client.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                by_client.remove(&client);
+            }
+        }
+    }
+}
+
+/// One connection's place.
+#[derive(Debug)]
+pub struct Ticket {
+    admission: Arc<Admission>,
+    client: IpAddr,
+    /// Bytes that wait for it, as the budget has them.
+    held: Cell<usize>,
+}
+
+impl Ticket {
+    /// Counts the bytes that wait for their turn; whether there is memory for them.
+    pub fn may_hold(&self, bytes: usize) -> bool {
+        let budget = &self.admission.budget;
+        budget.change(self.held.replace(bytes), bytes);
+        bytes == 0 || !budget.is_spent()
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.may_hold(0);
+        self.admission.leave(self.client);
+    }
+}
+
+/// Whether the client may use the converter.
+pub fn is_known(client: IpAddr, clients: &Clients) -> bool {
+    if clients.networks.is_empty() {
+        client.is_loopback()
+    } else {
+        clients.networks.iter().any(|net| net.contains(&client))
+    }
+}
+
+/// Whom an address stands for: with IPv6 a host has a whole /64 to choose from.
+pub fn subscriber(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(six) => IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & !u128::from(u64::MAX))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        let mut config = Config::default();
+        config.clients.networks = vec![
+            "10.0.0.0/8".parse().expect("net"),
+            "2001:db8::/32".parse().expect("net"),
+        ];
+        config.limits.connections_per_client = 2;
+        config
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn a_stranger_is_refused_and_without_networks_all_but_this_machine_are() {
+        let admission = Arc::new(Admission::new(1));
+        assert_eq!(
+            admission.admit(ip("192.0.2.1"), &config(), 9).err(),
+            Some(NotAdmitted::Stranger)
+        );
+        assert_eq!(
+            admission.admit(ip("10.0.0.1"), &Config::default(), 9).err(),
+            Some(NotAdmitted::Stranger)
+        );
+        assert!(
+            admission
+                .admit(ip("127.0.0.1"), &Config::default(), 9)
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_client_has_its_limit_and_a_place_is_free_again_when_it_was_left() {
+        let admission = Arc::new(Admission::new(1));
+        let first = admission
+            .admit(ip("2001:db8::1"), &config(), 9)
+            .expect("one");
+        let _second = admission
+            .admit(ip("2001:db8::2:1"), &config(), 9)
+            .expect("two of one /64");
+        assert_eq!(
+            admission.admit(ip("2001:db8::3"), &config(), 9).err(),
+            Some(NotAdmitted::ClientFull)
+        );
+        assert!(admission.admit(ip("2001:db8:0:1::3"), &config(), 9).is_ok());
+        drop(first);
+        assert!(admission.admit(ip("2001:db8::3"), &config(), 9).is_ok());
+    }
+
+    #[test]
+    fn there_is_a_limit_in_all() {
+        let admission = Arc::new(Admission::new(1));
+        let ticket = admission.admit(ip("10.0.0.1"), &config(), 1).expect("one");
+        assert_eq!(
+            admission.admit(ip("10.0.0.2"), &config(), 1).err(),
+            Some(NotAdmitted::Full)
+        );
+        drop(ticket);
+        assert_eq!(admission.open(), 0);
+        assert!(admission.by_client.lock().expect("lock").is_empty());
+    }
+
+    #[test]
+    fn nobody_comes_in_while_slow_readers_hold_the_memory() {
+        let admission = Arc::new(Admission::new(0));
+        assert_eq!(
+            admission.admit(ip("10.0.0.1"), &config(), 9).err(),
+            Some(NotAdmitted::Buffered)
+        );
+    }
+}

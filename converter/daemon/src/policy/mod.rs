@@ -1,0 +1,6 @@
+//! Who may come in, what may be reached, and how often.
+
+pub mod admission;
+pub mod cookies;
+pub mod rate_limit;
+pub mod targets;
