@@ -3,22 +3,24 @@
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import TypeVar
 
 from pydantic import BaseModel
 from rich.console import Console
 
-from cpe import memory
+from cpe import difference, memory
 from cpe.control import CONTROL
-from cpe.difference import command
 from cpe.keeper import Keeper
 from cpe.kernel.door import Door
 from cpe.settings import CpeSettings, Multipath, Probe, Wan
 from daemons import logs
 from settings.entry import Arguments, need_root
 from settings.files import load
+
+_Options = TypeVar("_Options")
 
 _DESCRIPTION = """\
 Keeps policy routing and MPTCP endpoints of a home router right while its access links (WANs) come, go and change
@@ -71,24 +73,54 @@ and what the last probe took. Any user may ask.
 
 def main(words: Sequence[str]) -> int:
     """Run one command; raises Failure as the commands do."""
-    options = _parser().parse_args(words)
-    act: Callable[[Any], None] = options.act
-    act(options)
-    return 0
+    return parser().perform(words)
 
 
-def _parser() -> Arguments:
-    parser = Arguments(prog="cpe", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+@dataclass(frozen=True)
+class Run:
+    """``cpe run``; ``log`` is the name of the log's form."""
 
-    def add(name: str, act: Callable[[Any], None], about: str, text: str) -> Arguments:
+    settings: Path
+    state_directory: Path | None
+    dry_run: bool
+    log: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``cpe plan``."""
+
+    settings: Path
+    state_directory: Path | None
+
+
+@dataclass(frozen=True)
+class Check:
+    """``cpe check``."""
+
+    settings: Path
+
+
+@dataclass(frozen=True)
+class Status:
+    """``cpe status``."""
+
+    json: bool
+
+
+def parser() -> Arguments:
+    """All commands and their arguments."""
+    made = Arguments(prog="cpe", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
         added: Arguments = commands.add_parser(name, help=about, description=text, epilog=_EXIT_CODES)
-        added.set_defaults(act=act)
+        added.does(of, act)
         return added
 
-    run = add("run", _run, "keep the links until stopped", _RUN)
-    plan = add("plan", _plan, "what run would change now", _PLAN)
-    check = add("check", _check, "whether the settings are accepted", _CHECK)
+    run = command("run", Run, _run, "keep the links until stopped", _RUN)
+    plan = command("plan", Plan, _plan, "what run would change now", _PLAN)
+    check = command("check", Check, _check, "whether the settings are accepted", _CHECK)
     for each in (run, plan, check):
         each.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
     for each in (run, plan):
@@ -97,9 +129,9 @@ def _parser() -> Arguments:
     run.add_argument(
         "--log", choices=[form.value for form in logs.Format], default=logs.Format.TEXT.value, help="form of the log"
     )
-    status = add("status", _status, "the links as the daemon sees them", _STATUS)
+    status = command("status", Status, _status, "the links as the daemon sees them", _STATUS)
     status.add_argument("--json", action="store_true", help="one JSON document instead of text")
-    return parser
+    return made
 
 
 def _settings() -> str:
@@ -115,9 +147,9 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
         yield textwrap.fill(text, 118, initial_indent="    ", subsequent_indent="        ")
 
 
-def _run(options: Any) -> None:
+def _run(options: Run) -> None:
     if options.dry_run:
-        _plan(options)
+        _plan(Plan(options.settings, options.state_directory))
         return
     settings = load(options.settings, CpeSettings)
     need_root("cpe run")
@@ -125,35 +157,35 @@ def _run(options: Any) -> None:
     from cpe import daemon
 
     log = logs.to_stderr(logs.Format(options.log))
-    daemon.run(daemon.Setup(options.settings, settings, _state(options), log))
+    daemon.run(daemon.Setup(options.settings, settings, _state(options.state_directory), log))
 
 
-def _plan(options: Any) -> None:
+def _plan(options: Plan) -> None:
     settings = load(options.settings, CpeSettings)
     with Door() as door:
         observed = door.look()
-    keeper = Keeper(settings, memory.Store(_state(options), memory.namespace()).load())
+    keeper = Keeper(settings, memory.Store(_state(options.state_directory), memory.namespace()).load())
     decision = keeper.look(observed, time())
     for link in keeper.links:
         interface = f" ({link.interface.name})" if link.interface else ""
         print(f"# {link.name}{interface}: {keeper.state(link) or 'up'}")
     names = {interface.index: interface.name for interface in observed.interfaces}
     for step in decision.steps:
-        print(command(step, names))
+        print(difference.command(step, names))
     if not decision.steps:
         print("# nothing to change")
 
 
-def _state(options: Any) -> Path:
-    return options.state_directory or memory.directory()
+def _state(given: Path | None) -> Path:
+    return given or memory.directory()
 
 
-def _check(options: Any) -> None:
+def _check(options: Check) -> None:
     load(options.settings, CpeSettings)
     print("valid")
 
 
-def _status(options: Any) -> None:
+def _status(options: Status) -> None:
     answer = CONTROL.ask("status")
     if options.json:
         print(json.dumps(answer, indent=2))

@@ -6,8 +6,8 @@ import shlex
 import socket
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from doctor.examination import Check, Role, checks, path_to
@@ -50,19 +50,31 @@ exit codes:
 _MARKS = {State.FINE: "fine", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOWN: "?"}
 
 
+@dataclass(frozen=True)
+class Options:
+    """What the doctor is given; ``only`` are names of checks with commas, ``path`` is HOST:PORT."""
+
+    role: str
+    only: str | None
+    path: str | None
+    fix: bool
+    dry_run: bool
+    json: bool
+
+    def __post_init__(self) -> None:
+        if self.dry_run and not self.fix:
+            raise ValueError("--dry-run says what --fix would do: accepted: --fix --dry-run")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Examine, mend if asked to, report; returns the exit code."""
-    options = _parse(arguments)
-    need_root("doctor")
-    if options.fix:
-        _mend(mends(_examine(options)), options.dry_run)
-    findings = _examine(options)
-    _report(findings, options.json)
-    return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
+    return parser().perform(arguments)
 
 
-def _parse(arguments: Sequence[str]) -> Namespace:
+def parser() -> Arguments:
+    """The arguments of the doctor."""
     parser = Arguments(prog="scripts/doctor", description=_DESCRIPTION)
+    parser.does(Options, _run)
     roles = [role.value for role in Role]
     default = Role.GATEWAY.value
     parser.add_argument("--role", choices=roles, default=default, help=f"what this machine is (default: {default})")
@@ -71,13 +83,19 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument("--fix", action="store_true", help="run the commands that mend what is wrong, then look again")
     parser.add_argument("--dry-run", action="store_true", help="with --fix: show the commands, run none")
     parser.add_argument("--json", action="store_true", help="print the findings as a JSON array on standard output")
-    options = parser.parse_args(arguments)
-    if options.dry_run and not options.fix:
-        parser.error("--dry-run says what --fix would do: accepted: --fix --dry-run")
-    return options
+    return parser
 
 
-def _examine(options: Namespace) -> list[Finding]:
+def _run(options: Options) -> int:
+    need_root("doctor")
+    if options.fix:
+        _mend(mends(_examine(options)), options.dry_run)
+    findings = _examine(options)
+    _report(findings, options.json)
+    return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
+
+
+def _examine(options: Options) -> list[Finding]:
     if options.path:
         return [finding for server, port in _servers(options.path) for finding in path_to(server, port)]
     wanted = _chosen(Role(options.role), options.only)
@@ -112,10 +130,10 @@ def _mend(commands: Sequence[Command], dry_run: bool) -> None:
     for command in commands:
         print(f"{'would run' if dry_run else 'running'}: {shlex.join(command)}", file=sys.stderr)
         if not dry_run:
-            _run(command)
+            _carry_out(command)
 
 
-def _run(command: Command) -> None:
+def _carry_out(command: Command) -> None:
     """Go on if it fails: the next look says that it is still wrong."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -3,6 +3,7 @@
 import json
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.cache import CACHE
@@ -48,25 +49,41 @@ example
   scripts/build-deb --suite bookworm --arch arm64 && ls results/packages"""
 
 
+@dataclass(frozen=True)
+class Options:
+    """What build-deb is given; ``suite`` and ``arch`` are names of the tables in packages/release.py."""
+
+    suite: str
+    arch: str
+    output: Path
+    converter: Path | None
+    json: bool
+    dry_run: bool
+
+
 def main(words: Sequence[str]) -> int:
     """Run build-deb; raises Failure."""
-    arguments = _arguments().parse_args(words)
+    return parser().perform(words)
+
+
+def _build(options: Options) -> None:
     order = build.Order(
-        SUITES[arguments.suite],
-        ARCHITECTURES[arguments.arch],
-        arguments.output,
+        SUITES[options.suite],
+        ARCHITECTURES[options.arch],
+        options.output,
         CACHE / "packages",
-        arguments.converter,
+        options.converter,
     )
-    if arguments.dry_run:
-        _show_plan(build.plan(order), arguments.json)
+    if options.dry_run:
+        _show_plan(build.plan(order), options.json)
     else:
-        _show(build.packages(order), arguments.json)
-    return 0
+        _show(build.packages(order), options.json)
 
 
-def _arguments() -> entry.Arguments:
+def parser() -> entry.Arguments:
+    """The arguments of build-deb."""
     arguments = entry.Arguments(prog="build-deb", description=DESCRIPTION, epilog=EPILOG)
+    arguments.does(Options, _build)
     suite, architecture = _here()
     arguments.add_argument(
         "--suite",

@@ -6,18 +6,43 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from settings.failure import Exit, Failure
 
+_Options = TypeVar("_Options")
+
 
 class Arguments(argparse.ArgumentParser):
-    """argparse with sysexits codes, and help whose paragraphs stay as they were written."""
+    """argparse with sysexits codes, and help whose paragraphs stay as they were written.
+
+    What a command is given is a frozen dataclass of its own, one field for each of its arguments, under their names::
+
+        command.does(Plan, _plan)        # def _plan(options: Plan) -> int | None
+        return parser.perform(words)
+    """
 
     def __init__(self, *args: object, **options: object) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         options.setdefault("allow_abbrev", False)
         super().__init__(*args, **options)  # type: ignore[arg-type]
+
+    def does(self, options: type[_Options], act: Callable[[_Options], int | None]) -> None:
+        """Have ``perform`` call ``act`` with this command's arguments as ``options``."""
+        self.set_defaults(options=options, act=act)
+
+    def perform(self, words: Sequence[str]) -> int:
+        """Do what ``words`` ask for; returns the exit code.
+
+        Arguments that contradict each other raise ValueError when the options are made.
+        """
+        given = vars(self.parse_args(words))
+        act, options = given.pop("act"), given.pop("options")
+        try:
+            made = options(**given)
+        except ValueError as error:
+            self.error(str(error))
+        return act(made) or 0
 
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")

@@ -2,13 +2,18 @@
 
 import ipaddress
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from settings import entry
 from settings.files import load
 from squid import host, process, render
 from squid.settings import SquidSettings
+from squid.targets import Address
+
+_Options = TypeVar("_Options")
 
 DESCRIPTION = """\
 Squid as an HTTP proxy that speaks MPTCP to clients and plain TCP to servers.
@@ -24,9 +29,10 @@ settings (TOML; every key has a default, an unknown one is refused)
 
 squid run
   Checks first and changes nothing if one fails: root, the commands {", ".join(host.TOOLS)}, the user {host.USER},
-  MPTCP in this kernel and network namespace, the port. Prints `ready` once Squid listens with MPTCP. SIGTERM and Ctrl-C
-  let running transfers end for the time `drain`; a second one ends them at once. Takes back the guard, its
-  configuration and Squid's shared memory on every way out; logs and cache stay. One runs per network namespace.
+  MPTCP in this kernel and network namespace, that no other Squid has the state directory, the port. Prints `ready` once
+  Squid listens with MPTCP. SIGTERM and Ctrl-C let running transfers end for the time `drain`; a second one ends them at
+  once. Takes back the guard, its configuration and Squid's shared memory on every way out; logs and cache stay.
+  One runs per network namespace.
   With --dry-run it stops after the checks and prints what it would write and load.
 
 files
@@ -35,52 +41,95 @@ files
 
 exit status
   1 Squid refuses the configuration; 64 wrong arguments or settings; 66 settings cannot be read; 69 something is missing
-  here; 71 the system or Squid failed; 75 the port or the namespace is in use; 77 not root; 130 Ctrl-C; 143 SIGTERM
+  here; 71 the system or Squid failed; 75 the port, the namespace or the state directory is in use; 77 not
+  root; 130 Ctrl-C; 143 SIGTERM
 
 example
   printf 'client_networks = ["10.0.0.0/8"]\\n' > squid.toml && sudo scripts/squid run squid.toml"""
 
 
+@dataclass(frozen=True)
+class Guard:
+    """``squid guard``."""
+
+    settings: Path
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """``squid render`` and ``squid check``; ``own`` are the gateway's addresses, none: this machine's."""
+
+    settings: Path
+    own: Sequence[Address]
+
+
+@dataclass(frozen=True)
+class Run:
+    """``squid run``."""
+
+    settings: Path
+    dry_run: bool
+
+
 def main(words: Sequence[str]) -> int:
     """Run one command; raises Failure as the commands do."""
-    arguments = _arguments().parse_args(words)
-    settings = load(arguments.settings, SquidSettings)
-    if arguments.command == "guard":
-        print(render.guard(settings), end="")
-        return 0
-    if arguments.command == "run" and not arguments.dry_run:
+    return parser().perform(words)
+
+
+def parser() -> entry.Arguments:
+    """All commands and their arguments."""
+    made = entry.Arguments(prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", _keys()))
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, of: type[_Options], act: Callable[[_Options], None]) -> entry.Arguments:
+        added: entry.Arguments = commands.add_parser(
+            name, description=f"See squid --help for what `squid {name}` does."
+        )
+        added.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
+        added.does(of, act)
+        return added
+
+    command("guard", Guard, _guard)
+    for each in (command("render", Rendering, _render), command("check", Rendering, _check)):
+        each.add_argument(
+            "--own",
+            type=ipaddress.ip_address,
+            action="append",
+            default=[],
+            metavar="ADDRESS",
+            help="an address of the gateway, refused as a target (default: those of this machine); may be repeated",
+        )
+    run = command("run", Run, _run)
+    run.add_argument("--dry-run", action="store_true", help="check everything, print, change nothing")
+    return made
+
+
+def _guard(options: Guard) -> None:
+    print(render.guard(load(options.settings, SquidSettings)), end="")
+
+
+def _render(options: Rendering) -> None:
+    print(_squid_conf(options), end="")
+
+
+def _check(options: Rendering) -> None:
+    process.check_config(_squid_conf(options))
+    print("valid")
+
+
+def _squid_conf(options: Rendering) -> str:
+    settings = load(options.settings, SquidSettings)
+    return render.squid_conf(settings, options.own or host.own_addresses())
+
+
+def _run(options: Run) -> None:
+    settings = load(options.settings, SquidSettings)
+    if not options.dry_run:
         process.serve(settings)
-    config = render.squid_conf(settings, arguments.own or host.own_addresses())
-    if arguments.command == "render":
-        print(config, end="")
-    elif arguments.command == "check":
-        process.check_config(config)
-        print("valid")
-    else:
-        process.check_host(settings)
-        process.check_config(config)
-        print(f"# {settings.places.config}\n{config}\n# nft -f -\n{render.guard(settings)}", end="")
-    return 0
-
-
-def _arguments() -> entry.Arguments:
-    arguments = entry.Arguments(prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", _keys()))
-    arguments.set_defaults(own=[], dry_run=False)
-    commands = arguments.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in ("render", "guard", "check", "run"):
-        command = commands.add_parser(name, description=f"See squid --help for what `squid {name}` does.")
-        command.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
-        if name in ("render", "check"):
-            command.add_argument(
-                "--own",
-                type=ipaddress.ip_address,
-                action="append",
-                metavar="ADDRESS",
-                help="an address of the gateway, refused as a target (default: those of this machine); may be repeated",
-            )
-        if name == "run":
-            command.add_argument("--dry-run", action="store_true", help="check everything, print, change nothing")
-    return arguments
+    config = render.squid_conf(settings, host.own_addresses())
+    process.check_host(settings)
+    process.check_config(config)
+    print(f"# {settings.places.config}\n{config}\n# nft -f -\n{render.guard(settings)}", end="")
 
 
 def _keys() -> str:

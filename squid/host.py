@@ -1,6 +1,7 @@
 """What this machine has and lacks; every function only looks, and raises Failure when Squid could not run here."""
 
 import errno
+import fcntl
 import ipaddress
 import json
 import os
@@ -8,7 +9,8 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from settings.failure import Exit, Failure
@@ -61,6 +63,47 @@ def require_mptcp() -> None:
         raise Failure(Exit.UNAVAILABLE, "the kernel has no MPTCP (CONFIG_MPTCP)")
     if switch.read_text().strip() != "1":
         raise Failure(Exit.UNAVAILABLE, "MPTCP is switched off here: set sysctl net.mptcp.enabled=1")
+
+
+def require_state(settings: SquidSettings) -> None:
+    """Raise Failure (75) while another Squid has its files where this one would, if only to let its transfers end."""
+    pid = _squid_of(settings.places.pid)
+    if pid is not None:
+        raise _state_in_use(settings, f"Squid, process {pid}, also while it only lets transfers end")
+    with suppress(FileNotFoundError), locked_state(settings):
+        pass
+
+
+@contextmanager
+def locked_state(settings: SquidSettings) -> Iterator[int]:
+    """The descriptor of a lock on the folder of the logs, for Squid to inherit: it holds for as long as one of us runs.
+
+    Unlike the number in the pid file it is there from the first moment to the last. Raises Failure (75) if another
+    `squid run` has it, and FileNotFoundError if there is no such folder yet.
+    """
+    folder = os.open(settings.places.logs, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield folder
+    except BlockingIOError as error:
+        raise _state_in_use(settings, "another `squid run`, which begins or ends") from error
+    finally:
+        os.close(folder)
+
+
+def _squid_of(pid_file: Path) -> int | None:
+    """The process that ``pid_file`` names, if it is a Squid: after a crash the number may be somebody else's."""
+    try:
+        pid = int(pid_file.read_text())
+        return pid if Path(f"/proc/{pid}/comm").read_text() == "squid\n" else None
+    except (OSError, ValueError):
+        return None
+
+
+def _state_in_use(settings: SquidSettings, by: str) -> Failure:
+    folder = settings.state_directory or settings.places.logs
+    other = "another state_directory" if settings.state_directory else "a state_directory"
+    return Failure(Exit.IN_USE, f"{folder} is in use by {by}: wait until it has ended, or set {other}")
 
 
 def require_free(settings: SquidSettings) -> None:

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ def check_host(settings: SquidSettings) -> None:
     host.require_tools(host.TOOLS)
     host.require_user()
     host.require_mptcp()
+    host.require_state(settings)
     host.require_free(settings)
 
 
@@ -63,12 +64,13 @@ def serve(settings: SquidSettings) -> None:
     config = render.squid_conf(settings, host.own_addresses())
     check_config(config)
     with ExitStack() as made:
-        lock = made.enter_context(_only_one_here())
+        here = made.enter_context(_only_one_here())
         _prepare_state(settings)
+        state = made.enter_context(host.locked_state(settings))
         made.enter_context(_written(settings.places.config, config))
         made.enter_context(_guard(render.guard(settings)))
         log = _Log.end_of(settings.places.logs / "cache.log")
-        squid = made.enter_context(_squid(settings, lock))
+        squid = made.enter_context(_squid(settings, (here.fileno(), state)))
         _await_listeners(squid, settings, log)
         print("ready", flush=True)
         squid.wait()
@@ -126,10 +128,12 @@ def _guard(rules: str) -> Iterator[None]:
 
 
 @contextmanager
-def _squid(settings: SquidSettings, lock: socket.socket) -> Iterator[subprocess.Popen[bytes]]:
+def _squid(settings: SquidSettings, locks: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
     # The service name (-n) names Squid's shared memory: one per network namespace, or several Squids would share it.
     name = f"tributary{Path('/proc/self/ns/net').stat().st_ino}"
     command = ["squid", "-N", "-n", name, "-f", str(settings.places.config)]
+    # No Squid is behind it any more, but perhaps another process of that number: Squid would not start beside it.
+    settings.places.pid.unlink(missing_ok=True)
     if settings.cache is not None:
         _make_cache(command)
     # In a session of its own: a Ctrl-C in the terminal reaches this process alone, which then passes it on in order.
@@ -138,7 +142,7 @@ def _squid(settings: SquidSettings, lock: socket.socket) -> Iterator[subprocess.
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        pass_fds=[lock.fileno()],
+        pass_fds=locks,
         start_new_session=True,
     )
     try:

@@ -5,7 +5,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
@@ -13,11 +13,17 @@ from daemons.control import Answer
 from daemons.logs import Format
 from settings.entry import Arguments, need_root
 from settings.failure import refused
-from throttler import dry_run, status_text
+from throttler import dry_run, options
 from throttler.policy import model
+from throttler.policy.model import Policy
 from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
 from throttler.shaping import apply
+
+if TYPE_CHECKING:
+    from throttler.service.status import Status
+
+_Options = TypeVar("_Options")
 
 _DESCRIPTION = """\
 Holds chosen subflows of Multipath TCP sessions to a rate, so that MPTCP moves their load to the other subflows.
@@ -120,22 +126,20 @@ Any user may ask.
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command in ``arguments``; returns its exit code or raises Failure."""
-    options = _parser().parse_args(arguments)
-    act: Callable[[Any], None] = options.act
-    act(options)
-    return 0
+    return parser().perform(arguments)
 
 
-def _parser() -> Arguments:
-    parser = Arguments(prog="throttler", description=_DESCRIPTION, epilog=_EXIT_CODES)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+def parser() -> Arguments:
+    """All commands and their arguments."""
+    made = Arguments(prog="throttler", description=_DESCRIPTION, epilog=_EXIT_CODES)
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, act: Callable[[Any], None], about: str, text: str) -> Arguments:
+    def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
         added: Arguments = commands.add_parser(name, help=about, description=text, epilog=_EXIT_CODES)
-        added.set_defaults(act=act)
+        added.does(of, act)
         return added
 
-    run = command("run", _run, "throttle until stopped", _RUN)
+    run = command("run", options.Run, _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")
     run.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve Prometheus metrics there, at /metrics")
@@ -144,50 +148,53 @@ def _parser() -> Arguments:
     )
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where used quotas are kept")
     run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing; needs no root")
-    change = command("set", _set, "add or change a rule live", _SET)
+    change = command("set", options.Set, _set, "add or change a rule live", _SET)
     change.add_argument("name", metavar="RULE")
     change.add_argument("keys", nargs="*", metavar="KEY=VALUE")
     change.add_argument("--last", action="store_true", help="put a new rule after all others")
-    remove = command("unset", _unset, "take a rule out live", _UNSET)
+    remove = command("unset", options.Unset, _unset, "take a rule out live", _UNSET)
     remove.add_argument("name", metavar="RULE")
-    reload = command("reload", _reload, "read the policy file again", _RELOAD)
+    reload = command("reload", options.Reload, _reload, "read the policy file again", _RELOAD)
     for live in (change, remove, reload):
         live.add_argument("--json", action="store_true", help="one JSON document: the rules, and what has changed")
-    status = command("status", _status, "what it sees and holds", _STATUS)
-    watch = command("watch", _watch, "the same, live", _WATCH)
+    status = command("status", options.Status, _status, "what it sees and holds", _STATUS)
+    watch = command("watch", options.Watch, _watch, "the same, live", _WATCH)
     watch.add_argument("--interval", default="1s", metavar="TIME", help="time between two looks (default 1s)")
-    plan = command("plan", _plan, "what a policy would install", _PLAN)
+    plan = command("plan", options.Plan, _plan, "what a policy would install", _PLAN)
     plan.add_argument("policy", type=Path, metavar="FILE", help="the policy, a TOML file")
-    explain = command("explain", _explain, "which rule applies to a subflow, and why", _EXPLAIN)
+    explain = command("explain", options.Explain, _explain, "which rule applies to a subflow, and why", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE", help="a session, or the ends of a subflow")
     for question in (status, explain):
         question.add_argument("--json", action="store_true", help="one JSON document instead of text")
-    return parser
+    return made
 
 
-def _run(options: Any) -> None:
-    policy = model.read(options.policy)
-    if options.dry_run:
-        _plan(options)
+def _run(given: options.Run) -> None:
+    policy = model.read(given.policy)
+    if given.dry_run:
+        _show_plan(policy)
         return
-    model.check_interfaces(policy, str(options.policy), apply.interfaces())
+    model.check_interfaces(policy, str(given.policy), apply.interfaces())
     need_root("throttler run")
     # Not at the top: Scapy takes a third of a second to load, and the other commands do not need it.
     from throttler.service import start
 
-    start.run(policy, options)
+    start.run(policy, given)
 
 
-def _plan(options: Any) -> None:
-    policy = model.read(options.policy)
+def _plan(given: options.Plan) -> None:
+    _show_plan(model.read(given.policy))
+
+
+def _show_plan(policy: Policy) -> None:
     print(dry_run.text(policy), end="")
     for missing in sorted(set(policy.interfaces) - apply.interfaces()):
         print(f"throttler: note: this host has no interface {missing}: run would refuse it", file=sys.stderr)
 
 
-def _set(options: Any) -> None:
-    rule = {"name": options.name, **dict(_key(text) for text in options.keys)}
-    _changed(CONTROL.ask("set", rule=rule, last=options.last), options.json)
+def _set(given: options.Set) -> None:
+    rule = {"name": given.name, **dict(_key(text) for text in given.keys)}
+    _changed(CONTROL.ask("set", rule=rule, last=given.last), given.json)
 
 
 def _key(text: str) -> tuple[str, object]:
@@ -201,12 +208,12 @@ def _key(text: str) -> tuple[str, object]:
         return key, value
 
 
-def _unset(options: Any) -> None:
-    _changed(CONTROL.ask("unset", rule=options.name), options.json)
+def _unset(given: options.Unset) -> None:
+    _changed(CONTROL.ask("unset", rule=given.name), given.json)
 
 
-def _reload(options: Any) -> None:
-    _changed(CONTROL.ask("reload"), options.json)
+def _reload(given: options.Reload) -> None:
+    _changed(CONTROL.ask("reload"), given.json)
 
 
 def _changed(answer: Answer, as_json: bool) -> None:
@@ -223,29 +230,39 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _status(options: Any) -> None:
-    answer = CONTROL.ask("status")
-    if options.json:
-        print(json.dumps(answer, indent=2))
+def _status(given: options.Status) -> None:
+    # Not at the top: the other commands neither take nor show a status.
+    from throttler import status_text
+    from throttler.service.status import encode
+
+    status = _ask_status()
+    if given.json:
+        print(json.dumps(encode(status), indent=2))
     else:
-        status_text.show(answer, Console())
+        status_text.show(status, Console())
 
 
-def _watch(options: Any) -> None:
+def _watch(given: options.Watch) -> None:
     from throttler.watch import Interval, watch
 
     try:
-        interval = Interval.parse(options.interval)
+        interval = Interval.parse(given.interval)
     except ValueError as error:
-        raise refused("watch", "--interval", options.interval, str(error)) from error
-    watch(lambda: CONTROL.ask("status"), interval, Console())
+        raise refused("watch", "--interval", given.interval, str(error)) from error
+    watch(_ask_status, interval, Console())
 
 
-def _explain(options: Any) -> None:
-    if len(options.which) > 2:
-        raise refused("explain", "argument", " ".join(options.which), "a token, or the two ends of a subflow")
-    answer = CONTROL.ask("explain", ends=options.which)
-    if options.json:
+def _ask_status() -> "Status":
+    from throttler.service.status import decode
+
+    return decode(CONTROL.ask("status"))
+
+
+def _explain(given: options.Explain) -> None:
+    if len(given.which) > 2:
+        raise refused("explain", "argument", " ".join(given.which), "a token, or the two ends of a subflow")
+    answer = CONTROL.ask("explain", ends=given.which)
+    if given.json:
         print(json.dumps(answer, indent=2))
         return
     for subflow in answer["subflows"]:

@@ -1,13 +1,12 @@
-"""``throttler watch``: the status, asked again and again, with rates from the differences between two answers.
+"""``throttler watch``: the status, asked again and again, with rates from the differences between two of them.
 
 In a terminal a live view, sorted by rate and cut to its height; into a pipe one line an interval.
 """
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -17,9 +16,8 @@ from daemons.logs import printable, timestamp
 from daemons.text import age, end, plural, scaled
 from settings.failure import Failure
 from settings.units import Duration
-from throttler.status_text import rule_state
-
-Answer = dict[str, Any]
+from throttler.service.status import ClassStatus, QuotaStatus, RuleStatus, SessionStatus, Status, SubflowStatus
+from throttler.status_text import NOT_READ, rule_state
 
 _REFRESH = 4
 """Times a second that a terminal is looked at for a new size."""
@@ -72,7 +70,7 @@ class SessionRow:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """A class: ``sent`` in bit/s, ``drops`` in packets a second."""
+    """A class: ``sent`` in bit/s, ``drops`` in packets a second; ``backlog`` is None if it could not be read."""
 
     name: str
     direction: str
@@ -81,7 +79,7 @@ class ClassRow:
     rate: str
     sent: float | None
     drops: float | None
-    backlog: int
+    backlog: int | None
 
 
 @dataclass(frozen=True)
@@ -102,16 +100,15 @@ def total(rates: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def rows(before: Answer | None, after: Answer) -> Rows:
-    """What passed between two answers of one daemon; without a first one no rate is known."""
+def rows(before: Status | None, after: Status) -> Rows:
+    """What passed between two looks at one daemon; without a first one no rate is known."""
     # The daemon's own clock: the time that an answer takes on its way does not matter.
-    seconds = after["uptime_s"] - before["uptime_s"] if before else 0.0
-    if before is None or seconds <= 0:
-        before, seconds = {"classes": [], "sessions": []}, 1.0
-    old_classes = {_class_key(entry): entry for entry in before["classes"]}
-    old_subflows = {_subflow_key(token, subflow): subflow for token, subflow in _subflows(before)}
-    classes = [_class_row(entry, old_classes.get(_class_key(entry)), seconds) for entry in after["classes"]]
-    sessions = [_session_row(session, old_subflows, seconds) for session in after["sessions"]]
+    seconds = after.uptime_s - before.uptime_s if before else 0.0
+    known = before if seconds > 0 else None
+    old_classes = {_class_key(entry): entry for entry in known.classes} if known else {}
+    old_subflows = {_subflow_key(token, subflow): subflow for token, subflow in _subflows(known)} if known else {}
+    classes = [_class_row(entry, old_classes.get(_class_key(entry)), seconds) for entry in after.classes]
+    sessions = [_session_row(session, old_subflows, seconds) for session in after.sessions]
     return Rows(
         tuple(sorted(sessions, key=lambda row: _fastest_first(row.sent, row.received, row.token))),
         tuple(sorted(classes, key=lambda row: _fastest_first(row.sent, None, row.name))),
@@ -122,69 +119,69 @@ def _fastest_first(sent: float | None, received: float | None, name: str) -> tup
     return -(sent or 0) - (received or 0), name
 
 
-def _subflows(answer: Answer) -> Iterator[tuple[str, Answer]]:
-    return ((session["token"], subflow) for session in answer["sessions"] for subflow in session["subflows"])
+def _subflows(status: Status) -> Iterator[tuple[str, SubflowStatus]]:
+    return ((session.token, subflow) for session in status.sessions for subflow in session.subflows)
 
 
-def _subflow_key(token: str, subflow: Answer) -> Hashable:
-    return token, subflow["local"], subflow["local_port"], subflow["remote"], subflow["remote_port"]
+def _subflow_key(token: str, subflow: SubflowStatus) -> Hashable:
+    return token, subflow.local, subflow.local_port, subflow.remote, subflow.remote_port
 
 
-def _class_key(entry: Answer) -> Hashable:
+def _class_key(entry: ClassStatus) -> Hashable:
     # The id alone would do for one class at a time; a class that went gives its id to another one.
-    return entry["device"], entry["class"], entry["rule"], entry["owner"]
+    return entry.device, entry.id, entry.rule, entry.owner
 
 
-def _a_second(before: Answer | None, after: Answer, counter: str, seconds: float) -> float | None:
-    """Growth of a counter; None where it is not known or was set back."""
-    old, new = before and before[counter], after[counter]
-    if old is None or new is None or new < old:
+def _growth(before: int | None, after: int | None, seconds: float) -> float | None:
+    """A second's growth of a counter; None where it is not known or was set back."""
+    if before is None or after is None or after < before:
         return None
-    return float(new - old) / seconds
+    return (after - before) / seconds
 
 
-def _bits(before: Answer | None, after: Answer, counter: str, seconds: float) -> float | None:
-    rate = _a_second(before, after, counter, seconds)
+def _bits(before: int | None, after: int | None, seconds: float) -> float | None:
+    rate = _growth(before, after, seconds)
     return None if rate is None else rate * 8
 
 
-def _class_row(entry: Answer, before: Answer | None, seconds: float) -> ClassRow:
+def _class_row(entry: ClassStatus, before: ClassStatus | None, seconds: float) -> ClassRow:
+    old, new = before.counters if before else None, entry.counters
     return ClassRow(
-        f"{entry['device']} {entry['class']}",
-        entry["direction"],
-        entry["rule"],
-        entry["owner"],
-        entry["rate"],
-        _bits(before, entry, "sent_bytes", seconds),
-        _a_second(before, entry, "dropped_packets", seconds),
-        entry["backlog_bytes"],
+        f"{entry.device} {entry.id}",
+        entry.direction,
+        entry.rule,
+        entry.owner,
+        entry.rate,
+        _bits(old.sent_bytes, new.sent_bytes, seconds) if old and new else None,
+        _growth(old.dropped_packets, new.dropped_packets, seconds) if old and new else None,
+        new.backlog_bytes if new else None,
     )
 
 
-def _session_row(session: Answer, old: dict[Hashable, Answer], seconds: float) -> SessionRow:
-    token = session["token"]
-    found = [_subflow_row(subflow, old.get(_subflow_key(token, subflow)), seconds) for subflow in session["subflows"]]
+def _session_row(session: SessionStatus, old: Mapping[Hashable, SubflowStatus], seconds: float) -> SessionRow:
+    token = session.token
+    found = [_subflow_row(subflow, old.get(_subflow_key(token, subflow)), seconds) for subflow in session.subflows]
     found.sort(key=lambda row: _fastest_first(row.sent, row.received, row.name))
-    return SessionRow(token, session["age_s"], tuple(found))
+    return SessionRow(token, session.age_s, tuple(found))
 
 
-def _subflow_row(subflow: Answer, before: Answer | None, seconds: float) -> SubflowRow:
-    held = f"{'dry ' if subflow['dry'] else ''}{subflow['rule']}" if subflow["rule"] else "not held"
-    facts = [subflow["path"] or subflow["interface"], *(["backup"] if subflow["backup"] else []), held]
-    if subflow["rtt_us"] is not None:
-        facts.append(f"{subflow['rtt_us'] / 1000:.1f} ms")
+def _subflow_row(subflow: SubflowStatus, before: SubflowStatus | None, seconds: float) -> SubflowRow:
+    held = f"{'dry ' if subflow.dry else ''}{subflow.rule}" if subflow.rule else "not held"
+    facts = [subflow.path or subflow.interface, *(["backup"] if subflow.backup else []), held]
+    if subflow.rtt_us is not None:
+        facts.append(f"{subflow.rtt_us / 1000:.1f} ms")
     return SubflowRow(
-        end(subflow["remote"], subflow["remote_port"]),
+        end(subflow.remote, subflow.remote_port),
         ", ".join(facts),
-        _bits(before, subflow, "sent_bytes", seconds),
-        _bits(before, subflow, "received_bytes", seconds),
+        _bits(before.sent_bytes, subflow.sent_bytes, seconds) if before else None,
+        _bits(before.received_bytes, subflow.received_bytes, seconds) if before else None,
     )
 
 
-def screen(answer: Answer, table: Rows, width: int, height: int) -> list[Text]:
+def screen(status: Status, table: Rows, width: int, height: int) -> list[Text]:
     """At most ``height`` lines of ``width`` columns: totals, rules, classes, sessions."""
-    head = [_title(answer), _totals(answer, table)]
-    rules = [_rule_line(rule) for rule in answer["rules"]]
+    head = [_title(status), _totals(status, table)]
+    rules = [_rule_line(rule) for rule in status.rules]
     classes = [_class_line(row) for row in table.classes]
     sessions = [line for row in table.sessions for line in _session_lines(row)]
     room = max(0, height - len(head))
@@ -207,14 +204,15 @@ def _section(title: str, lines: list[Text], height: int) -> list[Text]:
     return [Text(title, "bold"), *lines]
 
 
-def _title(answer: Answer) -> Text:
-    return Text(printable(f"{answer['policy']}, source {answer['source']}, up for {age(answer['uptime_s'])}"))
+def _title(status: Status) -> Text:
+    return Text(printable(f"{status.policy}, source {status.source}, up for {age(status.uptime_s)}"))
 
 
-def _totals(answer: Answer, table: Rows) -> Text:
+def _totals(status: Status, table: Rows) -> Text:
+    unread = f" ({status.unread_classes:,} {NOT_READ})" if status.unread_classes else ""
     return Text(
-        f"{plural(answer['sessions_total'], 'session')}, {plural(answer['subflows_total'], 'subflow')}, "
-        f"{answer['holds_total']:,} held, {plural(answer['classes_total'], 'class', 'classes')}: "
+        f"{plural(status.sessions_total, 'session')}, {plural(status.subflows_total, 'subflow')}, "
+        f"{status.holds_total:,} held, {plural(status.classes_total, 'class', 'classes')}{unread}: "
         f"down {_rate(table.through('download'))}, up {_rate(table.through('upload'))}"
     )
 
@@ -223,26 +221,28 @@ def _rate(rate: float | None) -> str:
     return "-" if rate is None else scaled(rate, "bit/s")
 
 
-def _rule_line(rule: Answer) -> Text:
-    line = Text(printable(f"  {rule['name']:<16} {rule['rate'] or '-':>9}  {plural(rule['subflows'], 'subflow')}, "))
-    line.append(", ".join(rule_state(rule)), "" if rule["in_force"] else "dim")
-    if rule["quota"]:
-        line.append(f"  {quota_bar(rule['quota'])}")
+def _rule_line(rule: RuleStatus) -> Text:
+    line = Text(printable(f"  {rule.name:<16} {rule.rate or '-':>9}  {plural(rule.subflows, 'subflow')}, "))
+    line.append(", ".join(rule_state(rule)), "" if rule.in_force else "dim")
+    if rule.quota:
+        line.append(f"  {quota_bar(rule.quota)}")
     return line
 
 
-def quota_bar(quota: Answer) -> str:
+def quota_bar(quota: QuotaStatus) -> str:
     """How much of the quota the one who used most has used."""
-    share = quota["worst_used"] / quota["bytes"] if quota["bytes"] else 1.0
+    share = quota.worst_used / quota.bytes if quota.bytes else 1.0
     full = min(_BAR, int(share * _BAR))
-    return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%} of {scaled(quota['bytes'], 'B')} a {quota['period']}"
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%} of {scaled(quota.bytes, 'B')} a {quota.period}"
 
 
 def _class_line(row: ClassRow) -> Text:
     way = "up" if row.direction == "upload" else "down"
+    sent = NOT_READ if row.backlog is None else _rate(row.sent)
     drops = "-" if row.drops is None else f"{row.drops:,.0f}"
-    line = Text(f"  {_rate(row.sent):>11} of {row.rate:<8} {drops:>6} drops/s ", "yellow" if row.drops else "")
-    return line.append(printable(f" {way:<4} {row.name}, {row.rule}, {row.owner}, backlog {scaled(row.backlog, 'B')}"))
+    backlog = [] if row.backlog is None else [f"backlog {scaled(row.backlog, 'B')}"]
+    line = Text(f"  {sent:>11} of {row.rate:<8} {drops:>6} drops/s ", "yellow" if row.drops else "")
+    return line.append(printable(f" {way:<4} " + ", ".join([row.name, row.rule, row.owner, *backlog])))
 
 
 def _session_lines(row: SessionRow) -> Iterator[Text]:
@@ -253,18 +253,22 @@ def _session_lines(row: SessionRow) -> Iterator[Text]:
         yield Text(printable(line))
 
 
-def plain_line(now: float, answer: Answer, table: Rows) -> str:
-    """One line for a pipe; ``now`` in seconds since 1970, rates in bit/s."""
-    figures = {
-        "sessions": answer["sessions_total"],
-        "subflows": answer["subflows_total"],
-        "holds": answer["holds_total"],
-        "classes": answer["classes_total"],
+def plain_line(now: float, status: Status, table: Rows) -> str:
+    """One line for a pipe; ``now`` in seconds since 1970, rates in bit/s.
+
+    ``unread`` is there only if some classes could not be read: then these are not in the rates.
+    """
+    figures: dict[str, float | None] = {
+        "sessions": status.sessions_total,
+        "subflows": status.subflows_total,
+        "holds": status.holds_total,
+        "classes": status.classes_total,
         "download": table.through("download"),
         "upload": table.through("upload"),
         "drops": total(row.drops for row in table.classes),
         "sent": total(row.sent for row in table.sessions),
         "received": total(row.received for row in table.sessions),
+        **({"unread": status.unread_classes} if status.unread_classes else {}),
     }
     return " ".join([timestamp(now), *(f"{name}={_plain(value)}" for name, value in figures.items())])
 
@@ -277,20 +281,20 @@ class View:
     """What the terminal shows now; rich asks again for each refresh, so that a new size counts at once."""
 
     def __init__(self) -> None:
-        self._before: Answer | None = None
-        self._last: tuple[Answer, Rows] | None = None
+        self._before: Status | None = None
+        self._last: tuple[Status, Rows] | None = None
         self._failure = ""
 
-    def take(self, answer: Answer) -> Rows:
-        """A new answer has come; returns what passed since the last one."""
-        table = rows(self._before, answer)
-        self._before = answer
+    def take(self, status: Status) -> Rows:
+        """A new status has come; returns what passed since the last one."""
+        table = rows(self._before, status)
+        self._before = status
         # One assignment: the refresh runs in a thread of rich's.
-        self._last, self._failure = (answer, table), ""
+        self._last, self._failure = (status, table), ""
         return table
 
     def fail(self, failure: str) -> None:
-        """No answer came."""
+        """No status came."""
         self._before, self._failure = None, failure
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -302,7 +306,7 @@ class View:
 
 
 def watch(
-    ask: Callable[[], Answer],
+    ask: Callable[[], Status],
     interval: Interval,
     console: Console,
     sleep: Callable[[float], None] = time.sleep,
@@ -321,20 +325,20 @@ def watch(
 
 
 def _answers(
-    ask: Callable[[], Answer], view: View, interval: Interval, sleep: Callable[[float], None]
-) -> Iterator[tuple[Answer, Rows] | Failure]:
+    ask: Callable[[], Status], view: View, interval: Interval, sleep: Callable[[float], None]
+) -> Iterator[tuple[Status, Rows] | Failure]:
     while True:
         try:
-            answer = ask()
+            status = ask()
         except Failure as failure:
             view.fail(str(failure))
             yield failure
         else:
-            yield answer, view.take(answer)
+            yield status, view.take(status)
         sleep(interval.seconds)
 
 
-def _plain_outcome(now: float, outcome: tuple[Answer, Rows] | Failure) -> str:
+def _plain_outcome(now: float, outcome: tuple[Status, Rows] | Failure) -> str:
     if isinstance(outcome, Failure):
         return f"{timestamp(now)} {printable(str(outcome))}"
     return plain_line(now, *outcome)

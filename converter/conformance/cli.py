@@ -5,6 +5,7 @@ import re
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from typing import NoReturn
@@ -73,6 +74,25 @@ def unreachable(text: str) -> Unreachable:
     return Unreachable(address(where), int(code) if equals else None)
 
 
+@dataclass(frozen=True)
+class Options:
+    """What the suite is given; times are in seconds."""
+
+    converter: tuple[str, int] | None
+    origin: tuple[Address, ...] | None
+    mptcp: bool
+    cookies: bool
+    forbidden: Address | None
+    unreachable: Unreachable | None
+    source: tuple[Address, ...]
+    only: str | None
+    list: bool
+    json: bool
+    timeout: float
+    quiet: float
+    pace: float
+
+
 def parser() -> Parser:
     """The options, and what they mean."""
     made = Parser(
@@ -125,7 +145,7 @@ def parser() -> Parser:
 def main(arguments: Sequence[str]) -> int:
     """Runs the suite; returns the exit code."""
     made = parser()
-    options = made.parse_args(arguments)
+    options = Options(**vars(made.parse_args(arguments)))
     checks = [each for each in ALL if options.only is None or fnmatchcase(each.name, options.only)]
     if not checks:
         made.error(f"no check matches --only {options.only!r}; see --list")
@@ -137,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, local in (("--origin", options.origin), ("--source", options.source)):
         for each in local:
             _check_bindable(made, name, each)
-    settings = _settings(options)
+    settings = _settings(options, options.converter, options.origin)
     return UNREACHABLE if settings is None else _run(checks, settings, options.json)
 
 
@@ -150,9 +170,9 @@ def _check_bindable(made: Parser, name: str, local: Address) -> None:
         made.error(f"{name} {local}: not an address that this machine can use: {error.strerror}")
 
 
-def _settings(options: argparse.Namespace) -> Settings | None:
+def _settings(options: Options, converter: tuple[str, int], origins: tuple[Address, ...]) -> Settings | None:
     """What was asked for, once the converter has answered; None if it does not."""
-    host, port = options.converter
+    host, port = converter
     try:
         with socket.create_connection((host, port), options.timeout) as trial:
             family, where = trial.family, trial.getpeername()[0]
@@ -162,7 +182,7 @@ def _settings(options: argparse.Namespace) -> Settings | None:
     return Settings(
         converter=(where, port),
         family=socket.AddressFamily(family),
-        origins=options.origin,
+        origins=origins,
         mptcp=options.mptcp,
         cookies=options.cookies,
         forbidden=options.forbidden,

@@ -1,6 +1,5 @@
 """The command ``bench``: every benchmark is registered here."""
 
-import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,30 +63,35 @@ BENCHMARKS = {
 }
 
 
+@dataclass(frozen=True)
+class Run:
+    """``bench run``; ``name`` is a benchmark's, ``only`` and ``peers`` are those of its parts."""
+
+    name: str
+    quick: bool
+    json: bool
+    only: Sequence[str]
+    peers: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """``bench list``."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one ``bench`` command; returns its exit code."""
-    parsed = _parser().parse_args(arguments)
-    if parsed.command == "list":
-        for name, benchmark in BENCHMARKS.items():
-            print(f"{name:20} {benchmark.about}")
-        return 0
-    measure = _wanted(parsed)
-    preflight.need_all("bench run")
-    take_down_orphans()
-    console = Console(stderr=True)
-    result = measure(parsed.quick, console.print)
-    if parsed.json:
-        print(json.dumps(_as_json(result), indent=2))
-    else:
-        _show(parsed, result)
-    return 0
+    return parser().perform(arguments)
 
 
-def _parser() -> Arguments:
-    parser = Arguments(prog="bench", description=_DESCRIPTION, epilog=_EPILOG)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="list | run")
-    commands.add_parser("list", help="name the benchmarks")
-    measure = commands.add_parser("run", help="run one of them")
+def parser() -> Arguments:
+    """Both commands and their arguments."""
+    made = Arguments(prog="bench", description=_DESCRIPTION, epilog=_EPILOG)
+    commands = made.add_subparsers(required=True, metavar="list | run")
+    listing = commands.add_parser("list", help="name the benchmarks", description="Names the benchmarks.")
+    listing.does(Listing, _list)
+    measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
+    measure.does(Run, _run)
     measure.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
     measure.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works")
     measure.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -95,17 +99,34 @@ def _parser() -> Arguments:
     measure.add_argument("--only", type=names, default=(), metavar="NAME,...", help=only)
     peers = f"of converter, beside some peers: {', '.join(PARTS.peers)}"
     measure.add_argument("--peers", type=names, default=(), metavar="NAME,...", help=peers)
-    return parser
+    return made
 
 
-def _wanted(arguments: argparse.Namespace) -> Callable[[bool, Callable[[str], None]], Result]:
+def _list(_options: Listing) -> None:
+    for name, benchmark in BENCHMARKS.items():
+        print(f"{name:20} {benchmark.about}")
+
+
+def _run(options: Run) -> None:
+    measure = _wanted(options)
+    preflight.need_all("bench run")
+    take_down_orphans()
+    console = Console(stderr=True)
+    result = measure(options.quick, console.print)
+    if options.json:
+        print(json.dumps(_as_json(result), indent=2))
+    else:
+        _show(options.name, result)
+
+
+def _wanted(options: Run) -> Callable[[bool, Callable[[str], None]], Result]:
     """The benchmark, or the parts of it that are asked for; raises Failure (exit 64) if it has no such parts."""
-    benchmark = BENCHMARKS[arguments.name]
-    if not (arguments.only or arguments.peers):
+    benchmark = BENCHMARKS[options.name]
+    if not (options.only or options.peers):
         return benchmark.measure
     if benchmark.parts is None:
-        raise Failure(Exit.USAGE, f"{arguments.name}: --only and --peers: accepted with converter alone")
-    return partial(benchmark.parts.measure, benchmark.parts.selected(arguments.only, arguments.peers))
+        raise Failure(Exit.USAGE, f"{options.name}: --only and --peers: accepted with converter alone")
+    return partial(benchmark.parts.measure, benchmark.parts.selected(options.only, options.peers))
 
 
 def _as_json(result: Result) -> dict[str, object]:
@@ -118,15 +139,15 @@ def _as_json(result: Result) -> dict[str, object]:
     }
 
 
-def _show(arguments: argparse.Namespace, result: Result) -> None:
-    table = Table("", "median", "least", "most", "unit", title=arguments.name)
+def _show(name: str, result: Result) -> None:
+    table = Table("", "median", "least", "most", "unit", title=name)
     for each in result.series:
         numbers = (each.median, min(each.numbers), max(each.numbers))
         table.add_row(each.name, *(f"{number:.1f}" for number in numbers), each.unit)
     console = Console()
     console.print(table)
-    for name, number in (result.ratios | result.values).items():
-        console.print(f"{name} = {number:.3f}", highlight=False)
+    for key, number in (result.ratios | result.values).items():
+        console.print(f"{key} = {number:.3f}", highlight=False)
     if result.missing:
         console.print(f"not here, and left out: {', '.join(result.missing)}", highlight=False)
 

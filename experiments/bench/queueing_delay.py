@@ -54,8 +54,8 @@ def _round_trips(testbed: Testbed, seconds: float, plain: bool) -> list[float]:
 
 
 def _round_trip(testbed: Testbed) -> float:
-    for session in throttler_status(testbed)["sessions"]:
-        for subflow in session["subflows"]:
-            if subflow["download"] and subflow["rtt_us"] is not None:
-                return float(subflow["rtt_us"]) / 1000
+    for session in throttler_status(testbed).sessions:
+        for subflow in session.subflows:
+            if subflow.download and subflow.rtt_us is not None:
+                return subflow.rtt_us / 1000
     raise Failure(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")

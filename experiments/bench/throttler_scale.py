@@ -102,7 +102,7 @@ def _play(testbed: Testbed, subflows: int) -> tuple[int, float]:
     )
     told = json.loads(printed)
     if told["subflows"] != subflows:
-        dropped = throttler_status(testbed)["capture"]
+        dropped = throttler_status(testbed).capture
         raise Failure(
             Exit.WRONG_RESULT, f"{told['subflows']} of {subflows} subflows were held in time (capture: {dropped})"
         )
@@ -115,7 +115,7 @@ def _weigh(full: Contender) -> dict[str, float]:
         "install_s": full.install_s,
         "subflows": full.subflows,
         "classes": _classes(full.testbed),
-        "capture_dropped": sum(counts["dropped"] for counts in throttler_status(full.testbed)["capture"].values()),
+        "capture_dropped": sum(counts.dropped for counts in throttler_status(full.testbed).capture.values()),
     }
 
 

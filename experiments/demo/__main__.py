@@ -1,6 +1,5 @@
 """The command ``demo``."""
 
-import argparse
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +34,7 @@ from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.counters import counted
-from experiments.testbed.profile import add_profile_arguments, profile_from
+from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
@@ -82,28 +81,46 @@ _WAYS = (
 )
 
 
+@dataclass(frozen=True)
+class Options(ProfileOptions):
+    """What the demo is given; ``name`` is the testbed's."""
+
+    size: Size
+    ipv6: bool
+    results: Path
+    name: str
+    keep: bool
+    json: bool
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; returns its exit code."""
-    parsed = _parser().parse_args(arguments)
-    profile = profile_from(parsed)
+    return parser().perform(arguments)
+
+
+def _demo(options: Options) -> int:
+    profile = profile_from(options)
     if set(profile.links) != {WIRED, WIRELESS}:
-        raise Failure(Exit.USAGE, f"{parsed.profile}: links: accepted: the two that the demo is about: wired, wireless")
+        accepted = "the two that the demo is about: wired, wireless"
+        raise Failure(Exit.USAGE, f"{options.profile}: links: accepted: {accepted}")
     preflight.need_all("demo")
     take_down_orphans()
-    with results_folder("demo", parsed.results) as folder:
-        measured = _measure(parsed, profile, folder)
+    with results_folder("demo", options.results) as folder:
+        measured = _measure(options, profile, folder)
         write_json(folder / "summary.json", summary(measured))
         _write_series(measured, folder / "throughput.csv")
         plot(measured, folder / "throughput.png")
-    if parsed.json:
+    if options.json:
         print(json.dumps(summary(measured), indent=2))
     else:
-        _show(measured, parsed.size, folder.with_suffix(""))
+        _show(measured, options.size, folder.with_suffix(""))
     return 0 if all(claim.holds for claim in claims(measured)) else Exit.WRONG_RESULT
 
 
-def _parser() -> Arguments:
+def parser() -> Arguments:
+    """The arguments of the demo."""
     parser = Arguments(prog="demo", description=_DESCRIPTION, epilog=_EPILOG)
+    parser.does(Options, _demo)
     add_profile_arguments(parser)
     parser.add_argument("--size", type=Size.parse, default=Size(50_000_000), help="of the file (default: 50MB)")
     parser.add_argument("--ipv6", action="store_true", help="use IPv6 throughout")
@@ -114,14 +131,14 @@ def _parser() -> Arguments:
     return parser
 
 
-def _measure(arguments: argparse.Namespace, profile: Profile, folder: Path) -> Run:
+def _measure(options: Options, profile: Profile, folder: Path) -> Run:
     console = Console(stderr=True)
     console.print("making the file and the testbed")
-    file = random_file(arguments.size.amount, _SEED)
+    file = random_file(options.size.amount, _SEED)
     rate = load(WIRED_SLOW, Policy).rules[0].rate
     assert rate is not None
     held = rate.amount / 1e6
-    with standing(arguments.name, profile, keep=arguments.keep) as testbed:
+    with standing(options.name, profile, keep=options.keep) as testbed:
         console.print(f"checking the links ({testbed.emulation})")
         readings = check_links(testbed)
         write_json(folder / "manifest.json", _manifest(testbed, profile, file, readings))
@@ -129,10 +146,10 @@ def _measure(arguments: argparse.Namespace, profile: Profile, folder: Path) -> R
         start_squid(testbed)
         start_converter(testbed)
         with _progress(console) as progress:
-            downloads = {way.name: _download(testbed, way, file, arguments.ipv6, progress) for way in _WAYS[:-1]}
+            downloads = {way.name: _download(testbed, way, file, options.ipv6, progress) for way in _WAYS[:-1]}
             start_throttler(testbed, WIRED_SLOW)
             with watched(testbed) as enforcement, _beyond_window(testbed) as beyond_window:
-                downloads[THROTTLED] = _download(testbed, _WAYS[-1], file, arguments.ipv6, progress)
+                downloads[THROTTLED] = _download(testbed, _WAYS[-1], file, options.ipv6, progress)
         return Run(downloads, file.sha256, testbed.topology, held, enforcement(), beyond_window())
 
 

@@ -81,11 +81,15 @@ def _held(testbed: Testbed, load: str) -> dict[str, float]:
     """The round-trip time of the bulk download's held subflow, which has carried more than any other."""
     if load not in (HELD, HELD_LONG):
         return {}
-    subflows = [subflow for session in throttler_status(testbed)["sessions"] for subflow in session["subflows"]]
-    held = [subflow for subflow in subflows if subflow["rule"] and subflow["rtt_us"] is not None]
+    subflows = [subflow for session in throttler_status(testbed).sessions for subflow in session.subflows]
+    held = {
+        subflow.sent_bytes: subflow.rtt_us
+        for subflow in subflows
+        if subflow.rule and subflow.sent_bytes is not None and subflow.rtt_us is not None
+    }
     if not held:
         raise Failure(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
-    return {"held_rtt_ms": max(held, key=lambda subflow: subflow["sent_bytes"])["rtt_us"] / 1000}
+    return {"held_rtt_ms": held[max(held)] / 1000}
 
 
 def _progress(bulk: Process) -> tuple[float, int]:

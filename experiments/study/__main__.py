@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -59,27 +60,62 @@ _MOST_STOLEN = Share(20_000)
 """While 3 % were taken a process woke up 15 ms too late."""
 
 
+@dataclass(frozen=True)
+class Listing:
+    """``experiment list``."""
+
+    json: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """``experiment run``; ``name`` is an experiment's or "all", ``changes`` are KEY=VALUE each."""
+
+    name: str
+    changes: Sequence[str]
+    profile: Path | None
+    repeat: int | None
+    quick: bool
+    results: Path
+    testbed: str
+    most_stolen: Share
+    dry_run: bool
+    json: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """``experiment report``; no ``names`` are all of them."""
+
+    names: Sequence[str]
+    results: Path
+    output: Path | None
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one ``experiment`` command; returns its exit code."""
-    parsed = _parser().parse_args(arguments)
-    return {"list": _list, "run": _run, "report": _report}[parsed.command](parsed)
+    return parser().perform(arguments)
 
 
-def _parser() -> Arguments:
-    parser = Arguments(prog="experiment", description=_DESCRIPTION)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="list | run | report")
-    listing = commands.add_parser("list", help="name the experiments")
+def parser() -> Arguments:
+    """All commands and their arguments."""
+    made = Arguments(prog="experiment", description=_DESCRIPTION)
+    commands = made.add_subparsers(required=True, metavar="list | run | report")
+    listing = commands.add_parser("list", help="name the experiments", description="Names the experiments.")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    listing.does(Listing, _list)
     _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
     about = "make one page of what they found"
     _describe_report(commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END))
-    return parser
+    return made
 
 
 def _describe_run(parser: Arguments) -> None:
+    parser.does(Run, _run)
     parser.add_argument("name", choices=[*SCENARIOS, "all"], metavar="NAME", help=", ".join([*SCENARIOS, "all"]))
     parser.add_argument(
         "--set",
+        dest="changes",
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -99,13 +135,14 @@ def _describe_run(parser: Arguments) -> None:
         type=_share,
         default=_MOST_STOLEN,
         metavar="SHARE",
-        help=f"of the processors' time, by a hypervisor; beyond, a reading is taken again (default: {_MOST_STOLEN})",
+        help="of the processors' time, by a hypervisor; beyond, a reading is taken again (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
     parser.add_argument("--json", action="store_true", help="print the verdicts as one JSON object on standard output")
 
 
 def _describe_report(parser: Arguments) -> None:
+    parser.does(Report, _report)
     # Not by choices: argparse holds an empty list, too, against them.
     parser.add_argument("names", nargs="*", type=_known, metavar="NAME", help=f"{', '.join(SCENARIOS)} (default: all)")
     _add_results(parser, "where the results are")
@@ -133,8 +170,8 @@ def _add_results(parser: Arguments, what: str) -> None:
     )
 
 
-def _list(arguments: argparse.Namespace) -> int:
-    if arguments.json:
+def _list(options: Listing) -> int:
+    if options.json:
         keys = ("paper", "claim", "expected")
         about = {name: {key: getattr(each, key) for key in keys} for name, each in SCENARIOS.items()}
         print(json.dumps(about, indent=2))
@@ -144,35 +181,35 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    chosen = list(SCENARIOS.values()) if arguments.name == "all" else [SCENARIOS[arguments.name]]
-    if arguments.profile is not None:
-        chosen = over(arguments.profile, chosen)
-    wanted = orders(chosen, arguments.set, arguments.quick, arguments.repeat)
-    if arguments.dry_run:
+def _run(options: Run) -> int:
+    chosen = list(SCENARIOS.values()) if options.name == "all" else [SCENARIOS[options.name]]
+    if options.profile is not None:
+        chosen = over(options.profile, chosen)
+    wanted = orders(chosen, options.changes, options.quick, options.repeat)
+    if options.dry_run:
         _show_orders(wanted)
         return 0
     preflight.need_all("experiment run")
     take_down_orphans()
     console = Console(stderr=True)
-    results = arguments.results / "experiment"
-    where = (arguments.testbed, results, console, arguments.most_stolen)
+    results = options.results / "experiment"
+    where = (options.testbed, results, console, options.most_stolen)
     verdicts = {order.scenario.name: perform(order, *where) for order in wanted}
-    if arguments.json:
+    if options.json:
         print(json.dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
     else:
         _show(verdicts)
     return 0 if all(verdict.holds for each in verdicts.values() for verdict in each) else Exit.WRONG_RESULT
 
 
-def _report(arguments: argparse.Namespace) -> int:
-    results = arguments.results / "experiment"
-    chosen = [scenario for name, scenario in SCENARIOS.items() if name in (arguments.names or SCENARIOS)]
+def _report(options: Report) -> int:
+    results = options.results / "experiment"
+    chosen = [scenario for name, scenario in SCENARIOS.items() if name in (options.names or SCENARIOS)]
     folders = {scenario.name: Folder.newest(results / scenario.name) for scenario in chosen}
     records = {name: folder.record() for name, folder in folders.items() if folder}
     if not records:
         raise Failure(Exit.NO_INPUT, f"{results}: no whole run of {', '.join(folders)}: scripts/experiment run NAME")
-    output = arguments.output or results / "report.html"
+    output = options.output or results / "report.html"
     text = render(page(chosen, records, datetime.now(UTC)))
     try:
         output.write_text(text, encoding="utf-8")

@@ -5,7 +5,9 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +15,7 @@ from rich.table import Table
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, find, names, standing, take_down, take_down_orphans
-from experiments.testbed.profile import add_profile_arguments, profile_from
+from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Topology
@@ -41,35 +43,80 @@ _FILE_SIZE = 50_000_000
 _APPLIANCE = ("squid", "converter", "throttler")
 
 
+@dataclass(frozen=True)
+class Up(ProfileOptions):
+    """``testbed up``; ``appliance`` names what to start on the gateway, ``name`` is the testbed's."""
+
+    appliance: Sequence[str]
+    policy: Path
+    dry_run: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class Exec:
+    """``testbed exec``; ``line`` is the command, with or without -- before it."""
+
+    name: str
+    node: str
+    line: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Status:
+    """``testbed status``."""
+
+    json: bool
+
+
+@dataclass(frozen=True)
+class Down:
+    """``testbed down``; all of them, or the one of that name."""
+
+    all: bool
+    name: str
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one ``testbed`` command; returns its exit code."""
-    parsed = _parser().parse_args(arguments)
-    code: int = parsed.command(parsed)
-    return code
+    return parser().perform(arguments)
 
 
-def _parser() -> Arguments:
-    parser = Arguments(prog="testbed", description=_DESCRIPTION, epilog=_EXAMPLES)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    up = commands.add_parser("up", help="build a testbed, check its links, leave it standing")
+def parser() -> Arguments:
+    """All commands and their arguments."""
+    made = Arguments(prog="testbed", description=_DESCRIPTION, epilog=_EXAMPLES)
+    commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    up = commands.add_parser(
+        "up",
+        help="build a testbed, check its links, leave it standing",
+        description="Builds a testbed, checks its links, and leaves it standing.",
+    )
     add_profile_arguments(up)
     up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help=", ".join(_APPLIANCE))
     up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
     up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
-    up.set_defaults(command=_up)
-    inside = commands.add_parser("exec", help="run a command in a node")
+    up.does(Up, _up)
+    inside = commands.add_parser("exec", help="run a command in a node", description="Runs a command in a node.")
     inside.add_argument("node", help="client, gateway, server or link-NAME")
     inside.add_argument("line", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
-    inside.set_defaults(command=_exec)
-    status = commands.add_parser("status", help="show the testbeds that stand")
+    inside.does(Exec, _exec)
+    status = commands.add_parser(
+        "status",
+        help="show the testbeds that stand",
+        description="Shows the testbeds that stand, and the processes on each of their nodes.",
+    )
     status.add_argument("--json", action="store_true", help="as JSON")
-    status.set_defaults(command=_status)
-    down = commands.add_parser("down", help="remove a testbed, and whatever a killed run has left behind")
+    status.does(Status, _status)
+    down = commands.add_parser(
+        "down",
+        help="remove a testbed, and whatever a killed run has left behind",
+        description="Removes a testbed, and whatever a killed run has left behind.",
+    )
     down.add_argument("--all", action="store_true", help="remove every testbed")
-    down.set_defaults(command=_down)
+    down.does(Down, _down)
     for command in (up, inside, down):
         command.add_argument("--name", default="testbed", help="the testbed's name (default: %(default)s)")
-    return parser
+    return made
 
 
 def _appliance(text: str) -> tuple[str, ...]:
@@ -79,32 +126,31 @@ def _appliance(text: str) -> tuple[str, ...]:
     return wanted
 
 
-def _up(arguments: argparse.Namespace) -> int:
-    profile = profile_from(arguments)
-    if arguments.dry_run:
+def _up(options: Up) -> None:
+    profile = profile_from(options)
+    if options.dry_run:
         _show(Topology.of(profile))
-        return 0
+        return
     preflight.need_all("testbed up")
     console = Console(stderr=True)
     console.print("building the testbed")
-    with standing(arguments.name, profile, keep=True) as testbed:
+    with standing(options.name, profile, keep=True) as testbed:
         console.print(f"checking the links ({testbed.emulation})")
         check_links(testbed)
         file = random_file(_FILE_SIZE, seed=1)
         start_server(testbed, file.path.parent)
-        _start(testbed, arguments)
+        _start(testbed, options)
     _show(testbed.topology)
     print(f"server  http://{Topology.SERVER4}/{file.path.name}   http://[{Topology.SERVER6}]/{file.path.name}")
-    return 0
 
 
-def _start(testbed: Testbed, arguments: argparse.Namespace) -> None:
-    if "squid" in arguments.appliance:
+def _start(testbed: Testbed, options: Up) -> None:
+    if "squid" in options.appliance:
         start_squid(testbed)
-    if "converter" in arguments.appliance:
+    if "converter" in options.appliance:
         start_converter(testbed)
-    if "throttler" in arguments.appliance:
-        start_throttler(testbed, arguments.policy)
+    if "throttler" in options.appliance:
+        start_throttler(testbed, options.policy)
 
 
 def _show(topology: Topology) -> None:
@@ -122,29 +168,28 @@ def _show(topology: Topology) -> None:
     print(f"proxy   http://{topology.PROXY4}:{PROXY_PORT}   http://[{topology.PROXY6}]:{PROXY_PORT}")
 
 
-def _exec(arguments: argparse.Namespace) -> int:
-    testbed = find(arguments.name)
-    line = arguments.line[1:] if arguments.line[:1] == ["--"] else arguments.line
-    if arguments.node not in testbed.topology.nodes:
+def _exec(options: Exec) -> NoReturn:
+    testbed = find(options.name)
+    line = options.line[1:] if [*options.line[:1]] == ["--"] else options.line
+    if options.node not in testbed.topology.nodes:
         accepted = ", ".join(testbed.topology.nodes)
-        raise Failure(Exit.USAGE, f"node {arguments.node!r}: accepted: {accepted}")
+        raise Failure(Exit.USAGE, f"node {options.node!r}: accepted: {accepted}")
     if not line:
         raise Failure(Exit.USAGE, "exec: a command is missing: exec NODE -- COMMAND...")
-    command = testbed.node(arguments.node).command(line)
+    command = testbed.node(options.node).command(line)
     os.execvp(command[0], command)
 
 
-def _status(arguments: argparse.Namespace) -> int:
+def _status(options: Status) -> None:
     rows = [row for name in names() for row in _nodes(name)]
-    if arguments.json:
+    if options.json:
         json.dump(rows, sys.stdout, indent=2)
         print()
-        return 0
+        return
     table = Table("testbed", "links by", "node", "namespace", "processes")
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     Console().print(table if rows else "no testbed stands")
-    return 0
 
 
 def _nodes(name: str) -> list[dict[str, object]]:
@@ -166,13 +211,12 @@ def _nodes(name: str) -> list[dict[str, object]]:
         return []
 
 
-def _down(arguments: argparse.Namespace) -> int:
-    gone = names() if arguments.all else [name for name in names() if name == arguments.name]
+def _down(options: Down) -> None:
+    gone = names() if options.all else [name for name in names() if name == options.name]
     for name in gone:
         take_down(name)
     gone += take_down_orphans()
     print(f"removed: {', '.join(gone)}" if gone else "nothing to remove")
-    return 0
 
 
 if __name__ == "__main__":

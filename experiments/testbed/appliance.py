@@ -3,12 +3,12 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Topology
+from throttler.service.status import Status, decode
 
 KERNEL_SETTINGS = Path(__file__).parents[2] / "kernel-config/90-tributary.conf"
 POLICIES = Path(__file__).parents[2] / "tc-policies"
@@ -67,12 +67,12 @@ def start_throttler(testbed: Testbed, policy: Path) -> Process:
     return testbed.gateway.start("throttler", command).wait_until_ready()
 
 
-def throttler_status(testbed: Testbed) -> dict[str, Any]:
+def throttler_status(testbed: Testbed) -> Status:
     """What the throttler that runs says of itself; raises Failure if none runs."""
-    return dict(json.loads(testbed.gateway.run(sys.executable, "-m", "throttler", "status", "--json")))
+    return decode(json.loads(testbed.gateway.run(sys.executable, "-m", "throttler", "status", "--json")))
 
 
 def lengthen_held_queue(testbed: Testbed) -> None:
     """Give the one held class the long queue that it would have without the throttler."""
-    (held,) = throttler_status(testbed)["classes"]
-    testbed.gateway.run("tc", "qdisc", "replace", "dev", held["device"], "parent", held["class"], *_LONG_QUEUE)
+    (held,) = throttler_status(testbed).classes
+    testbed.gateway.run("tc", "qdisc", "replace", "dev", held.device, "parent", held.id, *_LONG_QUEUE)

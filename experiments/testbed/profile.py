@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,14 @@ DEFAULT = PROFILES / "ethernet-wifi.toml"
 _ONE_OF_TWO = {"rate": "trace", "trace": "rate"}
 
 
+@dataclass(frozen=True)
+class ProfileOptions:
+    """What a command with ``add_profile_arguments`` is given, beside its own; ``changes`` are LINK.KEY=VALUE each."""
+
+    profile: Path
+    changes: Sequence[str]
+
+
 def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
     """Give ``parser`` the options --profile and --set."""
     parser.add_argument(
@@ -24,6 +33,7 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--set",
+        dest="changes",
         action="append",
         default=[],
         metavar="LINK.KEY=VALUE",
@@ -32,9 +42,9 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def profile_from(arguments: argparse.Namespace) -> Profile:
-    """The profile that the options of add_profile_arguments() name; raises Failure with exit 64 or 66."""
-    return changed_profile(arguments.profile, arguments.set)
+def profile_from(options: ProfileOptions) -> Profile:
+    """The profile that they name; raises Failure with exit 64 or 66."""
+    return changed_profile(options.profile, options.changes)
 
 
 def changed_profile(path: Path, changes: Sequence[str]) -> Profile:

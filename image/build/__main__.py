@@ -1,8 +1,8 @@
 """The command ``build-image``: an image of the appliance, from Debian's packages and this checkout."""
 
 import json
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +63,28 @@ example
   sudo scripts/build-image --board rpi --role cpe && ls results/images"""
 
 
+@dataclass(frozen=True)
+class Options:
+    """What build-image is given; ``board`` and ``role`` are names of the tables in image/build/boards.py."""
+
+    board: str
+    role: str
+    output: Path
+    update_lock: bool
+    dry_run: bool
+    json: bool
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; raises Failure."""
-    options = _parser().parse_args(words)
+    return parser().perform(words)
+
+
+def _build(options: Options) -> None:
     asked = order.Order(BOARDS[options.board], Role(options.role), options.output, CACHE / "image")
     if options.dry_run:
-        _show_outlook(order.outlook(order.Making.of(asked)), options)
-        return 0
+        _show_outlook(order.outlook(order.Making.of(asked)), options.json)
+        return
     need_root("build-image")
     tools.require()
     watch = Json() if options.json else Text()
@@ -77,16 +92,17 @@ def main(words: Sequence[str]) -> int:
         asked.cache.mkdir(parents=True, exist_ok=True)
         order.update_lock(asked, watch)
         watch.result({"lock": str(asked.debian.lock_path)}, [str(asked.debian.lock_path)])
-        return 0
+        return
     making = order.Making.of(asked)
     files = order.build(making, watch)
     facts = {"image": making.name, "files": [str(path) for path in files]}
     watch.result(facts, [f"{sized(path.stat().st_size):>8}  {path}" for path in files])
-    return 0
 
 
-def _parser() -> Arguments:
+def parser() -> Arguments:
+    """The arguments of build-image."""
     parser = Arguments(prog="build-image", description=DESCRIPTION, epilog=EPILOG)
+    parser.does(Options, _build)
     parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="what it boots on")
     parser.add_argument("--role", choices=list(Role), default=Role.GATEWAY, help="what it is (default: gateway)")
     output = ROOT / "results/images"
@@ -104,8 +120,8 @@ def _folder(text: str) -> Path:
     return path
 
 
-def _show_outlook(outlook: Mapping[str, Any], options: Namespace) -> None:
-    if options.json:
+def _show_outlook(outlook: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
         print(json.dumps(outlook))
         return
     for stage in outlook["stages"]:

@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,28 +36,49 @@ exit status
 _NAME = re.compile(rf"tributary-({'|'.join(Role)})-({'|'.join(BOARDS)})-")
 
 
+@dataclass(frozen=True)
+class Options:
+    """What check-image is given; what ``board`` and ``role`` do not say, the image's name has to."""
+
+    image: Path
+    board: str | None
+    role: str | None
+    json: bool
+
+    def __post_init__(self) -> None:
+        if not all(self.kind):
+            raise ValueError(f"{self.image.name} tells neither: give --board and --role")
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Role and board."""
+        role, board = _named(self.image)
+        return self.role or role, self.board or board
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; raises Failure."""
-    parser = _parser()
-    options = parser.parse_args(words)
-    role, board = _named(options.image)
-    role, board = options.role or role, options.board or board
-    if not role or not board:
-        parser.error(f"{options.image.name} tells neither: give --board and --role")
-    _check_whole(options.image)
-    with _plain(options.image) as image:
-        findings = examine(image, board, role)
-    _show(findings, as_json=options.json)
-    return 0 if all(finding.fine for finding in findings) else Exit.WRONG_RESULT
+    return parser().perform(words)
 
 
-def _parser() -> Arguments:
+def parser() -> Arguments:
+    """The arguments of check-image."""
     parser = Arguments(prog="check-image", description=DESCRIPTION, epilog=EPILOG)
+    parser.does(Options, _check)
     parser.add_argument("image", type=Path, metavar="IMAGE", help="the image")
     parser.add_argument("--board", choices=sorted(BOARDS), help="what it is for")
     parser.add_argument("--role", choices=list(Role), help="what it is")
     parser.add_argument("--json", action="store_true", help="a JSON array of what was looked at: what, wrong")
     return parser
+
+
+def _check(options: Options) -> int:
+    role, board = options.kind
+    _check_whole(options.image)
+    with _plain(options.image) as image:
+        findings = examine(image, board, role)
+    _show(findings, as_json=options.json)
+    return 0 if all(finding.fine for finding in findings) else Exit.WRONG_RESULT
 
 
 def _named(image: Path) -> tuple[str, str]:

@@ -3,8 +3,8 @@
 import json
 import sys
 import textwrap
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +63,32 @@ _TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class Options:
+    """What firstboot is given; ``role`` is a name of Role's."""
+
+    check: Path | None
+    dry_run: bool
+    report: bool
+    again: bool
+    role: str | None
+    root: Path
+    card: Path | None
+    json: bool
+
+    def __post_init__(self) -> None:
+        if self.check and (self.dry_run or self.report or self.again):
+            raise ValueError("--check stands alone, or with --role and --json")
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; raises Failure."""
-    parser = _parser()
-    options = parser.parse_args(words)
-    if options.check and (options.dry_run or options.report or options.again):
-        parser.error("--check stands alone, or with --role and --json")
+    return parser().perform(words)
+
+
+def _run(options: Options) -> int:
     if options.check:
-        return _check(options)
+        return _check(options.check, _role(options), options.json)
     system = System.at(options.root)
     task = Task(system, options.card or options.root / "boot/firmware", _role(options), options.again)
     if options.dry_run:
@@ -86,8 +104,10 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Arguments:
+def parser() -> Arguments:
+    """The arguments of firstboot."""
     parser = Arguments(prog="firstboot", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", "\n".join(_keys())))
+    parser.does(Options, _run)
     parser.add_argument("--check", type=Path, metavar="FILE", help="check FILE, look at nothing else")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
     parser.add_argument("--report", action="store_true", help="write tributary-applied.txt anew")
@@ -103,13 +123,11 @@ def _parser() -> Arguments:
     return parser
 
 
-def _role(options: Namespace) -> Role:
+def _role(options: Options) -> Role:
     return Role(options.role) if options.role else look.image_role(options.root)
 
 
-def _check(options: Namespace) -> int:
-    path: Path = options.check
-    role = _role(options)
+def _check(path: Path, role: Role, as_json: bool) -> int:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -119,7 +137,7 @@ def _check(options: Namespace) -> int:
         role = read(content, role, str(path)).role or role
     except Wrong as wrong:
         errors = wrong.lines
-    if options.json:
+    if as_json:
         print(json.dumps({"valid": not errors, "role": role, "errors": errors}))
     else:
         print("\n".join(errors) or f"valid, for a {role}", file=sys.stderr if errors else sys.stdout)

@@ -1,6 +1,7 @@
 """The command ``flash-pi``: write an image to a card, and prove that it arrived."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from image.flash import describe, judge, sysfs
@@ -59,22 +60,44 @@ example
   sudo scripts/flash-pi tributary-gateway-rpi.img.zst /dev/sdb"""
 
 
+@dataclass(frozen=True)
+class Options:
+    """What flash-pi is given: the image and the device, or ``list_disks``."""
+
+    image: Path | None
+    device: Path | None
+    list_disks: bool
+    task: Task
+    force: bool
+    yes: bool
+    json: bool
+
+    def __post_init__(self) -> None:
+        if self.list_disks and self.image:
+            raise ValueError("--list takes neither IMAGE nor DEVICE")
+        if not self.list_disks and not self.device:
+            raise ValueError("accepted: IMAGE and DEVICE, or --list")
+        if self.order and self.order.ask and self.json and self.task is Task.WRITE:
+            raise ValueError("--json cannot ask: give --yes as well")
+
+    @property
+    def order(self) -> Order | None:
+        """None if the disks are to be listed."""
+        if self.image is None or self.device is None:
+            return None
+        return Order(self.image, self.device, self.task, force=self.force, ask=not self.yes)
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; raises Failure."""
-    parser = _parser()
-    arguments = parser.parse_args(words)
-    if arguments.list:
-        if arguments.image:
-            parser.error("--list takes neither IMAGE nor DEVICE")
-        _list(arguments.json)
-        return 0
-    if not arguments.device:
-        parser.error("accepted: IMAGE and DEVICE, or --list")
-    if arguments.json and arguments.task is Task.WRITE and not arguments.yes:
-        parser.error("--json cannot ask: give --yes as well")
-    order = Order(arguments.image, arguments.device, arguments.task, force=arguments.force, ask=not arguments.yes)
-    _run(order, Json() if arguments.json else Text())
-    return 0
+    return parser().perform(words)
+
+
+def _act(options: Options) -> None:
+    if options.order is None:
+        _list(options.json)
+    else:
+        _run(options.order, Json() if options.json else Text())
 
 
 def _run(order: Order, report: Report) -> None:
@@ -109,12 +132,14 @@ def _list(as_json: bool) -> None:
         Json().facts("disk", {**describe.disk_facts(disk), "refused": reason}, [])
 
 
-def _parser() -> entry.Arguments:
+def parser() -> entry.Arguments:
+    """The arguments of flash-pi."""
     parser = entry.Arguments(prog="flash-pi", description=DESCRIPTION, epilog=EPILOG, usage=USAGE)
+    parser.does(Options, _act)
     parser.add_argument("image", nargs="?", type=Path, metavar="IMAGE", help="the image: .img or .img.zst")
     parser.add_argument("device", nargs="?", type=Path, metavar="DEVICE", help="the disk, such as /dev/sdb")
     tasks = parser.add_mutually_exclusive_group()
-    tasks.add_argument("--list", action="store_true", help="show the disks")
+    tasks.add_argument("--list", dest="list_disks", action="store_true", help="show the disks")
     for option, task in (("--dry-run", Task.CHECK), ("--verify-only", Task.VERIFY)):
         tasks.add_argument(option, dest="task", action="store_const", const=task, help=task.value)
     parser.set_defaults(task=Task.WRITE)

@@ -1,8 +1,8 @@
 """The command scripts/build-kernel."""
 
 import os
-from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.cache import CACHE
@@ -45,16 +45,43 @@ exit codes:
 """
 
 
+@dataclass(frozen=True)
+class Options:
+    """What build-kernel is given; ``board`` is a name of the table in image/kernel/build.py."""
+
+    board: str
+    merge_only: bool
+    output: Path
+    jobs: int
+    dry_run: bool
+
+
 def main(arguments: Sequence[str]) -> int:
     """Merge, build, say where the files are; returns the exit code."""
-    options = _parse(arguments)
+    return parser().perform(arguments)
+
+
+def parser() -> Arguments:
+    """The arguments of build-kernel."""
+    parser = Arguments(prog="scripts/build-kernel", description=_DESCRIPTION)
+    parser.does(Options, _build)
+    parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="x86: amd64; rpi: arm64, cross-compiled")
+    parser.add_argument("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
+    output, jobs = Path("results/kernel"), os.cpu_count() or 1
+    parser.add_argument("--output", type=Path, default=output, metavar="DIR", help=f"default: {output}")
+    parser.add_argument("--jobs", type=int, default=jobs, help=f"processes at a time (default: {jobs})")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+    return parser
+
+
+def _build(options: Options) -> None:
     board = BOARDS[options.board]
     packages = MERGING if options.merge_only else (*MERGING, *BUILDING)
     fragments = read_fragments(ROOT / "kernel-config")
     if options.dry_run:
         print(f"would make a Debian {SUITE} with {', '.join(packages)}")
         print(f"would merge {', '.join(fragments)} into {board.config}")
-        return 0
+        return
     need_root("build-kernel")
     output = _folder(options.output)
     with unpacked(base(CACHE, SUITE, ARCHITECTURES, packages), CACHE) as system:
@@ -64,18 +91,6 @@ def main(arguments: Sequence[str]) -> int:
         print(config)
         if not options.merge_only:
             print(*build(system, board, options.jobs, output), sep="\n")
-    return 0
-
-
-def _parse(arguments: Sequence[str]) -> Namespace:
-    parser = Arguments(prog="scripts/build-kernel", description=_DESCRIPTION)
-    parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="x86: amd64; rpi: arm64, cross-compiled")
-    parser.add_argument("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
-    output, jobs = Path("results/kernel"), os.cpu_count() or 1
-    parser.add_argument("--output", type=Path, default=output, metavar="DIR", help=f"default: {output}")
-    parser.add_argument("--jobs", type=int, default=jobs, help=f"processes at a time (default: {jobs})")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
-    return parser.parse_args(arguments)
 
 
 def _folder(path: Path) -> Path:

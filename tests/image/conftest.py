@@ -56,7 +56,7 @@ def _built(asked: order.Order) -> Path:
     try:
         return order.build(order.Making.of(asked), Text())[-1]
     except Failure as failure:
-        if failure.exit != Exit.WRONG_RESULT or "--update-lock" not in str(failure):
+        if failure.code != Exit.WRONG_RESULT or "--update-lock" not in str(failure):
             raise
         warnings.warn(str(failure), stacklevel=1)
     order.update_lock(asked, Text())

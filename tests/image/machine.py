@@ -142,7 +142,7 @@ def boot_virt(medium: Medium, *sections: str, seconds: int) -> str:
     ]
     line = " ".join([f"console=ttyAMA0 root=PARTUUID={medium.root_name} rw quiet", *told])
     command = [*_VIRT, "-m", "2G", *_COMMON, *_NETWORK, *_drives(medium, folder)]
-    command += ["-kernel", folder / "kernel", "-initrd", folder / "initramfs", "-append", line]
+    command += ["-kernel", str(folder / "kernel"), "-initrd", str(folder / "initramfs"), "-append", line]
     return _run(command, folder, seconds)
 
 
@@ -154,7 +154,7 @@ def _credentials(sections: tuple[str, ...]) -> dict[str, str]:
 def _drives(medium: Medium, folder: Path) -> list[str]:
     bench = folder / "bench.img"
     bench.unlink(missing_ok=True)
-    making = ["mkfs.ext4", "-q", "-F", "-L", LABEL, "-d", GUEST, bench, "8M"]
+    making: list[str | Path] = ["mkfs.ext4", "-q", "-F", "-L", LABEL, "-d", GUEST, bench, "8M"]
     subprocess.run(making, check=True)
     # Slots of their own: those of the networks give these their names.
     return [

@@ -111,8 +111,8 @@ class Gateway:
         shutil.chown(f"{self.host.root}/etc/bird/bird.conf", "bird", "bird")
         shutil.copy(ROOT / "ansible/roles/anycast/files/tributary_anycast.py", self._program)
         self._program.chmod(0o755)
-        for path in (ROOT / "kernel-config/90-tributary.conf", *self._written("/etc/sysctl.d")):
-            self.host.run("sysctl", "-e", "-q", "-p", str(path))
+        for settings in (ROOT / "kernel-config/90-tributary.conf", *self._written("/etc/sysctl.d")):
+            self.host.run("sysctl", "-e", "-q", "-p", str(settings))
         rules = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
         self.host.run("nft", "--includepath", f"{self.host.root}/etc/nftables.d", "--file", str(rules))
         self._once("tributary-mptcp.service")

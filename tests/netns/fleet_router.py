@@ -35,7 +35,7 @@ class Router:
         """Until both shared addresses are spread over the nodes with these names, and no other."""
         with self.changed:
             found = self.changed.wait_for(
-                lambda: all(self.now.get(version) == set(names) for version in SHARED), seconds
+                lambda: all(self.now.get(version) == frozenset(names) for version in SHARED), seconds
             )
         assert found, f"spread over {self.now}, not over {sorted(names)}, after {seconds} s"
 

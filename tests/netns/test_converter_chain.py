@@ -72,8 +72,7 @@ def test_clients_are_served_by_a_chain_of_four(conv: World, kind: str, keys: tup
     with chain(conv, *keys) as converters, conv.serving(SERVICE[kind]) as service:
         for host in (SERVER, SERVER6):
             assert hears(conv, kind, host, service.port) == SERVED[kind]
-        for converter in converters:
-            eventually(lambda converter=converter: len(served(converter)) == 2)
+        eventually(lambda: all(len(served(converter)) == 2 for converter in converters))
         assert {line["server"] for line in converters[-1].lines()} == {
             f"{SERVER}:{service.port}",
             f"[{SERVER6}]:{service.port}",

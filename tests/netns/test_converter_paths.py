@@ -47,7 +47,7 @@ def by_mptcp(net: Testbed, file: File, progress: Callable[[int], None] = lambda 
 def test_both_paths_carry_93_percent_of_their_sum(net: Testbed, file: File) -> None:
     small = random_file(100_000_000, seed=4)
     links = sum(fetch(net, link, small, link, None).mbps for link in ("left", "right"))
-    shares = []
+    shares: list[float] = []
     while not shares or (shares[-1] < 0.93 and len(shares) < TRIES):
         download = by_mptcp(net, file)
         assert min(download.samples[-1].by_path().values()) > file.size / 4
@@ -90,7 +90,7 @@ def longest_gap(samples: list[Sample]) -> float:
 def test_a_path_that_is_cut_delays_the_transfer_for_less_than_a_second_and_is_used_again(
     net: Testbed, file: File
 ) -> None:
-    gaps = []
+    gaps: list[float] = []
     while not gaps or (gaps[-1] > LONGEST_GAP and len(gaps) < TRIES):
         samples = list(interrupted(net, file).samples)
         gaps.append(longest_gap(samples))

@@ -138,8 +138,7 @@ def test_it_goes_on_from_converter_to_converter(conv: World) -> None:
         service = stack.enter_context(conv.serving(echo))
         assert echoes(conv, SERVER, service.port)
         assert told(converters[1]) == 1
-        for converter in converters:
-            eventually(lambda converter=converter: [line["outcome"] for line in converter.lines()] == ["whole"])
+        eventually(lambda: all([line["outcome"] for line in each.lines()] == ["whole"] for each in converters))
         assert len(service.peers) == 1
 
 

@@ -1,11 +1,13 @@
 """The life of `squid run`: what it checks before it changes anything, and what it leaves behind: nothing."""
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,11 +41,15 @@ def run(node: Node, net: World, settings: str, *options: str) -> subprocess.Comp
     """`squid run` that is expected to refuse; it may leave no trace."""
     before = traces(node, net)
     file = write_settings(net.directory, settings, "refused")
-    command = node.command(squid("run", *options, str(file)))
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    ended = ask_to_run(node, file, *options)
     assert traces(node, net) == before
     assert not (net.directory / "refused").exists()
     return ended
+
+
+def ask_to_run(node: Node, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = node.command(squid("run", *options, str(file)))
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
 
 def assert_refused(ended: subprocess.CompletedProcess[str], code: int, words: str) -> None:
@@ -99,6 +105,75 @@ def test_nothing_is_left_after_a_signal(net: World, number: signal.Signals, code
     assert traces(net.client, net) == before
 
 
+def test_state_directory_of_a_squid_that_still_drains_is_refused(net: World) -> None:
+    """Also in another network namespace, where neither the port nor the namespace's lock keeps a second one out."""
+    with (
+        start_squid(net.client, net.directory, 'drain = "60s"\n', "draining") as running,
+        tunnel(net),
+        mptcp_on(net.server),
+    ):
+        refuse_state_of(net, "draining")
+        running.popen.terminate()
+        eventually(lambda: "3128" not in net.client.run("ss", "-HtlnM"))
+        refuse_state_of(net, "draining")
+    with start_squid(net.client, net.directory, SETTINGS, "draining"):
+        pass
+
+
+def refuse_state_of(net: World, name: str) -> None:
+    """Another run with the state directory of a Squid that is there says so, and changes nothing, wherever it is."""
+    state, file = net.directory / name, net.directory / f"{name}.toml"
+    holder = f"squid: {state} is in use by Squid, process {squid_of(net, name)}, also while it only lets transfers end"
+    for node in (net.client, net.server):
+        before, config = traces(node, net), (state / "squid.conf").read_bytes()
+        ended = ask_to_run(node, file)
+        assert_refused(ended, 75, holder)
+        assert ended.stderr.endswith(": wait until it has ended, or set another state_directory\n")
+        assert (traces(node, net), (state / "squid.conf").read_bytes()) == (before, config)
+
+
+@contextmanager
+def tunnel(net: World) -> Iterator[None]:
+    """A transfer through the client's own Squid, which a draining one waits for."""
+    with inside(net.client):
+        connection = socket.create_connection(("127.0.0.1", 3128), 10)
+    with connection:
+        connection.sendall(f"CONNECT {SERVER}:443 HTTP/1.1\r\nHost: {SERVER}:443\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        yield
+
+
+@contextmanager
+def mptcp_on(node: Node) -> Iterator[None]:
+    node.sysctl(net__mptcp__enabled=1)
+    try:
+        yield
+    finally:
+        node.sysctl(net__mptcp__enabled=0)
+
+
+def test_state_directory_that_another_run_has_just_taken_is_refused(net: World) -> None:
+    """There is no pid file yet, or no more: Squid writes it once it has begun, and removes it before it ends."""
+    logs = net.directory / "taken/log"
+    logs.mkdir(parents=True)
+    folder = os.open(logs, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        ended = ask_to_run(net.client, write_settings(net.directory, SETTINGS, "taken"))
+        assert_refused(ended, 75, f"{logs.parent} is in use by another `squid run`, which begins or ends: wait until")
+        assert [*logs.parent.rglob("*")] == [logs]
+    finally:
+        os.close(folder)
+
+
+def test_pid_file_of_a_dead_squid_whose_number_somebody_else_has_is_no_obstacle(net: World) -> None:
+    state = net.directory / "reborn"
+    state.mkdir()
+    (state / "squid.pid").write_text(f"{os.getpid()}\n")
+    with start_squid(net.client, net.directory, SETTINGS, "reborn"):
+        assert squid_of(net, "reborn") != os.getpid()
+
+
 def test_squids_of_two_namespaces_do_not_meet(net: World) -> None:
     with start_squid(net.client, net.directory, 'drain = "0s"\n', "second"):
         assert net.ask("GET", f"http://{SERVER}/").status == 200
@@ -129,7 +204,7 @@ def test_killed_run_leaves_a_guarded_squid_that_the_next_one_respects_and_then_r
     assert_refused(run(net.client, net, f"port = 3129\n{SETTINGS}"), 75, "another `squid run`")
     orphan = squid_of(net, "killed")
     os.kill(orphan, signal.SIGTERM)
-    wait_until_gone(orphan)
+    eventually(lambda: not Path(f"/proc/{orphan}").exists())
     assert start_squid(net.client, net.directory, SETTINGS, "killed").stop() == 143
     assert traces(net.client, net) == before
 
@@ -138,7 +213,9 @@ def squid_of(net: World, name: str) -> int:
     return int((net.directory / name / "squid.pid").read_text())
 
 
-def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+def eventually(fact: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait until ``fact`` is true."""
+    deadline = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.05)

@@ -135,7 +135,7 @@ def packet(source: str, port: int, flags: Flags, options: bytes, offset: int | N
 
 def _checksum(data: bytes) -> bytes:
     """RFC 1071."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     total = (total & 0xFFFF) + (total >> 16)
     return (~(total + (total >> 16)) & 0xFFFF).to_bytes(2)
 

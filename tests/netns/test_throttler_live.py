@@ -196,13 +196,44 @@ def test_who_is_not_root_may_ask_and_change_nothing() -> None:
 def test_watch_prints_a_line_each_interval_into_a_pipe() -> None:
     with throttler("kernel"), connection():
         eventually(elements)
-        command = in_namespace(GATEWAY, sys.executable, "-m", "throttler", "watch", "--interval", "100ms")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
-            assert child.stdout is not None
-            lines = [child.stdout.readline() for _ in range(3)]
-            child.send_signal(signal.SIGINT)
-            assert child.wait(10) in (0, Exit.INTERRUPTED)
-        assert all("sessions=1 " in line for line in lines)
+        lines = watched(3)
+        assert all("sessions=1 " in line and "unread=" not in line for line in lines)
+
+
+def watched(count: int) -> list[str]:
+    """The first lines that ``watch`` prints into a pipe."""
+    command = in_namespace(GATEWAY, sys.executable, "-m", "throttler", "watch", "--interval", "100ms")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(count)]
+        child.send_signal(signal.SIGINT)
+        assert child.wait(10) in (0, Exit.INTERRUPTED)
+    return lines
+
+
+def test_a_class_that_somebody_took_is_told_as_not_read_by_all_that_show_it() -> None:
+    series = 'tributary_throttler_class_sent_bytes_total{direction="download",rule="wired-slow"}'
+    with throttler("kernel", WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
+        eventually(elements)
+        assert series in metrics() and "not read" not in ask("status")
+        (held,) = holds()
+        on(GATEWAY, f"tc class del dev wired classid {held['class']}")
+        (entry,) = holds()
+        assert entry == held | dict.fromkeys(COUNTERS)
+        assert ", not read\n" in " ".join(ask("status").split("\n    "))
+        assert all(line.endswith(" unread=1\n") and " classes=1 download=- " in line for line in watched(2))
+        page = metrics()
+        assert series not in page and "class_backlog_bytes{" not in page
+        assert "tributary_throttler_unread_classes 1.0\n" in page and "tributary_throttler_classes 1.0\n" in page
+    assert not classes()
+
+
+COUNTERS = ("sent_bytes", "sent_packets", "dropped_packets", "backlog_bytes")
+
+
+def metrics() -> str:
+    """What a throttler with --metrics serves."""
+    return on(GATEWAY, "curl -sf http://10.0.1.1:9464/metrics")
 
 
 def test_sessions_older_than_the_throttler_are_held_at_once(source: str) -> None:
@@ -245,7 +276,7 @@ def test_a_joined_subflow_is_held_before_it_carries_data(source: str, tmp_path: 
 def test_metrics_are_served_while_it_runs(source: str) -> None:
     with throttler(source, WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
         eventually(elements)
-        page = on(GATEWAY, "curl -sf http://10.0.1.1:9464/metrics")
+        page = metrics()
         assert 'tributary_throttler_rule_subflows{rule="wired-slow"} 1.0' in page
         assert "10.0.1.2" not in page
 

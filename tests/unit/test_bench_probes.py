@@ -11,11 +11,12 @@ from scapy.layers.l2 import Ether
 from experiments.bench import accuracy, enforcement, pair, throttler_scale
 from experiments.bench.accuracy import Sample, before_cut
 from experiments.bench.enforcement import Measured
+from experiments.bench.flows import rule
 from experiments.probes.handshake_frames import Ends, subflows
 from experiments.probes.installs import Join, join_ack_filter, latencies
 from experiments.probes.nft_events import new_subflows
 from experiments.testbed.cables import PATHS
-from mptcp.events import SubflowEstablished
+from mptcp.events import Event, SubflowEstablished
 from settings.failure import Failure
 from tests.unit.throttler.test_capture_filter import run as run_filter
 from throttler.policy import model as policy
@@ -57,13 +58,14 @@ def test_a_notification_cut_short_gives_what_is_whole() -> None:
 
 def test_every_played_subflow_is_established_and_nothing_is_ignored() -> None:
     handshakes = Handshakes()
-    events = []
+    found: list[Event] = []
     for time, subflow in enumerate(subflows(ENDS, 12, by_session=4, by_client=8)):
         for step, (frame, outgoing) in enumerate(((subflow.syn, False), (subflow.syn_ack, True), (subflow.ack, False))):
             seen = segment(frame, Ether, 10 * time + step, "path1", outgoing)
             assert seen is not None
-            events += handshakes.see(seen)
-    assert all(isinstance(event, SubflowEstablished) for event in events)
+            found += handshakes.see(seen)
+    events = [event for event in found if isinstance(event, SubflowEstablished)]
+    assert events == found
     assert Counter(event.token for event in events).most_common() == [(event.token, 4) for event in events[::4]]
     assert Counter(event.subflow.remote for event in events) == {"10.64.0.1": 8, "10.64.0.2": 4}
     assert len({event.subflow for event in events}) == 12
@@ -143,8 +145,8 @@ def test_a_quota_that_is_gone_before_the_second_sample_is_refused() -> None:
 RULES = {
     "enforcement": enforcement.RULES,
     "throttler-scale": throttler_scale.RULES,
-    "download": accuracy.rule("5mbit", "download"),
-    "upload": accuracy.rule("5mbit", "upload"),
+    "download": rule("5mbit", "download"),
+    "upload": rule("5mbit", "upload"),
     "quota": accuracy.quota_rule("20MB"),
 }
 

@@ -48,7 +48,7 @@ def nothing(_ground: Ground, _listen: str) -> Iterator[list[str]]:
 
 def seen(at: float, kind: str) -> Packet:
     """``kind``: from (c)lient or (s)erver, seen on the (c)lient's or (s)erver's side; SYN, (Y) SYN/ACK, data or ACK."""
-    source, side, what = kind
+    source, side, what = tuple(kind)
     return Packet(int(1000 * at), side == "c", source != side, what == "D", what == "S", what == "Y")
 
 
@@ -194,9 +194,9 @@ def test_a_processor_is_a_bit_of_the_kernels_mask(processor: int, expected: str)
 
 def test_what_is_not_named_is_measured_whole() -> None:
     everything = PARTS.selected((), ())
-    assert (everything.measurements, everything.peers) == (set(PARTS.measurements), set(PARTS.peers))
+    assert (everything.measurements, everything.peers) == (frozenset(PARTS.measurements), frozenset(PARTS.peers))
     some = PARTS.selected(("connections",), ("haproxy", "nginx"))
-    assert (some.measurements, some.peers) == ({"connections"}, {"haproxy", "nginx"})
+    assert (some.measurements, some.peers) == (frozenset({"connections"}), frozenset({"haproxy", "nginx"}))
 
 
 @pytest.mark.parametrize(

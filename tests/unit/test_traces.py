@@ -6,7 +6,7 @@ import pytest
 
 from experiments.testbed.links import connect
 from experiments.testbed.node import Node
-from experiments.testbed.profile import PROFILES, add_profile_arguments, profile_from
+from experiments.testbed.profile import PROFILES, ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.topology import Link, Profile, Topology
 from experiments.testbed.trace import Trace
 from settings.entry import Arguments
@@ -30,7 +30,8 @@ def written(path: Path, text: str) -> Path:
 def profile_of(file: Path, *changes: str) -> Profile:
     parser = Arguments()
     add_profile_arguments(parser)
-    return profile_from(parser.parse_args(["--profile", str(file), *(f"--set={change}" for change in changes)]))
+    words = ["--profile", str(file), *(f"--set={change}" for change in changes)]
+    return profile_from(ProfileOptions(**vars(parser.parse_args(words))))
 
 
 def link_of(**table: object) -> Link:

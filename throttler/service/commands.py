@@ -13,6 +13,7 @@ from throttler.policy.model import Policy, Rule
 from throttler.service import report
 from throttler.service.engine import Engine
 from throttler.service.installation import Installation
+from throttler.service.status import Status, encode
 from throttler.shaping import apply
 from throttler.shaping.layout import layout
 from throttler.sources.source import Source
@@ -33,7 +34,7 @@ class Commands:
     def answer(self, asked: Answer) -> Answer:
         """The answer to a request: {"command": NAME, ...}."""
         known: dict[str, Callable[[Answer], Answer]] = {
-            "status": lambda _: self.status(),
+            "status": lambda _: encode(self.status()),
             "explain": lambda asked: report.explain(self._engine, [str(end) for end in asked["ends"]]),
             "set": self._set,
             "unset": self._unset,
@@ -43,16 +44,12 @@ class Commands:
             raise Failure(Exit.USAGE, f"the running throttler has no command {asked['command']!r}")
         return known[asked["command"]](asked)
 
-    def status(self) -> Answer:
-        """The document of ``throttler status``."""
+    def status(self) -> Status:
+        """What is seen and held now."""
         measured = report.measure(self._engine.layout.devices, self._engine.sessions.subflows)
-        return {
-            "policy": str(self._file),
-            "source": str(self._source.which),
-            "uptime_s": round(time.monotonic() - self._started, 3),
-            **report.status(self._engine, measured, self._source.counts(), time.time_ns()),
-            "capture": self._source.capture(),
-        }
+        uptime = time.monotonic() - self._started
+        subject = report.Subject(self._engine, self._source, self._file, uptime)
+        return report.status(subject, measured, time.time_ns())
 
     def reload(self) -> Answer:
         """Decide by what is in the policy's file now; what was set live is gone."""

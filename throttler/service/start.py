@@ -1,8 +1,7 @@
 """From the options of ``throttler run`` to a running daemon."""
 
-from typing import Any
-
 from daemons import logs
+from throttler.options import Run
 from throttler.policy.model import Policy
 from throttler.service import daemon, state
 from throttler.service.metrics_server import listen_address
@@ -10,7 +9,7 @@ from throttler.sources import source
 from throttler.sources.source import Which
 
 
-def run(policy: Policy, options: Any) -> None:
+def run(policy: Policy, options: Run) -> None:
     """Throttle until a signal says stop; raises Failure."""
     setup = daemon.Setup(
         policy=policy,

@@ -88,7 +88,7 @@ def downloads() -> dict[str, Any]:
     Path("/etc/tributary/throttler.toml").write_text(POLICY)
     run("systemctl restart tributary-throttler.service")
     with process(str(HERE / "transfer.py"), "serve", SERVER, "8080", inside="server"):
-        found = {"squid": fetch(3128), "converter": fetch(3129)}
+        found: dict[str, Any] = {"squid": fetch(3128), "converter": fetch(3129)}
         run("tributary-throttler set wired-slow path=wired rate=1mbit")
         found["held"] = fetch(3129)
         found["status"] = json.loads(run("tributary-throttler status --json"))

@@ -84,10 +84,11 @@ def verdicts(where: str, name: str) -> Verdicts:
     mutant = BY_NAME[name]
     if where == "namespace":
         set_up_namespace(mutant.sysctls)
-        world, origins, checks = namespace_world(), (IPV4, IPV6), list(ALL)
+        world, checks = namespace_world(), list(ALL)
     else:
-        world, origins = loopback_world(), (LOOPBACK_ORIGIN,)
+        world = loopback_world()
         checks = [each for each in ALL if each.name != OF_THE_MACHINE]
+    origins = (LOOPBACK_ORIGIN,) if world.loopback else (IPV4, IPV6)
     with mutant.kind(world) as converter:
         chosen = settings(world, converter.port, origins[::-1] if mutant.ipv6_first else origins, mutant)
         results = list(run(checks, chosen, lambda _: None))

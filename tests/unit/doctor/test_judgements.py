@@ -73,7 +73,7 @@ def test_a_kernel_without_mptcp_has_no_counters() -> None:
 
 
 def test_gateways_are_found_of_single_routes_and_of_several_hops() -> None:
-    routes = [
+    routes: list[Mapping[str, Any]] = [
         {"dst": "default", "gateway": "192.0.2.1", "dev": "eth0"},
         {"dst": "default", "nexthops": [{"gateway": "fe80::1", "dev": "lte"}, {"dev": "ppp0"}]},
     ]

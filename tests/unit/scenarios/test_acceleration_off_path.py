@@ -2,11 +2,11 @@
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.acceleration import Model
+from experiments.scenarios.acceleration import Model, Segments
 from experiments.scenarios.acceleration_off_path import SCENARIO
 from experiments.study.readings import Point, Readings
 from experiments.testbed.chain import By
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Link, Profile, Topology
 from settings.files import load
 from tests.unit.scenarios.made_up import but, drawn, failed, topology
 from tests.unit.scenarios.made_up import readings as made_up
@@ -14,10 +14,16 @@ from tests.unit.scenarios.made_up import readings as made_up
 SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
 
 
+def link_of(point: Point) -> Link:
+    """The way that it is measured on."""
+    ground = SCENARIO.ground(SCENARIO.options(), load(SCENARIO.profile, Profile), point)
+    assert isinstance(ground, Segments)
+    return ground.link
+
+
 def good(point: Point) -> dict[str, float]:
     """As the model has it."""
-    ground = SCENARIO.ground(SCENARIO.options(), load(SCENARIO.profile, Profile), point)
-    model = Model(ground.link, 1, By(point["by"]))
+    model = Model(link_of(point), 1, By(point["by"]))
     firsts = {f"first_byte_ms_{size}": model.first_byte for size in SIZES}
     return firsts | {f"whole_ms_{size}": model.whole(1000 * size) for size in SIZES}
 
@@ -41,11 +47,9 @@ def test_detours_alone_can_be_drawn() -> None:
 def test_the_way_round_takes_as_long_as_its_sides() -> None:
     link = Topology.of(load(SCENARIO.profile, Profile)).links[0]
     points = SCENARIO.points(SCENARIO.options(), Topology((link,)))
-    grounds = {
-        point["side"]: SCENARIO.ground(SCENARIO.options(), load(SCENARIO.profile, Profile), point) for point in points
-    }
-    assert grounds["25ms"].link.rtt == link.rtt == 0.1
-    assert max(ground.link.rtt for ground in grounds.values()) == 0.15
+    ways = {point["side"]: link_of(point) for point in points}
+    assert ways["25ms"].rtt == link.rtt == 0.1
+    assert max(way.rtt for way in ways.values()) == 0.15
 
 
 def test_a_gain_where_there_should_be_a_loss_fails_its_claims() -> None:

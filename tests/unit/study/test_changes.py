@@ -75,4 +75,4 @@ def test_a_profile_takes_the_place_of_the_links_of_those_that_run_over_any() -> 
 @pytest.mark.parametrize(("text", "expected"), [("true", True), ("false", False)])
 def test_true_and_false_are_no_text(text: str, expected: bool) -> None:
     (order,) = orders([grid.SCENARIO], [f"three={text}"])
-    assert order.options.three is expected
+    assert isinstance(order.options, grid.GridOptions) and order.options.three is expected

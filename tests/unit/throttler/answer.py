@@ -1,7 +1,10 @@
-"""A status document as the daemon gives it, for the tests of all that shows it."""
+"""A status as the daemon gives it, for the tests of all that shows it."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
+
+from throttler.service.status import SessionStatus, Status, decode
 
 _RULE = {
     "name": "wired-slow",
@@ -88,12 +91,29 @@ _ANSWER = {
     "rules": [_RULE, _QUOTA],
     "paths": [{"name": "wired", "interface": "wired", "subflows": 1, "held": 1}],
     "classes": [_CLASS],
-    "sessions": [{"token": "1a2b3c4d", "age_s": 1.5, "active_subflows": 1, "subflows": [_HELD, _FREE]}],
+    "sessions": [
+        {"token": "1a2b3c4d", "age_s": 1.5, "active_subflows": 1, "announced": [], "subflows": [_HELD, _FREE]}
+    ],
     "counters": {"joins established": 1, "holds": 3},
     "capture": {"wired": {"passed": 10, "dropped": 2, "unreadable": 1}},
 }
 
 
-def answer(**changes: Any) -> dict[str, Any]:
+def document(**changes: object) -> dict[str, Any]:
     """A fresh document with some of its members replaced."""
     return deepcopy(_ANSWER) | changes
+
+
+def answer(**changes: Any) -> Status:
+    """The same as its type."""
+    return replace(decode(_ANSWER), **changes)
+
+
+def unread(status: Status) -> Status:
+    """The same, but none of its classes could be read."""
+    return replace(status, classes=tuple(replace(entry, counters=None) for entry in status.classes))
+
+
+def session(status: Status, **changes: Any) -> SessionStatus:
+    """Its first session with some members replaced."""
+    return replace(status.sessions[0], **changes)

@@ -369,20 +369,19 @@ def test_time_alone_ends_it_when_no_segment_comes(script: Script) -> None:
 
 FLAGS = st.integers(0, 31).map(Flags)
 SUBFLOWS = st.sampled_from([FIRST, SECOND_SUBFLOW])
-RIGHT_OPTIONS = st.sampled_from(
-    [
-        MpCapable(1, 1),
-        MpCapable(1, 1, LISTENER_KEY),
-        MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY),
-        MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE),
-        MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE),
-        MpJoinAck(HMAC_A),
-        MpFastclose(LISTENER_KEY),
-        MpPrio(True),
-        AddAddr(False, 7, "10.0.3.2", None, bytes(8)),
-        RemoveAddr((0, 3, 7)),
-    ]
-).map(emit)
+_RIGHT: list[Option] = [
+    MpCapable(1, 1),
+    MpCapable(1, 1, LISTENER_KEY),
+    MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY),
+    MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE),
+    MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE),
+    MpJoinAck(HMAC_A),
+    MpFastclose(LISTENER_KEY),
+    MpPrio(True),
+    AddAddr(False, 7, "10.0.3.2", None, bytes(8)),
+    RemoveAddr((0, 3, 7)),
+]
+RIGHT_OPTIONS = st.sampled_from(_RIGHT).map(emit)
 
 
 @given(

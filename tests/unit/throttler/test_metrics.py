@@ -5,7 +5,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
@@ -15,10 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from daemons.exchange import Server
 from settings.failure import Exit, Failure
-from tests.unit.throttler.answer import answer
+from tests.unit.throttler.answer import answer, session, unread
 from throttler.service.metrics import Exporter
 from throttler.service.metrics_server import listen_address, respond
 from throttler.service.metrics_server import server as listen
+from throttler.service.status import ClassCounters, Status
 
 NAME = "tributary_throttler"
 
@@ -63,10 +64,15 @@ def test_every_metric_has_help_and_no_label_names_a_client() -> None:
     assert not any(secret in text for secret in ("1a2b3c4d", "10.0.1.2", "5452:", "2001:db8"))
 
 
-def classes(*counts: tuple[str, int]) -> dict[str, Any]:
-    """An answer with classes of these owners and bytes sent."""
-    template = answer()["classes"][0]
-    return answer(classes=[{**template, "owner": owner, "sent_bytes": sent} for owner, sent in counts])
+def classes(*counts: tuple[str, int | None]) -> Status:
+    """An answer with classes of these owners and bytes sent; None is not read."""
+    template = answer().classes[0]
+    return answer(
+        classes=tuple(
+            replace(template, owner=owner, counters=None if sent is None else ClassCounters(sent, 1, 0, 10))
+            for owner, sent in counts
+        )
+    )
 
 
 def test_a_counter_never_falls_when_classes_end() -> None:
@@ -80,6 +86,48 @@ def test_a_counter_never_falls_when_classes_end() -> None:
     ]
     name = "class_sent_bytes_total", ("download", "wired-slow")
     assert [samples(exporter.page(step))[name] for step in steps] == [150, 160, 160, 165, 167]
+
+
+CLASS_SERIES = (
+    "class_sent_bytes_total",
+    "class_sent_packets_total",
+    "class_dropped_packets_total",
+    "class_backlog_bytes",
+)
+
+
+def test_a_rule_whose_class_could_not_be_read_has_no_series_of_it_and_the_class_is_counted() -> None:
+    exporter = Exporter()
+    read, not_read, again = (samples(exporter.page(one)) for one in (answer(), unread(answer()), answer()))
+    at = "download", "wired-slow"
+    assert [name for name in CLASS_SERIES if (name, at) in read] == list(CLASS_SERIES)
+    assert [name for name in CLASS_SERIES if (name, at) in not_read] == []
+    assert [one["unread_classes", ()] for one in (read, not_read, again)] == [0, 1, 0]
+    assert not_read["classes", ()] == 1 and not_read["rule_classes", ("wired-slow",)] == 1
+
+
+def test_of_several_classes_those_that_could_be_read_are_summed() -> None:
+    found = samples(Exporter().page(classes(("a", 100), ("b", None))))
+    at = "download", "wired-slow"
+    assert (found["class_sent_bytes_total", at], found["class_backlog_bytes", at]) == (100, 10)
+    assert found["unread_classes", ()] == 1
+
+
+def test_what_a_class_has_sent_counts_once_though_it_could_not_be_read_for_a_while() -> None:
+    exporter = Exporter()
+    steps = [classes(("a", 100), ("b", 0)), classes(("a", None), ("b", 0)), classes(("a", 130), ("b", 0))]
+    name = "class_sent_bytes_total", ("download", "wired-slow")
+    assert [samples(exporter.page(step))[name] for step in steps] == [100, 100, 130]
+
+
+def test_what_a_subflow_has_sent_counts_once_though_its_socket_was_not_read_for_a_while() -> None:
+    def sent(count: int | None) -> Status:
+        held = replace(answer().sessions[0].subflows[0], sent_bytes=count)
+        return answer(sessions=(session(answer(), subflows=(held,)),))
+
+    exporter = Exporter()
+    pages = [samples(exporter.page(sent(count))) for count in (100, None, 130)]
+    assert [page["path_sent_bytes_total", ("wired",)] for page in pages] == [100, 100, 130]
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,18 @@ import io
 import pytest
 from rich.console import Console
 
-from tests.unit.throttler.answer import answer
+from tests.unit.throttler.answer import answer, unread
+from throttler.service.status import Status
 from throttler.status_text import lines, show
 
 
 def shown(width: int, **changes: object) -> str:
+    return printed(width, answer(**changes))
+
+
+def printed(width: int, status: Status) -> str:
     console = Console(file=io.StringIO(), width=width)
-    show(answer(**changes), console)
+    show(status, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -50,12 +55,18 @@ def test_quota_and_state_of_a_rule() -> None:
     assert "quota 20GB a month, used 5.00 GB, most by one 3.00 GB, spent by 0" in text
 
 
+def test_a_class_that_could_not_be_read_says_so_in_place_of_its_figures() -> None:
+    held = "wired 5452:1, download, rule wired-slow, for 10.0.1.2:40000, 5mbit, 1 subflow"
+    assert f"{held}, sent 1.23 kB in 5 packets, dropped 7, backlog 0 B\n" in shown(200)
+    assert f"{held}, not read\n" in printed(200, unread(answer()))
+
+
 def test_what_is_cut_is_said() -> None:
     assert "5,000 sessions (the first 1 shown)" in shown(200, sessions_total=5000)
 
 
 def test_an_answer_without_sessions_and_classes() -> None:
-    empty = shown(80, sessions=[], classes=[], rules=[], paths=[], sessions_total=0, classes_total=0)
+    empty = shown(80, sessions=(), classes=(), rules=(), paths=(), sessions_total=0, classes_total=0)
     assert "0 sessions" in empty
 
 

@@ -2,34 +2,45 @@
 
 import io
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from settings.failure import Exit, Failure
-from tests.unit.throttler.answer import answer
+from tests.unit.throttler.answer import answer, session, unread
+from throttler.service.status import QuotaStatus, Status
 from throttler.watch import Interval, Rows, plain_line, quota_bar, rows, screen, watch
 
 SECOND = Interval.parse("1s")
 
 
-def later(seconds: float = 2.0, **growth: int) -> dict[str, Any]:
+def later(seconds: float = 2.0, sent_bytes: int = 0, received_bytes: int = 0, dropped_packets: int = 0) -> Status:
     """The answer ``seconds`` after the first, with counters of the class and the first subflow grown."""
-    found = answer(uptime_s=12.3 + seconds)
-    for counter, by in growth.items():
-        for holder in (found["classes"][0], found["sessions"][0]["subflows"][0]):
-            if holder.get(counter) is not None:
-                holder[counter] += by
-    return found
+    first = answer()
+    entry, (held, free) = first.classes[0], first.sessions[0].subflows
+    assert entry.counters is not None and held.sent_bytes is not None and held.received_bytes is not None
+    counters = replace(
+        entry.counters,
+        sent_bytes=entry.counters.sent_bytes + sent_bytes,
+        dropped_packets=entry.counters.dropped_packets + dropped_packets,
+    )
+    held = replace(held, sent_bytes=held.sent_bytes + sent_bytes, received_bytes=held.received_bytes + received_bytes)
+    return answer(
+        uptime_s=12.3 + seconds,
+        classes=(replace(entry, counters=counters),),
+        sessions=(session(first, subflows=(held, free)),),
+    )
 
 
-def many(count: int) -> dict[str, Any]:
+def many(count: int) -> Status:
     """An answer with many sessions and classes."""
-    found = answer(sessions_total=count, classes_total=count)
-    found["sessions"] = [{**found["sessions"][0], "token": f"{number:08x}"} for number in range(count)]
-    found["classes"] = [{**found["classes"][0], "class": f"5452:{number:x}"} for number in range(count)]
-    return found
+    return answer(
+        sessions_total=count,
+        classes_total=count,
+        sessions=tuple(session(answer(), token=f"{number:08x}") for number in range(count)),
+        classes=tuple(replace(answer().classes[0], id=f"5452:{number:x}") for number in range(count)),
+    )
 
 
 def test_rates_are_differences_by_the_daemons_clock() -> None:
@@ -41,7 +52,7 @@ def test_rates_are_differences_by_the_daemons_clock() -> None:
 
 
 @pytest.mark.parametrize("before", [None, answer(uptime_s=99.0), answer(uptime_s=14.3)])
-def test_without_an_earlier_answer_of_the_same_daemon_no_rate_is_known(before: dict[str, Any] | None) -> None:
+def test_without_an_earlier_answer_of_the_same_daemon_no_rate_is_known(before: Status | None) -> None:
     table = rows(before, later(2.0))
     assert table.classes[0].sent is None and table.sessions[0].sent is None
 
@@ -52,8 +63,23 @@ def test_a_counter_that_was_set_back_gives_no_rate() -> None:
 
 def test_a_class_id_that_went_to_another_owner_gives_no_rate() -> None:
     after = later(sent_bytes=1000)
-    after["classes"][0]["owner"] = "10.0.1.2:50000"
-    assert rows(answer(), after).classes[0].sent is None
+    another = replace(after.classes[0], owner="10.0.1.2:50000")
+    assert rows(answer(), replace(after, classes=(another,))).classes[0].sent is None
+
+
+def test_a_class_that_could_not_be_read_has_no_rate_now_or_at_the_next_look() -> None:
+    for before, after in ((answer(), unread(later(sent_bytes=1000))), (unread(answer()), later(sent_bytes=1000))):
+        table = rows(before, after)
+        assert (table.classes[0].sent, table.classes[0].drops, table.through("download")) == (None, None, None)
+
+
+def test_a_class_that_could_not_be_read_says_so_in_the_view_and_on_the_plain_line() -> None:
+    status = unread(answer())
+    table = rows(answer(), status)
+    text = "\n".join(line.plain for line in screen(status, table, 200, 24))
+    assert "1 class (1 not read): down -, up -" in text
+    assert "     not read of 5mbit         - drops/s  down wired 5452:1, wired-slow, 10.0.1.2:40000\n" in text
+    assert plain_line(0, status, table).endswith(" unread=1")
 
 
 def test_a_subflow_whose_socket_is_elsewhere_has_no_rate() -> None:
@@ -63,11 +89,15 @@ def test_a_subflow_whose_socket_is_elsewhere_has_no_rate() -> None:
 
 
 def test_the_fastest_comes_first() -> None:
-    before, after = many(3), {**many(3), "uptime_s": 13.3}
-    after["classes"][1]["sent_bytes"] += 10
-    after["classes"][2]["sent_bytes"] += 20
-    after["sessions"][2] = {**after["sessions"][2], "subflows": later(sent_bytes=9)["sessions"][0]["subflows"]}
-    table = rows(before, after)
+    before, grown = many(3), later(sent_bytes=9)
+    counters = before.classes[0].counters
+    assert counters is not None
+    classes = tuple(
+        replace(entry, counters=replace(counters, sent_bytes=counters.sent_bytes + 10 * number))
+        for number, entry in enumerate(before.classes)
+    )
+    sessions = *before.sessions[:2], replace(before.sessions[2], subflows=grown.sessions[0].subflows)
+    table = rows(before, replace(before, uptime_s=13.3, classes=classes, sessions=sessions))
     assert [row.name for row in table.classes] == ["wired 5452:2", "wired 5452:1", "wired 5452:0"]
     assert table.sessions[0].token == "00000002"
 
@@ -88,14 +118,14 @@ def test_what_has_no_room_is_counted() -> None:
 
 
 def test_the_view_of_a_daemon_without_sessions() -> None:
-    found = answer(sessions=[], classes=[], rules=[])
+    found = answer(sessions=(), classes=(), rules=())
     assert len(screen(found, rows(None, found), 80, 24)) == 2
 
 
 def test_a_quotas_bar_is_never_longer_than_itself() -> None:
-    quota = {"bytes": 1000, "period": "day", "worst_used": 430, "used": 430, "spent": 0}
+    quota = QuotaStatus(bytes=1000, period="day", used=430, worst_used=430, spent=0)
     assert quota_bar(quota) == "[####......] 43% of 1.00 kB a day"
-    assert quota_bar({**quota, "worst_used": 5000}) == "[##########] 500% of 1.00 kB a day"
+    assert quota_bar(replace(quota, worst_used=5000)) == "[##########] 500% of 1.00 kB a day"
 
 
 def test_the_plain_line_has_rates_in_bits() -> None:
@@ -107,11 +137,11 @@ def test_the_plain_line_has_rates_in_bits() -> None:
     assert "download=- " in plain_line(0, answer(), Rows((), ()))
 
 
-def script(*steps: dict[str, Any] | Failure) -> Callable[[], dict[str, Any]]:
+def script(*steps: Status | Failure) -> Callable[[], Status]:
     """Answers one after the other, then Ctrl-C."""
-    left: Iterator[dict[str, Any] | Failure] = iter(steps)
+    left: Iterator[Status | Failure] = iter(steps)
 
-    def ask() -> dict[str, Any]:
+    def ask() -> Status:
         step = next(left, None)
         if step is None:
             raise KeyboardInterrupt

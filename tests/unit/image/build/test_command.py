@@ -1,6 +1,7 @@
 """build-image as a person uses it, as far as that builds nothing."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_wrong_board_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_qemu_programs_of_another_processor_are_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign.shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(Failure, match="no QEMU for aarch64 programs here: apt-get install qemu-user-static"):
         foreign._qemu("aarch64")
 

@@ -81,7 +81,7 @@ def test_the_map_is_what_flash_pi_reads(image: Path) -> None:
 @pytest.mark.skipif(shutil.which("bmaptool") is None, reason="no bmaptool")
 def test_the_map_is_what_bmaptool_takes(image: Path, tmp_path: Path) -> None:
     (tmp_path / "x.bmap").write_text(block_map.text(block_map.mapped(image), image.stat().st_size))
-    copying = ["bmaptool", "copy", "--bmap", tmp_path / "x.bmap", image, tmp_path / "copy.img"]
+    copying: list[str | Path] = ["bmaptool", "copy", "--bmap", tmp_path / "x.bmap", image, tmp_path / "copy.img"]
     subprocess.run(copying, check=True, capture_output=True)
     size = min((tmp_path / "copy.img").stat().st_size, image.stat().st_size)
     assert (tmp_path / "copy.img").read_bytes()[:size] == image.read_bytes()[:size]

@@ -76,7 +76,11 @@ def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
 
 def test_another_kind_of_image_keeps_its_own(tmp_path: Path) -> None:
     run([stage("a")], tmp_path, Quiet())
-    other = Stage("base", "gateway-rpi", ("b",), ".tar", 5, lambda target, _: target.write_text("x") and None)
+
+    def make(target: Path, _run: Runner) -> None:
+        target.write_text("x")
+
+    other = Stage("base", "gateway-rpi", ("b",), ".tar", 5, make)
     run([other], tmp_path, Quiet())
     assert stage("a").place(tmp_path).exists()
 

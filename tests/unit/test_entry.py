@@ -1,0 +1,68 @@
+"""From words to the options of a command."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from settings.entry import Arguments
+
+
+@dataclass(frozen=True)
+class Write:
+    """A command with arguments that can contradict each other."""
+
+    names: Sequence[str]
+    fast: bool
+    slow: bool
+
+    def __post_init__(self) -> None:
+        if self.fast and self.slow:
+            raise ValueError("--fast and --slow: accepted: one of them")
+
+
+@dataclass(frozen=True)
+class Read:
+    """A command without any."""
+
+
+def parser(done: list[object]) -> Arguments:
+    made = Arguments(prog="book")
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+
+    def written(options: Write) -> int:
+        done.append(options)
+        return 3
+
+    write = commands.add_parser("write")
+    write.does(Write, written)
+    write.add_argument("names", nargs="*")
+    for option in ("--fast", "--slow"):
+        write.add_argument(option, action="store_true")
+    commands.add_parser("read").does(Read, done.append)
+    return made
+
+
+def test_a_command_gets_its_own_options_and_gives_the_exit_code() -> None:
+    done: list[object] = []
+    assert parser(done).perform(["write", "--fast", "a", "b"]) == 3
+    assert parser(done).perform(["read"]) == 0
+    assert done == [Write(["a", "b"], fast=True, slow=False), Read()]
+
+
+def test_arguments_that_contradict_each_other_are_refused_before_anything_is_done(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done: list[object] = []
+    with pytest.raises(SystemExit) as ended:
+        parser(done).perform(["write", "--fast", "--slow"])
+    assert (ended.value.code, done) == (64, [])
+    assert capsys.readouterr().err == "book: --fast and --slow: accepted: one of them (see book --help)\n"
+
+
+def test_an_argument_that_no_field_takes_is_a_fault_of_ours() -> None:
+    made = Arguments(prog="book")
+    made.does(Read, lambda _: None)
+    made.add_argument("--unknown")
+    with pytest.raises(TypeError, match="unknown"):
+        made.perform([])

@@ -1,0 +1,71 @@
+"""What each command of the throttler is given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Run:
+    """``throttler run``; ``source`` and ``log`` are names of theirs, ``metrics`` is ADDRESS:PORT."""
+
+    policy: Path
+    source: str
+    metrics: str | None
+    log: str
+    state_directory: Path | None
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``throttler plan``."""
+
+    policy: Path
+
+
+@dataclass(frozen=True)
+class Set:
+    """``throttler set``; ``keys`` are KEY=VALUE each."""
+
+    name: str
+    keys: Sequence[str]
+    last: bool
+    json: bool
+
+
+@dataclass(frozen=True)
+class Unset:
+    """``throttler unset``."""
+
+    name: str
+    json: bool
+
+
+@dataclass(frozen=True)
+class Reload:
+    """``throttler reload``."""
+
+    json: bool
+
+
+@dataclass(frozen=True)
+class Status:
+    """``throttler status``."""
+
+    json: bool
+
+
+@dataclass(frozen=True)
+class Watch:
+    """``throttler watch``; ``interval`` is a time with its unit."""
+
+    interval: str
+
+
+@dataclass(frozen=True)
+class Explain:
+    """``throttler explain``; ``which`` is a token, or both ends of a subflow."""
+
+    which: Sequence[str]
+    json: bool

@@ -1,0 +1,195 @@
+"""What the daemon tells of itself: the types that text, view, metrics and experiments take, and their one JSON form.
+
+JSON has the fields' names and order, with two exceptions: a class has its id under ``class``, and its counters stand
+among its other members, all null where the class could not be read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError, model_serializer, model_validator
+from pydantic_core.core_schema import SerializerFunctionWrapHandler
+
+from settings.failure import Exit, Failure
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class QuotaStatus:
+    """Bytes that each owner may use in a period, and what was used: of all together, and of the one who used most."""
+
+    bytes: int
+    period: str
+    used: int
+    worst_used: int
+    spent: int
+
+
+@dataclass(frozen=True)
+class RuleStatus:
+    """A rule; ``rate`` is None if it holds to none."""
+
+    name: str
+    set_live: bool
+    dry: bool
+    in_force: bool
+    scope: str
+    rate: str | None
+    subflows: int
+    classes: int
+    matches: int
+    quota: QuotaStatus | None
+
+
+@dataclass(frozen=True)
+class PathStatus:
+    """A path and how many subflows are on it."""
+
+    name: str
+    interface: str
+    subflows: int
+    held: int
+
+
+@dataclass(frozen=True)
+class ClassCounters:
+    """What the kernel counted since the class was opened (bytes are those of Ethernet frames), and what waits now."""
+
+    sent_bytes: int
+    sent_packets: int
+    dropped_packets: int
+    backlog_bytes: int
+
+
+_COUNTERS = tuple(field.name for field in fields(ClassCounters))
+
+
+@dataclass(frozen=True)
+class ClassStatus:
+    """An HTB class; ``counters`` is None if the kernel did not tell them: the class or its device is gone."""
+
+    device: str
+    id: Annotated[str, Field(alias="class")]
+    direction: str
+    rule: str
+    owner: str
+    rate: str
+    ceiling: str
+    subflows: int
+    counters: ClassCounters | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, entry: object) -> object:
+        if not isinstance(entry, dict):
+            return entry
+        counters = {name: entry[name] for name in _COUNTERS if name in entry}
+        return {**entry, "counters": None if set(counters.values()) == {None} else counters}
+
+    @model_serializer(mode="wrap")
+    def _scatter(self, encode: SerializerFunctionWrapHandler) -> Json:
+        entry: Json = encode(self)
+        counters = entry.pop("counters")
+        return entry | (counters or dict.fromkeys(_COUNTERS))
+
+
+@dataclass(frozen=True)
+class SubflowStatus:
+    """A subflow; what its socket tells (``sent_bytes`` to ``rtt_us``) is None where it is not known.
+
+    ``download`` and ``upload`` are the ids of its classes.
+    """
+
+    local: str
+    local_port: int
+    remote: str
+    remote_port: int
+    interface: str
+    path: str | None
+    address_id: int
+    initial: bool
+    backup: bool
+    age_s: float
+    rule: str | None
+    sent_bytes: int | None
+    received_bytes: int | None
+    rtt_us: int | None
+    dry: bool
+    download: str | None
+    upload: str | None
+
+
+@dataclass(frozen=True)
+class AnnouncedAddress:
+    """An address that the client has announced (RFC 8684 section 3.4.1)."""
+
+    address_id: int
+    address: str
+
+
+@dataclass(frozen=True)
+class SessionStatus:
+    """A session by its token, eight hexadecimal digits."""
+
+    token: str
+    age_s: float
+    active_subflows: int
+    announced: tuple[AnnouncedAddress, ...]
+    subflows: tuple[SubflowStatus, ...]
+
+
+@dataclass(frozen=True)
+class CaptureStatus:
+    """Packets that the sniffer's filter passed on one interface, those that were lost, those that it could not read."""
+
+    passed: int
+    dropped: int
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """All of it. Of classes and sessions only the first are listed; the totals count all.
+
+    ``counters`` are by kind of event, ``capture`` is by interface.
+    """
+
+    policy: str
+    source: str
+    uptime_s: float
+    sessions_total: int
+    subflows_total: int
+    holds_total: int
+    classes_total: int
+    rules: tuple[RuleStatus, ...]
+    paths: tuple[PathStatus, ...]
+    classes: tuple[ClassStatus, ...]
+    sessions: tuple[SessionStatus, ...]
+    counters: Mapping[str, int]
+    capture: Mapping[str, CaptureStatus]
+
+    @property
+    def unread_classes(self) -> int:
+        """Of the classes listed, how many could not be read."""
+        return sum(entry.counters is None for entry in self.classes)
+
+
+_STATUS = TypeAdapter(Status)
+
+
+def encode(status: Status) -> Json:
+    """``status`` as the types of JSON."""
+    document: Json = _STATUS.dump_python(status, mode="json", by_alias=True)
+    return document
+
+
+def decode(document: object) -> Status:
+    """What ``encode`` gave; raises Failure, exit 69, if it is something else. Unknown members are ignored."""
+    try:
+        return _STATUS.validate_python(document)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        message = f"the throttler's status is not of this version ({where}): restart the throttler"
+        raise Failure(Exit.UNAVAILABLE, message) from error
