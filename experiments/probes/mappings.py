@@ -1,0 +1,147 @@
+"""What the DSS options of a connection say: which bytes a subflow brought where, and how far the server acknowledged.
+
+Positions are in the client's stream, whose first byte is 0.
+"""
+
+import ctypes
+import hashlib
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from throttler.wire.options import Dss, MpCapable, MpJoinAck, MpJoinSyn, Option, parse
+
+_ETH_P_ALL, _SO_ATTACH_FILTER, _SO_RCVBUFFORCE = 0x0003, 26, 33
+_SNAP, _QUEUE = 160, 64 << 20  # bytes: IPv4 and TCP with all of their options; what waits to be taken
+_IHL5_TCP, _OPTIONS_AT = 0x45, 40  # IPv4 without options, as the kernel sends it here
+_HAS_ACK, _ACK_LONG, _HAS_MAPPING, _DSN_LONG = 0x01, 0x02, 0x04, 0x08  # RFC 8684 section 3.3, figure 9
+_RING = 1 << 32
+_LDB, _LDH, _JEQ, _RET = 0x30, 0x28, 0x15, 0x06  # linux/bpf_common.h: BPF_LD|BPF_B|BPF_ABS and so on
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A TCP segment with MPTCP options: whether the server ``sent`` it, and the client's end of its subflow."""
+
+    sent: bool
+    client: tuple[bytes, int]
+    options: tuple[Option, ...]
+
+
+class Capture:
+    """The headers of what goes to and from one TCP port of this namespace; the kernel keeps them until they are taken.
+
+    So that a transfer is not disturbed by a process that reads along.
+    """
+
+    def __init__(self, port: int) -> None:
+        """From now on; raises PermissionError without CAP_NET_RAW."""
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_ALL))
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _QUEUE)
+        program = b"".join(struct.pack("=HBBI", *each) for each in _filter(port))
+        held = ctypes.create_string_buffer(program, len(program))
+        sock_fprog = struct.pack("HP", len(program) // 8, ctypes.addressof(held))
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, sock_fprog)
+        self._socket.setblocking(False)
+        self.take()  # what came before the filter
+
+    def take(self) -> list[bytes]:
+        """The packets since the last time, in order, each cut off behind its TCP options."""
+        return list(self._queued())
+
+    def _queued(self) -> Iterator[bytes]:
+        while True:
+            try:
+                yield self._socket.recv(_SNAP)
+            except BlockingIOError:
+                return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._socket.close()
+
+
+def _filter(port: int) -> list[tuple[int, int, int, int]]:
+    """Classic BPF (struct sock_filter: code, jumps if true and if false, k): IPv4, TCP, from or to ``port``."""
+    return [
+        (_LDB, 0, 0, 0),
+        (_JEQ, 0, 7, _IHL5_TCP),
+        (_LDB, 0, 0, 9),
+        (_JEQ, 0, 5, socket.IPPROTO_TCP),
+        (_LDH, 0, 0, 20),
+        (_JEQ, 2, 0, port),
+        (_LDH, 0, 0, 22),
+        (_JEQ, 0, 1, port),
+        (_RET, 0, 0, _SNAP),
+        (_RET, 0, 0, 0),
+    ]
+
+
+def segment(packet: bytes, port: int) -> Segment:
+    """A packet that Capture took, of a server at ``port``; raises ValueError for options that nobody can read."""
+    source, target = struct.unpack_from("!HH", packet, 20)
+    end = 20 + 4 * (packet[32] >> 4)
+    sent = source == port
+    client = (packet[16:20], target) if sent else (packet[12:16], source)
+    return Segment(sent, client, parse(packet[_OPTIONS_AT:end]))
+
+
+def explanation(segments: Sequence[Segment], wrong: Mapping[str, int]) -> dict[str, Any]:
+    """The ``mapping`` that brought the displaced bytes, and which byte the server had ``acknowledged`` last, if there is
+    such a pair: the bytes lie where they would if the mapping began at the acknowledged byte.
+
+    ``wrong`` has first, end and shift, as integrity.difference() gives them. That is what Linux does when the join's
+    third ACK waits for a system call's end: mptcp_subflow_joined() makes the data acknowledged so far the beginning of
+    a mapping that had come meanwhile (net/mptcp/protocol.c).
+    """
+    if "shift" not in wrong:
+        return {}
+    begin = _initial(segments)
+    acknowledged = {(each - begin) % _RING for each in _acknowledged(segments)}
+    source = range(wrong["first"] + wrong["shift"], wrong["end"] + wrong["shift"])
+    for number, length in _joined_mappings(segments):
+        first = (number - begin) % _RING
+        if first <= source.start and source.stop <= first + length and first - wrong["shift"] in acknowledged:
+            return {"mapping": [first, length], "acknowledged": first - wrong["shift"]}
+    return {}
+
+
+def _initial(segments: Sequence[Segment]) -> int:
+    """The data sequence number of the client's first byte: from its key (RFC 8684 section 3.1)."""
+    for each in segments:
+        for option in each.options:
+            if not each.sent and isinstance(option, MpCapable) and option.sender_key and option.receiver_key:
+                return (int.from_bytes(hashlib.sha256(option.sender_key).digest()[-8:]) + 1) % _RING
+    raise ValueError("the handshake was not captured")
+
+
+def _acknowledged(segments: Sequence[Segment]) -> Iterator[int]:
+    for option in (option for each in segments if each.sent for option in each.options):
+        if isinstance(option, Dss) and option.data[0] & _HAS_ACK:
+            yield int.from_bytes(option.data[1:_after_ack(option)]) % _RING
+
+
+def _joined_mappings(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
+    """Data sequence number and length of each mapping that came on a subflow that has joined."""
+    joined = {each.client for each in segments if any(isinstance(one, MpJoinSyn | MpJoinAck) for one in each.options)}
+    for each in segments:
+        for option in each.options:
+            if each.client in joined and not each.sent and isinstance(option, Dss):
+                yield from _mapping(option)
+
+
+def _mapping(option: Dss) -> Iterator[tuple[int, int]]:
+    flags, at = option.data[0], _after_ack(option)
+    if flags & _HAS_MAPPING:
+        end = at + (8 if flags & _DSN_LONG else 4)
+        (length,) = struct.unpack_from("!H", option.data, end + 4)  # behind the subflow's own sequence number
+        yield int.from_bytes(option.data[at:end]) % _RING, length
+
+
+def _after_ack(option: Dss) -> int:
+    flags = option.data[0]
+    return 1 + (bool(flags & _HAS_ACK) * (8 if flags & _ACK_LONG else 4))
