@@ -39,25 +39,22 @@ def file(direction: str, size: int) -> bytes:
     return random.Random(direction).randbytes(size)
 
 
-def difference(sent: bytes, got: bytes) -> dict[str, int]:
+def difference(sent: bytes, got: bytes | bytearray) -> dict[str, Any]:
     """Where ``got`` is not what was ``sent``, as a wrong transfer has it above; empty where they are equal."""
     if sent == got:
         return {}
     found = {"sent": len(sent), "got": len(got)}
     size = min(len(sent), len(got))
-    blocks = [at for at in range(0, size, _BLOCK) if sent[at : at + _BLOCK] != got[at : at + _BLOCK]]
-    if not blocks:
+    blocks = [range(at, min(at + _BLOCK, size)) for at in range(0, size, _BLOCK)]
+    unequal = [each for each in blocks if sent[each.start : each.stop] != got[each.start : each.stop]]
+    if not unequal:
         return found
-    wrong = [at for at in (*_block(blocks[0], size), *_block(blocks[-1], size)) if sent[at] != got[at]]
+    wrong = [at for at in (*unequal[0], *unequal[-1]) if sent[at] != got[at]]
     first, end = wrong[0], wrong[-1] + 1
     return found | {"first": first, "end": end} | _shift(sent, got[first:end], first)
 
 
-def _block(at: int, size: int) -> range:
-    return range(at, min(at + _BLOCK, size))
-
-
-def _shift(sent: bytes, piece: bytes, first: int) -> dict[str, int]:
+def _shift(sent: bytes, piece: bytes | bytearray, first: int) -> dict[str, int]:
     """All of the ``piece`` lies in ``sent`` as a whole, or it was not displaced."""
     at = sent.find(piece)
     return {"shift": at - first} if at >= 0 else {}
@@ -128,7 +125,7 @@ def _serve(listener: socket.socket, size: int) -> None:
             half = Half()
             with sending(connection, down):
                 half.receive(connection, size)
-            found: dict[str, Any] = difference(up, half.got)
+            found = difference(up, half.got)
             packets = capture.take()
             if found:
                 found |= {"direction": "up"} | explanation([segment(each, port) for each in packets], found)
@@ -154,7 +151,7 @@ class Sum:
             return
         self.waits += half.waits + told["waits"]
         here = difference(files["down"], half.got)
-        self.wrong += [each for each in (told["wrong"], here and {"direction": "down", **here}) if each]
+        self.wrong += [each for each in (told["wrong"], here and here | {"direction": "down"}) if each]
 
 
 def _transfer(address: str, port: int, files: Mapping[str, bytes]) -> tuple[Half, Any]:

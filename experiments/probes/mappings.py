@@ -90,9 +90,9 @@ def segment(packet: bytes, port: int) -> Segment:
     return Segment(sent, client, parse(packet[_OPTIONS_AT:end]))
 
 
-def explanation(segments: Sequence[Segment], wrong: Mapping[str, int]) -> dict[str, Any]:
-    """The ``mapping`` that brought the displaced bytes, and which byte the server had ``acknowledged`` last, if there is
-    such a pair: the bytes lie where they would if the mapping began at the acknowledged byte.
+def explanation(segments: Sequence[Segment], wrong: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``mapping`` that brought displaced bytes, and up to where the server had ``acknowledged``, if there are such:
+    the bytes lie where they would if the mapping began at the acknowledged byte.
 
     ``wrong`` has first, end and shift, as integrity.difference() gives them. That is what Linux does when the join's
     third ACK waits for a system call's end: mptcp_subflow_joined() makes the data acknowledged so far the beginning of
@@ -122,7 +122,7 @@ def _initial(segments: Sequence[Segment]) -> int:
 def _acknowledged(segments: Sequence[Segment]) -> Iterator[int]:
     for option in (option for each in segments if each.sent for option in each.options):
         if isinstance(option, Dss) and option.data[0] & _HAS_ACK:
-            yield int.from_bytes(option.data[1:_after_ack(option)]) % _RING
+            yield int.from_bytes(option.data[1 : _after_ack(option)]) % _RING
 
 
 def _joined_mappings(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:

@@ -78,6 +78,14 @@ def lay(testbed: Testbed) -> None:
         _cable(testbed, path, number)
 
 
+def join_by_second(testbed: Testbed) -> None:
+    """Let the client's sessions have a second subflow, from its address on the second path, which leaves by that."""
+    second = PATHS[1]
+    testbed.client.ip("rule", "add", "from", "10.1.2.2", "lookup", "102")
+    testbed.client.ip("route", "add", "default", "via", "10.1.2.1", "dev", second, "table", "102")
+    testbed.client.ip("mptcp", "endpoint", "add", "10.1.2.2", "dev", second, "subflow")
+
+
 def _cable(testbed: Testbed, path: str, number: int) -> None:
     client, gateway = testbed.client, testbed.gateway
     ends = ["name", path, "netns", client.namespace, "type", "veth", "peer", "name", path, "netns", gateway.namespace]

@@ -84,6 +84,7 @@ SMALL = {
     "conversion-delay": ("seconds=1.5",),
     "grid": ("seconds=1", "warm_up=0.2", "rtt=20ms", "loss=1%", "three=false"),
     "failover": ("before=0.5", "down=1", "after=1"),
+    "integrity": ("transfers=20", "rtt=0ms,1ms"),
     "latency": ("seconds=0.5", "settle=0.3"),
     "acceleration": ("count=1", "size=10kB,25kB"),
     "acceleration-buffer": ("size=2MB", "ratio=2"),
