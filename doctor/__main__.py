@@ -32,6 +32,7 @@ options off, which leaves plain TCP. A Tributary gateway's port is the best one 
 
 checks:
   kernel, mptcp     in every role
+  integrity         do the kernel's counters tell of displaced bytes, of waits? Two looks, two seconds apart
   settings          the kernel's settings are the appliance's (kernel-config/90-tributary.conf)
   rp_filter         joins may come in by another link than answers would leave by
   routing           cpe: packets from an access link's address leave by that link

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
-from doctor import kernel, limits, links, multipath, path, services, sysctls
+from doctor import integrity, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding
 
 _SETTINGS = "90-tributary.conf"
@@ -46,6 +46,11 @@ def _multipath() -> Iterator[Finding]:
     if switch is not None:
         yield multipath.judge_limits(multipath.parse_limits(_printed("ip", "mptcp", "limits", "show")))
         yield from multipath.judge_counters(multipath.parse_counters(Path("/proc/net/netstat").read_text()))
+
+
+def _integrity() -> Iterator[Finding]:
+    if multipath.read_switch() is not None:
+        yield from integrity.watch()
 
 
 def _settings() -> Iterator[Finding]:
@@ -101,6 +106,7 @@ _INSTALLED = frozenset({Role.GATEWAY, Role.CPE})
 _CHECKS: Mapping[str, tuple[Check, frozenset[Role]]] = {
     "kernel": (_kernel, _EVERYWHERE),
     "mptcp": (_multipath, _EVERYWHERE),
+    "integrity": (_integrity, _INSTALLED),
     "settings": (_settings, _INSTALLED),
     "rp_filter": (_filters, _INSTALLED),
     "routing": (_routes, frozenset({Role.CPE})),

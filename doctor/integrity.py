@@ -1,0 +1,89 @@
+"""Whether the kernel puts MPTCP's bytes where they belong, as far as it notices: two looks at three of its counters.
+
+Linux has two faults in what comes by MPTCP from very near, such as another virtual machine or container of one host
+(docs/kernel.md). The counters are those of this network namespace, since it was made; what they gain between the looks
+goes on now.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from doctor.findings import Finding, State, fine
+from doctor.multipath import parse_counters
+
+BETWEEN = 2.0  # seconds
+_CHECK = "integrity"
+_MISPLACED, _CHECKSUM, _WAITED = "DSSNotMatching", "DataCsumErr", "MPTCPRetrans"
+_OFTEN = 3
+"""Retransmissions a second: a wait lasts 200 ms, so that one connection that stands still has five."""
+
+_NEAR = (
+    "Between virtual machines or containers of one host set net.mptcp.checksum_enabled=1 on both ends, or better run a"
+    " kernel with kernel-config/mptcp-join.patch (scripts/build-kernel); a delay of a tenth of a millisecond avoids it"
+    " as well. docs/kernel.md tells why"
+)
+_FAR = "From farther away it takes a middlebox that changes what it passes on: doctor --path HOST:PORT from the client"
+
+
+def look(netstat: Path = Path("/proc/self/net/netstat")) -> dict[str, int]:
+    """The counters as they are now; empty without MPTCP."""
+    return parse_counters(netstat.read_text())
+
+
+def watch(read: Callable[[], Mapping[str, int]] = look, sleep: Callable[[float], None] = time.sleep) -> list[Finding]:
+    """Look twice, ``BETWEEN`` seconds apart, and judge."""
+    before = read()
+    sleep(BETWEEN)
+    return judge(before, read())
+
+
+def judge(before: Mapping[str, int], after: Mapping[str, int]) -> list[Finding]:
+    """What the counters say at the second look, and what they have gained since the first."""
+    findings = [*_misplaced(before, after), *_checksums(before, after), *_waits(before, after)]
+    names = ", ".join((_MISPLACED, _CHECKSUM, _WAITED))
+    return findings or [fine(_CHECK, f"no bytes were displaced as far as the kernel noticed, nothing waits ({names})")]
+
+
+def _misplaced(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
+    if count := after.get(_MISPLACED, 0):
+        what = (
+            f"{count} times bytes of a subflow did not fit where they were said to belong ({_MISPLACED}"
+            f"{_gained(before, after, _MISPLACED)}). The kernel noticed these, and ended the subflow; newer ones"
+            " (seen: 6.18) put others into the wrong place and notice nothing: TLS then breaks the connection, plain HTTP"
+            " delivers a wrong file"
+        )
+        yield Finding(_CHECK, _state(before, after, _MISPLACED), what, advice=_NEAR)
+
+
+def _checksums(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
+    if count := after.get(_CHECKSUM, 0):
+        what = (
+            f"{count} times a checksum of MPTCP kept wrong bytes out ({_CHECKSUM}{_gained(before, after, _CHECKSUM)})"
+        )
+        yield Finding(_CHECK, _state(before, after, _CHECKSUM), what, advice=f"{_NEAR}. {_FAR}")
+
+
+def _waits(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
+    """Retransmissions are right where a link fails: so only many at once are worth a word."""
+    gained = after.get(_WAITED, 0) - before.get(_WAITED, 0)
+    if gained >= _OFTEN * BETWEEN:
+        what = (
+            f"{gained} times in {BETWEEN:g} s MPTCP sent something again after a wait of 200 ms or more ({_WAITED}): a"
+            " link has failed, or the receiver of an upload is so near that its acknowledgements come too late"
+        )
+        advice = (
+            "Between virtual machines or containers of one host spread what their interfaces receive over the"
+            " processors: echo a mask of other processors than the sender's into queues/rx-0/rps_cpus of each"
+            " (docs/kernel.md). Else look whether a link is down: tributary-doctor --role cpe --only routing,endpoints"
+        )
+        yield Finding(_CHECK, State.NOTE, what, advice=advice)
+
+
+def _state(before: Mapping[str, int], after: Mapping[str, int], name: str) -> State:
+    return State.WRONG if after[name] > before.get(name, 0) else State.NOTE
+
+
+def _gained(before: Mapping[str, int], after: Mapping[str, int], name: str) -> str:
+    gained = after[name] - before.get(name, 0)
+    return f", {gained} of them in the last {BETWEEN:g} s" if gained else ""
