@@ -49,9 +49,9 @@ def _misplaced(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[
     if count := after.get(_MISPLACED, 0):
         what = (
             f"{count} times bytes of a subflow did not fit where they were said to belong ({_MISPLACED}"
-            f"{_gained(before, after, _MISPLACED)}). The kernel noticed these, and ended the subflow; newer ones"
-            " (seen: 6.18) put others into the wrong place and notice nothing: TLS then breaks the connection, plain HTTP"
-            " delivers a wrong file"
+            f"{_gained(before, after, _MISPLACED)}). The kernel noticed these, and ended the subflow; newer kernels"
+            " (seen: 6.18) put others into the wrong place and notice nothing. TLS then breaks the connection, plain"
+            " HTTP delivers a wrong file"
         )
         yield Finding(_CHECK, _state(before, after, _MISPLACED), what, advice=_NEAR)
 
