@@ -16,17 +16,20 @@ from image.kernel.build import (
     MERGING,
     SUITE,
     VERSION,
+    apply_patches,
     build,
     merge,
     read_fragments,
+    read_patches,
     unpack_source,
 )
 from settings.entry import Arguments, need_root, run
 from settings.failure import Exit, Failure
 
 _DESCRIPTION = f"""\
-Builds Debian's kernel {VERSION} with all that kernel-config/*.config asks for. Debian's own kernels have it already:
-this is for those who need their own, with other options beside these (a fragment more in kernel-config/).
+Builds Debian's kernel {VERSION} with all that kernel-config/*.config asks for and changed by kernel-config/*.patch.
+Debian's own kernels have all options already: this is for those who need their own, with other options beside these (a
+fragment more in kernel-config/), or with the patches (docs/kernel.md says who does).
 
 The kernel's own tools merge the fragments into Debian's configuration, in a Debian {SUITE} made by mmdebstrap. An
 option that they do not keep ends the command. The packages (linux-image, linux-headers) take one to four hours and
@@ -78,9 +81,12 @@ def _build(options: Options) -> None:
     board = BOARDS[options.board]
     packages = MERGING if options.merge_only else (*MERGING, *BUILDING)
     fragments = read_fragments(ROOT / "kernel-config")
+    patches = {} if options.merge_only else read_patches(ROOT / "kernel-config")
     if options.dry_run:
         print(f"would make a Debian {SUITE} with {', '.join(packages)}")
         print(f"would merge {', '.join(fragments)} into {board.config}")
+        if patches:
+            print(f"would apply {', '.join(patches)}")
         return
     need_root("build-kernel")
     output = _folder(options.output)
@@ -90,6 +96,7 @@ def _build(options: Options) -> None:
         config.write_text(merge(system, board, fragments))
         print(config)
         if not options.merge_only:
+            apply_patches(system, patches)
             print(*build(system, board, options.jobs, output), sep="\n")
 
 

@@ -1,6 +1,6 @@
 """Debian's kernel source, its configuration with our fragments, and packages: in a Debian system of its own.
 
-linux-source, linux-config -> merge_config.sh -> olddefconfig -> every option kept? -> bindeb-pkg
+linux-source, linux-config -> merge_config.sh -> olddefconfig -> every option kept? -> our patches -> bindeb-pkg
 """
 
 import lzma
@@ -20,7 +20,7 @@ ARCHITECTURES = "amd64,arm64"
 MERGING = (
     *(f"linux-source-{VERSION}", f"linux-config-{VERSION}:amd64", f"linux-config-{VERSION}:arm64"),
     *("bison", "flex", "gcc", "gcc-aarch64-linux-gnu", "libc6-dev:amd64", "libc6-dev:arm64", "make", "pahole"),
-    "xz-utils",
+    *("patch", "xz-utils"),
 )
 # What the packages say that they are built with (scripts/package/mkdebian), and openssl, which makes the modules' key.
 BUILDING = (
@@ -66,6 +66,18 @@ def unpack_source(system: System, only: Sequence[str] = ()) -> None:
     """Debian's source, patches and all; or of it what matches ``only``, which KCONFIG is enough for to merge."""
     chosen = ["--wildcards", *only] if only else []
     system.run(["tar", "--extract", "--directory", "/usr/src", "--file", f"{_TREE}.tar.xz", *chosen])
+
+
+def read_patches(folder: Path) -> dict[str, str]:
+    """The text of every patch by its name, in the order in which they are applied."""
+    return {path.name: path.read_text() for path in sorted(folder.glob("*.patch"))}
+
+
+def apply_patches(system: System, patches: Mapping[str, str]) -> None:
+    """Change the unpacked source by all of ``patches``; raises Failure (71) for one that does not fit or is in it."""
+    for name, text in patches.items():
+        system.path(_TREE).joinpath(name).write_text(text)
+        system.run(["patch", "--directory", _TREE, "--strip=1", "--forward", "--input", name])
 
 
 def merge(system: System, board: Board, fragments: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What kernel-config/ asks for, merged into Debian's configurations by the tools of Debian's kernel source."""
+"""What kernel-config/ asks for, merged into Debian's configurations and source by the tools that come with them."""
 
 import os
 import shutil
@@ -16,8 +16,10 @@ from image.kernel.build import (
     MERGING,
     SUITE,
     Board,
+    apply_patches,
     merge,
     read_fragments,
+    read_patches,
     unpack_source,
 )
 from image.kernel.fragments import parse
@@ -61,3 +63,13 @@ def test_what_a_fragment_loses_is_said_with_its_name(debian: System, own: str, s
         merge(debian, BOARDS["x86"], {**FRAGMENTS, "own.config": own})
     assert said in str(caught.value)
     assert caught.value.code == Exit.WRONG_RESULT
+
+
+def test_every_patch_fits_debians_source_and_only_once(debian: System) -> None:
+    patches = read_patches(ROOT / "kernel-config")
+    unpack_source(debian, only=("*/net/mptcp/*",))
+    apply_patches(debian, patches)
+    changed = debian.path("/usr/src/linux-source-6.12/net/mptcp/protocol.c").read_text()
+    assert "if (!subflow->map_valid)\n\t\tsubflow->map_seq = READ_ONCE(msk->ack_seq);" in changed
+    with pytest.raises(Failure, match=r"patch .* failed"):
+        apply_patches(debian, patches)
