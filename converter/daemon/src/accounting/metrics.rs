@@ -1,7 +1,7 @@
 //! Counters for Prometheus. Every label has a bounded set of values: listeners, paths and outcomes.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -12,6 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::accounting::line::PathLine;
 use crate::kernel::multipath::Multipath;
+use crate::kernel::netstat::MptcpCounters;
 
 /// The outcome of what ended as it should.
 pub const WHOLE: &str = "whole";
@@ -75,6 +76,46 @@ pub struct Metrics {
     open: Gauge,
     buffered: Gauge,
     log_lines_dropped: Gauge<u64, AtomicU64>,
+    kernel: KernelCounters,
+}
+
+/// What the kernel counts in this network namespace, as it was at the last scrape.
+#[derive(Debug, Default)]
+struct KernelCounters {
+    dss_not_matching: Counter,
+    data_checksum_errors: Counter,
+    retransmissions: Counter,
+}
+
+impl KernelCounters {
+    fn register(&self, r: &mut Registry) {
+        r.register(
+            "kernel_mptcp_dss_not_matching",
+            "Mappings that did not fit, by the kernel's count for the network namespace (DSSNotMatching)",
+            self.dss_not_matching.clone(),
+        );
+        r.register(
+            "kernel_mptcp_data_checksum_errors",
+            "Data with a wrong checksum of MPTCP, by the kernel's count for the network namespace (DataCsumErr)",
+            self.data_checksum_errors.clone(),
+        );
+        r.register(
+            "kernel_mptcp_retransmissions",
+            "Times that MPTCP sent data again, by the kernel's count for the network namespace (MPTCPRetrans)",
+            self.retransmissions.clone(),
+        );
+    }
+
+    /// The kernel has counted before the process began, so that its numbers are taken as they are.
+    fn set(&self, now: &MptcpCounters) {
+        for (counter, number) in [
+            (&self.dss_not_matching, now.dss_not_matching),
+            (&self.data_checksum_errors, now.data_checksum_errors),
+            (&self.retransmissions, now.retransmissions),
+        ] {
+            counter.inner().store(number, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Counts SYNs at listeners with `early_syn`, and what became of what was begun for them.
@@ -117,6 +158,8 @@ pub struct Levels {
     pub log_lines_dropped: u64,
     /// Connections begun early that wait for their client.
     pub early_waiting: usize,
+    /// The kernel's counters.
+    pub kernel: MptcpCounters,
 }
 
 /// The counters of one listener, found once and then used without a look-up.
@@ -178,6 +221,7 @@ impl Default for Metrics {
             open: Gauge::default(),
             buffered: Gauge::default(),
             log_lines_dropped: Gauge::default(),
+            kernel: KernelCounters::default(),
         };
         metrics.register();
         metrics
@@ -283,6 +327,7 @@ impl Metrics {
             "Lines of the access log that were lost",
             self.log_lines_dropped.clone(),
         );
+        self.kernel.register(r);
     }
 
     /// The counters of early SYN forwarding.
@@ -358,6 +403,7 @@ impl Metrics {
         self.buffered.set(signed(levels.buffered));
         self.early_waiting.set(signed(levels.early_waiting));
         self.log_lines_dropped.set(levels.log_lines_dropped);
+        self.kernel.set(&levels.kernel);
         let mut exposition = String::new();
         // A String takes everything.
         let _ = text::encode(&mut exposition, &self.registry);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::accounting::accounts::ConnectionStatus;
+use crate::kernel::netstat::MptcpCounters;
 use crate::service::Status;
 
 /// Bits per second of connections, by their ids: up and down.
@@ -73,7 +74,19 @@ pub fn text(status: &Status, rates: Option<&Rates>, most: usize) -> String {
     if !status.connections.is_empty() {
         connections(status, rates, most, &mut out);
     }
+    if status.kernel_mptcp.tell_of_wrong_bytes() {
+        kernel(&status.kernel_mptcp, &mut out);
+    }
     out
+}
+
+/// Only where it is bad news; the doctor knows what to do.
+fn kernel(counters: &MptcpCounters, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "\nthe kernel met MPTCP data that did not fit {} times, and with a wrong checksum {} times: tributary-doctor --only integrity",
+        counters.dss_not_matching, counters.data_checksum_errors
+    );
 }
 
 fn connections(status: &Status, rates: Option<&Rates>, most: usize, out: &mut String) {
@@ -153,6 +166,7 @@ mod tests {
             most_connections: 100,
             buffered_bytes: 0,
             log_lines_dropped: 0,
+            kernel_mptcp: MptcpCounters::default(),
             listeners: vec![ListenerStatus {
                 name: "web".into(),
                 kind: "http".into(),
@@ -188,6 +202,24 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn the_kernels_counters_are_told_where_they_tell_of_wrong_bytes() {
+        let mut seen = status(10.0, 1000);
+        seen.kernel_mptcp.retransmissions = 9;
+        assert!(!text(&seen, None, 10).contains("kernel"));
+        seen.kernel_mptcp.dss_not_matching = 3;
+        assert!(text(&seen, None, 10).contains("did not fit 3 times"));
+    }
+
+    #[test]
+    fn an_older_converters_status_without_them_is_read() {
+        let mut document = serde_json::to_value(status(10.0, 1000)).expect("value");
+        let fields = document.as_object_mut().expect("object");
+        assert!(fields.remove("kernel_mptcp").is_some());
+        let read: Status = serde_json::from_value(document).expect("status");
+        assert_eq!(read, status(10.0, 1000));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod bpf;
 pub mod multipath;
+pub mod netstat;
 pub mod packet_filter;
 pub mod route;
 pub mod sockets;

@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::successor::Predecessor;
 use crate::accounting::accounts::ConnectionStatus;
 use crate::failure::{Exit, Failure};
+use crate::kernel::netstat::MptcpCounters;
 
 /// How long either side waits for the other.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +36,9 @@ pub struct Status {
     pub buffered_bytes: usize,
     /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,
+    /// The kernel's counters of this network namespace; an older converter tells none.
+    #[serde(default)]
+    pub kernel_mptcp: MptcpCounters,
     /// In the configuration's order.
     pub listeners: Vec<ListenerStatus>,
     /// Those that moved most, at most 1,000.

@@ -34,6 +34,7 @@ use crate::config::{self, Config};
 use crate::dial::{Dialer, Names};
 use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
+use crate::kernel::netstat::MptcpCounters;
 use crate::kernel::route::Routes;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
@@ -358,6 +359,7 @@ impl Service {
                     buffered: shared.admission.budget.used(),
                     log_lines_dropped: shared.accounts.log.dropped(),
                     early_waiting: shared.early.waiting(),
+                    kernel: MptcpCounters::now(),
                 })
             }));
         }
@@ -382,6 +384,7 @@ impl Service {
             most_connections: self.plan.most,
             buffered_bytes: self.shared.admission.budget.used(),
             log_lines_dropped: self.shared.accounts.log.dropped(),
+            kernel_mptcp: MptcpCounters::now(),
             listeners: listeners.collect(),
             connections: self.shared.accounts.seen(SHOWN),
         }
