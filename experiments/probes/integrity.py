@@ -21,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -115,18 +115,18 @@ def _listener(address: str, port: int) -> socket.socket:
 
 
 def _serve(listener: socket.socket, size: int) -> None:
-    up, down = (file(each, size) for each in _ENDS)
+    files = {each: file(each, size) for each in _ENDS}
     port = listener.getsockname()[1]
     capture = Capture(port)
     while True:
         connection, _ = listener.accept()
-        with connection:
+        with connection, suppress(OSError):  # whoever sent nothing more gets no answer, and counts it as failed
             connection.settimeout(_HUNG)
             half = Half()
-            with sending(connection, down):
+            with sending(connection, files["down"]):
                 half.receive(connection, size)
-            found = difference(up, half.got)
             packets = capture.take()
+            found = difference(files["up"], half.got)
             if found:
                 found |= {"direction": "up"} | explanation([segment(each, port) for each in packets], found)
             connection.sendall(json.dumps({"wrong": found, "waits": half.waits}).encode())

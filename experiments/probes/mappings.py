@@ -98,9 +98,9 @@ def explanation(segments: Sequence[Segment], wrong: Mapping[str, Any]) -> dict[s
     third ACK waits for a system call's end: mptcp_subflow_joined() makes the data acknowledged so far the beginning of
     a mapping that had come meanwhile (net/mptcp/protocol.c).
     """
-    if "shift" not in wrong:
-        return {}
     begin = _initial(segments)
+    if begin is None or "shift" not in wrong:
+        return {}
     acknowledged = {(each - begin) % _RING for each in _acknowledged(segments)}
     source = range(wrong["first"] + wrong["shift"], wrong["end"] + wrong["shift"])
     for number, length in _joined_mappings(segments):
@@ -110,13 +110,13 @@ def explanation(segments: Sequence[Segment], wrong: Mapping[str, Any]) -> dict[s
     return {}
 
 
-def _initial(segments: Sequence[Segment]) -> int:
-    """The data sequence number of the client's first byte: from its key (RFC 8684 section 3.1)."""
+def _initial(segments: Sequence[Segment]) -> int | None:
+    """The data sequence number of the client's first byte, by its key (RFC 8684 section 3.1), or None without it."""
     for each in segments:
         for option in each.options:
             if not each.sent and isinstance(option, MpCapable) and option.sender_key and option.receiver_key:
                 return (int.from_bytes(hashlib.sha256(option.sender_key).digest()[-8:]) + 1) % _RING
-    raise ValueError("the handshake was not captured")
+    return None
 
 
 def _acknowledged(segments: Sequence[Segment]) -> Iterator[int]:

@@ -12,6 +12,7 @@ import termios
 import threading
 from contextlib import ExitStack
 
+from experiments.testbed.counters import counters
 from tests.netns.converter_clients import joined, opened, read_all, take
 from tests.netns.converter_services import echo, stream
 from tests.netns.converter_world import ALL, METRICS, MPTCP, PORTS, SERVER, World, needs_tools, program, run
@@ -95,3 +96,17 @@ def test_metrics_come_by_http_and_add_up(conv: World) -> None:
         assert found["tributary_converter_dial_seconds_count"] == 1
         missing = conv.gateway.run("curl", "-sS", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", url + "x")
         assert missing == "404"
+
+
+def test_the_kernels_counters_are_those_of_the_converters_namespace(conv: World) -> None:
+    with conv.converter(ALL) as converter:
+        counted = counters(conv.gateway)
+        told, found = converter.status()["kernel_mptcp"], converter.metrics()
+        for name, exported in (
+            ("DSSNotMatching", "dss_not_matching"),
+            ("DataCsumErr", "data_checksum_errors"),
+            ("MPTCPRetrans", "retransmissions"),
+        ):
+            assert f"MPTcpExt{name}" in counted
+            assert counted[f"MPTcpExt{name}"] == told[exported]
+            assert counted[f"MPTcpExt{name}"] == found[f"tributary_converter_kernel_mptcp_{exported}_total"]

@@ -77,6 +77,11 @@ def test_nothing_else_explains_it(captured: list[Segment]) -> None:
     assert explanation([HANDSHAKE, JOIN, *captured], {"first": 3_000, "end": 4_200, "shift": 500}) == {}
 
 
+def test_without_the_clients_key_nothing_is_explained() -> None:
+    captured = [JOIN, sent(acknowledgement(2_500)), joined(mapping(3_000, 1_700))]
+    assert explanation(captured, {"first": 3_000, "end": 4_200, "shift": 500}) == {}
+
+
 def test_bytes_without_a_shift_are_not_explained() -> None:
     assert explanation([HANDSHAKE, JOIN], {"first": 3_000, "end": 4_200}) == {}
 
