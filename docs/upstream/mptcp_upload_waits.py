@@ -3,10 +3,10 @@
 
     mptcp_upload_waits.py [--rps]          root
 
-    client --veth-- relay --veth-- sink    network namespaces of its own making; MPTCP to the relay, TCP behind it
+    client --veth-- relay --veth-- sink    namespaces of its own making; MPTCP to the relay, TCP behind it
 
 The client writes 200 MB in one connection, for eight seconds at most; the relay reads, and writes to the sink. Prints
-Mbit/s, the relay's waits of more than 20 ms, and the client's retransmissions of MPTCP beside its time-outs of TCP. With
+Mbit/s, the relay's waits of more than 20 ms, and the client's retransmissions of MPTCP beside TCP's time-outs. With
 --rps what each end receives is handled by a processor of its own.
 """
 
@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 MPTCP, CLONE_NEWNET = 262, 0x40000000
 WHOLE, SECONDS, LONG = 200_000_000, 8.0, 0.02
@@ -36,12 +37,14 @@ CLEAN_UP = "for ns in wu-client wu-relay wu-sink; do ip netns delete $ns; done"
 
 
 def enter(namespace: str) -> None:
-    with open(f"/run/netns/wu-{namespace}") as file:
+    """From now on this process is there."""
+    with Path(f"/run/netns/wu-{namespace}").open() as file:
         if ctypes.CDLL(None).setns(file.fileno(), CLONE_NEWNET):
             raise OSError(f"setns {namespace}")
 
 
 def listening(namespace: str, protocol: int, address: str) -> socket.socket:
+    """A listener there."""
     enter(namespace)
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
     listener.bind((address, 9000))
@@ -50,12 +53,14 @@ def listening(namespace: str, protocol: int, address: str) -> socket.socket:
 
 
 def sink(listener: socket.socket) -> None:
+    """Reads all that comes."""
     connection, _ = listener.accept()
     while connection.recv(1 << 20):
         pass
 
 
 def relay(listener: socket.socket) -> None:
+    """Passes on what comes, and tells how it went."""
     onward = socket.create_connection(("10.0.2.1", 9000))
     connection, _ = listener.accept()
     began, whole, waits = time.monotonic(), 0, 0
@@ -72,6 +77,7 @@ def relay(listener: socket.socket) -> None:
 
 
 def send() -> None:
+    """The client."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP) as connection:
         connection.connect(("10.0.1.1", 9000))
         end, piece = time.monotonic() + SECONDS, bytes(1 << 18)
@@ -81,6 +87,7 @@ def send() -> None:
 
 
 def main(rps: bool) -> None:
+    """All of them, and what the client's kernel counted."""
     children = []
     try:
         subprocess.run(["sh", "-ec", SET_UP + (RPS if rps else "")], check=True)

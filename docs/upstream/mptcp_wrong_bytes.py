@@ -15,6 +15,9 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 SIZE, AT_A_TIME, PORT = 400_000, 6, 9000
 MPTCP, CLONE_NEWNET = 262, 0x40000000
@@ -38,7 +41,8 @@ CLEAN_UP = "ip netns delete wb-client; ip netns delete wb-server"
 
 
 def enter(namespace: str) -> None:
-    with open(f"/run/netns/{namespace}") as file:
+    """From now on this process is there."""
+    with Path(f"/run/netns/{namespace}").open() as file:
         if ctypes.CDLL(None).setns(file.fileno(), CLONE_NEWNET):
             raise OSError(f"setns {namespace}")
 
@@ -60,6 +64,7 @@ def exchange(connection: socket.socket, content: bytes) -> bytes:
 
 
 def serve(listener: socket.socket) -> None:
+    """Compares what comes on each connection."""
     while True:
         connection, _ = listener.accept()
         with connection:
@@ -72,14 +77,16 @@ def serve(listener: socket.socket) -> None:
 
 
 def ask(port: int, transfers: int) -> None:
+    """So many connections, one after the other."""
     for _ in range(transfers):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP) as connection:
             connection.connect(("10.0.1.1", port))
             assert exchange(connection, UP) == DOWN
 
 
-def both(function, arguments) -> None:
-    threads = [threading.Thread(target=function, args=each) for each in arguments]
+def each(function: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
+    """One thread for each."""
+    threads = [threading.Thread(target=function, args=one) for one in arguments]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -87,16 +94,18 @@ def both(function, arguments) -> None:
 
 
 def server(ready: int) -> None:
+    """Listens on as many ports as there are transfers at a time."""
     enter("wb-server")
     listeners = [socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP) for _ in range(AT_A_TIME)]
     for number, listener in enumerate(listeners):
         listener.bind(("10.0.1.1", PORT + number))
         listener.listen()
     os.write(ready, b"!")
-    both(serve, [(listener,) for listener in listeners])
+    each(serve, [(listener,) for listener in listeners])
 
 
 def main(transfers: int) -> None:
+    """Both ends, and what the server's kernel counted."""
     ready, write = os.pipe()
     try:
         subprocess.run(["sh", "-ec", SET_UP], check=True)
@@ -105,7 +114,7 @@ def main(transfers: int) -> None:
             server(write)
         os.read(ready, 1)
         enter("wb-client")
-        both(ask, [(PORT + number, -(-transfers // AT_A_TIME)) for number in range(AT_A_TIME)])
+        each(ask, [(PORT + number, -(-transfers // AT_A_TIME)) for number in range(AT_A_TIME)])
         os.kill(child, 15)
         subprocess.run(
             "ip netns exec wb-server nstat -as | grep -E 'DSSNotMatching|MPJoinAckRx'", shell=True, check=False
