@@ -137,10 +137,8 @@ mod tests {
         assert!(rows.len() > 10);
         for Closed { opened, because } in rows {
             let why = ranges().closed(opened).unwrap_or_default();
-            assert!(
-                why.starts_with(&format!("never {because}")),
-                "{opened}: {why}"
-            );
+            let named = why.starts_with("never ") && why.contains(&because);
+            assert!(named, "{opened}: {why}");
         }
     }
 
