@@ -123,10 +123,10 @@ def squid(squid_net: Squids, request: pytest.FixtureRequest) -> Iterator[squid_w
         yield world
 
 
-def squid_refuses(world: squid_world.World, method: str, host: str, reason: str) -> None:
+def squid_refuses(world: squid_world.World, method: str, host: str, reason: str = "") -> None:
     authority = f"[{host}]:{PORT}" if ":" in host else f"{host}:{PORT}"
     answer = world.ask(method, authority if method == "CONNECT" else f"http://{authority}/")
-    assert (answer.status, f'details="{reason}"' in answer.field("Proxy-Status")) == (403, True)
+    assert (answer.status, f'details="{reason}' in answer.field("Proxy-Status")) == (403, True)
 
 
 SQUID_ROWS = [
@@ -141,14 +141,14 @@ def test_squid_goes_by_the_list(squid: squid_world.World, squid_net: Squids, ver
     name = f"{abs(hash((verdict, address)))}.test"
     squid_net.names.records[name] = [address]
     squid.wire.syns()
+    if verdict == "reached":
+        # Squid tries again and again, so that each of these takes seconds.
+        squid.ask("CONNECT", f"{name}:{PORT}")
+        assert {syn.target for syn in squid.wire.syns()} == {plain(address)}
+        return
     for host in (address, name):
         for method in ("GET", "CONNECT"):
-            if verdict == "reached":
-                authority = f"[{host}]:{PORT}" if ":" in host else f"{host}:{PORT}"
-                squid.ask(method, authority if method == "CONNECT" else f"http://{authority}/")
-                assert {syn.target for syn in squid.wire.syns()} == {plain(address)}
-            else:
-                squid_refuses(squid, method, host, SQUID_SAYS[verdict])
+            squid_refuses(squid, method, host, SQUID_SAYS[verdict])
     assert squid.wire.syns() == []
 
 
@@ -163,8 +163,6 @@ def test_squid_never_connects_a_client_to_the_gateway_itself(
     with victim(squid.gateway) as service:
         for host in (form, name):
             for method in ("GET", "CONNECT"):
-                authority = f"[{host}]:{PORT}" if ":" in host else f"{host}:{PORT}"
-                answer = squid.ask(method, authority if method == "CONNECT" else f"http://{authority}/")
-                assert answer.status == 403
+                squid_refuses(squid, method, host)
     assert service.reached == []
     assert squid.wire.syns() == []
