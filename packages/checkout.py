@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 
 INPUTS = (
     *("LICENSE", "pyproject.toml", "requirements.lock"),
-    *("converter", "cpe", "daemons", "docs", "doctor", "image/__init__.py", "image/firstboot", "kernel-config"),
-    *("mptcp", "packages", "settings", "squid", "tc-policies", "throttler"),
+    *("converter", "cpe", "daemons", "docs", "doctor", "guard", "image/__init__.py", "image/firstboot"),
+    *("kernel-config", "mptcp", "packages", "settings", "squid", "tc-policies", "throttler"),
 )
 """All that packages are made from."""
 

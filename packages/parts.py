@@ -19,6 +19,9 @@ CONVERTER = "usr/bin/tributary-converter"
 MODULES = ("cpe", "daemons", "doctor", "image/firstboot", "mptcp", "settings", "squid", "throttler")
 """Folders of the modules that run on gateways, home routers and images."""
 
+FORBIDDEN = "guard/forbidden-targets.toml"
+"""What squid/targets.py reads; the converter has it inside."""
+
 
 def packages(inputs: Inputs) -> list[Package]:
     """All packages of a release, in the order in which they need each other."""
@@ -39,6 +42,7 @@ def _common(inputs: Inputs) -> Package:
         files=(
             File(f"{PYTHON}/image/__init__.py", checkout["image/__init__.py"]),
             *(module for part in MODULES for module in content.modules(checkout, part)),
+            File(f"{PYTHON}/{FORBIDDEN}", checkout[FORBIDDEN]),
             *wheels,
             content.command("tributary-doctor", "doctor.__main__"),
             File("usr/lib/sysctl.d/90-tributary.conf", checkout["kernel-config/90-tributary.conf"]),

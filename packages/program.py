@@ -48,7 +48,7 @@ def _native(architecture: Architecture, cache: Path) -> Path:
 
 
 def _sources(checkout: Mapping[str, bytes]) -> dict[str, bytes]:
-    wanted = ("converter/Cargo.", "converter/daemon/", "converter/load/", "converter/wire/", "packages/cross")
+    wanted = ("converter/Cargo.", "converter/daemon/", "converter/load/", "converter/wire/", "guard/", "packages/cross")
     return {path: content for path, content in checkout.items() if path.startswith(wanted)}
 
 
@@ -77,7 +77,7 @@ def mmdebstrap(architecture: Architecture, folder: Path) -> Sequence[str]:
     foreign, machine = architecture.name, architecture.machine.replace("_", "-")
     native = {"amd64": "arm64", "arm64": "amd64"}[foreign]
     packages = f"cargo,rustc,gcc-{machine}-linux-gnu,libc6-dev-{foreign}-cross,libstd-rust-dev:{foreign}"
-    sources = " ".join(shlex.quote(str(folder / name)) for name in ("converter", "packages", "vendor"))
+    sources = " ".join(shlex.quote(str(folder / name)) for name in ("converter", "guard", "packages", "vendor"))
     hooks = (
         'mkdir "$1/build"',
         f"copy-in {sources} /build",

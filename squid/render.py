@@ -9,7 +9,7 @@ import jinja2
 from settings.units import Duration
 from squid import targets
 from squid.settings import SquidSettings
-from squid.targets import Address
+from squid.targets import Address, Network
 
 _TEMPLATES = Path(__file__).parent
 
@@ -23,7 +23,7 @@ def squid_conf(settings: SquidSettings, own: Sequence[Address]) -> str:
         "connect_ports": _texts(settings.connect_ports),
         "http_ports": _texts(settings.http_ports),
         "never_targets": _texts(targets.never()),
-        "own_targets": _texts(targets.disjoint(ip_network(address) for address in own)),
+        "own_targets": _texts(_every_form(own)),
         "private_targets": _texts(targets.private(settings.private_targets)),
         "cache_mebibytes": settings.cache.amount // 2**20 if settings.cache else 0,
         "head_timeout": _seconds(settings.head_timeout),
@@ -38,13 +38,16 @@ def squid_conf(settings: SquidSettings, own: Sequence[Address]) -> str:
 
 def guard(settings: SquidSettings) -> str:
     """The nft commands that put the guard's table in place of any older one, in one transaction."""
-    refused = targets.disjoint(
-        [*targets.never(), *targets.private(settings.private_targets), ip_network(targets.MAPPED)]
-    )
+    refused = targets.disjoint([*targets.never(), *targets.private(settings.private_targets), targets.MAPPED])
     return _render("guard.nft.j2", {
         "refused4": _texts(network for network in refused if network.version == 4),
         "refused6": _texts(network for network in refused if network.version == 6),
     })  # fmt: skip
+
+
+def _every_form(own: Sequence[Address]) -> list[Network]:
+    networks = [ip_network(address) for address in own]
+    return targets.disjoint([*networks, *targets.carrying(networks)])
 
 
 def _texts(items: Iterable[object]) -> list[str]:

@@ -1,73 +1,94 @@
 """Which addresses a client may never reach through the proxy, and which only if the operator says so.
 
-The documentation ranges (192.0.2.0/24, 198.51.100.0/24, 203.0.113.0/24, 2001:db8::/32) are not here on purpose: nothing
-answers there on the Internet, and the testbed's servers live in them.
+The list is guard/forbidden-targets.toml, which the converter goes by as well.
 """
 
 import ipaddress
+import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import Path
 
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
-# What no setting opens. The IPv6 forms that carry an IPv4 address inside are refused whole: what a translator or relay
-# behind them makes of the address cannot be seen from here.
-NEVER: dict[str, str] = {
-    "0.0.0.0/8": "this network; Linux connects 0.0.0.0 to itself (RFC 1122 section 3.2.1.3)",
-    "127.0.0.0/8": "loopback (RFC 1122 section 3.2.1.3)",
-    "169.254.0.0/16": "link-local, and the metadata service of most clouds (RFC 3927)",
-    "192.0.0.0/24": "IETF protocol assignments (RFC 6890)",
-    "192.88.99.0/24": "6to4 relays (RFC 7526)",
-    "100.100.100.200/32": "metadata service of one cloud, inside the range of carrier-grade NAT",
-    "168.63.129.16/32": "metadata service of one cloud, at a public address",
-    "224.0.0.0/4": "multicast (RFC 5771)",
-    "240.0.0.0/4": "reserved, and limited broadcast (RFC 1112 section 4, RFC 919)",
-    "::/96": "unspecified, loopback, IPv4-compatible (RFC 4291 section 2.5)",
-    "::ffff:0:0:0/96": "IPv4-translated (RFC 7915)",
-    "64:ff9b::/96": "NAT64, well-known prefix (RFC 6052)",
-    "64:ff9b:1::/48": "NAT64, local use (RFC 8215)",
-    "100::/64": "discard-only (RFC 6666)",
-    "2001::/32": "Teredo (RFC 4380)",
-    "2002::/16": "6to4 (RFC 3056)",
-    "5f00::/16": "segment identifiers (RFC 9602)",
-    "fd00:ec2::/32": "metadata service of one cloud, inside the unique local addresses",
-    "fe80::/10": "link-local (RFC 4291 section 2.5.6)",
-    "fec0::/10": "site-local (RFC 3879)",
-    "ff00::/8": "multicast (RFC 4291 section 2.7)",
-}
+LIST = Path(__file__).parents[1] / "guard/forbidden-targets.toml"
+
+
+@dataclass(frozen=True)
+class Range:
+    """One range of the list; ``carries_ipv4_at`` is the bit of an address at which an IPv4 address begins."""
+
+    network: Network
+    reason: str
+    operator_may_open: bool
+    carries_ipv4_at: int | None = None
+
+
+def _read(file: Path) -> tuple[Range, ...]:
+    rows = tomllib.loads(file.read_text())["range"]
+    return tuple(Range(**{**row, "network": ipaddress.ip_network(row["network"])}) for row in rows)
+
+
+RANGES = _read(LIST)
+
+# What `private_targets` may open.
+OPENABLE = tuple(each.network for each in RANGES if each.operator_may_open)
 
 # IPv4-mapped addresses (RFC 4291 section 2.5.5.2) are for the packet filter alone: Squid holds every IPv4 address in
 # this form, so that an ACL with this range would refuse all of IPv4. Squid checks the IPv4 address inside instead.
-MAPPED = "::ffff:0:0/96"
-
-# What `private_targets` may open.
-PRIVATE: dict[str, str] = {
-    "10.0.0.0/8": "private (RFC 1918)",
-    "100.64.0.0/10": "carrier-grade NAT (RFC 6598)",
-    "172.16.0.0/12": "private (RFC 1918)",
-    "192.168.0.0/16": "private (RFC 1918)",
-    "198.18.0.0/15": "benchmarks (RFC 2544)",
-    "fc00::/7": "unique local addresses (RFC 4193)",
-}
+MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 def never() -> list[Network]:
     """The ranges that no setting opens, as Squid's ACL takes them: disjoint and sorted."""
-    return disjoint(ipaddress.ip_network(text) for text in NEVER)
+    return disjoint(network for network, _ in _closed() if network != MAPPED)
 
 
 def private(allowed: Iterable[Network]) -> list[Network]:
-    """The private ranges without those that the operator ``allowed``: disjoint and sorted."""
-    refused = [ipaddress.ip_network(text) for text in PRIVATE]
+    """What the operator may open, without what he ``allowed``: disjoint and sorted.
+
+    Of an IPv6 range that carries IPv4 addresses, those with a refused one inside stay.
+    """
+    refused = list(OPENABLE)
     for hole in allowed:
         refused = [rest for network in refused for rest in _without(network, hole)]
-    return disjoint(refused)
+    return disjoint([*refused, *carrying(refused)])
+
+
+def carrying(networks: Iterable[Network]) -> list[Network]:
+    """The IPv6 forms of the IPv4 ``networks``, where the operator may open these forms."""
+    return [
+        _carried(each.network, each.carries_ipv4_at, network)
+        for network in networks
+        for each in RANGES
+        if each.operator_may_open and each.carries_ipv4_at is not None and network.version == 4
+    ]
+
+
+def _carried(carrier: Network, at: int, network: Network) -> Network:
+    shifted = int(network.network_address) << (128 - 32 - at)
+    return IPv6Network((int(carrier.network_address) | shifted, at + network.prefixlen))
+
+
+def refusal(network: Network) -> str | None:
+    """Why the operator may not open ``network``, if he may not."""
+    for closed, reason in _closed():
+        if _contains(closed, network):
+            return f"never {closed}: {reason}"
+    return None if any(_contains(outer, network) for outer in OPENABLE) else "never other networks"
 
 
 def inside_private(network: Network) -> bool:
-    """Whether ``network`` lies inside one of the private ranges."""
-    return any(_contains(ipaddress.ip_network(text), network) for text in PRIVATE)
+    """Whether ``network`` is one that the operator may open."""
+    return refusal(network) is None
+
+
+def _closed() -> list[tuple[Network, str]]:
+    """What nobody may open, each with its reason: also as IPv6 forms of it, where the operator may open these forms."""
+    closed = [(each.network, each.reason) for each in RANGES if not each.operator_may_open]
+    return [*closed, *((form, reason) for network, reason in closed for form in carrying([network]))]
 
 
 def disjoint(networks: Iterable[Network]) -> list[Network]:

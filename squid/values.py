@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
+from pydantic import PlainValidator
+
 from settings.units import Duration, Size
 from settings.values import accepting, as_text, require
 from squid import targets
@@ -23,7 +25,7 @@ NEVER_PORTS = (25, 53)
 CLIENTS = (
     "networks without host bits, '/8' or longer (IPv6: '/7'), such as '10.0.0.0/8' or 'fd00::/8'; never the Internet"
 )
-PRIVATE = f"networks inside {', '.join(targets.PRIVATE)}"
+PRIVATE = f"networks inside {', '.join(map(str, targets.OPENABLE))}"
 ADDRESSES = "IPv4 or IPv6 addresses without scope, such as '10.0.0.1' or 'fd00::1'"
 PORTS = "ports from 1 to 65535, each as 443 or '8000-8999', without 25 (mail) and 53 (Squid's own name look-ups)"
 CACHE = f"'off', or a size on disk with its unit, at least '{SMALLEST_CACHE}', such as '1GB'"
@@ -63,8 +65,12 @@ def _client_network(value: object) -> targets.Network:
 
 
 def _private_network(value: object) -> targets.Network:
-    network = ipaddress.ip_network(as_text(value))
-    require(targets.inside_private(network))
+    try:
+        network = ipaddress.ip_network(as_text(value))
+    except (ValueError, TypeError) as error:
+        raise ValueError(PRIVATE) from error
+    if why := targets.refusal(network):
+        raise ValueError(f"{PRIVATE}; {why}")
     return network
 
 
@@ -95,7 +101,7 @@ def _seconds(value: object) -> Duration:
 
 
 ClientNetwork = Annotated[targets.Network, accepting(CLIENTS, _client_network)]
-PrivateNetwork = Annotated[targets.Network, accepting(PRIVATE, _private_network)]
+PrivateNetwork = Annotated[targets.Network, PlainValidator(_private_network)]
 Address = Annotated[targets.Address, accepting(ADDRESSES, _address)]
 PortRange = Annotated[Ports, accepting(PORTS, Ports.parse)]
 Cache = Annotated[Size | None, accepting(CACHE, _cache)]

@@ -4,7 +4,6 @@ Access links for the daemon cpe, a converter that hands over to the gateway, and
 """
 
 from collections.abc import Iterator
-from ipaddress import ip_address
 from pathlib import Path
 
 import jinja2
@@ -14,7 +13,7 @@ from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.gateway import CONVERTER
 from image.firstboot.settings import Card, Lan, Wan
 from image.firstboot.values import Target
-from squid.targets import PRIVATE
+from squid.targets import OPENABLE
 
 CPE, LAN, DNSMASQ = "tributary-cpe.service", "tributary-lan.service", "dnsmasq.service"
 PROXY_PORT = 3128
@@ -68,7 +67,7 @@ def _at(port: int) -> dict[str, toml_text.Value]:
 
 
 def _rules(lan: Lan) -> str:
-    networks = [text for text in PRIVATE if ip_address(text.partition("/")[0]).version == 4]
+    networks = [str(network) for network in OPENABLE if network.version == 4]
     return _render("lan.nft.j2", lan=lan, ports=TAKEN, private=networks)
 
 

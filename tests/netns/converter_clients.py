@@ -40,6 +40,13 @@ def is_address(host: str) -> bool:
     return False
 
 
+def is_no_peer(host: str) -> bool:
+    """Whether no other host can have this address: unspecified, loopback, multicast or broadcast."""
+    address = ipaddress.ip_address(host.removeprefix("::ffff:") if "." in host and ":0:" not in host else host)
+    odd = address.is_unspecified or address.is_multicast or address.is_loopback
+    return odd or host == "255.255.255.255"
+
+
 def authority(host: str, port: int) -> bytes:
     """As in a URI (RFC 3986 section 3.2)."""
     return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode()

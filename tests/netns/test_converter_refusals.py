@@ -7,7 +7,16 @@ from itertools import count
 
 import pytest
 
-from tests.netns.converter_clients import ALL_KINDS, FORBIDDEN, KINDS, LISTENER, PROTOCOLS, TRANSPARENT, hears
+from tests.netns.converter_clients import (
+    ALL_KINDS,
+    FORBIDDEN,
+    KINDS,
+    LISTENER,
+    PROTOCOLS,
+    TRANSPARENT,
+    hears,
+    is_no_peer,
+)
 from tests.netns.converter_services import SERVED, SERVICE, greet
 from tests.netns.converter_world import (
     ALL,
@@ -90,13 +99,6 @@ def can_be_asked(kind: str, host: str) -> bool:
         return False
     kernel_keeps = ("0.", "127.", "224.", "239.", "255.", "::1", "::ffff:", "::127", "fe80", "ff0", "10.0.2.1")
     return host != "::" and not host.startswith(kernel_keeps)
-
-
-def is_no_peer(host: str) -> bool:
-    """Whether no other host can have this address: unspecified, loopback, multicast or broadcast."""
-    address = ip_address(host.removeprefix("::ffff:") if "." in host and ":0:" not in host else host)
-    odd = address.is_unspecified or address.is_multicast or address.is_loopback
-    return odd or host == "255.255.255.255"
 
 
 @pytest.mark.parametrize("host", [SERVER, SERVER6])

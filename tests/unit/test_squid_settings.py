@@ -122,7 +122,7 @@ def test_own_addresses_given_are_those_refused(tmp_path: Path) -> None:
     file = tmp_path / "squid.toml"
     file.write_text("")
     shown = squid("render", "--own", "203.0.113.9", "--own", "2001:db8::9", str(file)).stdout
-    assert "acl own_target dst 203.0.113.9/32 2001:db8::9/128\n" in shown
+    assert "acl own_target dst 203.0.113.9/32 64:ff9b::cb00:7109/128 2001:db8::9/128\n" in shown
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives up root itself")

@@ -40,24 +40,25 @@ cat >/tmp/converter.toml <<EOF
 [clients]
 networks = ["127.0.0.0/8"]
 [targets]
-allow = ["127.0.0.1/32"]
+allow = ["203.0.113.80/32"]
 [limits]
 connections_per_client = 6000
 [control]
 socket = "/tmp/converter.sock"
 EOF
 ip link set lo up
+ip address add 203.0.113.80 dev lo
 sysctl -qw net.ipv4.ip_local_port_range="1024 65535"
 ulimit -n 100000
 bin=/var/cache/tributary/bin
-$bin/tributary-load origin --listen 127.0.0.1:8080 >/tmp/origin.log &
+$bin/tributary-load origin --listen 203.0.113.80:8080 >/tmp/origin.log &
 $bin/tributary-converter --config /tmp/converter.toml >/tmp/converter.log &
 converter=$!
 while ! grep -q ready /tmp/converter.log; do sleep 0.1; done
 before=$(awk '/VmRSS/ {print $2}' /proc/$converter/status)
 # It says so when all stand and live, and holds them until its input ends.
 mkfifo /tmp/release
-$bin/tributary-load hold --connections 5000 --to 127.0.0.1:8080 --via-connect 127.0.0.1:3128 --mptcp \
+$bin/tributary-load hold --connections 5000 --to 203.0.113.80:8080 --via-connect 127.0.0.1:3128 --mptcp \
     </tmp/release >/tmp/held.log &
 load=$!
 exec 3>/tmp/release
@@ -71,6 +72,7 @@ kill -TERM $converter
 wait $converter
 echo "converter ended with $?"
 kill %?origin
+ip address delete 203.0.113.80/32 dev lo
 ip link set lo down
 echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo END left
 """

@@ -20,7 +20,7 @@ use crate::bytes::context::RelayContext;
 use crate::bytes::relay::{Ended, relay};
 use crate::bytes::stream::Stream;
 use crate::config::{Config, Listen};
-use crate::dial::{DialError, DialOptions, Dialer, PendingDial, Server, Target};
+use crate::dial::{DialError, DialOptions, Dialer, PendingDial, Server, Spare, Target};
 use crate::early::Early;
 use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::kernel::sockets;
@@ -170,6 +170,11 @@ impl Session {
     /// Whether the client is this machine: then a transparent listener has met its own connection.
     pub fn is_own_loop(&self) -> bool {
         self.context.dialer.is_own(self.client.ip())
+    }
+
+    /// A descriptor for something beside the two connections, if there is one.
+    pub fn spare(&self) -> Option<Spare> {
+        self.context.dialer.spare()
     }
 
     /// What the client has sent so far, without waiting for more.

@@ -12,12 +12,13 @@ from network import run
 TRANSFER = str(Path(__file__).parent / "transfer.py")
 TENANTS = ("blue", "green")
 PORT = 4000
+SERVER = "203.0.113.80"  # an own address of each namespace: loopback can be opened by nobody
 CONTROL = "/run/tributary-converter-{tenant}/control.sock"
 CONFIGURATION = f"""\
 [clients]
 networks = ["127.0.0.0/8"]
 [targets]
-allow = ["127.0.0.1/32"]
+allow = ["{SERVER}/32"]
 [control]
 socket = "{CONTROL}"
 [log]
@@ -63,7 +64,8 @@ def _begin(tenant: str) -> dict[str, Any]:
     """The tenant's network, server and converter; what came by it, and as whom it runs."""
     run(f"ip netns add {tenant}")
     run("ip link set lo up", inside=tenant)
-    subprocess.Popen(["ip", "netns", "exec", tenant, sys.executable, TRANSFER, "serve", "127.0.0.1", "8080"])
+    run(f"ip address add {SERVER} dev lo", inside=tenant)
+    subprocess.Popen(["ip", "netns", "exec", tenant, sys.executable, TRANSFER, "serve", SERVER, "8080"])
     while ":8080" not in run("ss -Htln", inside=tenant):
         time.sleep(0.2)
     run(f"systemctl start {_unit(tenant)}")
@@ -76,6 +78,6 @@ def _begin(tenant: str) -> dict[str, Any]:
 
 
 def _fetch(tenant: str) -> dict[str, Any]:
-    command = f"{sys.executable} {TRANSFER} fetch 127.0.0.1 {PORT} http://127.0.0.1:8080/"
+    command = f"{sys.executable} {TRANSFER} fetch 127.0.0.1 {PORT} http://{SERVER}:8080/"
     found: dict[str, Any] = json.loads(run(command, inside=tenant))
     return found

@@ -9,6 +9,7 @@ from packages import parts, tree
 from packages.checkout import ROOT
 from packages.package import PYTHON, File, Inputs, Package
 from settings.failure import Failure
+from squid import targets
 from tests.unit.packages.sample import inputs, release
 
 TRIXIE = inputs(release())
@@ -26,6 +27,11 @@ def test_golden_texts_tests_and_units_are_not_among_the_modules() -> None:
     assert not any({"golden", "systemd", "__pycache__"} & set(path.parts) for path in modules)
     assert f"{PYTHON}/squid/squid.conf.j2" in FILES["tributary-common"]
     assert f"{PYTHON}/throttler/service/daemon.py" in FILES["tributary-common"]
+
+
+def test_the_list_of_forbidden_targets_is_where_its_reader_looks() -> None:
+    reader, place = PurePosixPath(f"{PYTHON}/squid/targets.py"), targets.LIST.relative_to(ROOT)
+    assert str(reader.parents[1] / place) in FILES["tributary-common"]
 
 
 def test_all_modules_are_in_one_package_since_the_parts_import_one_another() -> None:

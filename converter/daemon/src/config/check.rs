@@ -1,8 +1,14 @@
 //! What serde cannot see: contradictions between keys.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::{Config, Intercept, Listen, ListenerKind};
+use crate::policy::forbidden_ranges::ranges;
+
+/// A server's side that waits for longer waits for nobody.
+const LONGEST_HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// A setting that cannot be: its key, its value as written, and what is accepted instead.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,14 +18,18 @@ pub struct Wrong {
     /// As the operator would write it.
     pub value: String,
     /// What would be right.
-    pub accepted: &'static str,
+    pub accepted: Cow<'static, str>,
 }
 
-fn wrong(key: impl Into<String>, value: impl std::fmt::Display, accepted: &'static str) -> Wrong {
+fn wrong(
+    key: impl Into<String>,
+    value: impl std::fmt::Display,
+    accepted: impl Into<Cow<'static, str>>,
+) -> Wrong {
     Wrong {
         key: key.into(),
         value: format!("{value}"),
-        accepted,
+        accepted: accepted.into(),
     }
 }
 
@@ -41,6 +51,7 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
     check_counts(config)?;
     check_gateway(config)?;
     check_clients(config)?;
+    check_allowed(config)?;
     let mut labels = BTreeSet::new();
     let mut addresses = BTreeSet::new();
     for (number, listen) in config.listen.iter().enumerate() {
@@ -80,6 +91,11 @@ fn check_counts(config: &Config) -> Result<(), Wrong> {
         if limit == Some(0) {
             return Err(wrong(key, 0, "a number above zero"));
         }
+    }
+    if early.timeout > LONGEST_HANDSHAKE {
+        let accepted = "at most 60s (the kernel gives a client's handshake up after 63 s, tcp(7))";
+        let value = format!("{}s", early.timeout.as_secs());
+        return Err(wrong("early_syn.timeout", value, accepted));
     }
     Ok(())
 }
@@ -126,6 +142,17 @@ fn check_clients(config: &Config) -> Result<(), Wrong> {
         if net.prefix_len() < least {
             let accepted = "networks of /8 and longer, IPv6 of /7 and longer (never an open proxy)";
             return Err(wrong("clients.networks", net, accepted));
+        }
+    }
+    Ok(())
+}
+
+/// What is closed to everybody stays closed: a word in `allow` that does nothing would only seem to open it.
+fn check_allowed(config: &Config) -> Result<(), Wrong> {
+    for network in &config.targets.allow {
+        if let Some(why) = ranges().closed(*network) {
+            let accepted = format!("private networks, or an own address alone; {why}");
+            return Err(wrong("targets.allow", network, accepted));
         }
     }
     Ok(())

@@ -121,6 +121,24 @@ mod tests {
                 &["early_syn.per_client = 0", "above zero"],
             ),
             (
+                "[early_syn]\ntimeout = \"61s\"",
+                &["early_syn.timeout = 61s", "at most 60s"],
+            ),
+            (
+                "[targets]\nallow = [\"10.0.0.0/8\", \"169.254.169.254/32\"]",
+                &[
+                    "c.toml: targets.allow = 169.254.169.254/32",
+                    "never 169.254.0.0/16: link-local",
+                ],
+            ),
+            (
+                "[targets]\nallow = [\"127.0.0.1/32\"]",
+                &[
+                    "targets.allow = 127.0.0.1/32",
+                    "never 127.0.0.0/8: loopback",
+                ],
+            ),
+            (
                 "[timeouts]\nunused = \"0s\"",
                 &["timeouts.unused", "above zero"],
             ),

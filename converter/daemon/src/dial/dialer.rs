@@ -14,11 +14,12 @@ use super::next_hops::NextHops;
 use super::order;
 use super::race::race;
 use super::server::{DialOptions, Server};
+use super::spare::{Spare, SpareDescriptors};
 use super::target::Target;
 
 use crate::bytes::stream::Stream;
 use crate::config::{Config, Downstream, Gateway, WhenAway};
-use crate::kernel::route::{self, Routes};
+use crate::kernel::route::{Question, RouteKind, Routes};
 use crate::kernel::sockets::{self, IcmpError};
 use crate::policy::targets::{self, Forbidden};
 
@@ -30,19 +31,32 @@ pub struct Dialer {
     names: Names,
     routes: Rc<Routes>,
     next_hops: Arc<NextHops>,
+    spares: SpareDescriptors,
     number: u64,
 }
 
 impl Dialer {
-    /// Asks `names` for addresses, `routes` what they are to this machine, and `next_hops` which way leads there. `number`
-    /// is this converter's own, for [`Gateway::loop_check`].
-    pub fn new(names: Names, routes: Rc<Routes>, next_hops: Arc<NextHops>, number: u64) -> Self {
+    /// Asks `names` for addresses, `routes` what they are to this machine, and `next_hops` which way leads there; what it
+    /// has open beside one socket to a server are `spares`. `number` is this converter's own, for [`Gateway::loop_check`].
+    pub fn new(
+        names: Names,
+        routes: Rc<Routes>,
+        next_hops: Arc<NextHops>,
+        spares: SpareDescriptors,
+        number: u64,
+    ) -> Self {
         Self {
             names,
             routes,
             next_hops,
+            spares,
             number,
         }
+    }
+
+    /// A descriptor for something beside the connection to the server, if there is one.
+    pub fn spare(&self) -> Option<Spare> {
+        self.spares.one()
     }
 
     /// A connection to `target`. `early` came from the client already. `config` says what is allowed and how long it may
@@ -55,8 +69,9 @@ impl Dialer {
         config: &Config,
     ) -> Result<Server, DialError> {
         let attempt = async {
-            let allowed = self.allowed(target, config).await?;
-            connect_to_one(allowed, options, early, &config.downstream).await
+            let allowed = self.allowed(target, options.source, config).await?;
+            self.connect_to_one(allowed, options, early, &config.downstream)
+                .await
         };
         timeout(config.timeouts.connect, attempt)
             .await
@@ -72,7 +87,7 @@ impl Dialer {
         via_gateway: bool,
         config: &Config,
     ) -> Result<PendingDial, DialError> {
-        self.check(server, config)?;
+        let server = self.check(server, source, config)?;
         if let Some((hop, gateway)) = self.next_hop(server, config).filter(|_| via_gateway) {
             if hop.is_worth_a_try() {
                 let passed = self.passed(&[], gateway);
@@ -152,7 +167,7 @@ impl Dialer {
         let attempt = async {
             let mut last = DialError::NoSuchName;
             let mut direct = Vec::new();
-            for server in self.allowed(target, config).await? {
+            for server in self.allowed(target, options.source, config).await? {
                 let Some((hop, gateway)) = self.next_hop(server, config) else {
                     direct.push(server);
                     continue;
@@ -169,7 +184,8 @@ impl Dialer {
             if direct.is_empty() {
                 return Err(last);
             }
-            connect_to_one(direct, options, early, &config.downstream).await
+            self.connect_to_one(direct, options, early, &config.downstream)
+                .await
         };
         timeout(config.timeouts.connect, attempt)
             .await
@@ -201,26 +217,26 @@ impl Dialer {
         passed.contains(&self.number) || passed.len() > LONGEST_CHAIN
     }
 
-    /// The addresses to try, one at least. Those that are checked are those that are tried: nobody asks for the name a
-    /// second time.
+    /// The addresses to try, one at least, from the client's address `source` if it is to be kept. Those that are checked
+    /// are those that are tried: nobody asks for the name a second time.
     async fn allowed(
         &self,
         target: &Target,
+        source: Option<SocketAddr>,
         config: &Config,
     ) -> Result<Vec<SocketAddr>, DialError> {
         let (name, port) = match target {
             Target::Address(address) => {
-                let address = sockets::canonical(*address);
-                return self.check(address, config).map(|()| vec![address]);
+                let checked = self.check(*address, source, config);
+                return checked.map(|address| vec![address]);
             }
             Target::Name(name, port) => (name, *port),
         };
         let mut allowed = Vec::new();
         let mut refused = DialError::NoSuchName;
-        for address in order::alternating(Box::pin(self.names.resolve(name)).await?) {
-            let address = SocketAddr::new(address, port);
-            match self.check(address, config) {
-                Ok(()) => allowed.push(address),
+        for address in order::alternating(Box::pin(self.resolve(name)).await?) {
+            match self.check(SocketAddr::new(address, port), source, config) {
+                Ok(address) => allowed.push(address),
                 Err(why) => refused = why,
             }
         }
@@ -231,21 +247,85 @@ impl Dialer {
         }
     }
 
-    /// Whether this is one of the machine's own addresses.
-    pub fn is_own(&self, address: IpAddr) -> bool {
-        matches!(self.routes.kind_of(address), Ok(route::RouteKind::Own))
+    /// A connection to the quickest of `addresses`, one at least. `early` may travel in the SYN to one alone: no two
+    /// servers shall do what it asks for.
+    async fn connect_to_one(
+        &self,
+        addresses: Vec<SocketAddr>,
+        options: DialOptions,
+        early: &[u8],
+        settings: &Downstream,
+    ) -> Result<Server, DialError> {
+        if let [address] = addresses[..] {
+            let connected = connect(address, &options, early, settings).await?;
+            return Ok(Server::direct(connected, address));
+        }
+        let means = Rc::new((options, settings.clone()));
+        let connect = move |address| {
+            let means = Rc::clone(&means);
+            async move { connect(address, &means.0, &[], &means.1).await }
+        };
+        Box::pin(race(addresses, &self.spares, connect))
+            .await
+            .map(|(connected, address)| Server::direct(connected, address))
     }
 
-    fn check(&self, address: SocketAddr, config: &Config) -> Result<(), DialError> {
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
+        let _open = self.spares.for_look_up().await;
+        self.names.resolve(name).await
+    }
+
+    /// Whether this is one of the machine's own addresses.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        let kind = self.routes.kind_of(Question::about(address));
+        matches!(kind, Ok(RouteKind::Own))
+    }
+
+    /// The address to connect to: an IPv4-mapped one would become an IPv4 connection unjudged, past routes and guards of
+    /// IPv6. Raises why nobody may.
+    fn check(
+        &self,
+        address: SocketAddr,
+        source: Option<SocketAddr>,
+        config: &Config,
+    ) -> Result<SocketAddr, DialError> {
+        let address = sockets::canonical(address);
         if let Some(why) = targets::forbidden(address, &config.targets) {
             return Err(DialError::Forbidden(why));
         }
-        match self.routes.kind_of(address.ip())? {
-            route::RouteKind::Unicast => Ok(()),
-            route::RouteKind::Own if own_is_allowed(address, config) => Ok(()),
-            route::RouteKind::Own => Err(DialError::Forbidden(Forbidden::Own)),
-            route::RouteKind::Group => Err(DialError::Forbidden(Forbidden::Special)),
-            route::RouteKind::Unreachable => Err(DialError::Unreachable(IcmpError::NETWORK)),
+        let question = Question {
+            to: address.ip(),
+            from: sockets::own_source(address, &config.downstream).filter(|_| source.is_none()),
+            mark: config.downstream.mark,
+        };
+        match self.routes.kind_of(question)? {
+            RouteKind::Unicast => {}
+            RouteKind::Own if own_is_allowed(address, config) => {}
+            RouteKind::Own => return Err(DialError::Forbidden(Forbidden::Own)),
+            RouteKind::Group => return Err(DialError::Forbidden(Forbidden::Special)),
+            // Of a source that is not this machine's the kernel tells nothing, and a rule may have a route for it alone:
+            // connect(2) will say.
+            RouteKind::Unreachable if source.is_some() => {}
+            RouteKind::Unreachable => return Err(DialError::Unreachable(IcmpError::NETWORK)),
+        }
+        self.check_carried(question).map(|()| address)
+    }
+
+    /// The same for the IPv4 address that an IPv6 one carries, which a translator or relay may bring back to this machine.
+    /// Where this machine itself has no route to it the translator has.
+    fn check_carried(&self, question: Question) -> Result<(), DialError> {
+        let Some(inner) = targets::carried(question.to) else {
+            return Ok(());
+        };
+        let inner = Question {
+            to: inner.into(),
+            from: None,
+            ..question
+        };
+        match self.routes.kind_of(inner)? {
+            RouteKind::Own => Err(DialError::Forbidden(Forbidden::Own)),
+            RouteKind::Group => Err(DialError::Forbidden(Forbidden::Special)),
+            RouteKind::Unicast | RouteKind::Unreachable => Ok(()),
         }
     }
 }
@@ -257,28 +337,6 @@ fn own_is_allowed(address: SocketAddr, config: &Config) -> bool {
     let mut listeners = config.listen.iter().map(|listen| listen.address);
     let is_listener = listeners.any(|each| each.port() == address.port() && listens(each.ip()));
     !is_listener && targets::own_is_allowed(address.ip(), &config.targets)
-}
-
-/// A connection to the quickest of `addresses`, one at least. `early` may travel in the SYN to one alone: no two servers
-/// shall do what it asks for.
-async fn connect_to_one(
-    addresses: Vec<SocketAddr>,
-    options: DialOptions,
-    early: &[u8],
-    settings: &Downstream,
-) -> Result<Server, DialError> {
-    if let [address] = addresses[..] {
-        let connected = connect(address, &options, early, settings).await?;
-        return Ok(Server::direct(connected, address));
-    }
-    let means = Rc::new((options, settings.clone()));
-    let connect = move |address| {
-        let means = Rc::clone(&means);
-        async move { connect(address, &means.0, &[], &means.1).await }
-    };
-    Box::pin(race(addresses, connect))
-        .await
-        .map(|(connected, address)| Server::direct(connected, address))
 }
 
 async fn connect(

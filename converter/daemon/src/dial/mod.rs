@@ -9,6 +9,7 @@ mod next_hops;
 mod order;
 mod race;
 mod server;
+mod spare;
 mod target;
 
 pub use attempt::PendingDial;
@@ -17,4 +18,5 @@ pub use error::DialError;
 pub use names::Names;
 pub use next_hops::NextHops;
 pub use server::{DialOptions, Server};
+pub use spare::{Spare, SpareDescriptors};
 pub use target::Target;

@@ -1,6 +1,7 @@
 //! What was begun and waits for its client.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,10 @@ use crate::dial::PendingDial;
 
 /// What was begun and waits for its client, for all threads.
 #[derive(Debug, Default)]
-pub struct Early(Mutex<Table<PendingDial>>);
+pub struct Early {
+    table: Mutex<Table<PendingDial>>,
+    watchers: AtomicU64,
+}
 
 impl Early {
     /// What was begun for the client's SYN to `server`. It is the caller's from now on.
@@ -26,12 +30,27 @@ impl Early {
     /// Ends what nobody has claimed for as long as `timeout`; how many there were.
     pub(super) fn give_up(&self, timeout: Duration) -> usize {
         let expired = self.table().expired(timeout, Instant::now());
-        let count = expired.len();
-        expired.into_iter().for_each(PendingDial::give_up);
-        count
+        give_up_all(expired)
+    }
+
+    /// A number for one more watcher.
+    pub(super) fn number(&self) -> u64 {
+        self.watchers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Ends what this watcher began and nobody has claimed; a watcher of a later plan may have begun others since.
+    pub(super) fn give_up_of(&self, watcher: u64) {
+        let begun = self.table().begun_by(watcher);
+        give_up_all(begun);
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table<PendingDial>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn give_up_all(pending: Vec<PendingDial>) -> usize {
+    let count = pending.len();
+    pending.into_iter().for_each(PendingDial::give_up);
+    count
 }

@@ -49,6 +49,7 @@ type Window = UdpSocket;
 pub struct SynWatcher {
     task: JoinHandle<()>,
     early: Arc<Early>,
+    number: u64,
 }
 
 impl SynWatcher {
@@ -66,7 +67,9 @@ impl SynWatcher {
             .collect();
         let ports: Vec<u16> = listeners.keys().copied().collect();
         let windows = [open(IPV4, &ports)?, open(IPV6, &ports)?];
+        let number = early.number();
         let view = View {
+            number,
             listeners,
             config: Arc::clone(config),
             early: Arc::clone(early),
@@ -76,6 +79,7 @@ impl SynWatcher {
         Ok(Self {
             task: spawn_local(look_out(windows, view)),
             early: Arc::clone(early),
+            number,
         })
     }
 }
@@ -83,12 +87,13 @@ impl SynWatcher {
 impl Drop for SynWatcher {
     fn drop(&mut self) {
         self.task.abort();
-        self.early.give_up(Duration::ZERO);
+        self.early.give_up_of(self.number);
     }
 }
 
 /// What it takes to judge a SYN.
 struct View {
+    number: u64,
     listeners: HashMap<u16, Listen>,
     config: Arc<Config>,
     early: Arc<Early>,
@@ -192,7 +197,7 @@ impl View {
             .begin(server, source, listen.via_gateway, &self.config)
         {
             Ok(begun) => {
-                table.put(pair, begun, Instant::now());
+                table.put(pair, begun, self.number, Instant::now());
                 "begun"
             }
             Err(error) => error.name(),

@@ -13,6 +13,8 @@ use crate::policy::admission::subscriber;
 const LATE: Duration = Duration::from_millis(500);
 /// Of such clients at most.
 const MOST_LATE: usize = 16384;
+/// Claimed ones whose age may be noted still, beside as many as there are that nobody has claimed.
+const CLAIMED: usize = 64;
 
 /// Who asks for a connection, and the server.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub struct Table<T> {
 #[derive(Debug)]
 struct PendingDial<T> {
     connection: T,
+    /// The number of the watcher that began it.
+    watcher: u64,
     since: Instant,
 }
 
@@ -91,11 +95,16 @@ impl<T> Table<T> {
         }
     }
 
-    /// A connection was begun, as it might be.
-    pub fn put(&mut self, pair: Pair, connection: T, now: Instant) {
-        let since = now;
-        self.begun.insert(pair, PendingDial { connection, since });
+    /// A connection was begun by this `watcher`, as it might be.
+    pub fn put(&mut self, pair: Pair, connection: T, watcher: u64, now: Instant) {
+        let pending = PendingDial {
+            connection,
+            watcher,
+            since: now,
+        };
+        self.begun.insert(pair, pending);
         self.by_age.push_back((now, pair));
+        self.forget_claimed();
         *self
             .by_client
             .entry(subscriber(pair.client.ip()))
@@ -132,6 +141,29 @@ impl<T> Table<T> {
             }
         }
         expired
+    }
+
+    /// Those that this watcher began.
+    pub fn begun_by(&mut self, watcher: u64) -> Vec<T> {
+        let its = |pending: &PendingDial<T>| pending.watcher == watcher;
+        let begun = self.begun.iter().filter(|(_, pending)| its(pending));
+        let pairs: Vec<Pair> = begun.map(|(pair, _)| *pair).collect();
+        pairs
+            .into_iter()
+            .filter_map(|pair| self.remove(pair))
+            .collect()
+    }
+
+    /// However fast clients come, and however long they may take, no more is noted than is waiting.
+    fn forget_claimed(&mut self) {
+        if self.by_age.len() > 2 * self.begun.len() + CLAIMED {
+            let begun = &self.begun;
+            self.by_age.retain(|(since, pair)| {
+                begun
+                    .get(pair)
+                    .is_some_and(|pending| pending.since == *since)
+            });
+        }
     }
 
     fn remove(&mut self, pair: Pair) -> Option<T> {
@@ -190,7 +222,7 @@ mod tests {
     fn what_was_begun_is_claimed_once() {
         let (mut table, now) = (Table::default(), Instant::now());
         assert_eq!(table.may_begin(pair("10.0.0.1:1"), &limits()), Ok(()));
-        table.put(pair("10.0.0.1:1"), 7, now);
+        table.put(pair("10.0.0.1:1"), 7, 0, now);
         assert_eq!(
             table.may_begin(pair("10.0.0.1:1"), &limits()),
             Err(NotBegun::Known)
@@ -215,8 +247,8 @@ mod tests {
     #[test]
     fn what_nobody_claims_expires_and_makes_room() {
         let (mut table, now) = (Table::default(), Instant::now());
-        table.put(pair("10.0.0.1:1"), 1, now);
-        table.put(pair("10.0.0.1:2"), 2, now + TIMEOUT / 2);
+        table.put(pair("10.0.0.1:1"), 1, 0, now);
+        table.put(pair("10.0.0.1:2"), 2, 0, now + TIMEOUT / 2);
         assert_eq!(
             table.may_begin(pair("10.0.0.1:3"), &limits()),
             Err(NotBegun::Capped)
@@ -230,10 +262,10 @@ mod tests {
     #[test]
     fn a_pair_that_was_claimed_and_comes_again_has_its_whole_time() {
         let (mut table, now) = (Table::default(), Instant::now());
-        table.put(pair("10.0.0.1:1"), 1, now);
+        table.put(pair("10.0.0.1:1"), 1, 0, now);
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), Some(1));
         let again = now + TIMEOUT / 2;
-        table.put(pair("10.0.0.1:1"), 2, again);
+        table.put(pair("10.0.0.1:1"), 2, 0, again);
         assert!(table.expired(TIMEOUT, now + TIMEOUT).is_empty());
         assert_eq!(table.expired(TIMEOUT, again + TIMEOUT), [2]);
     }
@@ -245,7 +277,7 @@ mod tests {
         for number in 1..=3 {
             let one = pair(&format!("10.0.0.{number}:1"));
             assert_eq!(table.may_begin(one, &limits()), Ok(()));
-            table.put(one, number, now);
+            table.put(one, number, 0, now);
         }
         let next = pair("10.0.0.9:1");
         assert_eq!(table.may_begin(next, &limits()), Err(NotBegun::Capped));
@@ -265,10 +297,33 @@ mod tests {
             ..limits()
         };
         let mut six = Table::default();
-        six.put(pair("[fd00::1]:1"), 1, now);
+        six.put(pair("[fd00::1]:1"), 1, 0, now);
         assert_eq!(
             six.may_begin(pair("[fd00::2]:1"), &one_host),
             Err(NotBegun::Capped)
         );
+    }
+
+    #[test]
+    fn what_one_watcher_began_goes_with_it_and_what_the_next_one_did_stays() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        table.put(pair("10.0.0.1:1"), "old", 1, now);
+        table.put(pair("10.0.0.1:2"), "new", 2, now);
+        assert_eq!(table.begun_by(1), ["old"]);
+        assert_eq!(table.waiting(), 1);
+        assert_eq!(table.claim(pair("10.0.0.1:2"), now), Some("new"));
+    }
+
+    #[test]
+    fn of_those_that_were_claimed_few_are_remembered_however_long_the_timeout() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        table.put(pair("10.0.0.9:1"), 0, 0, now);
+        for port in 1..=60_000 {
+            let one = pair(&format!("10.0.0.1:{port}"));
+            table.put(one, 1, 0, now);
+            assert_eq!(table.claim(one, now), Some(1));
+            assert!(table.by_age.len() <= 2 * (table.waiting() + 1) + CLAIMED);
+        }
+        assert_eq!(table.expired(TIMEOUT, now + TIMEOUT), [0]);
     }
 }

@@ -9,7 +9,7 @@ const MAP_UPDATE: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
 
-/// A table that forgets what was not asked for of late (`BPF_MAP_TYPE_LRU_HASH`).
+/// `BPF_MAP_TYPE_LRU_HASH`.
 const LRU_HASH: u32 = 9;
 /// A program that is asked at the stages of a connection (`BPF_PROG_TYPE_SOCK_OPS`), and what it is attached as.
 const SOCK_OPS: u32 = 13;
@@ -17,32 +17,48 @@ const CGROUP_SOCK_OPS: i32 = 3;
 /// What the kernel says of a program that it refuses.
 const LOG: usize = 16 << 10;
 
-/// Makes a table of so many entries.
-pub fn lru_table(key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
-    let attributes = [LRU_HASH, key, value, entries];
-    // SAFETY: nothing in them is a pointer.
-    unsafe { descriptor(MAP_CREATE, &attributes) }
-}
+/// A table that forgets what was not asked for of late, by keys and values of these lengths.
+#[derive(Debug)]
+pub struct LruTable<const KEY: usize, const VALUE: usize>(OwnedFd);
 
-/// Puts `value` into `table` under `key`; both have the sizes that the table was made with.
-pub fn put<K, V>(table: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
-    #[repr(C)]
-    struct Attributes {
-        table: RawFd,
-        padding: u32,
-        key: u64,
-        value: u64,
-        flags: u64,
+impl<const KEY: usize, const VALUE: usize> LruTable<KEY, VALUE> {
+    /// One of so many entries.
+    pub fn new(entries: u32) -> io::Result<Self> {
+        let [key, value] = [KEY, VALUE].map(u32::try_from);
+        let (key, value) = (
+            key.map_err(io::Error::other)?,
+            value.map_err(io::Error::other)?,
+        );
+        let attributes = [LRU_HASH, key, value, entries];
+        // SAFETY: nothing in them is a pointer.
+        unsafe { descriptor(MAP_CREATE, &attributes) }.map(Self)
     }
-    let attributes = Attributes {
-        table: table.as_raw_fd(),
-        padding: 0,
-        key: std::ptr::from_ref(key) as u64,
-        value: std::ptr::from_ref(value) as u64,
-        flags: 0,
-    };
-    // SAFETY: both pointers outlive the call, which reads as much as the table's sizes say, which are the types'.
-    unsafe { call(MAP_UPDATE, &attributes) }.map(drop)
+
+    /// Puts `value` there under `key`.
+    pub fn put(&self, key: &[u8; KEY], value: &[u8; VALUE]) -> io::Result<()> {
+        #[repr(C)]
+        struct Attributes {
+            table: RawFd,
+            padding: u32,
+            key: u64,
+            value: u64,
+            flags: u64,
+        }
+        let attributes = Attributes {
+            table: self.0.as_raw_fd(),
+            padding: 0,
+            key: key.as_ptr() as u64,
+            value: value.as_ptr() as u64,
+            flags: 0,
+        };
+        // SAFETY: both pointers outlive the call, which reads as much as the table was made for: the arrays' lengths.
+        unsafe { call(MAP_UPDATE, &attributes) }.map(drop)
+    }
+
+    /// `to` = this table; takes two instructions. The program holds it from the moment it is loaded.
+    pub fn instructions(&self, to: Register) -> [u64; 2] {
+        [instruction(0x18, to.0, 1, 0, self.0.as_raw_fd()), 0]
+    }
 }
 
 /// Loads a program of the kind [`attach`] takes; raises what the kernel's verifier said if it refuses it.
@@ -184,11 +200,6 @@ pub const fn skip(skipped: i16) -> u64 {
 /// Calls the kernel's function of this number (bpf-helpers(7)).
 pub const fn call_helper(number: i32) -> u64 {
     instruction(0x85, 0, 0, 0, number)
-}
-
-/// `to` = the table of this descriptor; takes two instructions.
-pub const fn table(to: Register, descriptor: RawFd) -> [u64; 2] {
-    [instruction(0x18, to.0, 1, 0, descriptor), 0]
 }
 
 /// Ends; R0 is the answer.

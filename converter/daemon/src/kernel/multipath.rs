@@ -4,12 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
-use crate::kernel::sys;
-
-const SOL_MPTCP: i32 = 284;
-const MPTCP_INFO: i32 = 1;
-const MPTCP_TCPINFO: i32 = 2;
-const MPTCP_SUBFLOW_ADDRS: i32 = 3;
+use crate::kernel::sys::{self, Readable};
 
 /// `mptcpi_subflows` and `mptcpi_subflows_total` of `struct mptcp_info`; the first alone can be 0 beside a joined subflow,
 /// when the initial one was taken away.
@@ -50,7 +45,7 @@ pub struct Subflow {
 /// `None` if the socket carries plain TCP, as after accept(2) of a client without MPTCP. `peer` is the client's address.
 pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Multipath> {
     let mut info = [0; 128];
-    let length = sys::get_option(socket, SOL_MPTCP, MPTCP_INFO, &mut info).ok()?;
+    let length = sys::get_option(socket, Readable::MPTCP_INFO, &mut info).ok()?;
     let info = &info[..length];
     // Most sessions have the first subflow and no other, and its state is cheaper to ask for.
     let subflows = if (info.get(JOINED), info.get(TOTAL)) == (Some(&0), Some(&1)) {
@@ -68,13 +63,13 @@ pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Multipath> {
 /// On an MPTCP socket TCP's own option tells of the first subflow (net/mptcp/sockopt.c).
 fn only_subflow(socket: BorrowedFd<'_>, remote: IpAddr) -> Option<Subflow> {
     let mut state = [0; TCP_INFO];
-    sys::get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state).ok()?;
+    sys::get_option(socket, Readable::TCP_INFO, &mut state).ok()?;
     Some(subflow_of(remote, &state))
 }
 
 fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<Subflow>> {
-    let addresses = array::<ADDRESSES>(socket, MPTCP_SUBFLOW_ADDRS)?;
-    let states = array::<TCP_INFO>(socket, MPTCP_TCPINFO)?;
+    let addresses = array::<ADDRESSES>(socket, Readable::MPTCP_SUBFLOW_ADDRS)?;
+    let states = array::<TCP_INFO>(socket, Readable::MPTCP_TCPINFO)?;
     let pairs = addresses.iter().zip(&states);
     Ok(pairs
         .filter_map(|(addresses, state)| subflow(addresses, state))
@@ -82,11 +77,11 @@ fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<Subflow>> {
 }
 
 /// The option's elements, one for each subflow, each of `SIZE` bytes at most.
-fn array<const SIZE: usize>(socket: BorrowedFd<'_>, name: i32) -> io::Result<Vec<[u8; SIZE]>> {
+fn array<const SIZE: usize>(socket: BorrowedFd<'_>, name: Readable) -> io::Result<Vec<[u8; SIZE]>> {
     let mut buffer = vec![0; DATA + MOST_SUBFLOWS * SIZE];
     buffer[..4].copy_from_slice(&u32::try_from(DATA).map_err(io::Error::other)?.to_ne_bytes());
     buffer[12..16].copy_from_slice(&u32::try_from(SIZE).map_err(io::Error::other)?.to_ne_bytes());
-    sys::get_option(socket, SOL_MPTCP, name, &mut buffer)?;
+    sys::get_option(socket, name, &mut buffer)?;
     let count = (u32_at(&buffer, 4) as usize).min(MOST_SUBFLOWS);
     Ok(buffer[DATA..]
         .chunks_exact(SIZE)

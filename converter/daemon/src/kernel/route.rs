@@ -1,7 +1,7 @@
 //! Asks the kernel what it would do with a packet to an address (rtnetlink(7), `RTM_GETROUTE`): the one answer that
 //! knows all of the machine's own addresses, broadcast addresses and routes at this very moment.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -24,9 +24,37 @@ pub enum RouteKind {
     Unreachable,
 }
 
+/// A packet that the kernel is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Question {
+    /// Where it would go.
+    pub to: IpAddr,
+    /// Its source address, if it has one already that is this machine's own.
+    pub from: Option<IpAddr>,
+    /// Its netfilter mark, by which rules choose tables (ip-rule(8)).
+    pub mark: Option<u32>,
+}
+
+impl Question {
+    /// A packet of which nothing else is known.
+    pub fn about(to: IpAddr) -> Self {
+        Self {
+            to,
+            from: None,
+            mark: None,
+        }
+    }
+}
+
 const HEADER: usize = 16; // struct nlmsghdr
 const ROUTE: usize = 12; // struct rtmsg
-const TYPE: usize = HEADER + 7; // rtmsg.rtm_type
+const MESSAGE_TYPE: usize = 4;
+const FLAGS: usize = 6;
+const SEQUENCE: usize = 8;
+const FAMILY: usize = HEADER;
+const TO_LENGTH: usize = HEADER + 1;
+const FROM_LENGTH: usize = HEADER + 2;
+const ROUTE_TYPE: usize = HEADER + 7;
 
 const SOL_NETLINK: i32 = 270;
 const NETLINK_ADD_MEMBERSHIP: i32 = 1;
@@ -39,48 +67,57 @@ const KEPT: usize = 4096;
 #[derive(Debug)]
 pub struct Routes {
     asks: Socket,
+    sequence: Cell<u32>,
     changes: Socket,
-    kept: RefCell<HashMap<IpAddr, RouteKind>>,
+    kept: RefCell<HashMap<Question, RouteKind>>,
 }
 
 impl Routes {
     /// Raises what socket(2) does.
     pub fn open() -> io::Result<Self> {
-        let socket = || {
-            let protocol = Protocol::from(libc::NETLINK_ROUTE);
-            Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(protocol))
-        };
         let changes = socket()?;
-        changes.set_nonblocking(true)?;
         for group in CHANGES {
             sys::set_option(changes.as_fd(), SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)?;
         }
         Ok(Self {
             asks: socket()?,
+            sequence: Cell::new(0),
             changes,
             kept: RefCell::default(),
         })
     }
 
-    /// What `address` is to this machine. The kernel answers before send(2) returns, so that this does not wait.
-    pub fn kind_of(&self, address: IpAddr) -> io::Result<RouteKind> {
+    /// What the packet's target is to this machine; an error says that nobody knows. The kernel answers before send(2)
+    /// returns, so that this does not wait.
+    pub fn kind_of(&self, question: Question) -> io::Result<RouteKind> {
         let mut kept = self.kept.borrow_mut();
         if self.have_changed() || kept.len() >= KEPT {
             kept.clear();
         }
-        if let Some(kind) = kept.get(&address) {
+        if let Some(kind) = kept.get(&question) {
             return Ok(*kind);
         }
-        let kind = self.ask(address)?;
-        kept.insert(address, kind);
+        let kind = self.ask(question)?;
+        kept.insert(question, kind);
         Ok(kind)
     }
 
-    fn ask(&self, address: IpAddr) -> io::Result<RouteKind> {
-        self.asks.send(&request(address))?;
+    fn ask(&self, question: Question) -> io::Result<RouteKind> {
+        let sequence = self.sequence.get().wrapping_add(1);
+        self.sequence.set(sequence);
+        self.asks.send(&request(question, sequence))?;
+        self.answer_to(sequence)
+    }
+
+    /// What was left unread of earlier questions, after an error, is skipped: no address gets another one's verdict.
+    fn answer_to(&self, sequence: u32) -> io::Result<RouteKind> {
         let mut reply = [0; 1024];
-        let length = (&self.asks).read(&mut reply)?;
-        kind(&reply[..length])
+        loop {
+            let length = (&self.asks).read(&mut reply)?;
+            if let Some(kind) = answer(&reply[..length], sequence) {
+                return kind;
+            }
+        }
     }
 
     /// Whether there were changes since the last call, or too many to be told (`ENOBUFS`).
@@ -95,24 +132,53 @@ impl Routes {
     }
 }
 
-fn request(address: IpAddr) -> Vec<u8> {
-    let (family, bytes) = match address {
-        IpAddr::V4(four) => (libc::AF_INET, four.octets().to_vec()),
-        IpAddr::V6(six) => (libc::AF_INET6, six.octets().to_vec()),
-    };
-    let attribute = 4 + bytes.len();
-    let mut message = Vec::with_capacity(HEADER + ROUTE + attribute);
-    message.extend(u32::from(narrow(HEADER + ROUTE + attribute)).to_ne_bytes());
-    message.extend(libc::RTM_GETROUTE.to_ne_bytes());
-    message.extend(narrow(libc::NLM_F_REQUEST).to_ne_bytes());
-    message.extend([0; 8]);
-    message.push(narrow(family).to_le_bytes()[0]);
-    message.push(narrow(bytes.len() * 8).to_le_bytes()[0]);
-    message.extend([0; ROUTE - 2]);
-    message.extend(narrow(attribute).to_ne_bytes());
-    message.extend(libc::RTA_DST.to_ne_bytes());
-    message.extend(bytes);
+fn socket() -> io::Result<Socket> {
+    let protocol = Protocol::from(libc::NETLINK_ROUTE);
+    let kind = Type::RAW.nonblocking();
+    Socket::new(Domain::from(libc::AF_NETLINK), kind, Some(protocol))
+}
+
+fn request(question: Question, sequence: u32) -> Vec<u8> {
+    let to = octets(question.to);
+    let from = question.from.map(octets).unwrap_or_default();
+    let mut message = vec![0; HEADER + ROUTE];
+    message[MESSAGE_TYPE..FLAGS].copy_from_slice(&libc::RTM_GETROUTE.to_ne_bytes());
+    message[FLAGS..SEQUENCE].copy_from_slice(&narrow(libc::NLM_F_REQUEST).to_ne_bytes());
+    message[SEQUENCE..SEQUENCE + 4].copy_from_slice(&sequence.to_ne_bytes());
+    message[FAMILY] = byte(family(question.to));
+    message[TO_LENGTH] = byte(to.len() * 8);
+    message[FROM_LENGTH] = byte(from.len() * 8);
+    push(&mut message, libc::RTA_DST, &to);
+    if question.from.is_some() {
+        push(&mut message, libc::RTA_SRC, &from);
+    }
+    if let Some(mark) = question.mark {
+        push(&mut message, libc::RTA_MARK, &mark.to_ne_bytes());
+    }
+    let length = u32::from(narrow(message.len()));
+    message[..MESSAGE_TYPE].copy_from_slice(&length.to_ne_bytes());
     message
+}
+
+/// An attribute, `struct rtattr`; all that are used here fill whole words.
+fn push(message: &mut Vec<u8>, name: u16, value: &[u8]) {
+    message.extend(narrow(4 + value.len()).to_ne_bytes());
+    message.extend(name.to_ne_bytes());
+    message.extend(value);
+}
+
+fn family(address: IpAddr) -> i32 {
+    match address {
+        IpAddr::V4(_) => libc::AF_INET,
+        IpAddr::V6(_) => libc::AF_INET6,
+    }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(four) => four.octets().to_vec(),
+        IpAddr::V6(six) => six.octets().to_vec(),
+    }
 }
 
 /// All of netlink's constants and our lengths fit 16 bits.
@@ -120,26 +186,28 @@ fn narrow(value: impl TryInto<u16>) -> u16 {
     value.try_into().unwrap_or(u16::MAX)
 }
 
+/// Families and lengths of addresses fit 8 bits.
+fn byte(value: impl TryInto<u8>) -> u8 {
+    value.try_into().unwrap_or(u8::MAX)
+}
+
+/// What the kernel says to the question of this number; `None` if it is the answer to another one.
+fn answer(reply: &[u8], sequence: u32) -> Option<io::Result<RouteKind>> {
+    let is_its = reply.get(SEQUENCE..SEQUENCE + 4)? == sequence.to_ne_bytes();
+    is_its.then(|| kind(reply))
+}
+
 fn kind(reply: &[u8]) -> io::Result<RouteKind> {
     let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "a short answer of rtnetlink");
-    let message_type = u16::from_ne_bytes(
-        reply
-            .get(4..6)
-            .ok_or_else(short)?
-            .try_into()
-            .map_err(|_| short())?,
-    );
-    if message_type == narrow(libc::NLMSG_ERROR) {
+    let message_type = reply.get(MESSAGE_TYPE..FLAGS).ok_or_else(short)?;
+    if message_type == narrow(libc::NLMSG_ERROR).to_ne_bytes() {
         let code = reply.get(HEADER..HEADER + 4).ok_or_else(short)?;
-        let errno = -i32::from_ne_bytes(code.try_into().map_err(|_| short())?);
-        return match errno {
-            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL => {
-                Ok(RouteKind::Unreachable)
-            }
-            _ => Err(io::Error::from_raw_os_error(errno)),
-        };
+        return refused(-i32::from_ne_bytes(code.try_into().map_err(|_| short())?));
     }
-    Ok(match reply.get(TYPE).ok_or_else(short)? {
+    if message_type != libc::RTM_NEWROUTE.to_ne_bytes() {
+        return Err(io::Error::other("rtnetlink answers with no route"));
+    }
+    Ok(match reply.get(ROUTE_TYPE).ok_or_else(short)? {
         &libc::RTN_UNICAST => RouteKind::Unicast,
         &libc::RTN_LOCAL => RouteKind::Own,
         &libc::RTN_BROADCAST | &libc::RTN_ANYCAST | &libc::RTN_MULTICAST => RouteKind::Group,
@@ -147,27 +215,114 @@ fn kind(reply: &[u8]) -> io::Result<RouteKind> {
     })
 }
 
+fn refused(error: i32) -> io::Result<RouteKind> {
+    match error {
+        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL => {
+            Ok(RouteKind::Unreachable)
+        }
+        _ => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect(text)
+    }
+
+    /// As the kernel answers question 7.
+    fn reply(message_type: u16, route_type: u8) -> Vec<u8> {
+        let mut reply = request(Question::about(ip("192.0.2.1")), 7);
+        reply[MESSAGE_TYPE..FLAGS].copy_from_slice(&message_type.to_ne_bytes());
+        reply[ROUTE_TYPE] = route_type;
+        reply
+    }
+
+    fn error(errno: i32) -> Vec<u8> {
+        let mut error = reply(narrow(libc::NLMSG_ERROR), 0);
+        error[HEADER..HEADER + 4].copy_from_slice(&(-errno).to_ne_bytes());
+        error
+    }
+
+    #[test]
+    fn an_answer_is_of_its_own_question_alone() {
+        let own = reply(libc::RTM_NEWROUTE, libc::RTN_LOCAL);
+        assert_eq!(
+            answer(&own, 7).expect("its own").expect("a route"),
+            RouteKind::Own
+        );
+        assert!(answer(&own, 8).is_none());
+        assert!(answer(&error(libc::ENETUNREACH), 8).is_none());
+        assert!(answer(&own[..HEADER - 6], 7).is_none());
+        assert!(answer(&[], 7).is_none());
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error_and_never_a_verdict() {
+        for message in [
+            error(0),
+            error(libc::ENOBUFS),
+            error(libc::EPERM),
+            error(libc::ENETUNREACH)[..HEADER].to_vec(),
+            reply(libc::RTM_NEWROUTE, libc::RTN_UNICAST)[..ROUTE_TYPE].to_vec(),
+            reply(libc::RTM_NEWLINK, libc::RTN_UNICAST),
+        ] {
+            assert!(
+                answer(&message, 7).expect("its own").is_err(),
+                "{message:?}"
+            );
+        }
+        let nobody = answer(&error(libc::ENETUNREACH), 7).expect("its own");
+        assert_eq!(nobody.expect("a verdict"), RouteKind::Unreachable);
+    }
 
     #[test]
     fn loopback_is_this_machine() {
         let routes = Routes::open().expect("socket");
         for address in ["127.0.0.1", "127.9.9.9", "::1"] {
-            assert_eq!(
-                routes
-                    .kind_of(address.parse().expect("address"))
-                    .expect("answer"),
-                RouteKind::Own,
-                "{address}"
-            );
+            let kind = routes.kind_of(Question::about(ip(address)));
+            assert_eq!(kind.expect("answer"), RouteKind::Own, "{address}");
         }
-        assert_ne!(
-            routes
-                .kind_of("192.0.2.1".parse().expect("address"))
-                .expect("answer"),
-            RouteKind::Own
-        );
+        let elsewhere = routes.kind_of(Question::about(ip("192.0.2.1")));
+        assert_ne!(elsewhere.expect("answer"), RouteKind::Own);
+    }
+
+    #[test]
+    fn an_answer_that_nobody_read_is_not_the_next_ones() {
+        let routes = Routes::open().expect("socket");
+        let unread = Question::about(ip("192.0.2.1"));
+        for _ in 0..3 {
+            routes.asks.send(&request(unread, 0)).expect("send");
+        }
+        for address in ["127.0.0.1", "::1", "127.0.0.2"] {
+            let kind = routes.kind_of(Question::about(ip(address)));
+            assert_eq!(kind.expect("answer"), RouteKind::Own, "{address}");
+        }
+    }
+
+    #[test]
+    fn without_an_answer_there_is_an_error_and_no_waiting() {
+        let routes = Routes::open().expect("socket");
+        let error = routes.answer_to(1).expect_err("nobody asked");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn the_kernel_takes_marks_and_sources() {
+        let routes = Routes::open().expect("socket");
+        let question = Question {
+            to: ip("127.0.0.2"),
+            from: Some(ip("127.0.0.1")),
+            mark: Some(0x5452),
+        };
+        assert_eq!(routes.kind_of(question).expect("answer"), RouteKind::Own);
+        let nobodys = Question {
+            from: Some(ip("192.0.2.77")),
+            ..question
+        };
+        let kind = routes.kind_of(nobodys).expect("answer");
+        assert_eq!(kind, RouteKind::Unreachable, "no source of this machine's");
     }
 }

@@ -99,7 +99,8 @@ pub fn to_server(
     Ok(socket)
 }
 
-fn own_source(server: SocketAddr, settings: &Downstream) -> Option<IpAddr> {
+/// The source address that connections to `server` have by the configuration.
+pub fn own_source(server: SocketAddr, settings: &Downstream) -> Option<IpAddr> {
     match server {
         SocketAddr::V4(_) => settings.source4.map(IpAddr::V4),
         SocketAddr::V6(_) => settings.source6.map(IpAddr::V6),

@@ -4,18 +4,18 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 
 use socket2::Socket;
 use tributary_wire::syn::{DESTINATION_OPTION, destination_option};
 
-use crate::kernel::bpf::{self, Register};
-use crate::kernel::sys;
+use crate::kernel::bpf::{self, LruTable, Register};
+use crate::kernel::sys::{self, Readable};
 
 /// Connections whose SYN, or whose repeated SYN, may still have to be written.
 const MOST: u32 = 65_536;
-const KEY: u32 = 8;
+const KEY: usize = size_of::<u64>();
 /// Bytes of a value: the option, and what fills its last word.
 const VALUE: usize = DESTINATION_OPTION.next_multiple_of(4);
 
@@ -38,7 +38,7 @@ const RESERVE: i32 = 144;
 #[derive(Debug)]
 pub struct SynOption {
     /// Options by their socket's cookie (`SO_COOKIE`, socket(7)).
-    options: OwnedFd,
+    options: LruTable<KEY, VALUE>,
     _link: OwnedFd,
 }
 
@@ -47,9 +47,8 @@ impl SynOption {
     /// `CAP_NET_ADMIN`, and a hierarchy of control groups of version 2.
     pub fn start() -> io::Result<Self> {
         let group = File::open(own_group()?)?;
-        let value = u32::try_from(VALUE).map_err(io::Error::other)?;
-        let options = bpf::lru_table(KEY, value, MOST)?;
-        let program = bpf::load(&program(options.as_raw_fd()))?;
+        let options = LruTable::new(MOST)?;
+        let program = bpf::load(&program(&options))?;
         let link = bpf::attach(program.as_fd(), group.as_fd())?;
         Ok(Self {
             options,
@@ -59,16 +58,11 @@ impl SynOption {
 
     /// Has the SYN of `socket`, which is of TCP and has not connected yet, tell of `destination`.
     pub fn tell(&self, socket: &Socket, destination: SocketAddrV4) -> io::Result<()> {
-        let mut cookie = [0; size_of::<u64>()];
-        sys::get_option(
-            socket.as_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_COOKIE,
-            &mut cookie,
-        )?;
+        let mut cookie = [0; KEY];
+        sys::get_option(socket.as_fd(), Readable::COOKIE, &mut cookie)?;
         let mut value = [0; VALUE];
         value[..DESTINATION_OPTION].copy_from_slice(&destination_option(destination));
-        bpf::put(self.options.as_fd(), &cookie, &value)
+        self.options.put(&cookie, &value)
     }
 }
 
@@ -90,7 +84,7 @@ fn own_group() -> io::Result<PathBuf> {
 
 /// For a socket that is connecting and has an option: asks to be asked of its segments' options. For its SYN: makes room,
 /// and writes it. For the segments behind that: asks to be left alone.
-fn program(options: RawFd) -> Vec<u64> {
+fn program(options: &LruTable<KEY, VALUE>) -> Vec<u64> {
     const R0: Register = Register(0);
     const R1: Register = Register(1);
     const R2: Register = Register(2);
@@ -102,7 +96,7 @@ fn program(options: RawFd) -> Vec<u64> {
     const STACK: Register = Register(10);
     const OPTION_LENGTH: i32 = 10;
     let leave = [bpf::set(R0, 1), bpf::end()];
-    let [table, table_rest] = bpf::table(R1, options);
+    let [table, table_rest] = options.instructions(R1);
     let begin = [
         bpf::copy(CONTEXT, R1),
         bpf::word_at(ASKED_FOR, CONTEXT, ASKED),

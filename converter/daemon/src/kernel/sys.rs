@@ -1,23 +1,53 @@
-//! The only unsafe code beside `bpf.rs`: socket options that no library wraps, and descriptors that were passed.
+//! The only unsafe code beside `bpf.rs`: socket options that no library wraps, and descriptors that were passed. No
+//! promise of a caller's is needed for any of it to be sound.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Once;
+
+const SOL_MPTCP: i32 = 284; // include/linux/socket.h
+const STANDARD: RawFd = 2;
+
+/// An option that can be read from a socket. Only these: others have pointers in their buffer, which the kernel follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Readable {
+    level: i32,
+    name: i32,
+}
+
+impl Readable {
+    /// The socket's number, which no other has (`SO_COOKIE`, socket(7)).
+    pub const COOKIE: Self = Self::of(libc::SOL_SOCKET, libc::SO_COOKIE);
+    /// `struct tcp_info`.
+    pub const TCP_INFO: Self = Self::of(libc::IPPROTO_TCP, libc::TCP_INFO);
+    // include/uapi/linux/mptcp.h
+    /// `struct mptcp_info`.
+    pub const MPTCP_INFO: Self = Self::of(SOL_MPTCP, 1);
+    /// `struct mptcp_subflow_data`, and a `struct tcp_info` for each subflow.
+    pub const MPTCP_TCPINFO: Self = Self::of(SOL_MPTCP, 2);
+    /// The same, and a `struct mptcp_subflow_addrs` for each.
+    pub const MPTCP_SUBFLOW_ADDRS: Self = Self::of(SOL_MPTCP, 3);
+
+    const fn of(level: i32, name: i32) -> Self {
+        Self { level, name }
+    }
+}
 
 /// Reads the socket option into `buffer`, which may also hold what the kernel wants to know; returns its length.
 pub fn get_option(
     socket: BorrowedFd<'_>,
-    level: i32,
-    name: i32,
+    option: Readable,
     buffer: &mut [u8],
 ) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(buffer.len()).map_err(io::Error::other)?;
-    // SAFETY: the pointer and the length describe `buffer`, which outlives the call; the kernel writes no further.
+    // SAFETY: the pointer and the length describe `buffer`, which outlives the call; the kernel writes no further, and
+    // no option that there is a `Readable` for makes it write anywhere else.
     let code = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
-            level,
-            name,
+            option.level,
+            option.name,
             buffer.as_mut_ptr().cast(),
             &raw mut length,
         )
@@ -49,15 +79,28 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     }
 }
 
-/// Takes over descriptors that whoever started this process passed. To be called once for each, before any file is
-/// opened.
-pub fn passed_descriptors(numbers: impl IntoIterator<Item = RawFd>) -> Vec<OwnedFd> {
-    // SAFETY: they were given to this process (LISTEN_PID, or its parent's number, was checked), and nobody else here
-    // owns them: the caller calls once and before anything is opened.
-    numbers
-        .into_iter()
-        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
-        .collect()
+/// Takes over descriptors that whoever started this process passed: once in its life. Raises `EBADF` for one that is not
+/// open, standard, named twice, or this process' own: what that opens is closed over exec(2) from the first moment.
+pub fn inherited(numbers: impl IntoIterator<Item = RawFd>) -> io::Result<Vec<OwnedFd>> {
+    static TAKEN: Once = Once::new();
+    let mut taken = Err(io::Error::other("descriptors are taken over once"));
+    TAKEN.call_once(|| taken = numbers.into_iter().map(own).collect());
+    taken
+}
+
+fn own(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD takes any number and touches no memory.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if number <= STANDARD || flags < 0 || flags & libc::FD_CLOEXEC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: it is open, and not by this process, whose libraries open nothing without FD_CLOEXEC: nobody owns it yet.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    // SAFETY: F_SETFD touches no memory; from now on the descriptor is one of this process' own.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(descriptor)
 }
 
 /// The code of the first ICMP error in the socket's error queue (ip(7), `MSG_ERRQUEUE`).
@@ -85,4 +128,30 @@ pub fn queued_icmp_code(socket: BorrowedFd<'_>) -> Option<u8> {
     };
     let is_icmp = [libc::SO_EE_ORIGIN_ICMP, libc::SO_EE_ORIGIN_ICMP6].contains(&error.ee_origin);
     is_icmp.then_some(error.ee_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::IntoRawFd as _;
+
+    use rustix::io::{FdFlags, fcntl_setfd};
+
+    use super::*;
+
+    #[test]
+    fn what_this_process_opened_or_nobody_did_is_not_taken_over_and_what_was_passed_is_once() {
+        let mine = File::open("/dev/null").expect("open");
+        let passed = File::open("/dev/null").expect("open");
+        fcntl_setfd(&passed, FdFlags::empty()).expect("as over exec");
+        let number = passed.into_raw_fd();
+        for refused in [mine.as_raw_fd(), -1, 0, 2, i32::MAX] {
+            let error = own(refused).expect_err("no passed descriptor");
+            assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{refused}");
+        }
+        let taken = inherited([number]).expect("passed");
+        assert_eq!(taken[0].as_raw_fd(), number);
+        assert!(own(number).is_err(), "it has an owner");
+        assert!(inherited([]).is_err(), "once");
+    }
 }

@@ -70,9 +70,8 @@ async fn convert(
         };
         return end(session, "loop", &name, Some(error), since).await;
     }
-    let watch = connect
-        .extended()
-        .then(|| SynAckWatch::open(connect.target));
+    let spare = session.spare().filter(|_| connect.extended());
+    let watch = spare.map(|spare| (SynAckWatch::open(connect.target), spare));
     let dial_options = DialOptions {
         mptcp: connect.wants_mptcp(),
         source: None,
@@ -90,7 +89,7 @@ async fn convert(
     {
         Ok(server) => {
             let options = watch
-                .map(|watch| watch.options(&server.stream))
+                .map(|(watch, _)| watch.options(&server.stream))
                 .unwrap_or_default();
             let reply = request.reply(&options, &SUPPORTED_TCP_EXTENSIONS).encode();
             session

@@ -2,5 +2,6 @@
 
 pub mod admission;
 pub mod cookies;
+pub mod forbidden_ranges;
 pub mod rate_limit;
 pub mod targets;

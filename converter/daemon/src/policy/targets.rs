@@ -1,9 +1,10 @@
-//! What may be reached through the converter. Pure: what the kernel knows of an address is passed in.
+//! What may be reached through the converter, by the list and by the operator. Pure: the kernel is asked elsewhere.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 
+use super::forbidden_ranges::ranges;
 use crate::config::Targets;
 
 /// Why an address is refused.
@@ -31,71 +32,48 @@ impl Forbidden {
     }
 }
 
-/// Not for everybody: IANA's special-purpose registries, without the ranges for documentation.
-const SPECIAL4: &[Ipv4Net] = &[
-    net4([0, 0, 0, 0], 8),
-    net4([10, 0, 0, 0], 8),
-    net4([100, 64, 0, 0], 10),
-    net4([127, 0, 0, 0], 8),
-    net4([169, 254, 0, 0], 16),
-    net4([172, 16, 0, 0], 12),
-    net4([192, 0, 0, 0], 24),
-    net4([192, 168, 0, 0], 16),
-    net4([198, 18, 0, 0], 15),
-    net4([224, 0, 0, 0], 4),
-    net4([240, 0, 0, 0], 4),
-];
-const SPECIAL6: &[Ipv6Net] = &[
-    net6([0, 0, 0, 0, 0, 0, 0, 0], 127),
-    net6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48),
-    net6([0x100, 0, 0, 0, 0, 0, 0, 0], 64),
-    net6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32),
-    net6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
-    net6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 9),
-    net6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),
-];
-/// IPv6 networks whose last 32 bits are an IPv4 address: IPv4-mapped and -compatible (RFC 4291), NAT64 (RFC 6052).
-const EMBEDDING: &[Ipv6Net] = &[
-    net6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96),
-    net6([0, 0, 0, 0, 0, 0, 0, 0], 96),
-    net6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96),
-    net6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96),
-];
-const SIX_TO_FOUR: Ipv6Net = net6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16);
-
-const fn net4(address: [u8; 4], prefix: u8) -> Ipv4Net {
-    Ipv4Net::new_assert(
-        Ipv4Addr::new(address[0], address[1], address[2], address[3]),
-        prefix,
-    )
+/// What the list says of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Reached,
+    /// An operator may open it, and has not.
+    Private,
+    /// Nobody may open it.
+    Never,
 }
 
-const fn net6(a: [u16; 8], prefix: u8) -> Ipv6Net {
-    Ipv6Net::new_assert(
-        Ipv6Addr::new(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]),
-        prefix,
-    )
-}
-
-/// Why this address and port may not be reached, if so.
+/// Why this address and port may not be reached, if so. The address is the one that would be connected to, in the form
+/// that a socket makes of it ([`IpAddr::to_canonical`]).
 pub fn forbidden(target: SocketAddr, targets: &Targets) -> Option<Forbidden> {
     if target.port() == 0 || targets.deny_ports.contains(&target.port()) {
         return Some(Forbidden::Port);
     }
     let address = target.ip();
-    address_forbidden(address, targets).or_else(|| {
-        embedded(address).and_then(|inner| address_forbidden(IpAddr::V4(inner), targets))
-    })
+    let is_denied = |address| contains(&targets.deny, address);
+    if is_denied(address) || carried(address).is_some_and(|inner| is_denied(inner.into())) {
+        return Some(Forbidden::Denied);
+    }
+    (verdict(address, &targets.allow) != Verdict::Reached).then_some(Forbidden::Special)
 }
 
-fn address_forbidden(address: IpAddr, targets: &Targets) -> Option<Forbidden> {
-    if contains(&targets.deny, address) {
-        Some(Forbidden::Denied)
-    } else if is_special(address) && !contains(&targets.allow, address) {
-        Some(Forbidden::Special)
-    } else {
-        None
+/// The stricter of what holds for an address and for the IPv4 address that it carries.
+fn verdict(address: IpAddr, allow: &[IpNet]) -> Verdict {
+    let inner = carried(address).map_or(Verdict::Reached, |inner| listed(inner.into(), allow));
+    listed(address, allow).max(inner)
+}
+
+fn listed(address: IpAddr, allow: &[IpNet]) -> Verdict {
+    match ranges().of(address) {
+        None => Verdict::Reached,
+        Some(range) if !range.operator_may_open => Verdict::Never,
+        Some(_) if contains(allow, address) => Verdict::Reached,
+        Some(_) => Verdict::Private,
     }
+}
+
+/// The IPv4 address that a packet to this IPv6 address may end at.
+pub fn carried(address: IpAddr) -> Option<Ipv4Addr> {
+    ranges().of(address)?.carried(address)
 }
 
 /// Whether one of this machine's own addresses may be reached all the same: it must be named, alone, in `allow`.
@@ -110,97 +88,51 @@ fn contains(nets: &[IpNet], address: IpAddr) -> bool {
     nets.iter().any(|net| net.contains(&address))
 }
 
-fn is_special(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(four) => SPECIAL4.iter().any(|net| net.contains(&four)),
-        IpAddr::V6(six) => SPECIAL6.iter().any(|net| net.contains(&six)),
-    }
-}
-
-/// The IPv4 address that a packet to this IPv6 address may end at.
-fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
-    let IpAddr::V6(six) = address else {
-        return None;
-    };
-    let bits = if SIX_TO_FOUR.contains(&six) {
-        six.to_bits() >> 80
-    } else if EMBEDDING.iter().any(|net| net.contains(&six)) {
-        six.to_bits()
-    } else {
-        return None;
-    };
-    let [.., a, b, c, d] = bits.to_be_bytes();
-    Some(Ipv4Addr::from([a, b, c, d]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CASES: &str = include_str!("../../../../tests/forbidden-targets.toml");
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        opened: Vec<IpNet>,
+        never: Vec<IpAddr>,
+        private: Vec<IpAddr>,
+        reached: Vec<IpAddr>,
+    }
+
     fn judge(address: &str, targets: &Targets) -> Option<Forbidden> {
-        forbidden(
-            SocketAddr::new(address.parse().expect(address), 80),
-            targets,
-        )
+        let address: IpAddr = address.parse().expect(address);
+        forbidden(SocketAddr::new(address.to_canonical(), 80), targets)
     }
 
     #[test]
-    fn what_is_not_for_everybody_is_refused_in_every_disguise() {
-        for address in [
-            "127.0.0.1",
-            "0.0.0.0",
-            "10.1.2.3",
-            "100.64.0.1",
-            "169.254.169.254",
-            "172.31.255.255",
-            "192.168.0.1",
-            "192.0.0.8",
-            "198.18.0.1",
-            "224.0.0.1",
-            "255.255.255.255",
-            "240.0.0.1",
-            "::",
-            "::1",
-            "fe80::1",
-            "fec0::1",
-            "fc00::1",
-            "fd12::1",
-            "ff02::1",
-            "100::1",
-            "2001::1",
-            "64:ff9b:1::1",
-            "::ffff:127.0.0.1",
-            "::127.0.0.1",
-            "::ffff:0:127.0.0.1",
-            "64:ff9b::127.0.0.1",
-            "64:ff9b::10.0.0.1",
-            "2002:7f00:1::",
-            "2002:a00:1::1",
-            "::ffff:169.254.169.254",
-        ] {
-            assert_eq!(
-                judge(address, &Targets::default()),
-                Some(Forbidden::Special),
-                "{address}"
-            );
+    fn every_address_of_the_table_gets_its_verdict() {
+        let table: toml::Table = toml::from_str(CASES).expect("table");
+        let cases: Vec<Case> = table["case"].clone().try_into().expect("cases");
+        assert!(cases.len() > 3);
+        for case in cases {
+            for (addresses, expected) in [
+                (case.never, Verdict::Never),
+                (case.private, Verdict::Private),
+                (case.reached, Verdict::Reached),
+            ] {
+                for address in addresses {
+                    let found = verdict(address.to_canonical(), &case.opened);
+                    assert_eq!(found, expected, "{address} with {:?}", case.opened);
+                }
+            }
         }
     }
 
     #[test]
-    fn what_is_for_everybody_is_not() {
-        for address in [
-            "1.1.1.1",
-            "203.0.113.2",
-            "172.32.0.1",
-            "100.128.0.1",
-            "2001:db8::2",
-            "2606::1",
-            "64:ff9b::1.1.1.1",
-            "2002:101:101::1",
-            "::ffff:1.1.1.1",
-        ] {
-            assert_eq!(judge(address, &Targets::default()), None, "{address}");
-        }
+    fn a_mapped_address_that_nobody_made_canonical_is_refused() {
+        let target = "[::ffff:1.1.1.1]:80".parse().expect("address");
+        assert_eq!(
+            forbidden(target, &Targets::default()),
+            Some(Forbidden::Special)
+        );
     }
 
     #[test]

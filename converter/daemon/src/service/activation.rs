@@ -1,16 +1,20 @@
 //! Listeners that are there already, and outlive a process: made by the service manager (`sd_listen_fds(3)`), or by the
 //! process before this one.
 
+use std::env;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::RawFd;
+use std::process;
 
-use rustix::io::{FdFlags, fcntl_setfd};
 use socket2::{Protocol, SockRef, Socket};
 
 use super::successor::Predecessor;
 use crate::config::Listen;
 use crate::kernel::sys;
+
+/// `SD_LISTEN_FDS_START`.
+const FIRST_PASSED: RawFd = 3;
 
 /// Passed sockets that no listener has claimed yet.
 #[derive(Debug, Default)]
@@ -21,11 +25,10 @@ impl Passed {
     pub fn take(predecessor: Option<&Predecessor>) -> io::Result<Self> {
         let numbers: Vec<RawFd> = match predecessor {
             Some(predecessor) => predecessor.sockets.clone(),
-            None => sd_notify::listen_fds().into_iter().flatten().collect(),
+            None => announced().collect(),
         };
         let mut sockets = Vec::with_capacity(numbers.len());
-        for descriptor in sys::passed_descriptors(numbers) {
-            fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
+        for descriptor in sys::inherited(numbers)? {
             let listener = TcpListener::from(Socket::from(descriptor));
             listener.set_nonblocking(true)?;
             sockets.push((listener.local_addr()?, listener));
@@ -64,4 +67,13 @@ impl Passed {
             tracing::warn!("a socket at {address} was passed, and no listener has this address");
         }
     }
+}
+
+/// The descriptors that the service manager announces to this process (`sd_listen_fds(3)`).
+fn announced() -> impl Iterator<Item = RawFd> {
+    let number = |name| env::var(name).ok()?.parse::<RawFd>().ok();
+    let is_meant =
+        number("LISTEN_PID").and_then(|id| u32::try_from(id).ok()) == Some(process::id());
+    let count = number("LISTEN_FDS").filter(|_| is_meant).unwrap_or(0);
+    FIRST_PASSED..FIRST_PASSED.saturating_add(count)
 }

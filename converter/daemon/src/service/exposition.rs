@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
+use super::accept::accepted;
 use super::activation::Passed;
 use crate::bytes::stream::Stream;
 use crate::failure::Failure;
@@ -43,7 +44,7 @@ pub fn watched(listener: std::net::TcpListener) -> Result<TcpListener, Failure> 
 /// The next one who asks; never, if nobody may.
 pub async fn accept(listener: Option<&TcpListener>) -> Option<TcpStream> {
     match listener {
-        Some(listener) => listener.accept().await.ok().map(|(stream, _)| stream),
+        Some(listener) => accepted(listener.accept()).await.map(|(stream, _)| stream),
         None => future::pending().await,
     }
 }

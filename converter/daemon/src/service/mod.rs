@@ -1,5 +1,6 @@
 //! The process: its listeners and threads, what steers it, and what it answers.
 
+mod accept;
 mod activation;
 mod control;
 mod exposition;

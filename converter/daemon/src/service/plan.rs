@@ -1,7 +1,9 @@
 //! What the process shall be doing: a configuration with its sockets.
 
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -13,8 +15,14 @@ use crate::dial::NextHops;
 use crate::failure::{Exit, Failure};
 use crate::kernel::sockets;
 
-/// Descriptors for everything but connections.
+/// Descriptors for everything but connections: logs, control, metrics, a reload's.
 const RESERVED: u64 = 128;
+/// A thread's own: epoll(7), its waker, two of rtnetlink(7), and connections to name servers; its copy of each listener
+/// besides.
+const PER_WORKER: u64 = 8;
+/// Of how many descriptors one is spare, for all that a connection may need beyond its two: more sockets that race to a
+/// server, look-ups, a raw socket for Extended Connect, and clients that are told of a refusal.
+const SPARE: u64 = 8;
 /// Descriptors that there is room for from the start: 64 KiB of the kernel's memory.
 const TABLE: i32 = 8191;
 /// A client's, and a server's.
@@ -125,9 +133,33 @@ fn socket(
         .map_err(|error| Failure::from_io(&attempted, &error))
 }
 
+fn open_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Descriptors beyond two for each connection.
+pub fn spare_descriptors() -> usize {
+    // A semaphore counts no further.
+    usize::try_from(open_files() / SPARE).map_or(1 << 20, |spare| spare.min(1 << 20))
+}
+
+/// Threads: as configured, or as many as there are processors.
+pub fn workers(config: &Config) -> usize {
+    config
+        .workers
+        .or_else(|| available_parallelism().ok())
+        .map_or(1, NonZero::get)
+}
+
+/// Connections that there are descriptors for.
+fn room(files: u64, early: u64, workers: u64, listeners: u64) -> u64 {
+    let threads = workers * (PER_WORKER + listeners);
+    files.saturating_sub(RESERVED + early + threads + files / SPARE) / PER_CONNECTION
+}
+
 /// As configured, or as many as the limit of open files has room for.
 fn most_connections(config: &Config) -> Result<usize, Failure> {
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let files = open_files();
     let early = early_connections(config);
     if early > files / 2 {
         return Err(Failure::new(
@@ -138,7 +170,12 @@ fn most_connections(config: &Config) -> Result<usize, Failure> {
             ),
         ));
     }
-    let room = files.saturating_sub(RESERVED + early) / PER_CONNECTION;
+    let room = room(
+        files,
+        early,
+        workers(config) as u64,
+        config.listen.len() as u64,
+    );
     let room = usize::try_from(room).unwrap_or(usize::MAX);
     match config.limits.connections {
         Some(wanted) if wanted > room => Err(Failure::new(
@@ -175,4 +212,25 @@ pub fn raise_open_files() {
     // Once there are threads each growth of the table of descriptors takes a grace period of the kernel's (RCU; fs/file.c),
     // some 20 ms in which nobody is accepted.
     let _ = fcntl_dupfd_cloexec(std::io::stdin(), TABLE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_with_all_else_never_take_more_descriptors_than_there_are() {
+        for files in [0, 100, 256, 1024, 4096, 524_288] {
+            for (early, workers, listeners) in [(0, 1, 1), (1024, 2, 3), (0, 64, 8)] {
+                let room = room(files, early, workers, listeners);
+                let threads = workers * (PER_WORKER + listeners);
+                let all = RESERVED + early + threads + files / SPARE + room * PER_CONNECTION;
+                assert!(
+                    room == 0 || all <= files,
+                    "{files}, {early}, {workers}, {listeners}"
+                );
+            }
+        }
+        assert_eq!(room(1024, 0, 2, 3), 373);
+    }
 }

@@ -1,13 +1,11 @@
 //! The main thread: starts everything, listens to signals, and ends everything.
 
-use std::io;
-use std::num::NonZero;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant as Clock};
 
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -19,11 +17,12 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use tributary_wire::http::Pseudonym;
 
+use super::accept::accepted;
 use super::activation::Passed;
 use super::control::{self, ControlSocket, ListenerStatus, Status};
 use super::exposition;
 use super::last_use::LastUse;
-use super::plan::{Plan, raise_open_files};
+use super::plan::{Plan, raise_open_files, spare_descriptors, workers};
 use super::pool::Pool;
 use super::successor::{Predecessor, Successor};
 use super::worker::{Phase, Shared};
@@ -31,7 +30,7 @@ use crate::accounting::access_log::AccessLog;
 use crate::accounting::accounts::Accounts;
 use crate::accounting::metrics::{Levels, Metrics};
 use crate::config::{self, Config};
-use crate::dial::{Dialer, Names};
+use crate::dial::{Dialer, Names, SpareDescriptors};
 use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
 use crate::kernel::netstat::MptcpCounters;
@@ -109,6 +108,7 @@ impl Service {
             accounts,
             admission: Arc::new(Admission::new(plan.config.limits.buffered)),
             early: Arc::default(),
+            spares: SpareDescriptors::new(spare_descriptors()),
             cookies: Arc::new(cookies),
             pseudonym: pseudonym(number),
             number,
@@ -146,7 +146,7 @@ impl Service {
         for bound in &self.plan.bound {
             tracing::info!("listening on {} ({})", bound.listen.address, bound.label);
         }
-        println!("ready");
+        say_ready();
         notify(&[NotifyState::Ready]);
         if let Some(Err(error)) = predecessor.map(Predecessor::relieve) {
             tracing::error!("the converter before this one does not hear: {error}");
@@ -169,7 +169,7 @@ impl Service {
                 () = first(&mut terminate, &mut interrupt) => break End::Told,
                 _ = look.tick() => if self.is_unused(&mut last_use) { break End::Told },
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
-                asked = self.control.listener.accept() => self.tell(asked.ok(), false),
+                asked = accepted(self.control.listener.accept()) => self.tell(asked, false),
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         };
@@ -324,7 +324,7 @@ impl Service {
                 () = sleep(DRAIN_STEP) => {}
                 () = sleep_until(deadline) => {}
                 () = first(&mut terminate, &mut interrupt) => break,
-                asked = self.control.listener.accept() => self.tell(asked.ok(), true),
+                asked = accepted(self.control.listener.accept()) => self.tell(asked, true),
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         }
@@ -391,6 +391,13 @@ impl Service {
     }
 }
 
+/// Whoever closed our standard output does not wait for this.
+fn say_ready() {
+    if let Err(error) = writeln!(io::stdout(), "ready") {
+        tracing::warn!("standard output: {error}");
+    }
+}
+
 /// A number that no other process has: two converters in one chain are no loop.
 fn number() -> io::Result<u64> {
     let mut number = [0; 8];
@@ -419,7 +426,13 @@ fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, Failure> 
     let start = || {
         let names = Names::new(&plan.config.names.servers);
         let routes = Rc::new(Routes::open()?);
-        let dialer = Dialer::new(names, routes, Arc::clone(&plan.next_hops), shared.number);
+        let dialer = Dialer::new(
+            names,
+            routes,
+            Arc::clone(&plan.next_hops),
+            shared.spares.clone(),
+            shared.number,
+        );
         let counters = shared.accounts.metrics.early_syns();
         SynWatcher::start(&plan.config, &shared.early, dialer, counters)
     };
@@ -430,12 +443,11 @@ fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, Failure> 
 
 /// As many threads as configured, or as there are processors, each ready to accept.
 async fn start_pool(plan: &Arc<Plan>, shared: &Arc<Shared>) -> io::Result<Pool> {
-    let count = plan
-        .config
-        .workers
-        .or_else(|| thread::available_parallelism().ok())
-        .map_or(1, NonZero::get);
-    let mut pool = Pool::start(count, shared, Phase::Serving(Arc::clone(plan)))?;
+    let mut pool = Pool::start(
+        workers(&plan.config),
+        shared,
+        Phase::Serving(Arc::clone(plan)),
+    )?;
     pool.reached().await?;
     Ok(pool)
 }

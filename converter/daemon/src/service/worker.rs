@@ -5,7 +5,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -14,10 +13,11 @@ use tokio::time::sleep;
 
 use tributary_wire::http::{HeadLimits, Pseudonym};
 
+use super::accept::{PAUSE, lacks_resources};
 use super::plan::{Bound, Plan};
 use crate::accounting::accounts::Accounts;
 use crate::bytes::stream::Stream;
-use crate::dial::{Dialer, Names};
+use crate::dial::{Dialer, Names, SpareDescriptors};
 use crate::early::Early;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
@@ -27,8 +27,6 @@ use crate::policy::cookies::Cookies;
 use crate::policy::rate_limit::RateLimit;
 use crate::session::{Listener, Session, WorkerContext};
 
-/// How long accepting pauses when there are no descriptors or no memory left.
-const PAUSE: Duration = Duration::from_millis(100);
 /// Refused clients that are told so at the same time, by each thread; more are reset.
 const TOLD: usize = 256;
 /// Convert errors a second, by each thread.
@@ -43,6 +41,8 @@ pub struct Shared {
     pub admission: Arc<Admission>,
     /// Connections that were begun when a SYN came.
     pub early: Arc<Early>,
+    /// Descriptors beyond two for each connection.
+    pub spares: SpareDescriptors,
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
     /// This process' name in HTTP's Via.
@@ -114,6 +114,7 @@ fn context(
             names,
             Rc::clone(routes),
             Arc::clone(&plan.next_hops),
+            shared.spares.clone(),
             shared.number,
         ),
         accounts: Arc::clone(&shared.accounts),
@@ -249,19 +250,13 @@ impl Acceptor {
     }
 
     fn tell(&self, stream: Stream, last: Vec<u8>) {
-        if Rc::strong_count(&self.told) <= TOLD {
+        let spare = self.context.dialer.spare();
+        if spare.is_some() && Rc::strong_count(&self.told) <= TOLD {
             let told = Rc::clone(&self.told);
             spawn_local(async move {
                 stream.end_with(&last).await;
-                drop(told);
+                drop((told, spare));
             });
         }
     }
-}
-
-fn lacks_resources(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-    )
 }
