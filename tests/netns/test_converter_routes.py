@@ -1,10 +1,11 @@
 """The native converter asks for routes as its connections will have them: with their mark and source address."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from experiments.testbed.node import Node
 from tests.netns.converter_clients import ALL_KINDS, FORBIDDEN, hears
 from tests.netns.converter_services import SERVED, SERVICE
 from tests.netns.converter_world import ALL, SERVER, SERVER6, World, needs_tools
@@ -51,3 +52,22 @@ def test_own_address_is_known_with_a_mark_and_a_source_as_well(conv: World, sett
         for host in (PUBLIC, "2001:db8::1"):
             assert hears(conv, kind, host, PORT) == FORBIDDEN[kind]
         assert conv.syns_to_servers() == []
+
+
+@pytest.mark.parametrize("kind", ["connect", "socks5", "convert"])
+def test_address_that_becomes_the_machines_own_is_refused_while_it_is(conv: World, kind: str) -> None:
+    with address(conv.server, FAR), conv.converter(ALL), conv.serving(SERVICE[kind]) as service:
+        for _ in range(3):
+            assert hears(conv, kind, FAR, service.port) == SERVED[kind]
+            with address(conv.gateway, FAR):
+                assert hears(conv, kind, FAR, service.port) == FORBIDDEN[kind]
+
+
+@contextmanager
+def address(node: Node, own: str) -> Iterator[None]:
+    """One more address of the node."""
+    node.ip("address", "add", f"{own}/32", "dev", "lo")
+    try:
+        yield
+    finally:
+        node.ip("address", "delete", f"{own}/32", "dev", "lo")

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::UdpSocket;
 
 use crate::kernel::sys;
 
@@ -63,17 +64,20 @@ const CHANGES: [i32; 4] = [7, 8, 11, 19];
 /// Answers that are kept.
 const KEPT: usize = 4096;
 
+/// A netlink socket: tokio has no type of its own for it, and this one does nothing to it but poll(2) and recv(2).
+type Changes = UdpSocket;
+
 /// The kernel's answers, kept until any route changes.
 #[derive(Debug)]
 pub struct Routes {
     asks: Socket,
     sequence: Cell<u32>,
-    changes: Socket,
+    changes: Changes,
     kept: RefCell<HashMap<Question, RouteKind>>,
 }
 
 impl Routes {
-    /// Raises what socket(2) does.
+    /// Within an event loop. Raises what socket(2) does.
     pub fn open() -> io::Result<Self> {
         let changes = socket()?;
         for group in CHANGES {
@@ -82,7 +86,7 @@ impl Routes {
         Ok(Self {
             asks: socket()?,
             sequence: Cell::new(0),
-            changes,
+            changes: Changes::from_std(changes.into())?,
             kept: RefCell::default(),
         })
     }
@@ -120,13 +124,17 @@ impl Routes {
         }
     }
 
-    /// Whether there were changes since the last call, or too many to be told (`ENOBUFS`).
+    /// Whether there were changes since the last call, or too many to be told (`ENOBUFS`). The event loop sees them come,
+    /// which spares a call for each question.
     fn have_changed(&self) -> bool {
         let mut changed = false;
         loop {
-            match (&self.changes).read(&mut [0; 64]) {
-                Ok(length) => changed |= length > 0,
-                Err(error) => return changed || error.kind() != io::ErrorKind::WouldBlock,
+            match self.changes.try_recv(&mut [0; 64]) {
+                Ok(_) => changed = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return changed,
+                // What is left unread behind it would keep the kernel from telling of the next change.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => changed = true,
+                Err(_) => return true,
             }
         }
     }
@@ -278,8 +286,8 @@ mod tests {
         assert_eq!(nobody.expect("a verdict"), RouteKind::Unreachable);
     }
 
-    #[test]
-    fn loopback_is_this_machine() {
+    #[tokio::test]
+    async fn loopback_is_this_machine() {
         let routes = Routes::open().expect("socket");
         for address in ["127.0.0.1", "127.9.9.9", "::1"] {
             let kind = routes.kind_of(Question::about(ip(address)));
@@ -289,8 +297,8 @@ mod tests {
         assert_ne!(elsewhere.expect("answer"), RouteKind::Own);
     }
 
-    #[test]
-    fn an_answer_that_nobody_read_is_not_the_next_ones() {
+    #[tokio::test]
+    async fn an_answer_that_nobody_read_is_not_the_next_ones() {
         let routes = Routes::open().expect("socket");
         let unread = Question::about(ip("192.0.2.1"));
         for _ in 0..3 {
@@ -302,15 +310,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn without_an_answer_there_is_an_error_and_no_waiting() {
+    #[tokio::test]
+    async fn without_an_answer_there_is_an_error_and_no_waiting() {
         let routes = Routes::open().expect("socket");
         let error = routes.answer_to(1).expect_err("nobody asked");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
-    #[test]
-    fn the_kernel_takes_marks_and_sources() {
+    #[tokio::test]
+    async fn the_kernel_takes_marks_and_sources() {
         let routes = Routes::open().expect("socket");
         let question = Question {
             to: ip("127.0.0.2"),
