@@ -26,6 +26,9 @@ def settings(conv: World, request: pytest.FixtureRequest) -> Iterator[str]:
     """The gateway with a default route for connections of these settings alone."""
     four, six, downstream = RULES[request.param]
     with ExitStack() as stack:
+        # The kernel looks for the way back without the mark (rp_filter).
+        conv.gateway.sysctl(net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__origins__rp_filter=0)
+        stack.callback(conv.gateway.sysctl, net__ipv4__conf__all__rp_filter=2)
         for family, rule, via, far in (("-4", four, SERVER, f"{FAR}/32"), ("-6", six, SERVER6, f"{FAR6}/128")):
             conv.server.ip("address", "add", far, "dev", "lo")
             stack.callback(conv.server.ip, "address", "delete", far, "dev", "lo")
