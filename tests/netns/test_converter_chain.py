@@ -1,5 +1,6 @@
 """Converters that connect through each other: chains, routes by the server's network, and circles."""
 
+import socket
 import struct
 import tempfile
 from collections.abc import Iterator
@@ -10,42 +11,27 @@ import pytest
 
 from tests.netns.converter_clients import (
     ALL_KINDS,
+    PROTOCOLS,
     Refused,
+    authority,
     convert_connect,
     convert_message,
     convert_reply,
     hears,
     opened,
     proxy,
+    read_all,
     take,
+    take_head,
 )
+from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, gateway, node, route
 from tests.netns.converter_services import SERVED, SERVICE, echo, greet
-from tests.netns.converter_world import ALL, CLIENTS, GATEWAY, SERVER, SERVER6, Converter, World, needs_tools, start
+from tests.netns.converter_world import ALL, GATEWAY, SERVER, SERVER6, Converter, World, needs_tools, start
 from tests.netns.throttler_world import eventually
 
 pytestmark = needs_tools
 
-NODES = {name: f"{GATEWAY}:{port}" for port, name in enumerate(("first", "second", "third"), 2301)}
-"""Converters at the gateway behind the one that clients go to."""
-ALL_VIA_GATEWAY = ALL.replace("[[listen]]", "[[listen]]\nvia_gateway = true")
 _PASSED = 192
-
-
-def gateway(address: str, *keys: str) -> str:
-    return f'[gateway]\naddress = "{address}"\n' + "".join(f"{key}\n" for key in keys)
-
-
-def route(network: str, via: str) -> str:
-    return f'[[gateway.routes]]\nto = ["{network}"]\nvia = "{via}"\n'
-
-
-@contextmanager
-def node(conv: World, name: str, way: str = "") -> Iterator[Converter]:
-    """One of NODES; ``way`` is its table ``gateway`` if servers are not next."""
-    listen = f'[[listen]]\nkind = "convert"\naddress = "{NODES[name]}"\nvia_gateway = {str(bool(way)).lower()}\n'
-    # The metrics' port is the first converter's.
-    with conv.converter(f"{CLIENTS}[metrics]\n{way}{listen}") as converter:
-        yield converter
 
 
 @contextmanager
@@ -207,3 +193,34 @@ def test_no_chain_is_longer_than_sixteen(conv: World, count: int, heard: str) ->
         else:
             with pytest.raises(Refused, match=heard):
                 convert_reply(client)
+
+
+SWITCH = b"GET http://%s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+@pytest.mark.parametrize("keys", [(), ("loop_check = true",), ("fast_open = true",)], ids=" ".join)
+@PROTOCOLS
+def test_bytes_behind_an_upgrade_reach_the_server_once_by_way_of_a_gateway(
+    conv: World, keys: tuple[str, ...], protocol: int
+) -> None:
+    frames = [b"first frame;", b"second frame;", b"third"]
+    got: list[bytes] = []
+
+    def websocket(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(SWITCHING)
+        got.append(read_all(connection)[0])
+        connection.sendall(b"bye")
+
+    way = ALL_VIA_GATEWAY + gateway(NODES["first"], *keys)
+    with node(conv, "first"), conv.converter(way), conv.serving(websocket) as service:
+        at = authority(SERVER, service.port)
+        with proxy(conv, "absolute", protocol) as client:
+            client.sendall(SWITCH % (at, at) + frames[0])
+            assert take_head(client).startswith(b"HTTP/1.1 101 ")
+            client.sendall(frames[1])
+            client.sendall(frames[2])
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client) == (b"bye", "closed")
+    assert got == [b"".join(frames)]

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 from tests.netns.converter_clients import PROTOCOLS, Refused, get, proxy, read_all, request, take, take_head
+from tests.netns.converter_messages import chunks, dechunked, heard, path_of, respond
 from tests.netns.converter_services import CONTENT
 from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools
 from tests.netns.throttler_world import eventually
@@ -22,25 +23,10 @@ def net(conv: World, running: Converter) -> World:
     return conv
 
 
-def respond(connection: socket.socket, text: bytes, fields: bytes = b"", status: bytes = b"200 OK") -> None:
-    connection.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n%s\r\n%s" % (status, len(text), fields, text))
-
-
-def path_of(head: bytes) -> bytes:
-    return head.split()[1]
-
-
 def repeating(connection: socket.socket) -> None:
     """Says which path it was asked for, over and over."""
     while True:
         respond(connection, path_of(take_head(connection)))
-
-
-def heard(connection: socket.socket) -> tuple[bytes, bytes]:
-    """A response with a length: its head and its content."""
-    head = take_head(connection)
-    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if line)
-    return head, take(connection, int(fields.get(b"content-length", b"0")))
 
 
 @PROTOCOLS
@@ -118,25 +104,6 @@ def test_client_that_expects_100_and_is_refused_sends_nothing(net: World) -> Non
         assert content == b"no"
         # Whether the content will come is not known: the connection cannot be used again.
         assert read_all(client)[0] == b""
-
-
-def chunks(data: bytes, size: int) -> bytes:
-    """RFC 9112 section 7.1, with an extension and a trailer."""
-    pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    return b"".join(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
-
-
-def dechunked(connection: socket.socket) -> bytes:
-    data = b""
-    while True:
-        line = b""
-        while not line.endswith(b"\r\n"):
-            line += take(connection, 1)
-        size = int(line.partition(b";")[0], 16)
-        data += take(connection, size)
-        assert take(connection, 2) == b"\r\n"
-        if size == 0:
-            return data
 
 
 @PROTOCOLS

@@ -257,12 +257,13 @@ impl Carrier<'_> {
             }
         }
         self.exchange.commit();
-        let sent = if self.out.is_empty() {
+        // It takes no memory beyond this: what waits for the client is in its outlet, and counted there.
+        let out = mem::take(&mut self.out);
+        let sent = if out.is_empty() {
             self.down.write(&bytes[direct])
         } else {
-            self.down.write(&self.out)
+            self.down.write(&out)
         };
-        self.out.clear();
         if sent.is_err() {
             self.happened(Event::Client(Input::Reset))?;
         }
