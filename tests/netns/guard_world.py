@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from experiments.testbed.node import Node
+from experiments.testbed.node import Node, Process
 from tests.netns import squid_world
 from tests.netns.converter_names import Names
 from tests.netns.squid_world import SERVER, inside, start_squid
@@ -76,18 +76,27 @@ class Squids:
 
     world: squid_world.World
     names: Names
+    _opened: tuple[str, ...] | None = None
+    _running: Process | None = None
     _made: int = 0
 
-    @contextmanager
-    def opening(self, networks: Sequence[str]) -> Iterator[squid_world.World]:
-        """A Squid whose operator opened ``networks``, and which asks the tests' own name server."""
-        self._made += 1
-        settings = f"""{squid_world.SETTINGS}resolvers = ["{SERVER}"]
+    def opening(self, networks: tuple[str, ...]) -> squid_world.World:
+        """The world with a Squid whose operator opened ``networks``, and which asks the tests' own name server."""
+        if self._opened != networks:
+            self.stop()
+            self._made += 1
+            settings = f"""{squid_world.SETTINGS}resolvers = ["{SERVER}"]
 connect_ports = [443, {PORT}]
 private_targets = {toml_list(networks)}
 """
-        with start_squid(self.world.gateway, self.world.directory, settings, f"opened{self._made}"):
-            yield self.world
+            self._running = start_squid(self.world.gateway, self.world.directory, settings, f"opened{self._made}")
+            self._opened = networks
+        return self.world
+
+    def stop(self) -> None:
+        """End the Squid that runs, if one does."""
+        if self._running is not None:
+            self._running.stop()
 
 
 @contextmanager
@@ -98,6 +107,8 @@ def squids() -> Iterator[Squids]:
         answer_for_all(world.server)
         names = Names(world.server, SERVER)
         try:
-            yield Squids(world, names)
+            standing = Squids(world, names)
+            yield standing
+            standing.stop()
         finally:
             names.close()
