@@ -9,7 +9,7 @@ use tokio::io::Interest;
 use tributary_wire::http::Refused;
 use tributary_wire::http::exchange::{Action, Ending, Event, Exchange, Input};
 
-use super::front::Front;
+use super::front::{Front, SMALL};
 use super::server::ServerConnection;
 use crate::bytes::context::RelayContext;
 use crate::bytes::flow::TURNS;
@@ -20,13 +20,14 @@ use crate::listeners::message::PIECE;
 use crate::session::Session;
 
 /// Carries `exchange` out to its end. `head` is the request's, for the server; the client's inbox may have some of its
-/// body.
+/// body. The request, which the caller keeps meanwhile, takes `kept` bytes.
 pub async fn carry(
     session: &Session,
     front: &mut Front,
     back: &mut ServerConnection,
     exchange: Exchange<'_>,
     head: Vec<u8>,
+    kept: usize,
 ) -> Ending {
     let context = session.relay_context();
     let (client, server) = (&session.stream, &back.server.stream);
@@ -40,6 +41,8 @@ pub async fn carry(
         up: Outlet::new(server, context.budget, context.up),
         down: Outlet::new(client, context.budget, context.down),
         out: head,
+        // Small ones are part of what every connection takes.
+        kept: if kept > SMALL { kept } else { 0 },
         context: &context,
     };
     if let Err(ending) = carrier.begin() {
@@ -91,6 +94,8 @@ struct Carrier<'a> {
     down: Outlet<'a>,
     /// Heads on their way out.
     out: Vec<u8>,
+    /// Bytes of the request.
+    kept: usize,
     context: &'a RelayContext<'a>,
 }
 
@@ -107,6 +112,7 @@ impl Carrier<'_> {
         self.out.extend(body);
         let head = mem::take(&mut self.out);
         self.send_up(&head)?;
+        self.holds();
         // What came behind the next converter's answer is the server's.
         let early = mem::take(self.server_inbox);
         self.server_sent(&early)
@@ -224,8 +230,8 @@ impl Carrier<'_> {
             self.server_inbox.extend_from_slice(bytes);
             let inbox = mem::take(self.server_inbox);
             let used = self.pass(&inbox)?;
-            *self.server_inbox = inbox;
-            self.server_inbox.drain(..used);
+            // Of just the size of what is left.
+            self.server_inbox.extend_from_slice(&inbox[used..]);
         }
         if self.holds() || self.exchange.is_in_body() {
             Ok(())
@@ -295,6 +301,6 @@ impl Carrier<'_> {
     /// Counts what waits here; whether there is memory for it.
     fn holds(&self) -> bool {
         self.session
-            .may_hold(self.client_inbox.len() + self.server_inbox.len())
+            .may_hold(self.kept + self.client_inbox.len() + self.server_inbox.len())
     }
 }

@@ -82,7 +82,7 @@ async fn ask_one(
     let mut head = Vec::new();
     let limits = session.http_limits();
     match Exchange::begin(request, is_kept, limits, SystemTime::now, &mut head) {
-        Ok(exchange) => carry(session, front, server, exchange, head).await,
+        Ok(exchange) => carry(session, front, server, exchange, head, request.head_len()).await,
         Err(refused) => Ending::Refused(refused),
     }
 }

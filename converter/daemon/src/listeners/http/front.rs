@@ -3,9 +3,10 @@
 use tributary_wire::http::HeadReader;
 
 use crate::bytes::idle_timer::IdleTimer;
+use crate::session::Session;
 
 /// Memory for heads that a client which asks for nothing may hold on to.
-const SMALL: usize = 4 << 10;
+pub const SMALL: usize = 4 << 10;
 
 /// What came from the client and is not used yet, and where its next head begins.
 #[derive(Default)]
@@ -19,6 +20,12 @@ pub struct Front {
 }
 
 impl Front {
+    /// No other request is read: what came of one needs no memory while the client hears of its end.
+    pub fn forget(&mut self, session: &Session) {
+        self.inbox = Vec::new();
+        session.may_hold(0);
+    }
+
     /// Nothing is here: lets go of memory that a large head took.
     pub fn rest(&mut self) {
         if self.inbox.is_empty() && self.inbox.capacity() > SMALL {

@@ -35,6 +35,7 @@ pub async fn next_request(
         match front.reader.request(&front.inbox, session.http_limits()) {
             Ok(Some((request, length))) => {
                 front.inbox.drain(..length);
+                front.rest();
                 return Next::Request(request);
             }
             Ok(None) => {}

@@ -26,7 +26,10 @@ pub async fn serve(mut session: Session) {
         let request = match next {
             Next::Request(request) => request,
             Next::End => return session.leave(),
-            Next::Refused(refused) => return refuse(session, refused, "", Clock::now()).await,
+            Next::Refused(refused) => {
+                front.forget(&session);
+                return refuse(session, refused, "", Clock::now()).await;
+            }
         };
         if request.is_for_proxy() {
             match Box::pin(answer_options(session, &request)).await {
@@ -51,7 +54,10 @@ pub async fn serve(mut session: Session) {
 }
 
 /// Does what is left to do for a client that asks for no more.
-async fn end(mut session: Session, front: Front, request: &Request, left: Left, since: Clock) {
+async fn end(mut session: Session, mut front: Front, request: &Request, left: Left, since: Clock) {
+    if !matches!(left, Left::Tunnel(..)) {
+        front.forget(&session);
+    }
     match left {
         Left::Nothing | Left::Close => session.leave(),
         Left::Linger => {

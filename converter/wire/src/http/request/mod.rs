@@ -131,6 +131,11 @@ impl Request {
         }
     }
 
+    /// Bytes of its head, which it keeps.
+    pub fn head_len(&self) -> usize {
+        self.fields.head_len()
+    }
+
     /// The field lines as they came: names, and values without the white space around them.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter()

@@ -1,0 +1,185 @@
+"""What one client can make the native converter hold: ``limits.buffered``, and a fixed share of each connection's."""
+
+import json
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+
+from tests.netns.converter_clients import hears, request, reset
+from tests.netns.converter_world import ALL, CLIENT, GATEWAY, PORTS, SERVER, Converter, World, needs_tools, run
+from tests.netns.squid_world import inside
+from tests.netns.throttler_world import eventually
+
+pytestmark = needs_tools
+
+MANY = 4096
+"""Connections, as many as one client may have."""
+PIECE = 16 << 10
+"""What a connection reads at a time once all is held."""
+OVERHEAD = 12 << 10
+"""Bytes of memory besides for each connection that asks for something: its tasks, its messages' heads."""
+PATIENT = '[timeouts]\nrequest = "5m"\nidle = "5m"\n'
+CONTENT = bytes(256 << 10)
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT
+
+
+@pytest.fixture(scope="module")
+def net(conv: World) -> World:
+    """Kernels that hold little for a connection, so that the converter has to."""
+    for node in (conv.client, conv.gateway, conv.server):
+        node.sysctl(
+            net__ipv4__tcp_rmem="4096 65536 65536", net__ipv4__tcp_wmem="4096 16384 16384", net__core__somaxconn=MANY
+        )
+    return conv
+
+
+@contextmanager
+def origin(world: World, *, silent: bool) -> Iterator[int]:
+    """A server for many, whose port is yielded: it says RESPONSE as soon as it is asked, or nothing, ever."""
+    with inside(world.server):
+        listener = socket.create_server((SERVER, 0), backlog=MANY)
+    ended = threading.Event()
+    serving = threading.Thread(target=respond_to_all, args=(listener, ended), daemon=True)
+    if not silent:
+        serving.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        ended.set()
+        if not silent:
+            serving.join()
+        listener.close()
+
+
+def respond_to_all(listener: socket.socket, ended: threading.Event) -> None:
+    """One response for each connection, of which each takes what it can."""
+    left: dict[socket.socket, memoryview] = {}
+    listener.setblocking(False)
+    with selectors.DefaultSelector() as selector, ExitStack() as stack:
+        selector.register(listener, selectors.EVENT_READ)
+        while not ended.is_set():
+            for key, events in selector.select(0.1):
+                connection = key.fileobj
+                assert isinstance(connection, socket.socket)
+                if connection is listener:
+                    came = stack.enter_context(listener.accept()[0])
+                    came.setblocking(False)
+                    selector.register(came, selectors.EVENT_READ)
+                elif events & selectors.EVENT_READ:
+                    with suppress(OSError):
+                        connection.recv(1 << 16)
+                    left[connection] = memoryview(RESPONSE)
+                    selector.modify(connection, selectors.EVENT_WRITE)
+                else:
+                    try:
+                        left[connection] = left[connection][connection.send(left[connection]) :]
+                    except OSError:
+                        left[connection] = memoryview(b"")
+                    if not left[connection]:
+                        selector.unregister(connection)
+
+
+def flood(clients: list[socket.socket], message: bytes) -> None:
+    """Send each client's copy as far as the converter takes it."""
+    left = dict.fromkeys(clients, memoryview(message))
+    quiet = time.monotonic() + 1
+    while left and time.monotonic() < quiet:
+        for client, rest in list(left.items()):
+            with suppress(BlockingIOError):
+                try:
+                    sent = client.send(rest)
+                except ConnectionError:
+                    sent = len(rest)
+                quiet = time.monotonic() + 1
+                left[client] = rest[sent:]
+            if not left[client]:
+                del left[client]
+
+
+def heads(port: int) -> bytes:
+    """Most of a head."""
+    return request("absolute", SERVER, port, fields="X: ")[:-4] + b"x" * (60 << 10)
+
+
+def asked(port: int) -> bytes:
+    """A whole request with a large head that nobody answers."""
+    return heads(port) + b"\r\n\r\n"
+
+
+def pipelined(port: int) -> bytes:
+    """A request, and as much as is taken behind it."""
+    return request("absolute", SERVER, port) + bytes(256 << 10)
+
+
+def unread(port: int) -> bytes:
+    """A request whose response nobody reads."""
+    return request("absolute", SERVER, port)
+
+
+def status(converter: Converter) -> int:
+    """As a user is told."""
+    told = run("status", "--json", "--socket", str(converter.directory / "control"))
+    return int(json.loads(told.stdout)["buffered_bytes"])
+
+
+def refused(client: socket.socket) -> bool:
+    """Whether 503 is here."""
+    with suppress(BlockingIOError, ConnectionError):
+        return client.recv(100, socket.MSG_PEEK).startswith(b"HTTP/1.1 503 ")
+    return False
+
+
+@pytest.mark.parametrize("way", [heads, asked, pipelined, unread])
+@pytest.mark.parametrize("megabytes", [64, 256])
+def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
+    net: World, way: Callable[[int], bytes], megabytes: int, record_property: Callable[[str, object], None]
+) -> None:
+    """A gibibyte is offered, or asked for."""
+    limit = megabytes * 1_000_000
+    most = limit + MANY * PIECE
+    config = ALL + PATIENT + f'[limits]\nbuffered = "{megabytes}MB"\n'
+    with net.converter(config) as converter, origin(net, silent=way is not unread) as port:
+        fresh = converter.resident()
+        with ExitStack() as stack:
+            clients = [net.connect(GATEWAY, PORTS["http"], source=CLIENT) for _ in range(MANY)]
+            for client in clients:
+                # An end alone would wait behind what the converter does not read.
+                stack.callback(reset, client)
+            eventually(lambda: converter.status()["open_connections"] == MANY)
+            idle = converter.resident()
+            for client in clients:
+                client.setblocking(False)
+            flood(clients, way(port))
+            held, resident = settled(converter)
+            told_503 = sum(map(refused, clients))
+            figures = f"{way.__name__} {limit=} {held=} {fresh=} {idle=} {resident=} {told_503=}"
+            print(figures)
+            record_property("figures", figures)
+            assert min(limit, least(way)) * 0.9 <= held <= most, figures
+            assert resident - fresh <= most + MANY * OVERHEAD, figures
+            if held >= limit:
+                assert hears(net, "absolute", SERVER, port) in ("503", "reset"), figures
+            else:
+                assert told_503 or least(way) < limit, figures
+        eventually(lambda: status(converter) == 0, 20)
+        converter.wait_until_idle(20)
+        print(f"released: {converter.resident()=}")
+
+
+def least(way: Callable[[int], bytes]) -> int:
+    """What it takes at the least where nothing forbids it."""
+    return MANY * {heads: 60 << 10, asked: 32 << 10, pipelined: 12 << 10, unread: 32 << 10}[way]
+
+
+def settled(converter: Converter) -> tuple[int, int]:
+    """What is held, and the greatest size of the process, once nothing moves any more."""
+    held, most = -1, 0
+    while held != (held := status(converter)):
+        most = max(most, converter.resident())
+        time.sleep(0.5)
+    return held, most
