@@ -7,8 +7,8 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
+use rustix::net::netlink::SocketAddrNetlink;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::UdpSocket;
 
 use crate::kernel::sys;
 
@@ -64,29 +64,29 @@ const CHANGES: [i32; 4] = [7, 8, 11, 19];
 /// Answers that are kept.
 const KEPT: usize = 4096;
 
-/// A netlink socket: tokio has no type of its own for it, and this one does nothing to it but poll(2) and recv(2).
-type Changes = UdpSocket;
-
 /// The kernel's answers, kept until any route changes.
 #[derive(Debug)]
 pub struct Routes {
     asks: Socket,
     sequence: Cell<u32>,
-    changes: Changes,
+    changes: Socket,
     kept: RefCell<HashMap<Question, RouteKind>>,
 }
 
 impl Routes {
-    /// Within an event loop. Raises what socket(2) does.
+    /// Raises what socket(2) does.
     pub fn open() -> io::Result<Self> {
         let changes = socket()?;
+        // The kernel tells no socket of its own number what it changes itself, as the routes of a new address, and an unbound
+        // one has the kernel's: 0 (net/netlink/af_netlink.c, do_one_broadcast).
+        rustix::net::bind(&changes, &SocketAddrNetlink::new(0, 0))?;
         for group in CHANGES {
             sys::set_option(changes.as_fd(), SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)?;
         }
         Ok(Self {
             asks: socket()?,
             sequence: Cell::new(0),
-            changes: Changes::from_std(changes.into())?,
+            changes,
             kept: RefCell::default(),
         })
     }
@@ -124,12 +124,12 @@ impl Routes {
         }
     }
 
-    /// Whether there were changes since the last call, or too many to be told (`ENOBUFS`). The event loop sees them come,
-    /// which spares a call for each question.
+    /// Whether there were changes since the last call, or too many to be told (`ENOBUFS`). The socket is asked and not the
+    /// event loop, which sees a change a moment after a connection that came behind it.
     fn have_changed(&self) -> bool {
         let mut changed = false;
         loop {
-            match self.changes.try_recv(&mut [0; 64]) {
+            match (&self.changes).read(&mut [0; 64]) {
                 Ok(_) => changed = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return changed,
                 // What is left unread behind it would keep the kernel from telling of the next change.
@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(nobody.expect("a verdict"), RouteKind::Unreachable);
     }
 
-    #[tokio::test]
-    async fn loopback_is_this_machine() {
+    #[test]
+    fn loopback_is_this_machine() {
         let routes = Routes::open().expect("socket");
         for address in ["127.0.0.1", "127.9.9.9", "::1"] {
             let kind = routes.kind_of(Question::about(ip(address)));
@@ -297,8 +297,8 @@ mod tests {
         assert_ne!(elsewhere.expect("answer"), RouteKind::Own);
     }
 
-    #[tokio::test]
-    async fn an_answer_that_nobody_read_is_not_the_next_ones() {
+    #[test]
+    fn an_answer_that_nobody_read_is_not_the_next_ones() {
         let routes = Routes::open().expect("socket");
         let unread = Question::about(ip("192.0.2.1"));
         for _ in 0..3 {
@@ -310,15 +310,15 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn without_an_answer_there_is_an_error_and_no_waiting() {
+    #[test]
+    fn without_an_answer_there_is_an_error_and_no_waiting() {
         let routes = Routes::open().expect("socket");
         let error = routes.answer_to(1).expect_err("nobody asked");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
-    #[tokio::test]
-    async fn the_kernel_takes_marks_and_sources() {
+    #[test]
+    fn the_kernel_takes_marks_and_sources() {
         let routes = Routes::open().expect("socket");
         let question = Question {
             to: ip("127.0.0.2"),
