@@ -152,7 +152,7 @@ impl EarlySyns {
 pub struct Levels {
     /// Client connections that are open.
     pub open: usize,
-    /// Bytes held for slow readers.
+    /// Bytes that wait for a peer.
     pub buffered: usize,
     /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,

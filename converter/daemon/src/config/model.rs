@@ -85,7 +85,7 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// Client connections of one IPv4 address or one IPv6 /64.
     pub connections_per_client: usize,
-    /// Bytes held for slow readers, in all.
+    /// Bytes that wait for a peer, in all: for slow readers, and of requests that are not whole or wait for their turn.
     #[serde(deserialize_with = "units::size")]
     pub buffered: usize,
     /// Bytes moved at a time, and held for one slow reader at most.

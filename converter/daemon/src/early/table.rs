@@ -37,7 +37,7 @@ pub enum NotBegun {
 /// Connections of type `T` by who asked for them.
 #[derive(Debug)]
 pub struct Table<T> {
-    begun: HashMap<Pair, PendingDial<T>>,
+    begun: HashMap<Pair, Waiting<T>>,
     /// In the order in which they were begun; of those that were claimed some are still here.
     by_age: VecDeque<(Instant, Pair)>,
     late: HashMap<Pair, Instant>,
@@ -47,7 +47,7 @@ pub struct Table<T> {
 }
 
 #[derive(Debug)]
-struct PendingDial<T> {
+struct Waiting<T> {
     connection: T,
     /// The number of the watcher that began it.
     watcher: u64,
@@ -97,7 +97,7 @@ impl<T> Table<T> {
 
     /// A connection was begun by this `watcher`, as it might be.
     pub fn put(&mut self, pair: Pair, connection: T, watcher: u64, now: Instant) {
-        let pending = PendingDial {
+        let pending = Waiting {
             connection,
             watcher,
             since: now,
@@ -145,7 +145,7 @@ impl<T> Table<T> {
 
     /// Those that this watcher began.
     pub fn begun_by(&mut self, watcher: u64) -> Vec<T> {
-        let its = |pending: &PendingDial<T>| pending.watcher == watcher;
+        let its = |pending: &Waiting<T>| pending.watcher == watcher;
         let begun = self.begun.iter().filter(|(_, pending)| its(pending));
         let pairs: Vec<Pair> = begun.map(|(pair, _)| *pair).collect();
         pairs

@@ -39,7 +39,7 @@ impl NotAdmitted {
 pub struct Admission {
     open: AtomicUsize,
     by_client: Mutex<HashMap<IpAddr, usize>>,
-    /// Bytes held for slow readers.
+    /// Bytes that wait for a peer.
     pub budget: Budget,
 }
 

@@ -32,7 +32,7 @@ pub struct Status {
     pub open_connections: usize,
     /// Client connections at most.
     pub most_connections: usize,
-    /// Bytes held for slow readers.
+    /// Bytes that wait for a peer.
     pub buffered_bytes: usize,
     /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,

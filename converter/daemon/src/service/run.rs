@@ -81,7 +81,7 @@ struct Service {
     pool: Pool,
     control: ControlSocket,
     metrics: Option<TcpListener>,
-    lookout: Option<SynWatcher>,
+    syn_watcher: Option<SynWatcher>,
     successor: Option<Successor>,
 }
 
@@ -115,7 +115,7 @@ impl Service {
         });
         let plan = Arc::new(plan);
         let metrics = metrics.map(exposition::watched).transpose()?;
-        let lookout = lookout(&plan, &shared)?;
+        let syn_watcher = syn_watcher(&plan, &shared)?;
         let pool = start_pool(&plan, &shared)
             .await
             .map_err(|error| Failure::from_io("threads", &error))?;
@@ -127,7 +127,7 @@ impl Service {
             pool,
             control,
             metrics,
-            lookout,
+            syn_watcher,
             successor: None,
         })
     }
@@ -289,14 +289,14 @@ impl Service {
         };
         let accounts = &self.shared.accounts;
         let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
-        let lookout = lookout(&plan, &self.shared)?;
+        let syn_watcher = syn_watcher(&plan, &self.shared)?;
         accounts.log.open(plan.config.log.access.as_deref())?;
         let budget = &self.shared.admission.budget;
         budget.set(plan.config.limits.buffered);
         if let Some(metrics) = new_metrics {
             self.metrics = metrics;
         }
-        self.lookout = lookout;
+        self.syn_watcher = syn_watcher;
         self.plan = Arc::new(plan);
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Service {
     ) -> Result<(), Failure> {
         // The plan holds the listeners open: whoever comes now shall be refused, not wait for an end.
         self.plan = Arc::new(self.plan.without_listeners());
-        self.lookout = None;
+        self.syn_watcher = None;
         if let Err(error) = self.pool.enter(Phase::Draining).await {
             tracing::error!("{error}");
         }
@@ -419,7 +419,7 @@ async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
 }
 
 /// For the listeners of `plan` that want one, if any does.
-fn lookout(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
+fn syn_watcher(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
     if !plan.config.forwards_syns_early() {
         return Ok(None);
     }

@@ -15,4 +15,4 @@ pub use grammar::{FieldLength, LOGIN_VERSION, ProtocolError, VERSION};
 pub use greeting::{AuthMethod, Greeting, parse_greeting, parse_method};
 pub use login::{Login, encode_login_status, parse_login, parse_login_status};
 pub use reply::{Code, Reply, parse_reply};
-pub use request::{MAX_NAME, Request, parse_request};
+pub use request::{Request, parse_request};

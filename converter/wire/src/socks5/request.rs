@@ -8,9 +8,6 @@ use super::grammar::{
 };
 use crate::host::Host;
 
-/// The most bytes in a name.
-pub const MAX_NAME: usize = 255;
-
 /// Bytes before the address: version, command, reserved, address type.
 const HEAD_LENGTH: usize = 4;
 
