@@ -23,6 +23,8 @@ PIECE = 16 << 10
 """What a connection reads at a time once all is held."""
 OVERHEAD = 12 << 10
 """Bytes of memory besides for each connection that asks for something: its tasks, its messages' heads."""
+GAPS = 0.25
+"""What the allocator keeps between buffers in use, as a share of them: buffers that grew, or were let go."""
 PATIENT = '[timeouts]\nrequest = "5m"\nidle = "5m"\n'
 CONTENT = bytes(256 << 10)
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT
@@ -31,9 +33,9 @@ RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CON
 @pytest.fixture(scope="module")
 def net(conv: World) -> World:
     """Kernels that hold little for a connection, so that the converter has to."""
-    for node in (conv.client, conv.gateway, conv.server):
+    for node, takes in (conv.client, 65536), (conv.gateway, 65536), (conv.server, 8192):
         node.sysctl(
-            net__ipv4__tcp_rmem="4096 65536 65536", net__ipv4__tcp_wmem="4096 16384 16384", net__core__somaxconn=MANY
+            net__ipv4__tcp_rmem=f"4096 {takes} {takes}", net__ipv4__tcp_wmem="4096 16384 16384", net__core__somaxconn=MANY
         )
     return conv
 
@@ -103,7 +105,7 @@ def flood(clients: list[socket.socket], message: bytes) -> None:
 
 def heads(port: int) -> bytes:
     """Most of a head."""
-    return request("absolute", SERVER, port, fields="X: ")[:-4] + b"x" * (60 << 10)
+    return request("absolute", SERVER, port, fields="X: ")[:-2] + b"x" * (60 << 10)
 
 
 def asked(port: int) -> bytes:
@@ -163,7 +165,7 @@ def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
             assert held <= most, figures
             # Who is refused holds nothing any more.
             assert told_503 or held >= min(limit, least(way)) * 0.9, figures
-            assert resident - fresh <= most + MANY * OVERHEAD, figures
+            assert resident - fresh <= most * (1 + GAPS) + MANY * OVERHEAD, figures
             if held >= limit:
                 assert hears(net, "absolute", SERVER, port) in ("503", "reset"), figures
             else:
