@@ -12,8 +12,8 @@ from experiments.testbed.node import Process
 from settings.failure import Exit, Failure
 
 _SETTLE = 0.5
-_SPARE = 500
-"""Descriptors that a converter needs beside two for each connection."""
+_SPARE, _SPARE_PART = 500, 8
+"""Descriptors that the converter keeps beside two for each connection: so many, and one in so many."""
 
 
 def start_milliseconds(ground: Ground, contender: Contender, times: int) -> tuple[float, ...]:
@@ -50,7 +50,8 @@ def holding(ground: Ground, route: Route, connections: int) -> Iterator[Process]
 
 def most_held(wanted: int) -> int:
     """As many as ``wanted``, or as the limit of open files leaves room for: two are needed for each."""
-    return min(wanted, (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - _SPARE) // 2)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return min(wanted, (files - files // _SPARE_PART - _SPARE) // 2)
 
 
 def resident(pid: int) -> int:
