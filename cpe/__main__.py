@@ -1,6 +1,6 @@
 """python -m cpe"""
 
 from cpe.cli import main
-from settings.entry import run
+from tributary.settings.entry import run
 
 run(main, "cpe")

@@ -16,9 +16,9 @@ from cpe.control import CONTROL
 from cpe.keeper import Keeper
 from cpe.kernel.door import Door
 from cpe.settings import CpeSettings, Multipath, Probe, Wan
-from daemons import logs
-from settings.entry import Arguments, need_root
-from settings.files import load
+from tributary.daemons import logs
+from tributary.settings.entry import Arguments, need_root
+from tributary.settings.files import load
 
 _Options = TypeVar("_Options")
 

@@ -1,5 +1,5 @@
 """By which ``cpe status`` asks the daemon, and which keeps a second daemon from a network namespace."""
 
-from daemons.control import Control
+from tributary.daemons.control import Control
 
 CONTROL = Control("cpe", "cpe daemon", longest=4096, patience=10.0)

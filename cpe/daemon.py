@@ -20,16 +20,16 @@ from cpe.kernel.watch import Watch
 from cpe.memory import Store, namespace
 from cpe.prober import Prober
 from cpe.settings import CpeSettings
-from daemons import notify
-from daemons.control import Answer
-from daemons.exchange import Server
-from daemons.logs import Level, Log
-from daemons.signals import caught
-from mptcp import sockets
-from mptcp.events import SubflowClosed
-from mptcp.path_manager import EventsLost, PathManager
-from settings.failure import Exit, Failure
-from settings.files import load
+from tributary.daemons import notify
+from tributary.daemons.control import Answer
+from tributary.daemons.exchange import Server
+from tributary.daemons.logs import Level, Log
+from tributary.daemons.signals import caught
+from tributary.mptcp import sockets
+from tributary.mptcp.events import SubflowClosed
+from tributary.mptcp.path_manager import EventsLost, PathManager
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import load
 
 _BETWEEN_LOOKS = 30.0
 """Seconds at most: nobody tells when somebody else removes an endpoint."""

@@ -12,7 +12,7 @@ from cpe.ours import NUMBERS
 from cpe.repairs import Repairs
 from cpe.settings import CpeSettings
 from cpe.wanted import Wanted, foreign, installed, wanted
-from mptcp.events import Ended, SubflowClosed
+from tributary.mptcp.events import Ended, SubflowClosed
 
 
 @dataclass(frozen=True)

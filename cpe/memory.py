@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cpe.observed import Address, Limits
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 DIRECTORY = Path("/run/tributary/cpe")
 _SO_NETNS_COOKIE = 71  # asm-generic/socket.h

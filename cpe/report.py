@@ -5,7 +5,7 @@ from typing import Any
 from cpe.keeper import Keeper
 from cpe.links import Link
 from cpe.ours import TABLES
-from daemons.logs import timestamp
+from tributary.daemons.logs import timestamp
 
 Answer = dict[str, Any]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from settings.files import Settings
-from settings.units import Duration
-from settings.values import accepting, as_text, or_none, require
+from tributary.settings.files import Settings
+from tributary.settings.units import Duration
+from tributary.settings.values import accepting, as_text, or_none, require
 
 MOST_WANS = 8
 """As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from daemons.text import age, folded, plural
+from tributary.daemons.text import age, folded, plural
 
 Answer = dict[str, Any]
 

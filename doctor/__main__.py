@@ -12,8 +12,8 @@ from itertools import zip_longest
 
 from doctor.examination import Check, Role, checks, path_to
 from doctor.findings import Command, Finding, State, mends
-from settings.entry import Arguments, need_root, run
-from settings.failure import Exit, Failure
+from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.failure import Exit, Failure
 
 _DESCRIPTION = """\
 Looks at this machine with the eyes of the appliance: what the kernel offers (by trying it, in a network namespace that

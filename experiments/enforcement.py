@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from experiments.testbed.build import Testbed
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 
 @dataclass(frozen=True)

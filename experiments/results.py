@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tributary.places import ROOT
 
 _VERSIONS = {
     "squid": ("squid", "-v"),

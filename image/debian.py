@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _PREFIX = "unpacked-"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"

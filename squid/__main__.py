@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from settings import entry
-from settings.files import load
 from squid import host, process, render
 from squid.settings import SquidSettings
 from squid.targets import Address
+from tributary.settings import entry
+from tributary.settings.files import load
 
 _Options = TypeVar("_Options")
 

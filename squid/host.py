@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from settings.failure import Exit, Failure
 from squid.settings import SquidSettings
 from squid.targets import Address
+from tributary.settings.failure import Exit, Failure
 
 USER = "proxy"  # Debian's Squid runs as this user, and the guard knows Squid's connections by it
 TOOLS = ("squid", "nft", "mptcpize", "ip", "ss")

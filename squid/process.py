@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from settings.failure import Exit, Failure
 from squid import host, render
 from squid.settings import SquidSettings
+from tributary.settings.failure import Exit, Failure
 
 _START_SECONDS = 30.0
 _POLL_SECONDS = 0.05

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import jinja2
 
-from settings.units import Duration
 from squid import targets
 from squid.settings import SquidSettings
 from squid.targets import Address, Network
+from tributary.settings.units import Duration
 
 _TEMPLATES = Path(__file__).parent
 

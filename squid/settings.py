@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from settings.files import Settings
-from settings.units import Duration
 from squid import values
 from squid.targets import Network
 from squid.values import Address, Cache, ClientNetwork, PlainPath, PortRange, Ports, PrivateNetwork, Seconds
+from tributary.settings.files import Settings
+from tributary.settings.units import Duration
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 

@@ -8,9 +8,9 @@ from typing import Annotated, Self
 
 from pydantic import PlainValidator
 
-from settings.units import Duration, Size
-from settings.values import accepting, as_text, require
 from squid import targets
+from tributary.settings.units import Duration, Size
+from tributary.settings.values import accepting, as_text, require
 
 # The shortest prefix that one client network may have, by IP version. A shorter one is no operator's network but a
 # share of the Internet, and a proxy for that is an open one. fc00::/7 holds all unique local addresses.

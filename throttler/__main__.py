@@ -1,6 +1,6 @@
 """python -m throttler"""
 
-from settings.entry import run
 from throttler.cli import main
+from tributary.settings.entry import run
 
 run(main, "throttler")

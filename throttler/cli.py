@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
-from daemons.control import Answer
-from daemons.logs import Format
-from settings.entry import Arguments, need_root
-from settings.failure import refused
 from throttler import dry_run, options
 from throttler.policy import model
 from throttler.policy.model import Policy
 from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
 from throttler.shaping import apply
+from tributary.daemons.control import Answer
+from tributary.daemons.logs import Format
+from tributary.settings.entry import Arguments, need_root
+from tributary.settings.failure import refused
 
 if TYPE_CHECKING:
     from throttler.service.status import Status

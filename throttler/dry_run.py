@@ -1,6 +1,5 @@
 """What a policy would install, as text for a reader; nothing is asked of the kernel, nothing is changed."""
 
-from mptcp.four_tuple import FourTuple
 from throttler.policy.decide import Hold, Matcher, Moment
 from throttler.policy.model import Policy, Rule
 from throttler.policy.values import Kind
@@ -9,6 +8,7 @@ from throttler.shaping import render
 from throttler.shaping.layout import UPLOAD_DEVICE, Layout, layout
 from throttler.shaping.plan import GRACE, Ledger
 from throttler.shaping.render import Kernel, Leaf
+from tributary.mptcp.four_tuple import FourTuple
 
 # Documentation addresses (RFC 5737, RFC 3849).
 _EXAMPLES = (

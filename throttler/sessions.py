@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from mptcp.events import (
+from tributary.mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
     Event,
@@ -13,7 +13,7 @@ from mptcp.events import (
     SubflowEstablished,
     SubflowPriority,
 )
-from mptcp.four_tuple import FourTuple
+from tributary.mptcp.four_tuple import FourTuple
 
 ANNOUNCED = 8
 """Addresses that a client may announce in one session; the kernel's path manager keeps as many."""

@@ -8,9 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from daemons.logs import printable
-from daemons.text import ARROW, age, end, folded, plural, scaled
-from settings.units import Size
 from throttler.service.status import (
     ClassCounters,
     ClassStatus,
@@ -21,6 +18,9 @@ from throttler.service.status import (
     Status,
     SubflowStatus,
 )
+from tributary.daemons.logs import printable
+from tributary.daemons.text import ARROW, age, end, folded, plural, scaled
+from tributary.settings.units import Size
 
 NOT_READ = "not read"
 """In place of the figures of a class that could not be read."""

@@ -12,12 +12,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from daemons.logs import printable, timestamp
-from daemons.text import age, end, plural, scaled
-from settings.failure import Failure
-from settings.units import Duration
 from throttler.service.status import ClassStatus, QuotaStatus, RuleStatus, SessionStatus, Status, SubflowStatus
 from throttler.status_text import NOT_READ, rule_state
+from tributary.daemons.logs import printable, timestamp
+from tributary.daemons.text import age, end, plural, scaled
+from tributary.settings.failure import Failure
+from tributary.settings.units import Duration
 
 _REFRESH = 4
 """Times a second that a terminal is looked at for a new size."""

@@ -12,8 +12,8 @@ from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.endpoints import Command
 from cpe.kernel.rtnetlink import Kind
 from cpe.observed import Interface, Observed, Route, Rule
-from mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
-from settings.failure import Exit, Failure
+from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
+from tributary.settings.failure import Exit, Failure
 
 _ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x4, 0x200, 0x400  # NLM_F_* of linux/netlink.h
 _TRIES = 5

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 from cpe.kernel.rtnetlink import family
 from cpe.observed import Endpoint, Flags, Limits
-from mptcp.netlink import Malformed, Message, attribute, attributes
+from tributary.mptcp.netlink import Malformed, Message, attribute, attributes
 
 FAMILY = "mptcp_pm"
 _HEADER = struct.Struct("=BBxx")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _SWITCHES = Path("/proc/sys/net/mptcp")
 

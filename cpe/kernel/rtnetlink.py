@@ -7,7 +7,7 @@ from enum import IntEnum, IntFlag
 from ipaddress import ip_address, ip_network
 
 from cpe.observed import EVERYWHERE, Address, Interface, InterfaceAddress, Route, Rule
-from mptcp.netlink import Malformed, Message, attribute, attributes
+from tributary.mptcp.netlink import Malformed, Message, attribute, attributes
 
 
 class Kind(IntEnum):

@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import Self
 
 from cpe.kernel.rtnetlink import Group
-from mptcp.netlink import ROUTE, Netlink
-from settings.failure import Exit, Failure
+from tributary.mptcp.netlink import ROUTE, Netlink
+from tributary.settings.failure import Exit, Failure
 
 _BUFFER = 2**18
 """Bytes of the socket's queue. One that is full tells of a change as well as one that is not."""

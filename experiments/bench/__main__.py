@@ -21,8 +21,8 @@ from experiments.bench.throttler_scale import throttler_scale
 from experiments.results import machine
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
-from settings.entry import Arguments, run
-from settings.failure import Exit, Failure
+from tributary.settings.entry import Arguments, run
+from tributary.settings.failure import Exit, Failure
 
 _DESCRIPTION = """\
 Runs a benchmark on network namespaces of this machine, ours beside its peers in the same run, and prints medians and

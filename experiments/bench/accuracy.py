@@ -16,8 +16,8 @@ from experiments.bench.flows import BESIDE_PORT, HELD, HELD_PORT, flow, rule, se
 from experiments.bench.result import Result, Series
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
-from settings.failure import Exit, Failure
-from settings.units import PositiveRate, Size
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import PositiveRate, Size
 
 _DIRECTIONS = ("download", "upload")
 _BESIDE_PACE = 20_000_000  # bits per second of the plain TCP connection beside the held subflow

@@ -10,7 +10,7 @@ from experiments.testbed.profile import DEFAULT
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
-from settings.files import load
+from tributary.settings.files import load
 
 _CONTENDERS = (
     ("legacy_wired", "wired", None),

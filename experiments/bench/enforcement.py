@@ -23,8 +23,8 @@ from experiments.testbed.cables import PATHS
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Profile
-from settings.failure import Exit, Failure
-from settings.files import load
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import load
 
 _SOURCES = {"kernel": "kernel", "scapy": "sniffer"}
 _PORT = 3128

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from experiments.bench import pair
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 HELD_PORT, BESIDE_PORT = 5001, 5002
 HELD = ("--mptcp", "--after", "0.3")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from experiments.bench.result import Result
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 
 @dataclass(frozen=True)

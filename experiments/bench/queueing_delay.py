@@ -13,7 +13,7 @@ from experiments.bench.flows import HELD, HELD_PORT, flow, rule, serving
 from experiments.bench.result import Result, Series
 from experiments.testbed.appliance import lengthen_held_queue, throttler_status
 from experiments.testbed.build import Testbed
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _RATE = "5mbit"
 _SETTLE, _BETWEEN = 2.0, 0.25

@@ -19,7 +19,7 @@ from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _PORT = 5001
 _BY_SESSION, _BY_CLIENT = 4, 100

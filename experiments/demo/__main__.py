@@ -29,7 +29,7 @@ from experiments.demo.summary import (
 from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.record import Download
-from experiments.results import ROOT, manifest, results_folder, write_json
+from experiments.results import manifest, results_folder, write_json
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
@@ -38,11 +38,11 @@ from experiments.testbed.profile import ProfileOptions, add_profile_arguments, p
 from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
-from settings.entry import Arguments, run
-from settings.failure import Exit, Failure
-from settings.files import load
-from settings.units import Size
-from throttler.policy.model import Policy
+from tributary.places import ROOT
+from tributary.settings.entry import Arguments, run
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import read
+from tributary.settings.units import Rate, Size
 
 _DESCRIPTION = """\
 Builds a network of namespaces (a client with a wired and a wireless link, a gateway, a server without MPTCP),
@@ -135,9 +135,7 @@ def _measure(options: Options, profile: Profile, folder: Path) -> Run:
     console = Console(stderr=True)
     console.print("making the file and the testbed")
     file = random_file(options.size.amount, _SEED)
-    rate = load(WIRED_SLOW, Policy).rules[0].rate
-    assert rate is not None
-    held = rate.amount / 1e6
+    held = Rate.parse(read(WIRED_SLOW)["rules"][0]["rate"]).amount / 1e6
     with standing(options.name, profile, keep=options.keep) as testbed:
         console.print(f"checking the links ({testbed.emulation})")
         readings = check_links(testbed)

@@ -23,9 +23,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
-from throttler.sources.sniffer import attach
-from throttler.wire import capture_filter as bpf
-from throttler.wire.capture_filter import Instruction, pack
+from tributary.wire import capture_filter as bpf
+from tributary.wire.capture_filter import Instruction, pack
 
 _ETH_P_ALL, _OUTGOING = 0x0003, 4  # linux/if_ether.h, linux/if_packet.h
 _SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33
@@ -141,7 +140,7 @@ def main(client_side: str, server_side: str) -> None:
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     seen: list[Packet] = []
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL)) as watcher:
-        attach(watcher, pack(_tcp_filter()))
+        bpf.attach(watcher, pack(_tcp_filter()))
         watcher.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
         watcher.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         watcher.setblocking(False)

@@ -17,10 +17,8 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from throttler.shaping.render import MARK
-from throttler.sources.sniffer import attach
-from throttler.wire.capture_filter import Instruction, pack, program
-from throttler.wire.options import MpJoinAck, ParseError, parse
+from tributary.wire.capture_filter import Instruction, attach, pack, program
+from tributary.wire.options import MpJoinAck, ParseError, parse
 
 _ETH_P_ALL = 0x0003
 _SO_TIMESTAMPNS = 35
@@ -29,7 +27,7 @@ _CONTROL = socket.CMSG_SPACE(16)  # struct timespec
 # linux/filter.h and linux/bpf_common.h
 _LOAD_WORD, _AND, _JUMP_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _PACKET_MARK = 0xFFFF_F000 + 20  # SKF_AD_OFF + SKF_AD_MARK
-_MARK_MASK = 0xFFFF_0000
+_MARK, _MARK_MASK = 0x5452_0000, 0xFFFF_0000  # what the throttler's marks begin with (docs/throttler.md)
 
 
 def held_filter() -> tuple[Instruction, ...]:
@@ -37,7 +35,7 @@ def held_filter() -> tuple[Instruction, ...]:
     return (
         Instruction(_LOAD_WORD, _PACKET_MARK),
         Instruction(_AND, _MARK_MASK),
-        Instruction(_JUMP_EQUAL, MARK, no=1),
+        Instruction(_JUMP_EQUAL, _MARK, no=1),
         Instruction(_RETURN, 64),
         Instruction(_RETURN, 0),
     )

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from throttler.wire.keys import join_hmac, token
-from throttler.wire.options import HMAC_IN_SYN_ACK, HMAC_SHA256, MpCapable, MpJoinAck, MpJoinSyn, MpJoinSynAck, emit
-from throttler.wire.options import Option as MptcpOption
-from throttler.wire.segments import Flags
+from tributary.wire.keys import join_hmac, token
+from tributary.wire.options import HMAC_IN_SYN_ACK, HMAC_SHA256, MpCapable, MpJoinAck, MpJoinSyn, MpJoinSynAck, emit
+from tributary.wire.options import Option as MptcpOption
+from tributary.wire.segments import Flags
 
 _VERSION = 1  # of MPTCP: RFC 8684
 _CLIENT_SEQUENCE, _LISTENER_SEQUENCE, _WINDOW, _LIVES = 1000, 5000, 65535, 64

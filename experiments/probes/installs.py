@@ -26,9 +26,8 @@ from ipaddress import ip_address
 from time import time_ns
 
 from experiments.probes.nft_events import MOST, FourTuple, is_overrun, new_subflows, notifications
-from throttler.sources.sniffer import attach
-from throttler.wire import capture_filter as bpf
-from throttler.wire.capture_filter import Instruction, pack
+from tributary.wire import capture_filter as bpf
+from tributary.wire.capture_filter import Instruction, pack
 
 _ETH_P_ALL = 0x0003
 _SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33
@@ -96,7 +95,7 @@ def _go_first() -> None:
 
 def _ack_socket(interface: str, port: int) -> socket.socket:
     watcher = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    attach(watcher, pack(join_ack_filter(port)))
+    bpf.attach(watcher, pack(join_ack_filter(port)))
     watcher.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
     watcher.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     watcher.bind((interface, _ETH_P_ALL))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from throttler.wire.options import Dss, MpCapable, MpJoinAck, MpJoinSyn, Option, parse
+from tributary.wire.options import Dss, MpCapable, MpJoinAck, MpJoinSyn, Option, parse
 
 _ETH_P_ALL, _SO_ATTACH_FILTER, _SO_RCVBUFFORCE = 0x0003, 26, 33
 _SNAP, _QUEUE = 160, 64 << 20  # bytes: IPv4 and TCP with all of their options; what waits to be taken

@@ -32,7 +32,7 @@ from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_link
 from experiments.testbed.topology import Link, Profile, Topology
-from settings.units import Size
+from tributary.settings.units import Size
 
 PROXIES = (1, 2, 3)
 _FIRST_WINDOW = 10 * 1448  # bytes: RFC 6928, with timestamps

@@ -23,7 +23,7 @@ from experiments.study.scenario import Options, Scenario
 from experiments.testbed.chain import By
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
-from settings.units import Size
+from tributary.settings.units import Size
 
 _LEAST, _DEFAULT = 4096, 131_072  # bytes: tcp(7), tcp_rmem and tcp_wmem
 _ENOUGH, _TOO_LITTLE = 2.0, 0.5

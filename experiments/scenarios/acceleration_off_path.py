@@ -27,7 +27,7 @@ from experiments.study.scenario import Scenario
 from experiments.testbed.chain import By
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Link, Profile, Topology
-from settings.units import Duration, Size
+from tributary.settings.units import Duration, Size
 
 _DIRECT = Duration(25_000)
 """On either side of a proxy that is on the path."""

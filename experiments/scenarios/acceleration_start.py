@@ -22,7 +22,7 @@ from experiments.testbed.cables import CLIENTS, LISTENER, Ground
 from experiments.testbed.cgroup import limited
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
-from settings.units import Share, Size
+from tributary.settings.units import Share, Size
 
 UNLIMITED = "unlimited"
 _GROUP = "tributary-start"

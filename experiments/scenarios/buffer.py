@@ -24,7 +24,7 @@ from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
-from settings.units import Size
+from tributary.settings.units import Size
 
 _NEEDED = 2 * 64e6 * 0.030 / 8  # bytes
 _TOO_SMALL, _LARGE = Size(180_000), Size(720_000)

@@ -27,7 +27,7 @@ from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _PORT = 8080
 _KINDS = {"own_syn": "SYN", "first_data": "first request", "data": "later request", "reply": "answer"}

@@ -15,8 +15,8 @@ from experiments.study.scenario import Options
 from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Topology
-from settings.failure import Exit, Failure
-from settings.units import Size
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import Size
 
 FAMILIES = ("ipv4", "ipv6")
 LEGACY = "legacy"

@@ -28,7 +28,7 @@ from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS, Ground
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile, Topology
-from settings.units import Duration, PositiveRate, Share
+from tributary.settings.units import Duration, PositiveRate, Share
 
 _KEYS = ("links", "rate", "rtt", "loss")
 _FIRST, _SECOND, _THIRD = "first", "second", "third"

@@ -36,7 +36,7 @@ from experiments.testbed.counters import counted
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.topology import LinkSettings, Profile
-from settings.units import Duration, PositiveRate, Size
+from tributary.settings.units import Duration, PositiveRate, Size
 
 _PORT, _PAIRS = 9000, 6
 """So many connections at a time, as the fault is a matter of what the processors do meanwhile."""

@@ -41,7 +41,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import Link, Topology
-from settings.units import Size
+from tributary.settings.units import Size
 
 _KINDS = ("legacy", "multipath")
 _SHARE = 0.2  # of what full queues add to a request

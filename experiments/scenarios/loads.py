@@ -16,7 +16,7 @@ from experiments.testbed.appliance import WIRED_SLOW, lengthen_held_queue, start
 from experiments.testbed.build import Testbed
 from experiments.testbed.links import kernel_has_qdisc
 from experiments.testbed.node import Process
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 IDLE, BULK, FAIR, HELD, HELD_LONG = "idle", "bulk", "bulk-fair-queue", "bulk-throttled", "bulk-throttled-long-queue"
 LOADS = (IDLE, BULK, FAIR, HELD, HELD_LONG)

@@ -29,7 +29,7 @@ from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
-from settings.units import Size
+from tributary.settings.units import Size
 
 _FULL, _SMALL = 1500, 1000
 _IPV6_LEAST = 1280  # RFC 8200 section 5; Linux takes IPv6 off an interface below

@@ -13,7 +13,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
 from experiments.study.stage import Stage
 from experiments.testbed.counters import counted
-from settings.units import Size
+from tributary.settings.units import Size
 
 _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "legacy": ("#D55E00", "^", ":")}
 

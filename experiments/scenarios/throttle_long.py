@@ -19,7 +19,7 @@ from experiments.study.scenario import Scenario
 from experiments.study.stage import CONVERTERS
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
-from settings.units import PositiveRate, Size
+from tributary.settings.units import PositiveRate, Size
 
 _FILLED = 0.85  # of the other link's rate, on the wire
 

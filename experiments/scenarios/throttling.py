@@ -17,8 +17,8 @@ from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import Topology
-from settings.failure import Exit, Failure
-from settings.units import PositiveRate, Size
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import PositiveRate, Size
 
 FREE, MIDWAY, ALWAYS = "never", "midway", "always"
 """When the first path is held: not at all, from half of the file on, or as soon as another path has joined."""

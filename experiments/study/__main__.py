@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.results import ROOT
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders, over
 from experiments.study.folder import Folder
@@ -18,9 +17,10 @@ from experiments.study.report import page, render
 from experiments.study.run import Order, perform
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
-from settings.entry import Arguments, run
-from settings.failure import Exit, Failure
-from settings.units import Share
+from tributary.places import ROOT
+from tributary.settings.entry import Arguments, run
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import Share
 
 _DESCRIPTION = """\
 Runs an experiment on network namespaces of this machine: measures, draws, and judges what came out against what the

@@ -8,8 +8,8 @@ from typing import Any
 from experiments.study.run import Order
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import changed_profile
-from settings.failure import Exit, Failure, refused
-from settings.files import check, read
+from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.files import check, read
 
 
 def orders(

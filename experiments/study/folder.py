@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from experiments.results import partial_folder, write_json
 from experiments.study.readings import Point, Reading, Readings, Verdict, name_of
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from experiments.study.readings import Readings, Verdict
 from experiments.study.scenario import Scenario
 from experiments.study.tables import Table, links, numbers
 from experiments.testbed.topology import Profile, Topology
-from settings.files import check
+from tributary.settings.files import check
 
 _LABELS = {"processors": "processors, number", "memory_mb": "memory, MB"}
 

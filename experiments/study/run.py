@@ -19,7 +19,7 @@ from experiments.study.stage import Place, Scene
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.topology import Profile, Topology
-from settings.units import Share
+from tributary.settings.units import Share
 
 _ATTEMPTS = 3
 

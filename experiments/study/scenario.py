@@ -11,7 +11,7 @@ from pydantic import Field
 from experiments.study.readings import Point, Reading, Readings, Verdict
 from experiments.study.stage import Ground, Place
 from experiments.testbed.topology import Profile, Topology
-from settings.files import Settings
+from tributary.settings.files import Settings
 
 
 class Options(Settings):

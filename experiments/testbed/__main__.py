@@ -19,8 +19,8 @@ from experiments.testbed.profile import ProfileOptions, add_profile_arguments, p
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Topology
-from settings.entry import Arguments, run
-from settings.failure import Exit, Failure
+from tributary.settings.entry import Arguments, run
+from tributary.settings.failure import Exit, Failure
 
 _DESCRIPTION = """\
 A network on one machine: a client with access links, a gateway, and a web server that speaks no MPTCP, each in a

@@ -13,7 +13,7 @@ from pathlib import Path
 from experiments.testbed.links import connect, kernel_has_netem, set_mtu
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Link, Profile, Topology
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _STATE = "tributary-testbed-"
 

@@ -20,7 +20,7 @@ from experiments.testbed.build import Testbed, standing
 from experiments.testbed.native import Programs
 from experiments.testbed.node import run
 from experiments.testbed.topology import Profile, Topology
-from settings.files import check
+from tributary.settings.files import check
 
 CLIENTS = "10.1.0.0/16"
 LISTENER = "10.1.1.1"

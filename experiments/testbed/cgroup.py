@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _PERIOD = 10_000  # microseconds: a share of a processor is given out every hundredth of a second,
 _LEAST = 1000  # or more seldom: the kernel takes no smaller one (sched/sched-bwc.rst)

@@ -19,7 +19,7 @@ from experiments.testbed.build import reserved, take_down
 from experiments.testbed.links import connect, kernel_has_netem
 from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import CLIENT, SERVER, Direction, Link, Topology
-from settings.units import Duration
+from tributary.settings.units import Duration
 
 PORT, CONVERT_PORT = 8080, 5124
 

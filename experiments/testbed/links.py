@@ -12,10 +12,10 @@ link with a trace always runs it: netem and tbf have no rates that change by the
 import os
 from pathlib import Path
 
-from experiments.cache import CACHE
 from experiments.testbed.node import Node, run
 from experiments.testbed.topology import Direction, Link
-from settings.failure import Exit, Failure
+from tributary.places import CACHE
+from tributary.settings.failure import Exit, Failure
 
 # Frames in netem's delay line: a bound on memory, never the link's queue. 250 ms at 1 Gbit/s is 21,000 frames.
 _DELAY_LINE = 100_000

@@ -5,8 +5,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.cache import CACHE
-from settings.failure import Exit, Failure
+from tributary.places import CACHE
+from tributary.settings.failure import Exit, Failure
 
 _BUILD = Path(__file__).parents[2] / "scripts/setup.d/converter"
 

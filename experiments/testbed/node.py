@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Self
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 READY = "ready"
 

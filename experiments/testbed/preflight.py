@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 from experiments.testbed.links import need_an_emulator
-from settings.entry import need_root
-from settings.failure import Exit, Failure
+from tributary.settings.entry import need_root
+from tributary.settings.failure import Exit, Failure
 
 _TOOLS = ("ip", "tc", "ss", "nft", "sysctl", "ethtool", "ping", "nginx", "squid", "mptcpize")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from experiments.testbed import trace
 from experiments.testbed.topology import Profile
-from settings.failure import Exit, Failure, refused
-from settings.files import check, read
+from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.files import check, read
 
 PROFILES = trace.PROFILES
 DEFAULT = PROFILES / "ethernet-wifi.toml"

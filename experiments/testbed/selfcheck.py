@@ -13,7 +13,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.topology import Link
 from experiments.testbed.trace import Trace
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 TOLERANCE = 0.05
 _PAUSES = (0.0, 1.0, 3.0, 10.0, 30.0, 60.0)  # seconds before each attempt at a link: a shared machine may stall so long

@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.cache import CACHE
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
-from settings.failure import Exit, Failure
+from tributary.places import CACHE
+from tributary.settings.failure import Exit, Failure
 
 FILES = CACHE / "files"
 _CHUNK = 1 << 20

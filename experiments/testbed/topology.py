@@ -23,8 +23,8 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from experiments.testbed.trace import Trace
-from settings.files import Settings
-from settings.units import Duration, PositiveRate, Share
+from tributary.settings.files import Settings
+from tributary.settings.units import Duration, PositiveRate, Share
 
 CLIENT, GATEWAY, SERVER = "client", "gateway", "server"
 PROXY_PORT = 3128

@@ -13,8 +13,8 @@ from typing import Any, Self
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from settings.failure import Exit, Failure, refused
-from settings.units import PositiveRate
+from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.units import PositiveRate
 
 PROFILES = Path(__file__).parents[1] / "profiles"
 """Where a relative path begins, unless a profile in another folder or a command line says otherwise."""

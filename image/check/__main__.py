@@ -13,8 +13,8 @@ from image.check.examination import BOARDS, examine
 from image.check.findings import Finding
 from image.firstboot.settings import Role
 from image.flash import image_file
-from settings.entry import Arguments, run
-from settings.failure import Exit, Failure
+from tributary.settings.entry import Arguments, run
+from tributary.settings.failure import Exit, Failure
 
 DESCRIPTION = """\
 Look at an image that scripts/build-image made: is it whole, and is in it what its board and its role need?

@@ -7,7 +7,7 @@ from image.check import on_any_board, on_rpi, on_x86, tables
 from image.check.findings import Disk, Finding, found
 from image.check.tables import Table
 from image.firstboot.settings import Role
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 BOARDS: dict[str, ModuleType] = {"x86": on_x86, "rpi": on_rpi}
 _BOOT_KINDS = (tables.EFI_SYSTEM, tables.FAT32)

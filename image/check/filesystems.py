@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _ENTRY = re.compile(r"/(?P<inode>\d+)/(?P<mode>[0-7]+)/(?P<user>\d+)/(?P<group>\d+)/(?P<name>[^/]*)/(?P<size>\d*)/")
 

@@ -16,8 +16,8 @@ from image.firstboot.boot import Task
 from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Lan, Network, Role, Wan, Wifi
-from settings.entry import Arguments, need_root, run
-from settings.failure import Exit, Failure
+from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.failure import Exit, Failure
 
 DESCRIPTION = """\
 Make this box what tributary.toml on its boot partition says.

@@ -1,6 +1,6 @@
 """The text of /etc/shadow, with other passwords (shadow(5)). Pure."""
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _LOCKED = "!"
 

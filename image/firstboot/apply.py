@@ -20,7 +20,7 @@ from image.firstboot.actions import (
     WriteFile,
 )
 from image.firstboot.memory import PLACE, Memory
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _NOTHING_TO_DO = 1  # of growpart(1), which says NOCHANGE then
 

@@ -15,7 +15,7 @@ from image.firstboot.reading import NAME, Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Role
 from image.firstboot.upkeep import upkeep
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _SETTLE_SECONDS = 10
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from image.firstboot import accounts
 from image.firstboot.actions import MakeFolder, OnFiles, Owner, RemoveFile, SetPassword, WriteFile
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _SHADOW = "/etc/shadow"
 _LOCK = "/etc/.pwd.lock"

@@ -10,7 +10,7 @@ from image.firstboot.facts import Condition, Facts, RootPartition
 from image.firstboot.identity import USER
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 ROLE = Path("usr/lib/tributary/role")
 """The image's role, one word; without this file it is a gateway's."""

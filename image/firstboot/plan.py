@@ -10,7 +10,7 @@ from image.firstboot.home import CPE, DNSMASQ, LAN, home
 from image.firstboot.identity import identity
 from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _BY_ROLE = (SQUID, CONVERTER, THROTTLER, CPE, LAN, DNSMASQ)
 """Units that run in some role only; the firewall runs in all."""

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from image.firstboot.settings import Card, Role, contradictions
-from settings.failure import Exit, Failure, refused
-from settings.files import explained
+from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.files import explained
 
 NAME = "tributary.toml"
 

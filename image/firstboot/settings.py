@@ -29,8 +29,8 @@ from image.firstboot.values import (
     Ssid,
     Wireless,
 )
-from settings.files import Settings
 from squid.values import CLIENTS, ClientNetwork
+from tributary.settings.files import Settings
 
 MOST_WANS = 8
 """As many as the daemon cpe takes."""

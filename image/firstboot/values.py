@@ -10,8 +10,8 @@ from typing import Annotated, Self, TypeVar
 from pydantic import PlainValidator
 
 from image.firstboot import public_key
-from settings.values import accepting, as_text, or_none, require
 from squid.targets import Network, inside_private
+from tributary.settings.values import accepting, as_text, or_none, require
 
 T = TypeVar("T")
 Address = IPv4Address | IPv6Address

@@ -7,8 +7,8 @@ from pathlib import Path
 from image.flash import describe, judge, sysfs
 from image.flash.order import Order, Task, run
 from image.flash.report import Json, Report, Text
-from settings import entry
-from settings.failure import Exit, Failure
+from tributary.settings import entry
+from tributary.settings.failure import Exit, Failure
 
 USAGE = "flash-pi [--yes] [--force] [--dry-run | --verify-only] [--json] IMAGE DEVICE | --list [--json]"
 
@@ -115,7 +115,7 @@ def _words(error: BaseException) -> str:
 
 
 def _code(error: BaseException) -> int:
-    """The exit code that settings.entry makes of ``error``."""
+    """The exit code that tributary.settings.entry makes of ``error``."""
     if isinstance(error, Failure):
         return error.code
     if isinstance(error, SystemExit):

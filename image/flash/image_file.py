@@ -14,7 +14,7 @@ from pathlib import Path
 
 from image.flash import bmap, partition_table
 from image.flash.bmap import Contents, Range
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 CHUNK = 4 << 20
 """How much is read, written and compared at once, in bytes."""

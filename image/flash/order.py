@@ -13,7 +13,7 @@ from image.flash.image_file import Image
 from image.flash.report import Report
 from image.flash.sysfs import Roots
 from image.flash.target import Target
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 
 class Task(Enum):

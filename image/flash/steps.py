@@ -13,7 +13,7 @@ from image.flash.bmap import BLOCK, Contents
 from image.flash.image_file import CHUNK, Image, chunks
 from image.flash.report import Report
 from image.flash.target import Target, page_aligned
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 
 def flash(image: Image, contents: Contents, target: Target, report: Report) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from image.flash.disk import Disk, device_path
 from image.flash.sysfs import Roots
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _BLKRRPART = 0x125F  # linux/fs.h: read the partition table again
 _BLKFLSBUF = 0x1261  # linux/fs.h: write and forget what the page cache has of a device

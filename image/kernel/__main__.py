@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.cache import CACHE
-from experiments.results import ROOT
 from image.debian import base, unpacked
 from image.kernel.build import (
     ARCHITECTURES,
@@ -23,8 +21,9 @@ from image.kernel.build import (
     read_patches,
     unpack_source,
 )
-from settings.entry import Arguments, need_root, run
-from settings.failure import Exit, Failure
+from tributary.places import CACHE, ROOT
+from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.failure import Exit, Failure
 
 _DESCRIPTION = f"""\
 Builds Debian's kernel {VERSION} with all that kernel-config/*.config asks for and changed by kernel-config/*.patch.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from image.debian import System
 from image.kernel.fragments import Lost, check, lost, parse
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 SUITE, VERSION = "trixie", "6.12"
 # One Debian merges for both boards: Kconfig asks each board's compiler what it can do, also whether it can link, and

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _SET = re.compile(r"^(CONFIG_\w+)=(.+)$")
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")

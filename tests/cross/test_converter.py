@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cache import CACHE
-from packages import checkout, elf, program
-from packages.release import ARCHITECTURES
+from debs import checkout, elf, program
+from debs.release import ARCHITECTURES
+from tributary.places import CACHE
 
 OTHER = next(each for each in ARCHITECTURES.values() if each.machine != platform.machine())
 QEMU = f"qemu-{OTHER.machine}-static"

@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.cache import CACHE
 from experiments.testbed.node import Node, run
 from image.debian import base, here
+from tributary.places import CACHE
 
 SUITE = "trixie"
 ADMIN, GUEST, OUTSIDE, SERVER = "10.77.0.1", "10.77.0.2", "203.0.113.1", "203.0.113.2"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results import ROOT
+from tests.debs.world import Made, make
 from tests.deploy.guest import ADMIN, GUEST, SERVER, SUITE, Guest, booted, missing
 from tests.netns.squid_world import IPPROTO_MPTCP, inside
-from tests.packages.world import Made, make
 from tests.unit.ansible.playbooks import environment_in, needs_ansible, program
+from tributary.places import ROOT
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),

@@ -11,8 +11,8 @@ from typing import Any
 
 from image.flash.bmap import BLOCK
 from tests.unit.image.flash.made import bmap_of, disk_image, ranges_without
+from tributary.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 DISK = 16 << 20
 BLOCKS = 3000  # three chunks of an image, the last one not full
 HOLES = (range(3, 10), range(1030, 1900))

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from image.flash.bmap import BLOCK
-from settings.failure import Exit
 from tests.devices.flashing import DISK, IMAGE, MAP, OLD, USELESS, claimed, events, expected, fill, flash_pi, started
 from tests.devices.loops import add_partition, loop, measure_again, where_mounted
 from tests.unit.image.flash.made import files
+from tributary.settings.failure import Exit
 
 
 @pytest.fixture

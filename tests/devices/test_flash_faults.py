@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from image.flash.bmap import BLOCK
-from settings.failure import Exit
 from tests.devices.flashing import DISK, IMAGE, OLD, USELESS, claimed, events, flash_pi, started
 from tests.devices.loops import loop, measure_again
 from tests.devices.medium import Medium, served
 from tests.unit.image.flash.made import files
+from tributary.settings.failure import Exit
 
 MIDDLE = 5_000_000
 

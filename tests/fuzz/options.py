@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from throttler.sources.handshakes import Handshakes, Limits
-from throttler.wire import options as mptcp
-from throttler.wire.keys import address_hmac, join_hmac, token
-from throttler.wire.segments import Flags, Segment
+from tributary.wire import options as mptcp
+from tributary.wire.keys import address_hmac, join_hmac, token
+from tributary.wire.segments import Flags, Segment
 
 SHARE = 50_000
 """Blocks that one task makes, on one Handshakes."""

@@ -5,9 +5,9 @@ from typing import get_args
 
 import pytest
 
-from mptcp.events import Event
 from tests.fuzz import options as fuzzing
-from throttler.wire import options as mptcp
+from tributary.mptcp.events import Event
+from tributary.wire import options as mptcp
 
 
 def test_a_hundred_thousand_blocks_raise_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cache import CACHE
-from image.build import order, tools
-from image.build.boards import BOARDS, Role
-from image.build.watch import Text
-from settings.failure import Exit, Failure
+from image.make import order, tools
+from image.make.boards import BOARDS, Role
+from image.make.watch import Text
+from tributary.places import CACHE
+from tributary.settings.failure import Exit, Failure
 
 Build = Callable[[str, Role], Path]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from image.build.boards import Role
 from image.check.examination import examine
 from image.check.on_rpi import MODELS
+from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.machine import GROWTH, Medium, boot_virt, section
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from image.build.boards import Role
 from image.check.examination import examine
+from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.machine import GROWTH, Medium, boot_pc, section
 

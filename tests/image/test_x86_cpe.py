@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from image.build.boards import Role
+from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.machine import HOME, Medium, boot_pc, section
 

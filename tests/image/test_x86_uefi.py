@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from image.build.boards import Role
+from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.machine import OVMF, Medium, boot_pc, section
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from experiments.cache import CACHE
-from experiments.results import ROOT
 from image.debian import System, base, unpacked
 from image.kernel.build import (
     ARCHITECTURES,
@@ -23,7 +21,8 @@ from image.kernel.build import (
     unpack_source,
 )
 from image.kernel.fragments import parse
-from settings.failure import Exit, Failure
+from tributary.places import CACHE, ROOT
+from tributary.settings.failure import Exit, Failure
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),

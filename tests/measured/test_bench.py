@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.results import ROOT
 from tests.netns.traces import traces
+from tributary.places import ROOT
 
 BENCH = (sys.executable, "-m", "experiments.bench", "run")
 

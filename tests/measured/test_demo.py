@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from experiments.results import ROOT
-from settings.failure import Exit
 from tests.netns.traces import traces
+from tributary.places import ROOT
+from tributary.settings.failure import Exit
 
 DEMO = (sys.executable, "-m", "experiments.demo")
 WAYS = ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_native", "mptcp_throttled")

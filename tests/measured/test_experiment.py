@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results import ROOT
 from experiments.study.catalogue import SCENARIOS
-from settings.failure import Exit
 from tests.netns.traces import traces
+from tributary.places import ROOT
+from tributary.settings.failure import Exit
 
 EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
 # Too short to hold the claims: so no reading is taken again because the machine is not calm.

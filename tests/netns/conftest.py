@@ -8,9 +8,9 @@ import pytest
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile
-from settings.files import load
 from tests.netns.converter_world import conv, running
 from tests.netns.throttler_world import source, world
+from tributary.settings.files import load
 
 __all__ = ["conv", "name", "running", "source", "testbed", "world"]
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from experiments.testbed import links
 from experiments.testbed.node import Node, end_processes
 from experiments.testbed.topology import Profile, Topology
-from settings.files import check
 from tests.netns.converter_world import World
+from tributary.settings.files import check
 
 _SETTINGS = {"rate": "20mbit", "delay": "60ms", "queue": 400}
 _LINK = Topology.of(check({"links": {"far": _SETTINGS}}, Profile, "the long way")).links[0]

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tributary.places import ROOT
+
 SERVER_4, SERVER_6, PORT = "203.0.113.1", "2001:db8::1", 5124
 LINKS = {"dsl": 1, "lte": 2}
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}

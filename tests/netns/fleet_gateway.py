@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.results import ROOT
 from experiments.testbed.node import Node, Process, run
 from tests.netns.converter_world import program
 from tests.unit.ansible.playbooks import play
+from tributary.places import ROOT
 
 PORT = 3129
 SHARED = {4: "198.51.100.80", 6: "2001:db8:80::80"}

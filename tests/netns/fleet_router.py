@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from settings.failure import Failure
 from tests.netns.fleet_gateway import NODES, RUN_BIRD, SHARED, WITHOUT_BFD, Host
+from tributary.settings.failure import Failure
 
 
 @dataclass

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.node import Node, end_processes
-from settings.failure import Failure
 from tests.netns.converter_clients import take, take_head
 from tests.netns.converter_world import MPTCP
 from tests.netns.fleet_gateway import NODES, PORT, SHARED, Gateway, Host, Sessions, files_of_the_roles
 from tests.netns.fleet_router import Router, following, start_router
 from tests.netns.squid_world import Origin, inside
+from tributary.settings.failure import Failure
 
 NEEDED = ("bird", "birdc", "cargo", "ip", "nft", "nstat", "setpriv", "ss", "sysctl")
 missing = [tool for tool in NEEDED if shutil.which(tool) is None]

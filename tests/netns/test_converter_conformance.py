@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from experiments.results import ROOT
 from tests.netns.converter_world import CLIENT, CLIENT6, CLIENTS, GATEWAY, World, conv, needs_tools
+from tributary.places import ROOT
 
 __all__ = ["conv"]
 

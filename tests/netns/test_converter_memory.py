@@ -35,7 +35,9 @@ def net(conv: World) -> World:
     """Kernels that hold little for a connection, so that the converter has to."""
     for node, takes in (conv.client, 65536), (conv.gateway, 65536), (conv.server, 8192):
         node.sysctl(
-            net__ipv4__tcp_rmem=f"4096 {takes} {takes}", net__ipv4__tcp_wmem="4096 16384 16384", net__core__somaxconn=MANY
+            net__ipv4__tcp_rmem=f"4096 {takes} {takes}",
+            net__ipv4__tcp_wmem="4096 16384 16384",
+            net__core__somaxconn=MANY,
         )
     return conv
 

@@ -15,7 +15,7 @@ from experiments.testbed.build import Testbed, standing
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT, Profile
-from settings.files import check
+from tributary.settings.files import check
 
 LINK = {"rate": "100mbit", "delay": "12500us", "queue": 200}
 PROFILE = check({"links": {"left": LINK, "right": LINK}}, Profile, "two equal links")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from settings.failure import Exit
 from tests.netns.converter_clients import hears, joined
 from tests.netns.converter_services import greet
 from tests.netns.converter_world import (
@@ -28,6 +27,7 @@ from tests.netns.converter_world import (
     start,
 )
 from tests.netns.throttler_world import eventually
+from tributary.settings.failure import Exit
 
 pytestmark = needs_tools
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from settings.failure import Exit
 from tests.netns.cpe_world import ENVIRONMENT, PROBED, World, eventually, process, run, stop, world
+from tributary.settings.failure import Exit
 
 BOTH = ["10.1.0.2", "10.2.0.2"]
 DSL_ALONE = '[wan.dsl]\ninterface = "dsl"\n'

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from experiments.results import ROOT
 from experiments.testbed.appliance import start_converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.topology import NATIVE_PORT
-from settings.failure import Exit
+from tributary.places import ROOT
+from tributary.settings.failure import Exit
 
 CHAIN = "chain arriving {{ type filter hook prerouting priority mangle; iifname {link} {what}; }}"
 

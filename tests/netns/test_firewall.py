@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results import ROOT
 from experiments.testbed.node import Node
-from settings.failure import Failure
 from tests.netns.squid_world import inside
+from tributary.places import ROOT
+from tributary.settings.failure import Failure
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from experiments.probes.subflows import subflows_of
-from experiments.results import ROOT
 from experiments.testbed.build import Testbed, find, names, standing, take_down, take_down_orphans
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.selfcheck import TOLERANCE, check_links
 from experiments.testbed.topology import Profile
-from settings.failure import Exit, Failure
-from settings.files import check, load
 from tests.netns.traces import traces
+from tributary.places import ROOT
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check, load
 
 TESTBED = (sys.executable, "-m", "experiments.testbed")
 PROFILE = load(DEFAULT, Profile)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from settings.failure import Exit
 from tests.netns.throttler_world import (
     CLIENT,
     ENVIRONMENT,
@@ -32,6 +31,7 @@ from tests.netns.throttler_world import (
     status,
     throttler,
 )
+from tributary.settings.failure import Exit
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
@@ -43,7 +43,7 @@ FORGER = """
 import socket, sys
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
-from throttler.wire.options import MpJoinAck, MpJoinSyn, emit
+from tributary.wire.options import MpJoinAck, MpJoinSyn, emit
 token, source, gateway = int(sys.argv[1], 16), sys.argv[2], sys.argv[3]
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 wire.bind(("wired", 3))

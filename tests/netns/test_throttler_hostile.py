@@ -36,7 +36,7 @@ from tests.netns.throttler_world import (
     throttler,
 )
 from throttler.sources.handshakes import Limits
-from throttler.wire.options import (
+from tributary.wire.options import (
     MPTCP,
     AddAddr,
     Dss,
@@ -52,7 +52,7 @@ from throttler.wire.options import (
     Unknown,
     emit,
 )
-from throttler.wire.segments import Flags
+from tributary.wire.segments import Flags
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),

@@ -20,8 +20,8 @@ pytestmark = [
 # In the gateway's namespace: for each line of its input, what happened since the last one, or what the sockets say.
 LISTENER = """
 import json, sys, time
-from mptcp import sockets
-from mptcp.path_manager import EventsLost, PathManager
+from tributary.mptcp import sockets
+from tributary.mptcp.path_manager import EventsLost, PathManager
 from throttler.sources import routes
 def told(events):
     return [{"kind": type(event).__name__, "subflow": str(getattr(event, "subflow", "")), "token": event.token,

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from settings.failure import Exit
 from tests.netns.throttler_world import (
     CLIENT,
     ENVIRONMENT,
@@ -33,6 +32,7 @@ from tests.netns.throttler_world import (
     throttler,
     throttler_beside,
 )
+from tributary.settings.failure import Exit
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from settings.failure import Exit
 from tests.netns.throttler_world import (
     CLIENT,
     GATEWAY,
@@ -28,6 +27,7 @@ from tests.netns.throttler_world import (
     status,
     throttler,
 )
+from tributary.settings.failure import Exit
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),

@@ -12,7 +12,7 @@ from experiments.testbed.build import Testbed, standing
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import TOLERANCE, check_links
 from experiments.testbed.topology import Profile
-from settings.files import check, load
+from tributary.settings.files import check, load
 
 PORT = 5202
 PACKET = 1428  # IP bytes of each packet of the flood

@@ -5,11 +5,11 @@ import re
 import subprocess
 import sys
 
-from experiments.results import ROOT
 from experiments.testbed.appliance import start_converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT
+from tributary.places import ROOT
 
 # Downloads by MPTCP, and tells its subflows while the connection is still there; ends with its input.
 CLIENT = """

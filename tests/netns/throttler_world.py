@@ -25,8 +25,8 @@ from typing import Any
 import pytest
 
 from experiments.testbed.node import Node
+from tributary.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 WIRED_SLOW = ROOT / "tc-policies" / "wired-slow.toml"
 CLIENT, GATEWAY = f"thr-client-{os.getpid()}", f"thr-gateway-{os.getpid()}"
 LINKS = {"wired": 1, "wireless": 2}

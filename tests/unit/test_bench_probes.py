@@ -16,12 +16,12 @@ from experiments.probes.handshake_frames import Ends, subflows
 from experiments.probes.installs import Join, join_ack_filter, latencies
 from experiments.probes.nft_events import new_subflows
 from experiments.testbed.cables import PATHS
-from mptcp.events import Event, SubflowEstablished
-from settings.failure import Failure
 from tests.unit.throttler.test_capture_filter import run as run_filter
 from throttler.policy import model as policy
 from throttler.sources.dissect import segment
 from throttler.sources.handshakes import Handshakes
+from tributary.mptcp.events import Event, SubflowEstablished
+from tributary.settings.failure import Failure
 
 ENDS = Ends(b"\2clien", b"\2lstnr", IPv4Address("10.64.0.1"), IPv4Address("10.128.0.1"), 3128)
 FIRST, SECOND = ("10.1.1.1", 3128, "10.1.2.2", 40001), ("10.1.1.1", 3128, "10.1.2.3", 40001)

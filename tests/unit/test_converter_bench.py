@@ -32,7 +32,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import Ground
 from experiments.testbed.native import Programs
 from experiments.testbed.topology import Topology
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results import ROOT
 from experiments.testbed import native
+from tributary.places import ROOT
 
 EXAMPLES = sorted((ROOT / "converter/examples").iterdir())
 

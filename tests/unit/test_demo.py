@@ -10,7 +10,7 @@ from experiments.enforcement import Enforcement
 from experiments.record import Download, Sample, read_download
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology
-from settings.files import load
+from tributary.settings.files import load
 
 WIRED, WIRELESS = ("wired", "10.0.1.2:1"), ("wireless", "10.0.2.2:2")
 TOPOLOGY = Topology.of(load(DEFAULT, Profile))

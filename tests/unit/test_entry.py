@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from settings.entry import Arguments
+from tributary.settings.entry import Arguments
 
 
 @dataclass(frozen=True)

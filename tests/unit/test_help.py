@@ -16,9 +16,8 @@ from typing import Protocol
 
 import pytest
 
-from experiments.cache import CACHE
+from tributary.places import CACHE, ROOT
 
-ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file())
 MODULES = {path: found[1] for path in SCRIPTS if (found := re.search(r' -m ([a-z.]+) "\$@"', path.read_text()))}
 """Scripts that run a Python program, and its module."""

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.probes.integrity import difference
 from experiments.probes.mappings import Segment, explanation, segment
-from throttler.wire.options import Dss, MpCapable, MpJoinAck, Option, emit
+from tributary.wire.options import Dss, MpCapable, MpJoinAck, Option, emit
 
 FILE = random.Random(1).randbytes(10_000)
 KEY = b"client's"

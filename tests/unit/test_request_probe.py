@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from experiments.probes.http import Request, read_body, read_head
-from experiments.results import ROOT
+from tributary.places import ROOT
 
 
 @contextmanager

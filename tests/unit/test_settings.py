@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from settings.failure import Exit, Failure
-from settings.files import Settings, load
-from settings.units import Duration, PositiveRate, Quantity, Rate, Share, Size
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import Settings, load
+from tributary.settings.units import Duration, PositiveRate, Quantity, Rate, Share, Size
 
 
 class Rule(Settings):

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import squid
-from settings.files import load
 from squid import process, render
 from squid.settings import SquidSettings
+from tributary.settings.files import load
 
 GOLDEN = Path(squid.__file__).parent / "golden"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.toml"))

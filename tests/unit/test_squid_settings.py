@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from settings.failure import Exit, Failure
-from settings.files import check
 from squid.settings import SquidSettings
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check
 
 
 def settings(text: str) -> SquidSettings:

@@ -5,11 +5,11 @@ import tomllib
 
 import pytest
 
-from settings.failure import Failure
-from settings.files import check
 from squid import targets
 from squid.settings import SquidSettings
 from tests.forbidden_targets import CASES, CLOSED
+from tributary.settings.failure import Failure
+from tributary.settings.files import check
 
 ROWS = [(case.opened, *row) for case in CASES for row in case.rows]
 

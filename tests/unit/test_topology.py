@@ -5,9 +5,9 @@ import pytest
 from experiments.testbed.links import delay_command, rate_commands
 from experiments.testbed.profile import DEFAULT, PROFILES, ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.topology import Profile, Topology
-from settings.entry import Arguments
-from settings.failure import Exit, Failure
-from settings.files import check, load
+from tributary.settings.entry import Arguments
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check, load
 
 
 def read_profile(*changes: str, file: Path = DEFAULT) -> Profile:

@@ -9,9 +9,9 @@ from experiments.testbed.node import Node
 from experiments.testbed.profile import PROFILES, ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.topology import Link, Profile, Topology
 from experiments.testbed.trace import Trace
-from settings.entry import Arguments
-from settings.failure import Exit, Failure
-from settings.files import check, load
+from tributary.settings.entry import Arguments
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check, load
 
 TRACED = PROFILES / "dsl-lte-trace.toml"
 

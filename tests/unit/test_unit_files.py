@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results import ROOT
+from tributary.places import ROOT
 
 SERVICES = {
     "throttler": ("CAP_NET_ADMIN CAP_NET_RAW", 3),

@@ -10,10 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments.cache import CACHE
-from experiments.results import ROOT
 from experiments.testbed import native
 from image.debian import base
+from tributary.places import CACHE, ROOT
 
 _PACKAGES = ("linux-image-cloud-amd64", "kmod")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"

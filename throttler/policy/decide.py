@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
-from mptcp.four_tuple import FourTuple
 from throttler.policy.model import Policy, Rule
 from throttler.policy.values import HIGHEST, Direction, Kind, Networks, Scope
 from throttler.sessions import Session, Subflow
-from throttler.wire.segments import client_of
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.wire.segments import client_of
 
 _ADDRESSES_KEPT = 65_536
 """Look-ups of client addresses that are remembered."""

@@ -6,9 +6,6 @@ from pathlib import Path
 
 from pydantic import Field
 
-from settings.failure import refused
-from settings.files import Settings, load
-from settings.units import PositiveRate
 from throttler.policy import values
 from throttler.policy.values import (
     Days,
@@ -24,6 +21,9 @@ from throttler.policy.values import (
     Quota,
     Scope,
 )
+from tributary.settings.failure import refused
+from tributary.settings.files import Settings, load
+from tributary.settings.units import PositiveRate
 
 _RATE = PositiveRate.ACCEPTED
 

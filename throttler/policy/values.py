@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, PlainValidator
 from pydantic_core import CoreSchema, core_schema
 
-from settings.units import PositiveRate, Size
+from tributary.settings.units import PositiveRate, Size
 
 NAME = "1 to 40 of the characters a-z, A-Z, 0-9, '_' and '-'"
 INTERFACE = "the name of a network interface, such as 'eth0'"

@@ -5,9 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from daemons.control import Answer
-from settings import files
-from settings.failure import Exit, Failure
 from throttler.policy import model
 from throttler.policy.model import Policy, Rule
 from throttler.service import report
@@ -17,6 +14,9 @@ from throttler.service.status import Status, encode
 from throttler.shaping import apply
 from throttler.shaping.layout import layout
 from throttler.sources.source import Source
+from tributary.daemons.control import Answer
+from tributary.settings import files
+from tributary.settings.failure import Exit, Failure
 
 FOR_ANYBODY = ("status", "explain")
 

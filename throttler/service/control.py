@@ -1,6 +1,6 @@
 """By which other commands ask the daemon, and which keeps a second daemon from a network namespace."""
 
-from daemons.control import Control
+from tributary.daemons.control import Control
 
 CONTROL = Control("throttler", "throttler", longest=65_536, patience=60.0)
 """A reload with 100,000 subflows takes some seconds."""

@@ -13,12 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daemons import notify
-from daemons.control import Answer
-from daemons.exchange import Server
-from daemons.logs import Level, Log
-from daemons.signals import caught
-from settings.failure import Exit, Failure
 from throttler.policy.model import Policy
 from throttler.policy.quotas import LONGEST, SECOND, Quotas
 from throttler.service import metrics_server
@@ -29,6 +23,12 @@ from throttler.service.installation import Installation, StepFailed
 from throttler.service.state import Store
 from throttler.shaping import apply
 from throttler.sources.source import Source
+from tributary.daemons import notify
+from tributary.daemons.control import Answer
+from tributary.daemons.exchange import Server
+from tributary.daemons.logs import Level, Log
+from tributary.daemons.signals import caught
+from tributary.settings.failure import Exit, Failure
 
 if TYPE_CHECKING:
     from throttler.service.metrics import Exporter

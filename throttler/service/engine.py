@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from mptcp.events import Event
-from mptcp.four_tuple import FourTuple
 from throttler.policy.decide import Hold, Matcher, Moment, Reason
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas
@@ -14,6 +12,8 @@ from throttler.policy.windows import in_force
 from throttler.sessions import Session, Sessions
 from throttler.shaping.layout import Layout, layout
 from throttler.shaping.plan import Ledger, Placed, Plan
+from tributary.mptcp.events import Event
+from tributary.mptcp.four_tuple import FourTuple
 
 
 @dataclass(frozen=True, slots=True)

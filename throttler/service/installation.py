@@ -4,14 +4,14 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from daemons.logs import Log
-from settings.failure import Failure
 from throttler.policy.model import Policy
 from throttler.service.engine import Engine
 from throttler.shaping import apply, statistics
 from throttler.shaping.layout import Layout, device
 from throttler.shaping.plan import Element, Placed, Plan
 from throttler.shaping.render import Kernel, class_id
+from tributary.daemons.logs import Log
+from tributary.settings.failure import Failure
 
 
 class StepFailed(Exception):

@@ -14,7 +14,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from settings.units import Rate
 from throttler.service.status import (
     CaptureStatus,
     ClassCounters,
@@ -26,6 +25,7 @@ from throttler.service.status import (
     Status,
     SubflowStatus,
 )
+from tributary.settings.units import Rate
 
 _T = TypeVar("_T")
 _N = TypeVar("_N")

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from daemons.exchange import CONNECTIONS, Server
-from settings.failure import Exit, Failure, refused
+from tributary.daemons.exchange import CONNECTIONS, Server
+from tributary.settings.failure import Exit, Failure, refused
 
 _HEAD = 8192
 """Bytes of a request's line and fields; Prometheus sends some 300."""

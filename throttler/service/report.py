@@ -7,11 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mptcp import sockets
-from mptcp.four_tuple import FourTuple
-from mptcp.sockets import Traffic
-from settings.failure import refused
-from settings.units import Rate
 from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND
 from throttler.policy.values import Direction
@@ -35,6 +30,11 @@ from throttler.shaping.plan import Placed
 from throttler.shaping.render import class_id
 from throttler.shaping.statistics import ClassStatistics
 from throttler.sources.source import Source
+from tributary.mptcp import sockets
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.sockets import Traffic
+from tributary.settings.failure import refused
+from tributary.settings.units import Rate
 
 SHOWN = 1000
 """Sessions, and classes, that status lists at most."""

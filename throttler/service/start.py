@@ -1,12 +1,12 @@
 """From the options of ``throttler run`` to a running daemon."""
 
-from daemons import logs
 from throttler.options import Run
 from throttler.policy.model import Policy
 from throttler.service import daemon, state
 from throttler.service.metrics_server import listen_address
 from throttler.sources import source
 from throttler.sources.source import Which
+from tributary.daemons import logs
 
 
 def run(policy: Policy, options: Run) -> None:

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from settings.failure import Exit, Failure
 from throttler.policy.model import Rule
 from throttler.policy.quotas import Quotas
+from tributary.settings.failure import Exit, Failure
 
 DIRECTORY = Path("/var/lib/tributary/throttler")
 

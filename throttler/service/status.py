@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError, model_serializer, model_validator
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 Json = dict[str, Any]
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from settings.failure import Exit, Failure
 from throttler.shaping import nftables, render, tc
 from throttler.shaping.layout import UPLOAD_DEVICE, Layout
 from throttler.shaping.plan import Plan
 from throttler.shaping.render import Kernel, Leaf
+from tributary.settings.failure import Exit, Failure
 
 _NO_HANDLE = "0:"
 """Of a qdisc that the kernel attached by itself (tc(8), QDISCS)."""

@@ -7,7 +7,7 @@ netlink socket is closed after each removal, which waits until the kernel has fr
 import ctypes
 from functools import cache
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _LIBRARY = "libnftables.so.1"
 _Context = ctypes.c_void_p

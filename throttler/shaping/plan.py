@@ -8,10 +8,10 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from mptcp.four_tuple import FourTuple
 from throttler.policy.decide import Hold, Owner, Shape
 from throttler.policy.values import Direction, Scope
-from throttler.wire.segments import client_of
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.wire.segments import client_of
 
 CLASSES = 16_384
 """Classes at one time, in all devices together; their minor numbers are 1 to this."""

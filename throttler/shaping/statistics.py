@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from mptcp.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, Netlink, attributes
-from settings.failure import Exit, Failure
 from throttler.shaping.render import MARK
+from tributary.mptcp.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, Netlink, attributes
+from tributary.settings.failure import Exit, Failure
 
 _GET_CLASS = 42
 _TCMSG = struct.Struct("=BxxxiIII")

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import count, islice
 from selectors import EVENT_READ, DefaultSelector
 
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _PATIENCE = 60.0
 """Seconds for one part of a batch."""

@@ -14,7 +14,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 
-from throttler.wire.segments import Flags, Segment
+from tributary.wire.segments import Flags, Segment
 
 _ETHERNET_HEADER, _IPV4_HEADER, _IPV6_HEADER, _TCP_HEADER = 14, 20, 40, 20
 """Bytes without options (RFC 791 section 3.1, RFC 8200 section 3, RFC 9293 section 3.1)."""

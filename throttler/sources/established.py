@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
-from mptcp.four_tuple import FourTuple
 from throttler.sources.bounded import Bounded
-from throttler.wire.keys import token
-from throttler.wire.segments import client_of
+from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.wire.keys import token
+from tributary.wire.segments import client_of
 
 SECOND = 10**9
 

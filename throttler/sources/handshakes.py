@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mptcp.events import AddressAnnounced, AddressRemoved, Ended, Event, SubflowEstablished, SubflowPriority
-from mptcp.four_tuple import FourTuple
 from throttler.sources.bounded import Bounded
 from throttler.sources.established import SECOND, Count, Established, Keys, Limits, Session
-from throttler.wire import options as mptcp
-from throttler.wire.keys import address_hmac, join_hmac, token
-from throttler.wire.segments import Flags, Segment, client_of
+from tributary.mptcp.events import AddressAnnounced, AddressRemoved, Ended, Event, SubflowEstablished, SubflowPriority
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.wire import options as mptcp
+from tributary.wire.keys import address_hmac, join_hmac, token
+from tributary.wire.segments import Flags, Segment, client_of
 
 __all__ = ["SECOND", "Count", "Handshakes", "Limits"]
 

@@ -8,8 +8,8 @@ So a session that was closed stays as long as the kernel has one of its subflows
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 
-from mptcp.events import Event, SessionClosed, SubflowClosed, SubflowEstablished
-from mptcp.four_tuple import FourTuple
+from tributary.mptcp.events import Event, SessionClosed, SubflowClosed, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
 
 SECOND = 10**9
 PAUSE = SECOND // 4

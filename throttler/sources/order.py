@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from throttler.wire.segments import Segment
+from tributary.wire.segments import Segment
 
 _SET_BACK = 10**9
 """Nanoseconds by which a clock that was set back must differ, so that nothing else is taken for it."""

@@ -8,8 +8,8 @@ import socket
 import struct
 from functools import cache
 
-from mptcp.four_tuple import FourTuple
-from mptcp.netlink import ROUTE, Malformed, Netlink, attribute, attributes
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.netlink import ROUTE, Malformed, Netlink, attribute, attributes
 
 _GET_ROUTE = 26
 _RTMSG = struct.Struct("=BBBBBBBBI")

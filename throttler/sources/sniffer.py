@@ -1,6 +1,5 @@
 """The Scapy source: one packet socket per client-side interface, with the capture filter in the kernel."""
 
-import ctypes
 import errno
 import os
 import socket
@@ -13,12 +12,11 @@ from scapy.arch.linux import L2ListenSocket
 from scapy.data import ETH_P_ALL
 from scapy.error import Scapy_Exception
 
-from settings.failure import Exit, Failure
 from throttler.sources.dissect import segment
-from throttler.wire import capture_filter
-from throttler.wire.segments import Segment
+from tributary.settings.failure import Exit, Failure
+from tributary.wire import capture_filter
+from tributary.wire.segments import Segment
 
-_SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h
 _BUFFER = 4 * 2**20
 """Bytes of the socket's queue: some thousands of handshake packets while Python is busy."""
@@ -40,7 +38,7 @@ class Sniffer:
             # Bound without a protocol a packet socket gets nothing (packet(7)): so no packet is queued unfiltered.
             self._scapy = L2ListenSocket(iface=interface, type=_NO_PROTOCOL, promisc=False)
             self._socket: socket.socket = self._scapy.ins
-            attach(self._socket, capture_filter.pack(capture_filter.program()))
+            capture_filter.attach(self._socket, capture_filter.pack(capture_filter.program()))
             # Beyond net.core.rmem_max, which root may.
             self._socket.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_RCVBUFFORCE", 33), _BUFFER)
             self._socket.setblocking(False)
@@ -94,10 +92,3 @@ class Sniffer:
         self._passed += passed
         self._dropped += dropped
         return {"passed": self._passed, "dropped": self._dropped, "unreadable": self.unreadable}
-
-
-def attach(packets: socket.socket, program: bytes) -> None:
-    """Set a classic BPF program as the socket's filter (linux/filter.h, struct sock_fprog)."""
-    array = ctypes.create_string_buffer(program, len(program))
-    fprog = struct.pack("HP", len(program) // 8, ctypes.addressof(array))
-    packets.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, fprog)

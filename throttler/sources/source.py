@@ -8,18 +8,18 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self
 
-from mptcp import sockets
-from mptcp.events import Event, SubflowEstablished
-from mptcp.four_tuple import FourTuple
-from mptcp.path_manager import EventsLost, PathManager
-from settings.failure import Exit, Failure
 from throttler.policy.model import Policy
 from throttler.sources import routes
 from throttler.sources.handshakes import Handshakes
 from throttler.sources.lingering import Lingering
 from throttler.sources.order import InOrder
 from throttler.sources.sniffer import Sniffer
-from throttler.wire.segments import Segment
+from tributary.mptcp import sockets
+from tributary.mptcp.events import Event, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.path_manager import EventsLost, PathManager
+from tributary.settings.failure import Exit, Failure
+from tributary.wire.segments import Segment
 
 _BATCH = 512
 """Packets of one interface, or messages of the kernel, in one round."""

@@ -7,8 +7,8 @@ from experiments.bench.result import Series
 from experiments.scenarios.acceleration import PROXIES, SCENARIO, AccelerationOptions, Segments, transfers
 from experiments.testbed.chain import By
 from experiments.testbed.topology import Profile, Topology
-from settings.files import load
-from settings.units import Size
+from tributary.settings.files import load
+from tributary.settings.units import Size
 
 _WHAT = {"ttfb_gain": "first_byte_ms_10", "ttc25_gain": "whole_ms_25"}
 _BY = {By.EARLY: "", By.LATE: "_late", By.ZERO_RTT: "_0rtt"}

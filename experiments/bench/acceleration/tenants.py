@@ -14,7 +14,7 @@ from experiments.bench.result import Series
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.native import Programs
 from experiments.testbed.node import Node
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _LISTEN, _ORIGIN = "127.0.0.1:3128", "203.0.113.2:8080"
 _SETTLE, _SETTLED = 2.0, 1.01  # seconds; growth in that time

@@ -5,19 +5,16 @@ take the offer (RFC 8684 section 3.7): what stays is the little that a fallen-ba
 """
 
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Ground
 from experiments.testbed.node import Node, Process
-from settings.failure import Exit, Failure
-from settings.files import check
-from squid import host, render
-from squid.settings import SquidSettings
+from tributary.settings.failure import Exit, Failure
 
 Route = tuple[str, ...]
 """Arguments of tributary-load that say how it gets to the origin."""
@@ -29,6 +26,14 @@ _MPTCPIZE = ["mptcpize", "run"]
 _VARNISH = Path("/var/lib/varnish/tributary-bench")
 """Varnish compiles its configuration to a library in there, which /run may not allow (noexec)."""
 
+_SQUID = """\
+port = {port}
+listen = ["{listen}"]
+client_networks = ["{clients}"]
+connect_ports = [{origin_port}]
+drain = "0s"
+state_directory = "{state}"
+"""
 _NATIVE = """\
 [clients]
 networks = ["{clients}"]
@@ -165,21 +170,12 @@ def _squid(ground: Ground, listen: str) -> Iterator[list[str]]:
     """As the appliance runs it, with no cache; without its guard, which has nothing to do for a listener."""
     address, _, port = listen.rpartition(":")
     state = ground.testbed.directory / "squid-state"
-    settings = check(
-        {
-            "port": int(port),
-            "listen": [address],
-            "client_networks": [CLIENTS],
-            "connect_ports": [ORIGIN.rpartition(":")[2]],
-            "drain": "0s",
-            "state_directory": str(state),
-        },
-        SquidSettings,
-        "the benchmark's Squid",
-    )
-    settings.places.logs.mkdir(parents=True, exist_ok=True)
-    shutil.chown(settings.places.logs, host.USER)
-    configuration = _file(ground, "squid.conf", render.squid_conf(settings, [ip_address(address)]))
+    origin_port = ORIGIN.rpartition(":")[2]
+    text = _SQUID.format(port=port, listen=address, clients=CLIENTS, origin_port=origin_port, state=state)
+    (state / "log").mkdir(parents=True, exist_ok=True)
+    shutil.chown(state / "log", "proxy")
+    render = (sys.executable, "-m", "squid", "render", "--own", address, _file(ground, "squid.toml", text))
+    configuration = _file(ground, "squid.conf", ground.testbed.gateway.run(*render))
     name = "tributarybench"
     try:
         yield ["squid", "-N", "-n", name, "-f", configuration]

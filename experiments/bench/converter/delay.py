@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.bench.converter.contenders import Contender
 from experiments.testbed.cables import CLIENT_SIDE, SERVER_SIDE, Ground
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _ONE_AT_A_TIME = ("--clients", "1", "--pause", "2", "--mptcp")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.bench.converter.contenders import Contender, Route
 from experiments.testbed.cables import Ground
 from experiments.testbed.node import Process
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _SETTLE = 0.5
 _SPARE, _SPARE_PART = 500, 8

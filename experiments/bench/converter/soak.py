@@ -16,7 +16,7 @@ from experiments.bench.pair import NAME
 from experiments.bench.result import Result
 from experiments.testbed.cables import SERVER, Ground, laid_out
 from experiments.testbed.native import build
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 _PEER = f"{SERVER}:8090"
 _CONNECTIONS = 200

@@ -9,7 +9,7 @@ from experiments.bench.converter.contenders import DIRECT, NATIVE, Contender, Ro
 from experiments.bench.converter.extent import Extent
 from experiments.bench.converter.steering import steered
 from experiments.testbed.cables import Ground
-from settings.failure import Failure
+from tributary.settings.failure import Failure
 
 BULK, BULK_MANY, UPLOAD = "bulk", "bulk_many", "upload"
 CONNECTIONS, REQUESTS = "connections", "requests"

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from experiments.results import ROOT
+from tributary.places import ROOT
 
 HERE = Path(__file__).parent
 ANSIBLE = ROOT / "ansible"

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.ansible.playbooks import ANSIBLE, load
 
-filters = load(ANSIBLE / "filter_plugins/tributary.py")
+filters = load(ANSIBLE / "filter_plugins/tributary_filters.py")
 NAMES = ["tributary-common", "tributary-squid"]
 
 

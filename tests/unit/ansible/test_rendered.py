@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed import native
-from settings.files import load
 from squid.settings import SquidSettings
 from tests.unit.ansible.conftest import Rendered
 from tests.unit.ansible.playbooks import HERE, INVENTORIES, needs_ansible
 from throttler import dry_run
 from throttler.policy import model
+from tributary.settings.files import load
 
 pytestmark = needs_ansible
 GOLDEN = HERE / "golden"

@@ -24,8 +24,8 @@ from tests.unit.conformance.proof import (
     surprises,
 )
 from tests.unit.conformance.reference import Converter
+from tributary.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 SOME = ["RepliesTooEarly", "LosesDataBehindMessage", "ClosesBothWaysOnClientsFIN", "MadeUpMSS", "TakesTwoConnects",
         "Reaches 127.0.0.1", "ResetsBehindErrors", "AnyCookieDoes"]  # fmt: skip
 SKIPPED_ON_LOOPBACK = {  # no IPv6 origin, no Multipath TCP, no ICMP error, no Fast Open

@@ -9,7 +9,7 @@ from cpe.difference import Add, AddEndpoint, Remove, RemoveEndpoint, SetLimits, 
 from cpe.observed import EVERYWHERE, Endpoint, Interface, InterfaceAddress, Limits, Observed, Route, Rule
 from cpe.ours import MAIN
 from cpe.settings import CpeSettings
-from settings.files import check
+from tributary.settings.files import check
 
 KERNEL, DHCP = 2, 16
 """Protocols of routes, of linux/rtnetlink.h."""

@@ -9,8 +9,8 @@ from cpe import report, status_text
 from cpe.cli import main
 from cpe.keeper import Keeper
 from cpe.memory import Memory
-from settings.failure import Exit, Failure
 from tests.unit.cpe.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
+from tributary.settings.failure import Exit, Failure
 
 
 def test_check_says_valid_or_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from cpe.health import Health
 from cpe.settings import Probe
-from settings.units import Duration
+from tributary.settings.units import Duration
 
 PROBE = Probe(interval=Duration.parse("10s"), timeout=Duration.parse("2s"), failures=3)
 

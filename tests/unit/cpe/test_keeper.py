@@ -11,9 +11,9 @@ from cpe.links import Reason
 from cpe.memory import Memory
 from cpe.observed import Endpoint, Flags, Interface, Limits, Observed, Route
 from cpe.ours import MAIN, NUMBERS
-from mptcp.events import Ended, SubflowClosed
-from mptcp.four_tuple import FourTuple
 from tests.unit.cpe.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
+from tributary.mptcp.events import Ended, SubflowClosed
+from tributary.mptcp.four_tuple import FourTuple
 
 
 class Script:

@@ -7,7 +7,7 @@ import pytest
 
 from cpe.memory import DIRECTORY, Memory, Store, directory
 from cpe.observed import Limits
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 MEMORY = Memory({128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")}, Limits(2, 0))
 

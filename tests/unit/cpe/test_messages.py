@@ -13,7 +13,7 @@ from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, Kind
 from cpe.observed import Endpoint, Flags, Limits, Route, Rule
-from mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
+from tributary.mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
 
 ROUTES = [
     Route(8401, ip_network("192.168.1.0/24"), None, 2, 1, 84),

@@ -6,8 +6,8 @@ from ipaddress import ip_address
 import pytest
 
 from cpe.settings import CpeSettings, Target
-from settings.failure import Exit, Failure
-from settings.files import check
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check
 
 WAN = '[wan.dsl]\ninterface = "eth0"\n'
 

@@ -4,7 +4,7 @@ import pytest
 
 from doctor.__main__ import main
 from doctor.examination import Role, checks
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 pytestmark = pytest.mark.usefixtures("as_root")
 

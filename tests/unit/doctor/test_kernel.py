@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from doctor.kernel import PROBES, Probe, examine
-from experiments.results import ROOT
+from tributary.places import ROOT
 
 FRAGMENTS = sorted((ROOT / "kernel-config").glob("*.config"))
 

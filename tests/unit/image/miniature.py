@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results import ROOT
-from image.build import disk
-from image.build.boards import BOARDS, MIB, Board, Role
-from image.build.command import Runner
-from image.build.identity import Identity
-from image.build.layout import layout
-from image.build.texts import menu, texts
-from image.build.watch import Watch
 from image.check.on_rpi import MODELS
+from image.make import disk
+from image.make.boards import BOARDS, MIB, Board, Role
+from image.make.command import Runner
+from image.make.identity import Identity
+from image.make.layout import layout
+from image.make.texts import menu, texts
+from image.make.watch import Watch
+from tributary.places import ROOT
 
 NAME = "tributary-miniature-0.1.0"
 IDENTITY = Identity.of(NAME)

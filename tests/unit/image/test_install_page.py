@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from experiments.results import ROOT
 from image.firstboot.actions import Owner
 from image.firstboot.facts import Facts
 from image.firstboot.next_steps import next_steps
 from image.firstboot.reading import Wrong, read
 from image.firstboot.settings import Role
+from tributary.places import ROOT
 
 PAGE = (ROOT / "docs/install-pi.md").read_text()
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f you@laptop"

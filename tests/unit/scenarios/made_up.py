@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from experiments.study.readings import Point, Reading, Readings, Verdict
 from experiments.study.scenario import Scenario
 from experiments.testbed.topology import Profile, Topology
-from settings.files import load
+from tributary.settings.files import load
 
 Rule = Callable[[Point], Mapping[str, float]]
 """The values of a reading at a point."""

@@ -7,9 +7,9 @@ from experiments.scenarios.acceleration_off_path import SCENARIO
 from experiments.study.readings import Point, Readings
 from experiments.testbed.chain import By
 from experiments.testbed.topology import Link, Profile, Topology
-from settings.files import load
 from tests.unit.scenarios.made_up import but, drawn, failed, topology
 from tests.unit.scenarios.made_up import readings as made_up
+from tributary.settings.files import load
 
 SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
 

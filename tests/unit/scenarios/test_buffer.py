@@ -4,8 +4,8 @@ import pytest
 
 from experiments.scenarios.buffer import SCENARIO, BufferOptions
 from experiments.study.readings import Point
-from settings.units import Size
 from tests.unit.scenarios.made_up import Rule, but, drawn, failed, readings, topology
+from tributary.settings.units import Size
 
 
 def good(point: Point) -> dict[str, float]:

@@ -6,8 +6,8 @@ from experiments.scenarios.grid import SCENARIO
 from experiments.study.readings import Point
 from experiments.study.stage import Ground
 from experiments.testbed.topology import Profile, Topology
-from settings.files import load
 from tests.unit.scenarios.made_up import but, drawn, failed, judged
+from tributary.settings.files import load
 
 PROFILE = load(SCENARIO.profile, Profile)
 HARD = {"links": "2", "rate": "50mbit", "rtt": "200ms", "loss": "1%"}

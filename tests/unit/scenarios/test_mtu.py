@@ -4,9 +4,9 @@ import pytest
 
 from experiments.scenarios.mtu import SCENARIO, MtuOptions
 from experiments.study.readings import Point
-from settings.failure import Failure
-from settings.files import check
 from tests.unit.scenarios.made_up import Rule, but, drawn, failed, topology
+from tributary.settings.failure import Failure
+from tributary.settings.files import check
 
 
 def good(point: Point) -> dict[str, float]:

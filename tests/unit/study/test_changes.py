@@ -13,7 +13,7 @@ from experiments.scenarios.legacy import SCENARIO
 from experiments.study.changes import orders, over
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import PROFILES
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 
 class WideOptions(DownloadOptions):

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.study.__main__ import main
 from experiments.study.catalogue import SCENARIOS
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 
 def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from experiments.scenarios.downloads import values_of
-from settings.failure import Exit, Failure
 from tests.unit.test_demo import download
+from tributary.settings.failure import Exit, Failure
 
 
 def test_rates_count_from_the_end_of_the_warm_up() -> None:

@@ -15,9 +15,9 @@ from experiments.study.__main__ import main
 from experiments.study.changes import orders
 from experiments.study.folder import Folder
 from experiments.study.scenario import Scenario
-from settings.failure import Exit, Failure
 from tests.unit.scenarios import test_grid, test_legacy, test_multipath
 from tests.unit.scenarios.made_up import Rule, but, readings, topology
+from tributary.settings.failure import Exit, Failure
 
 MACHINE = {"kernel": "6.18.0", "processor": "Abacus 3000", "processors": 2, "memory_mb": 8000, "system": None}
 LINK = {"link": "wired", "what": "down_mbps", "described": 100.0}

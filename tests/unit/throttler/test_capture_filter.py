@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.wire import capture_filter as bpf
-from throttler.wire.capture_filter import Instruction
-from throttler.wire.options import Dss, ParseError, parse
+from tributary.wire import capture_filter as bpf
+from tributary.wire.capture_filter import Instruction
+from tributary.wire.options import Dss, ParseError, parse
 
 PROGRAM = bpf.program()
 

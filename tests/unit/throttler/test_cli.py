@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from settings.failure import Exit
+from tributary.places import ROOT
+from tributary.settings.failure import Exit
 
-ROOT = Path(__file__).parents[3]
 GOOD = '[paths.loop]\ninterface = "lo"\n\n[[rules]]\nname = "slow"\npath = "loop"\nrate = "5mbit"\n'
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mptcp.events import Ended, SubflowClosed, SubflowEstablished
-from mptcp.four_tuple import FourTuple
 from throttler.policy.model import Policy, read
 from throttler.policy.quotas import SECOND, Quotas
 from throttler.service.engine import Engine
 from throttler.shaping.plan import GRACE, Plan
+from tributary.mptcp.events import Ended, SubflowClosed, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
 
 FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
 JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)

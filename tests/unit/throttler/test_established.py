@@ -7,16 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptcp.events import (
-    AddressAnnounced,
-    AddressRemoved,
-    Ended,
-    Event,
-    SessionClosed,
-    SubflowClosed,
-    SubflowEstablished,
-)
-from mptcp.four_tuple import FourTuple
 from tests.unit.throttler.test_handshakes import (
     ACK,
     CLIENT_KEY,
@@ -36,8 +26,18 @@ from tests.unit.throttler.test_handshakes import (
 )
 from throttler.sources.bounded import Bounded
 from throttler.sources.handshakes import Count, Limits
-from throttler.wire.keys import address_hmac, join_hmac, token
-from throttler.wire.options import AddAddr, MpCapable, MpFastclose, MpJoinAck, MpJoinSyn, MpJoinSynAck, RemoveAddr
+from tributary.mptcp.events import (
+    AddressAnnounced,
+    AddressRemoved,
+    Ended,
+    Event,
+    SessionClosed,
+    SubflowClosed,
+    SubflowEstablished,
+)
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.wire.keys import address_hmac, join_hmac, token
+from tributary.wire.options import AddAddr, MpCapable, MpFastclose, MpJoinAck, MpJoinSyn, MpJoinSynAck, RemoveAddr
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
-from mptcp.four_tuple import FourTuple
 from throttler.sources.bounded import Bounded
 from throttler.sources.handshakes import SECOND, Count, Handshakes, Limits
-from throttler.wire.keys import join_hmac, token
-from throttler.wire.options import (
+from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.wire.keys import join_hmac, token
+from tributary.wire.options import (
     AddAddr,
     MpCapable,
     MpFastclose,
@@ -25,7 +25,7 @@ from throttler.wire.options import (
     RemoveAddr,
     emit,
 )
-from throttler.wire.segments import Flags, Segment
+from tributary.wire.segments import Flags, Segment
 
 CLIENT_KEY, LISTENER_KEY = bytes.fromhex("7df87092ca0d5735"), bytes.fromhex("a46c287fdfa5ea19")
 CLIENT_NONCE, LISTENER_NONCE = bytes.fromhex("149589a0"), bytes.fromhex("feead300")

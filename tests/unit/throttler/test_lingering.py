@@ -1,8 +1,8 @@
 """Sessions that were closed before all was sent."""
 
-from mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
-from mptcp.four_tuple import FourTuple
 from throttler.sources.lingering import PAUSE, Lingering
+from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
 
 FIRST = FourTuple("10.0.0.1", 3128, "10.0.1.2", 40000)
 JOINED = FourTuple("10.0.0.1", 3128, "10.0.2.2", 40001)

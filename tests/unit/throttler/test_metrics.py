@@ -13,13 +13,13 @@ pytest.importorskip("prometheus_client")
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from daemons.exchange import Server
-from settings.failure import Exit, Failure
 from tests.unit.throttler.answer import answer, session, unread
 from throttler.service.metrics import Exporter
 from throttler.service.metrics_server import listen_address, respond
 from throttler.service.metrics_server import server as listen
 from throttler.service.status import ClassCounters, Status
+from tributary.daemons.exchange import Server
+from tributary.settings.failure import Exit, Failure
 
 NAME = "tributary_throttler"
 

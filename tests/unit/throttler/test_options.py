@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.wire.options import (
+from tributary.wire.options import (
     AddAddr,
     Dss,
     MpCapable,

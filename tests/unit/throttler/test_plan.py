@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from mptcp.four_tuple import FourTuple
 from throttler.policy.decide import Hold, Owner, Shape
 from throttler.policy.values import Direction, Scope
 from throttler.shaping.plan import GRACE, PER_CLIENT, Element, Ledger, Plan
+from tributary.mptcp.four_tuple import FourTuple
 
 SLOW = Shape(5_000_000, 5_000_000, 3)
 

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from mptcp.four_tuple import FourTuple
-from settings.failure import Exit, Failure
-from settings.units import PositiveRate
 from throttler.policy.decide import Matcher, Moment, Reason
 from throttler.policy.model import Policy, check_interfaces, read, with_rule, without_rule
 from throttler.policy.values import Direction, Scope
 from throttler.sessions import Session, Subflow
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import PositiveRate
 
 GOOD = """\
 [paths.wired]

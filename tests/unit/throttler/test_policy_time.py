@@ -4,12 +4,12 @@ from datetime import datetime
 
 import pytest
 
-from settings.units import PositiveRate, Size
 from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND, Quotas, period_start
 from throttler.policy.values import Day, Hours, Period, Quota, Scope
 from throttler.policy.windows import in_force
+from tributary.settings.units import PositiveRate, Size
 
 SATURDAY = datetime(2026, 11, 21)
 NIGHT = Rule(name="night", hours=Hours.parse("22:00-06:00"), days=(Day.FRI,))

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from mptcp.four_tuple import FourTuple
 from throttler import dry_run
 from throttler.policy import model
 from throttler.policy.decide import Hold, Owner, Shape
@@ -13,6 +12,7 @@ from throttler.shaping import render
 from throttler.shaping.layout import Layout, Link, layout
 from throttler.shaping.plan import Ledger
 from throttler.shaping.render import Kernel, Leaf
+from tributary.mptcp.four_tuple import FourTuple
 
 POLICIES = Path(__file__).parents[3] / "tc-policies"
 WIRED = Layout((Link(0, "wired", Direction.DOWNLOAD, None),))

@@ -12,8 +12,8 @@ from scapy.packet import fuzz
 
 from tests.unit.throttler.test_options import CAPTURED, TABLE
 from throttler.sources.dissect import by_scapy, segment
-from throttler.wire import scapy_layer
-from throttler.wire.options import MpCapable, MpJoinSyn, MpPrio, Option, Unknown, emit, parse
+from tributary.wire import scapy_layer
+from tributary.wire.options import MpCapable, MpJoinSyn, MpPrio, Option, Unknown, emit, parse
 
 scapy_layer.install()
 

@@ -1,4 +1,5 @@
-from mptcp.events import (
+from throttler.sessions import Sessions
+from tributary.mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
     Ended,
@@ -8,8 +9,7 @@ from mptcp.events import (
     SubflowEstablished,
     SubflowPriority,
 )
-from mptcp.four_tuple import FourTuple
-from throttler.sessions import Sessions
+from tributary.mptcp.four_tuple import FourTuple
 
 FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
 JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)

@@ -9,7 +9,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 
 from throttler.sources.dissect import by_scapy, segment
 from throttler.sources.order import InOrder
-from throttler.wire.segments import Flags, Segment
+from tributary.wire.segments import Flags, Segment
 
 OPTIONS = bytes.fromhex("020405b40402080a323b3e6c000000000103030a1e040101")
 # With both addresses, or Scapy asks the network for the one that is missing.

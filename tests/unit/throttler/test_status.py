@@ -2,9 +2,9 @@
 
 import pytest
 
-from settings.failure import Exit, Failure
 from tests.unit.throttler.answer import answer, document, unread
 from throttler.service.status import decode, encode
+from tributary.settings.failure import Exit, Failure
 
 COUNTERS = ("sent_bytes", "sent_packets", "dropped_packets", "backlog_bytes")
 

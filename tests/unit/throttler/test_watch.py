@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from settings.failure import Exit, Failure
 from tests.unit.throttler.answer import answer, session, unread
 from throttler.service.status import QuotaStatus, Status
 from throttler.watch import Interval, Rows, plain_line, quota_bar, rows, screen, watch
+from tributary.settings.failure import Exit, Failure
 
 SECOND = Interval.parse("1s")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from image.build.boards import Role
 from image.check.__main__ import main
-from settings.failure import Failure
+from image.make.boards import Role
 from tests.unit.image.miniature import made, needs_tools, put, root_folder
+from tributary.settings.failure import Failure
 
 pytestmark = [needs_tools, pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd")]
 

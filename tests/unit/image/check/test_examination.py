@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from image.build.boards import Role
 from image.check.examination import examine
-from settings.failure import Failure
+from image.make.boards import Role
 from tests.unit.image.miniature import device_tree, made, needs_tools, put, root_folder
+from tributary.settings.failure import Failure
 
 pytestmark = needs_tools
 Change = Callable[[Path], None]

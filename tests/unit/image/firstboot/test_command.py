@@ -12,9 +12,9 @@ import pytest
 
 from image.firstboot.actions import MakeHostKeys
 from image.firstboot.apply import System, keep_up
-from settings.failure import Failure
 from tests.unit.image.firstboot.systems import SHIPPED, YESCRYPT, make_system, public_key
 from tests.unit.image.firstboot.test_reading import CPE
+from tributary.settings.failure import Failure
 
 needs_systemctl = pytest.mark.skipif(shutil.which("systemctl") is None, reason="needs systemctl")
 

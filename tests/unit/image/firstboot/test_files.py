@@ -8,8 +8,8 @@ import pytest
 
 from image.firstboot.actions import MakeFolder, OnFiles, Owner, RemoveFile, SetPassword, WriteFile
 from image.firstboot.files import changed
-from settings.failure import Exit, Failure
 from tests.unit.image.firstboot.systems import YESCRYPT, make_system
+from tributary.settings.failure import Exit, Failure
 
 ME = Owner(os.getuid(), os.getgid())
 

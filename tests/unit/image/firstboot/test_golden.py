@@ -18,10 +18,10 @@ from image.firstboot.actions import Action, WriteFile, lines
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
-from settings.files import load
 from squid.settings import SquidSettings
 from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts
 from throttler.policy import model
+from tributary.settings.files import load
 
 CASES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
 EVERY = pytest.mark.parametrize("name", CASES)

@@ -12,8 +12,8 @@ from image.firstboot.actions import Owner
 from image.firstboot.facts import RootPartition
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
-from settings.failure import Failure
 from tests.unit.image.firstboot.systems import UNITS, make_system
+from tributary.settings.failure import Failure
 
 MIB = 1 << 20
 needs_mke2fs = pytest.mark.skipif(shutil.which("mke2fs") is None, reason="needs mke2fs")

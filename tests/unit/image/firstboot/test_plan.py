@@ -10,9 +10,9 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from image.firstboot.upkeep import upkeep
-from settings.failure import Exit, Failure
 from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, public_key
 from tests.unit.image.firstboot.test_reading import CPE
+from tributary.settings.failure import Exit, Failure
 
 SUDO = "/etc/sudoers.d/tributary"
 

@@ -9,8 +9,8 @@ from image.firstboot import next_steps
 from image.firstboot.plan import plan
 from image.firstboot.reading import Wrong, read
 from image.firstboot.settings import Card, Role
-from settings.failure import Exit
 from tests.unit.image.firstboot.systems import SHA512, SHIPPED, YESCRYPT, facts, public_key
+from tributary.settings.failure import Exit
 
 CPE = """\
 gateway = "203.0.113.5"

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from image.flash.__main__ import main
-from settings.failure import Exit, Failure
 from tests.unit.image.flash.made import disk_image, files
-
-ROOT = Path(__file__).parents[4]
+from tributary.places import ROOT
+from tributary.settings.failure import Exit, Failure
 
 
 def flash_pi(*arguments: object, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:

@@ -7,8 +7,8 @@ import pytest
 
 from image.flash import image_file
 from image.flash.bmap import BLOCK, Contents
-from settings.failure import Exit, Failure
 from tests.unit.image.flash.made import bmap_of, disk_image, files, ranges_without, seal
+from tributary.settings.failure import Exit, Failure
 
 BLOCKS = 2000  # more than one chunk
 HOLES = (range(3, 10), range(1030, 1900))

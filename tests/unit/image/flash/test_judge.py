@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from image.flash.judge import Refusal, refusal, whole_disk
-from settings.failure import Exit
 from tests.unit.image.flash.staged import CARD_READER, GB, NVME, SATA, USB, Staged
+from tributary.settings.failure import Exit
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from image.kernel.build import read_fragments
 from image.kernel.fragments import Lost, lost, parse
-from settings.failure import Exit, Failure
+from tributary.settings.failure import Exit, Failure
 
 MERGED = "# comment\nCONFIG_INET=y\nCONFIG_IPV6=y\n# CONFIG_MPTCP is not set\nCONFIG_HZ=250\n"
 

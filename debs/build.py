@@ -1,0 +1,102 @@
+"""A whole run: what was asked for, what it needs, and the packages that come of it."""
+
+import hashlib
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from debs import archive, checkout, elf, parts, program, wheels
+from debs.package import Inputs
+from debs.release import Architecture, Release, Suite, base_version
+from tributary.settings.failure import Exit, Failure
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to make, and where; ``converter`` is a program that is there already."""
+
+    suite: Suite
+    architecture: Architecture
+    output: Path
+    cache: Path
+    converter: Path | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """A package that was made."""
+
+    name: str
+    file: Path
+    bytes: int
+    sha256: str
+
+
+def release(order: Order, files: Mapping[str, bytes]) -> Release:
+    """The release that the checkout would give."""
+    pyproject, cargo = (tomllib.loads(files[name].decode()) for name in ("pyproject.toml", "converter/Cargo.toml"))
+    return Release(base_version(pyproject, cargo), order.suite, order.architecture, checkout.commit())
+
+
+def plan(order: Order) -> dict[str, object]:
+    """What a run would do, without doing any of it."""
+    files = checkout.tracked()
+    asked = release(order, files)
+    pins = wheels.chosen(files["requirements.lock"].decode(), asked)
+    made_by = f"given: {order.converter}" if order.converter else "built from converter/, static"
+    return {
+        "version": asked.version,
+        "suite": order.suite.name,
+        "architecture": order.architecture.name,
+        "converter": made_by,
+        "wheels": [str(pin) for pin in pins],
+        "output": str(order.output),
+    }
+
+
+def packages(order: Order) -> list[Made]:
+    """Make all packages of ``order``; raises Failure, and leaves nothing half done."""
+    archive.require_dpkg()
+    inputs = gather(order)
+    try:
+        order.output.mkdir(parents=True, exist_ok=True)
+        return [_made(archive.build(package, inputs, order.output), package.name) for package in parts.packages(inputs)]
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{order.output}: cannot be written: {error.strerror}") from error
+
+
+def gather(order: Order) -> Inputs:
+    """All that the packages are made from: fetched and built where it is not there yet."""
+    files = checkout.tracked()
+    asked = release(order, files)
+    if asked.commit.modified:
+        _say("note: files differ from the commit; the version says so")
+    converter = _converter(order, asked, files)
+    pins = wheels.chosen(files["requirements.lock"].decode(), asked)
+    _say(f"{len(pins)} Python libraries for {order.suite.name} on {order.architecture.name}")
+    return Inputs(asked, files, wheels.fetch(pins, asked, order.cache), converter)
+
+
+def _converter(order: Order, asked: Release, files: Mapping[str, bytes]) -> bytes:
+    path = order.converter
+    if path is None:
+        _say(f"the converter for {order.architecture.name} (some minutes, if its sources have changed)")
+        path = program.make(order.architecture, files, order.cache)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
+    elf.depends(str(path), content, asked)  # refused by its own name, and before anything long begins
+    return content
+
+
+def _made(path: Path, name: str) -> Made:
+    content = path.read_bytes()
+    _say(f"made {path.name}")
+    return Made(name, path, len(content), hashlib.sha256(content).hexdigest())
+
+
+def _say(what: str) -> None:
+    print(f"build-deb: {what}", file=sys.stderr, flush=True)

@@ -1,0 +1,46 @@
+"""The checkout: which commit it is, and the files that git knows. Stray files never get into a package."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+
+from debs.release import Commit
+from tributary.places import ROOT
+from tributary.settings.failure import Exit, Failure
+
+INPUTS = (
+    *("LICENSE", "pyproject.toml", "requirements.lock"),
+    *("converter", "cpe", "debs", "docs", "doctor", "guard", "image/__init__.py", "image/firstboot"),
+    *("kernel-config", "squid", "tc-policies", "throttler", "tributary"),
+)
+"""All that packages are made from."""
+
+
+def commit() -> Commit:
+    """What is checked out; raises Failure (69) outside of a git checkout."""
+    number, time = _git("log", "-1", "--format=%H %ct").split()
+    return Commit(
+        number,
+        int(time),
+        tags=tuple(_git("tag", "--points-at", "HEAD").split()),
+        modified=bool(_git("status", "--porcelain", "--untracked-files=no", "--", *INPUTS).strip()),
+    )
+
+
+def tracked() -> Mapping[str, bytes]:
+    """The INPUTS that git tracks, as they are now, by their paths; in order."""
+    listed = _git("ls-files", "-z", "--", *INPUTS)
+    names = sorted(name for name in listed.split("\0") if name)
+    return {name: (ROOT / name).read_bytes() for name in names if (ROOT / name).is_file()}
+
+
+def _git(*arguments: str) -> str:
+    # safe.directory: with sudo, the checkout belongs to somebody else.
+    command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
+    except FileNotFoundError as error:
+        raise Failure(Exit.UNAVAILABLE, "git is missing: install the package git") from error
+    if done.returncode != 0:
+        raise Failure(Exit.UNAVAILABLE, f"{ROOT} must be a git checkout, for the version: {done.stderr.strip()}")
+    return done.stdout

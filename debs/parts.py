@@ -1,0 +1,242 @@
+"""What each package holds.
+
+One package, tributary-common, is made anew for each suite and architecture: it has all of our Python modules, since the
+parts import one another's, and the wheels, of which two are compiled, for one Python. The packages of the Python parts
+bring what makes a service of each, and fit every processor; the converter is one static program. So arm64 is packed on
+amd64 without emulation, and nothing is compiled twice.
+
+Wheels, because Debian 12 has pydantic 1 and a Scapy without what the sniffer uses, and because the versions that were
+tested are the ones in requirements.lock.
+"""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from debs import content, elf
+from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
+
+CONVERTER = "usr/bin/tributary-converter"
+MODULES = ("cpe", "doctor", "image/firstboot", "squid", "throttler", "tributary")
+"""Folders of the modules that run on gateways, home routers and images."""
+
+FORBIDDEN = "guard/forbidden-targets.toml"
+"""What squid/targets.py reads; the converter has it inside."""
+
+
+def packages(inputs: Inputs) -> list[Package]:
+    """All packages of a release, in the order in which they need each other."""
+    return [_common(inputs), _converter(inputs), _throttler(inputs), _squid(inputs), _cpe(inputs), _image(inputs)]
+
+
+def _common(inputs: Inputs) -> Package:
+    name, checkout = "tributary-common", inputs.checkout
+    wheels = tuple(File(f"{PYTHON}/{path}", each) for wheel in inputs.wheels for path, each in wheel.files.items())
+    return Package(
+        name,
+        inputs.release.architecture.name,
+        "Multipath TCP converter: modules, libraries, kernel parameters",
+        "What the parts of Tributary share: their Python modules, the libraries that\n"
+        "these were tested with (in a folder of their own), the kernel parameters that\n"
+        "connections over several paths need, and a doctor, which says what is wrong\n"
+        "with a machine and what mends it.",
+        files=(
+            File(f"{PYTHON}/image/__init__.py", checkout["image/__init__.py"]),
+            *(module for part in MODULES for module in content.modules(checkout, part)),
+            File(f"{PYTHON}/{FORBIDDEN}", checkout[FORBIDDEN]),
+            *wheels,
+            content.command("tributary-doctor", "doctor.__main__"),
+            File("usr/lib/sysctl.d/90-tributary.conf", checkout["kernel-config/90-tributary.conf"]),
+            content.overrides(checkout, name),
+            content.manual(checkout, "tributary-doctor.8", inputs.release),
+            *content.documents(name, checkout, ["docs/architecture.md"]),
+        ),
+        depends=(*_python(inputs), *_libraries(inputs, wheels)),
+        # What the doctor asks.
+        recommends=("iproute2", "nftables"),
+        sysctl="90-tributary.conf",
+    )
+
+
+def _converter(inputs: Inputs) -> Package:
+    name, checkout = "tributary-converter", inputs.checkout
+    units = ["tributary-converter.service"]
+    if inputs.release.suite.mptcp_sockets:
+        units.insert(0, "tributary-converter.socket")  # an older systemd would make it a socket without MPTCP
+    return Package(
+        name,
+        inputs.release.architecture.name,
+        "Multipath TCP converter for any TCP application",
+        "Ends Multipath TCP (RFC 8684) on the clients' side and speaks plain TCP to\n"
+        "servers, so that clients use all of their links with servers that know nothing\n"
+        "of it. Clients speak HTTP, SOCKS5 or 0-RTT TCP Convert (RFC 8803), or netfilter\n"
+        "brings their connections. As installed it serves this machine alone.",
+        files=(
+            File(CONVERTER, inputs.converter, 0o755),
+            *(content.unit(checkout, f"converter/systemd/{unit}") for unit in units),
+            File(
+                "usr/lib/systemd/system/tributary-converter@.service",
+                checkout["converter/systemd/tributary-converter.service"],
+            ),
+            content.drop_in(checkout, "converter/systemd/tributary-converter@.service.d/tenant.conf"),
+            content.setting(checkout, "converter.toml"),
+            content.rotation(checkout, name),
+            content.manual(checkout, "tributary-converter.8", inputs.release),
+            content.manual(checkout, "tributary-converter.toml.5", inputs.release),
+            content.overrides(checkout, name),
+            *content.documents(name, checkout, ["docs/converter.md"]),
+            *content.documents(name, checkout, content.beneath(checkout, "converter/examples", ".toml")),
+        ),
+        depends=elf.depends("the converter", inputs.converter, inputs.release),
+        # It runs without: for the kernel parameters.
+        recommends=("tributary-common",),
+        suggests=("logrotate", "nftables"),
+        # The socket is for those who set its addresses; enabled, it would open a port that nothing listens on.
+        units=tuple(Unit(unit, Upgrade.HAND_OVER, enabled=unit.endswith(".service")) for unit in units),
+        instances="tributary-converter@*.service",
+        # systemd puts the logs of a dynamic user into private/, behind a link.
+        leftovers=(
+            *(f"var/log/{folder}tributary-converter{tenant}" for folder in ("", "private/") for tenant in ("", "-*")),
+            "etc/systemd/system/multi-user.target.wants/tributary-converter@*.service",
+        ),
+    )
+
+
+def _template(checkout: Mapping[str, bytes], unit: str, drop_in: str) -> tuple[File, File]:
+    """The unit as a template, and what is other with its instances than with the unit itself."""
+    template = unit.replace(".service", "@.service")
+    as_unit = File(f"usr/lib/systemd/system/{PurePosixPath(template).name}", checkout[unit])
+    return as_unit, content.drop_in(checkout, f"{template}.d/{drop_in}")
+
+
+def _throttler(inputs: Inputs) -> Package:
+    name, checkout = "tributary-throttler", inputs.checkout
+    return Package(
+        name,
+        "all",
+        "holds chosen subflows of Multipath TCP sessions to a rate",
+        "Sees the subflows of Multipath TCP sessions as they come and go, decides by a\n"
+        "policy which of them to hold to a rate, and puts those into classes of their\n"
+        "own, so that Multipath TCP moves their load to the other paths. No connection\n"
+        "breaks. As installed its policy holds nothing.",
+        files=(
+            content.command(name, "throttler.cli"),
+            content.unit(checkout, "throttler/systemd/tributary-throttler.service"),
+            content.setting(checkout, "throttler.toml"),
+            content.manual(checkout, "tributary-throttler.8", inputs.release),
+            content.manual(checkout, "tributary-throttler.toml.5", inputs.release),
+            *content.documents(name, checkout, ["docs/throttler.md"]),
+            *content.documents(name, checkout, content.beneath(checkout, "tc-policies", ".toml")),
+        ),
+        # nftables for nft(8), which it asks for, and the library, which it calls; iproute2 for tc(8) and ip(8).
+        depends=(*_modules(inputs), "iproute2", "libnftables1", "nftables"),
+        # A restart takes the holds away and puts them back, and breaks no connection.
+        units=(Unit("tributary-throttler.service", Upgrade.RESTART),),
+        leftovers=("var/lib/tributary/throttler",),
+    )
+
+
+def _squid(inputs: Inputs) -> Package:
+    name, checkout = "tributary-squid", inputs.checkout
+    return Package(
+        name,
+        "all",
+        "Squid as an HTTP proxy between Multipath TCP and plain TCP",
+        "Runs Debian's Squid as a proxy that speaks Multipath TCP to clients and plain\n"
+        "TCP to servers, by a configuration made from a few settings, behind a guard of\n"
+        "nftables. It takes the place of the service squid.service. As installed it\n"
+        "serves this machine alone.",
+        files=(
+            content.command(name, "squid.__main__"),
+            content.unit(checkout, "squid/systemd/tributary-squid.service"),
+            content.drop_in(checkout, "squid/systemd/squid.service.d/tributary.conf"),
+            content.setting(checkout, "squid.toml"),
+            content.rotation(checkout, name),
+            content.manual(checkout, "tributary-squid.8", inputs.release),
+            *content.documents(name, checkout, ["docs/squid.md"]),
+        ),
+        # mptcpize makes Squid's listeners MPTCP ones; nft loads the guard; ip and ss tell about this machine.
+        depends=(*_modules(inputs), "iproute2", "mptcpize", "nftables", "squid"),
+        suggests=("logrotate",),
+        units=(Unit("tributary-squid.service", Upgrade.KEEP),),
+        replaces_unit="squid.service",
+        leftovers=("var/lib/tributary/squid",),
+    )
+
+
+def _cpe(inputs: Inputs) -> Package:
+    name, checkout = "tributary-cpe", inputs.checkout
+    return Package(
+        name,
+        "all",
+        "keeps a home router's access links right for Multipath TCP",
+        "A daemon for a router with two or more access links: policy routing and\n"
+        "Multipath TCP endpoints follow the links as they come, go and change address,\n"
+        "so that each session has a subflow over every link that works.",
+        files=(
+            content.command(name, "cpe.cli"),
+            content.unit(checkout, "cpe/systemd/tributary-cpe.service"),
+            content.setting(checkout, "cpe.toml"),
+            content.manual(checkout, "tributary-cpe.8", inputs.release),
+            *content.documents(name, checkout, ["docs/cpe.md"]),
+        ),
+        # iproute2 for those who look at what it made; the daemon speaks to the kernel by itself.
+        depends=_modules(inputs),
+        recommends=("iproute2",),
+        # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
+        units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
+    )
+
+
+def _image(inputs: Inputs) -> Package:
+    name, checkout = "tributary-image", inputs.checkout
+    units = [f"image/firstboot/tributary-{unit}.service" for unit in ("firstboot", "firstboot-report", "lan")]
+    return Package(
+        name,
+        "all",
+        "what makes a box of an image of Tributary when it boots",
+        "For images that scripts/build-image makes: the settings on the boot partition,\n"
+        "tributary.toml, become the files and units of a gateway or of a home router.\n"
+        "On a machine that no such image made it does nothing.",
+        files=(
+            content.command("tributary-firstboot", "image.firstboot.__main__"),
+            *(content.unit(checkout, unit) for unit in units),
+            content.manual(checkout, "tributary-firstboot.8", inputs.release),
+            *content.documents(name, checkout, ["docs/install-pi.md"]),
+            *content.documents(name, checkout, ["image/firstboot/tributary.toml"]),
+        ),
+        # growpart(1), resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.
+        depends=(
+            *_modules(inputs),
+            *("cloud-guest-utils", "e2fsprogs", "iproute2", "nftables", "openssh-server", "sudo", "systemd-resolved"),
+            *("udev", "wpasupplicant"),
+        ),
+        suggests=("dnsmasq",),
+        # The LAN is served when the settings say so.
+        units=(
+            Unit("tributary-firstboot.service", Upgrade.BOOT),
+            Unit("tributary-firstboot-report.service", Upgrade.BOOT),
+            Unit("tributary-lan.service", Upgrade.BOOT, enabled=False),
+        ),
+        leftovers=("var/lib/tributary/firstboot",),
+    )
+
+
+def _modules(inputs: Inputs) -> tuple[str, ...]:
+    """What a command in Python needs; tributary-common says which Python."""
+    return (f"tributary-common (= {inputs.release.version})", "python3")
+
+
+def _python(inputs: Inputs) -> tuple[str, ...]:
+    """This suite's Python and no other: the compiled wheels are for it alone."""
+    major, minor = inputs.release.suite.python
+    return (f"python3 (>= {major}.{minor}~)", f"python3 (<< {major}.{minor + 1})")
+
+
+def _libraries(inputs: Inputs, wheels: tuple[File, ...]) -> tuple[str, ...]:
+    needed = {
+        depend
+        for file in wheels
+        if file.path.endswith(".so")
+        for depend in elf.depends(file.path, file.content, inputs.release)
+    }
+    return tuple(sorted(needed))

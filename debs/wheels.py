@@ -1,0 +1,111 @@
+"""Wheels for the target, fetched by pip and checked by their hashes, then unpacked without it.
+
+Unpacked here, and not installed: what pip writes beside a wheel's own files (scripts with this machine's Python in
+their first line, the hashes of those) would differ from host to host.
+"""
+
+import email
+import hashlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.message import Message
+from importlib import metadata
+from pathlib import Path
+
+from debs import lock
+from debs.lock import Pin
+from debs.release import Release
+from tributary.settings.failure import Exit, Failure
+
+ROOTS = ("jinja2", "prometheus-client", "pydantic", "rich", "scapy")
+"""What the modules of parts.MODULES import. The experiments' libraries are not among them."""
+
+_OLDEST_GLIBC = 17  # manylinux_2_17, which is manylinux2014: the oldest that wheels are still made for
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel: its files by their paths, as they lie in the folder that it is unpacked into."""
+
+    name: str
+    version: str
+    licence: str
+    files: Mapping[str, bytes]
+
+    @property
+    def tops(self) -> list[str]:
+        """What it puts right into the folder: 'rich/*', 'typing_extensions.py'."""
+        return sorted({f"{top}/*" if rest else top for top, _, rest in (path.partition("/") for path in self.files)})
+
+    @property
+    def about(self) -> str:
+        """Its folder of metadata, which has the licence."""
+        return next(path.partition("/")[0] for path in self.files if path.endswith(".dist-info/METADATA"))
+
+
+def chosen(text: str, release: Release) -> list[Pin]:
+    """Those of the lock's ``text`` that ``release`` bundles."""
+    target = lock.environment(release)
+    return lock.selected(text, lock.closure(ROOTS, _requires, target), target)
+
+
+def fetch(pins: Sequence[Pin], release: Release, cache: Path) -> list[Wheel]:
+    """The wheels of ``pins``, from ``cache`` if they are there; raises Failure (69) if pip cannot get them."""
+    requirements = lock.requirements(pins)
+    tags = _tags(release)
+    key = hashlib.sha256("\n".join([requirements, *tags]).encode()).hexdigest()[:16]
+    folder = cache / f"wheels-{release.suite.name}-{release.architecture.name}-{key}"
+    if not folder.exists():
+        _download(requirements, tags, folder)
+    return [unpacked(path) for path in sorted(folder.glob("*.whl"))]
+
+
+def unpacked(path: Path) -> Wheel:
+    """A wheel as its author packed it, without what is for a folder ``bin`` or ``share`` (.data, PEP 427)."""
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in sorted(archive.namelist()) if not name.endswith("/")}
+    about = next(name for name in files if name.endswith(".dist-info/METADATA"))
+    headers = email.message_from_bytes(files[about])
+    misplaced = [name for name in files if ".data/purelib/" in name or ".data/platlib/" in name]
+    if misplaced:
+        raise Failure(Exit.UNAVAILABLE, f"{path.name}: {misplaced[0]}: modules under .data are not understood here")
+    kept = {name: content for name, content in files.items() if ".data/" not in name}
+    return Wheel(str(headers["Name"]), str(headers["Version"]), _licence(headers), kept)
+
+
+def _licence(headers: Message) -> str:
+    classifiers = (str(each) for each in headers.get_all("Classifier", []))
+    classified = [each.rpartition(":: ")[2] for each in classifiers if each.startswith("License ")]
+    return str(headers["License-Expression"] or " and ".join(classified) or headers["License"])
+
+
+def _requires(name: str) -> Sequence[str]:
+    return metadata.requires(name) or []
+
+
+def _tags(release: Release) -> list[str]:
+    """What pip takes for the target: it does not work out by itself which older glibc will do."""
+    major, minor = release.suite.python
+    machine = release.architecture.machine
+    platforms = [f"manylinux_2_{old}_{machine}" for old in range(_OLDEST_GLIBC, release.suite.glibc[1] + 1)]
+    platforms.append(f"manylinux2014_{machine}")
+    options = ["--implementation", "cp", "--python-version", f"{major}.{minor}", "--abi", f"cp{major}{minor}"]
+    return options + [word for platform in platforms for word in ("--platform", platform)]
+
+
+def _download(requirements: str, tags: Sequence[str], folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="wheels-partial-") as partial:
+        wanted, got = Path(partial) / "requirements.txt", Path(partial) / "got"
+        wanted.write_text(requirements)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command += ["--no-deps", "--only-binary", ":all:", "--require-hashes", *tags]
+        done = subprocess.run([*command, "--dest", got, "--requirement", wanted], stderr=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            raise Failure(Exit.UNAVAILABLE, f"pip cannot get the wheels: {said[-1]}")
+        got.rename(folder)

@@ -1,0 +1,133 @@
+"""The command ``build-image``: an image of the appliance, from Debian's packages and this checkout."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from image.flash.sizes import sized
+from image.make import order, tools
+from image.make.boards import BOARDS, SUITE, Role
+from image.make.watch import Json, Text
+from tributary.places import CACHE, ROOT
+from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.failure import Exit, Failure
+
+DESCRIPTION = f"""\
+Make an image of Debian {SUITE} with Tributary, to be written to a card or a disk by scripts/flash-pi.
+
+  x86   amd64, boots by BIOS and by UEFI (Secure Boot must be off)
+  rpi   arm64, for Raspberry Pi 3, 4, 400, CM4, Zero 2 W, and, as far as Debian's kernel goes, 5
+
+  gateway   ends Multipath TCP for clients: Squid, the native converter, the throttler
+  cpe       a home router with two or more links
+
+The same commit and the same lock give the same files and package versions."""
+
+EPILOG = """\
+stages
+  packages  Tributary's own, as by scripts/build-deb
+  base      Debian's packages, by mmdebstrap; for arm64 on amd64, and the other way round, QEMU runs what is in them
+  root      Ansible (ansible/image.yml), the first boot, kernel and boot loader; without a network
+  disk      partitions and file systems in one file; nothing is mounted, no device is used
+  files     packed by zstd, after scripts/check-image has found the disk right
+
+  What came of each is kept in the cache by all that it was made from: a build that was ended goes on there, and one
+  with little changed takes little time. The folder logs in it has what the programs said.
+
+lock
+  image/make/lock/ROLE-BOARD.lock has the version of every package of Debian. A build whose packages differ ends, and
+  lists them. --update-lock takes what Debian has today: look at the change, build, test, commit it.
+
+result, in DIR
+  tributary-ROLE-BOARD-VERSION.img.zst   the image, packed
+  ....img.zst.sha256                     its checksum, for sha256sum --check and scripts/flash-pi
+  ....img.bmap                           its block map (bmap-tools): only blocks that hold something are written
+  ....manifest                           packages with their versions, and all files
+
+--json
+  One object a line, with the key "event": begin (step, number, of, seconds_left), progress (done, seconds_left, doing),
+  end (cached, seconds), result (image, files). With --dry-run one object: image, stages, files.
+
+environment
+  TRIBUTARY_CACHE   where results of stages are kept (/var/cache/tributary); some 4 GB for each kind of image
+
+exit status
+  0 done; 1 packages differ from the lock, or the image is not right; 64 wrong arguments; 66 there is no lock yet; 69 a
+  program or a feature of the kernel is missing; 71 a step failed: its last lines are shown; 77 not root; 130 Ctrl-C;
+  143 SIGTERM. A build that ends early leaves no mounts and no half files.
+
+example
+  sudo scripts/build-image --board rpi --role cpe && ls results/images"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What build-image is given; ``board`` and ``role`` are names of the tables in image/make/boards.py."""
+
+    board: str
+    role: str
+    output: Path
+    update_lock: bool
+    dry_run: bool
+    json: bool
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; raises Failure."""
+    return parser().perform(words)
+
+
+def _build(options: Options) -> None:
+    asked = order.Order(BOARDS[options.board], Role(options.role), options.output, CACHE / "image")
+    if options.dry_run:
+        _show_outlook(order.outlook(order.Making.of(asked)), options.json)
+        return
+    need_root("build-image")
+    tools.require()
+    watch = Json() if options.json else Text()
+    if options.update_lock:
+        asked.cache.mkdir(parents=True, exist_ok=True)
+        order.update_lock(asked, watch)
+        watch.result({"lock": str(asked.debian.lock_path)}, [str(asked.debian.lock_path)])
+        return
+    making = order.Making.of(asked)
+    files = order.build(making, watch)
+    facts = {"image": making.name, "files": [str(path) for path in files]}
+    watch.result(facts, [f"{sized(path.stat().st_size):>8}  {path}" for path in files])
+
+
+def parser() -> Arguments:
+    """The arguments of build-image."""
+    parser = Arguments(prog="build-image", description=DESCRIPTION, epilog=EPILOG)
+    parser.does(Options, _build)
+    parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="what it boots on")
+    parser.add_argument("--role", choices=list(Role), default=Role.GATEWAY, help="what it is (default: gateway)")
+    output = ROOT / "results/images"
+    parser.add_argument("--output", type=_folder, default=output, metavar="DIR", help="default: results/images")
+    parser.add_argument("--update-lock", action="store_true", help="write the lock anew, and build nothing")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be made; make nothing")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise Failure(Exit.USAGE, f"--output {text}: accepted: a folder")
+    return path
+
+
+def _show_outlook(outlook: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(outlook))
+        return
+    for stage in outlook["stages"]:
+        minutes, seconds = divmod(round(stage["seconds"]), 60)
+        print(f"{stage['stage']:8}  {'from the cache' if stage['cached'] else f'about {minutes}:{seconds:02d}'}")
+    print(*outlook["files"], sep="\n")
+
+
+if __name__ == "__main__":
+    run(main, "build-image")

@@ -1,0 +1,102 @@
+"""Commands of a build: watched while they run, their output kept in a log; on this machine, or inside a root."""
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from image.make.watch import Watch, last_line
+from tributary.settings.failure import Exit, Failure
+
+_TAIL = 12
+_GRACE = 60.0  # seconds: mmdebstrap takes its mounts down when it is asked to end
+_INSIDE = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
+
+# Mounts and processes of their own, and no network: all of it ends with the command, also by SIGKILL, and what is
+# missing in the root cannot come from elsewhere. The last two make /tmp and /run those of a machine that runs, and
+# /boot/firmware a mount, without which the hook of raspi-firmware does nothing.
+_NAMESPACES = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-ec")
+_MOUNTS = """
+mount --rbind /dev "$0/dev"
+mount -t proc proc "$0/proc"
+mount -t tmpfs -o mode=1777 tmp "$0/tmp"
+mount -t tmpfs -o mode=755 run "$0/run"
+mount --bind "$0/boot/firmware" "$0/boot/firmware"
+"""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs commands of one step: all that they say goes into ``log``; ``watch`` is told of the time that passes."""
+
+    log: Path
+    watch: Watch
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Run ``command``; raises Failure: 69 if it is not here, 71 if it fails, with the log's end."""
+        begun = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | (environment or {}),
+                )
+            except FileNotFoundError as error:
+                raise Failure(Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/build-image installs it") from error
+        with _ended(process):
+            self._wait(process)
+        if process.returncode != 0:
+            said = self.log.read_bytes()[begun:].decode(errors="replace").strip().splitlines()[-_TAIL:]
+            shown = "".join(f"\n  {line}" for line in said)
+            raise Failure(
+                Exit.SYSTEM, f"{_short(command)} ended with {process.returncode} (all it said: {self.log}):{shown}"
+            )
+
+    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
+        while True:
+            try:
+                process.wait(1)
+            except subprocess.TimeoutExpired:
+                self.watch.progress(doing=last_line(self.log))
+            else:
+                return
+
+    def inside(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Run ``command`` with ``root`` as its root folder."""
+        given = [f"{name}={value}" for name, value in {**_INSIDE, **(environment or {})}.items()]
+        run = ["chroot", str(root), "env", "--ignore-environment", *given, *command]
+        self.around(root, run)
+
+    def around(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Run ``command`` of this machine while ``root`` has what programs in there need."""
+        script = f'{_MOUNTS}exec "$@"'
+        self.run([*_NAMESPACES, script, str(root), *command], environment)
+
+
+@contextmanager
+def _ended(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """The process is over when the block is, whatever ends the block."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _short(command: Sequence[str]) -> str:
+    """The command without what it is wrapped in."""
+    words = list(command)
+    for wrapping in ("chroot", "--ignore-environment"):
+        if wrapping in words:
+            words = words[words.index(wrapping) + 1 :]
+    return " ".join(word for word in words if "=" not in word)[:100]

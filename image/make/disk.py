@@ -1,0 +1,129 @@
+"""A root as a disk: partition table, both file systems, and what a BIOS starts, all written into one file.
+
+Nothing is mounted and no device is needed: each tool is told where in the file its partition begins.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from image.make import grub, layout, lock
+from image.make.boards import MIB, Board
+from image.make.command import Runner
+from image.make.identity import Identity
+from image.make.layout import SECTOR, Layout
+from image.make.root import FIRMWARE, GRUB, new_folder, unpack
+from tributary.settings.failure import Exit, Failure
+
+DISK, MANIFEST = "disk.img", "manifest.txt"
+LABEL, ROOT_LABEL = "TRIBUTARY", "tributary-root"
+
+_BLOCK = 4096
+_FREE = 384 * MIB  # until the first boot has grown it
+_PART_FOR_TABLES = 20  # inodes, journal, bitmaps: a twentieth
+# What mke2fs would leave out as holes is written as zeros: a card may hold anything there, and a block map leaves holes
+# out (mke2fs(8), unix_io.c of e2fsprogs).
+_MKE2FS = {"UNIX_IO_NOZEROOUT": "1"}
+# Newer than GRUB or an older e2fsprogs may know.
+_NOT_YET = "^metadata_csum_seed,^orphan_file"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a disk is made from; ``seconds`` since 1970 is when its file systems say that they were made."""
+
+    board: Board
+    identity: Identity
+    root: Path
+    seconds: int
+
+    def make(self, target: Path, runner: Runner) -> None:
+        """The disk and its manifest in the folder ``target``; raises Failure (71)."""
+        target.mkdir()
+        with new_folder(target) as root:
+            unpack(self.root, root, runner)
+            (target / MANIFEST).write_text(manifest(root))
+            boot = root.parent / "boot"
+            (root / FIRMWARE).rename(boot)
+            (root / FIRMWARE).mkdir()
+            found = layout.layout(self.board, self.identity, room(root))
+            Disk(self, found, target / DISK, runner).make(root, boot)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk of ``layout`` in the file ``path``."""
+
+    plan: Plan
+    layout: Layout
+    path: Path
+    runner: Runner
+
+    def make(self, root: Path, boot: Path) -> None:
+        """With the contents of both folders."""
+        with self.path.open("wb") as file:
+            file.truncate(self.layout.size)
+        self._partition()
+        self._make_boot(boot)
+        self._make_root(root)
+        if self.layout.bios:
+            self._make_bootable(root / GRUB / "i386-pc")
+
+    def _partition(self) -> None:
+        script = self.path.with_name("table")
+        script.write_text(self.layout.script())
+        self.runner.run(["sh", "-c", 'exec sfdisk --quiet "$0" <"$1"', str(self.path), str(script)])
+        script.unlink()
+
+    def _make_boot(self, folder: Path) -> None:
+        place = self.layout.boot
+        needed = sum(path.stat().st_size for path in folder.rglob("*"))
+        if needed > place.size * 0.9:
+            raise Failure(Exit.SYSTEM, f"the boot partition has {place.size} bytes, its files take {needed}")
+        # --invariant: no time of this machine's; it comes with a number of its own, which the next option replaces.
+        kind = ["--invariant", "-F", "32", "-s", str(cluster(place.size)), "-i", f"{self.plan.identity.volume:08x}"]
+        where = [f"--offset={place.start // SECTOR}", str(self.path), str(place.size // 1024)]
+        self.runner.run(["mkfs.vfat", *kind, "-n", LABEL, *where])
+        files = [str(path) for path in sorted(folder.iterdir())]
+        # -m: with their times, of which FAT keeps local ones.
+        self.runner.run(["mcopy", "-s", "-m", "-i", f"{self.path}@@{place.start}", *files, "::/"], {"TZ": "UTC"})
+
+    def _make_root(self, folder: Path) -> None:
+        number, place = str(self.plan.identity.root_filesystem), self.layout.root
+        extended = f"offset={place.start},hash_seed={number},lazy_itable_init=0,nodiscard"
+        kind = ["-q", "-F", "-t", "ext4", "-b", str(_BLOCK), "-m", "1", "-L", ROOT_LABEL, "-U", number]
+        command = ["mkfs.ext4", *kind, "-O", _NOT_YET, "-E", extended, "-d", str(folder), str(self.path)]
+        times = {"SOURCE_DATE_EPOCH": str(self.plan.seconds), "E2FSPROGS_FAKE_TIME": str(self.plan.seconds)}
+        self.runner.run([*command, f"{place.size // 1024}k"], {**_MKE2FS, **times})
+
+    def _make_bootable(self, folder: Path) -> None:
+        assert self.layout.bios
+        first = self.layout.bios.start // SECTOR
+        core = grub.core((folder / "core.img").read_bytes(), first, self.layout.bios.size)
+        with self.path.open("r+b") as file:
+            file.write(grub.boot_code((folder / "boot.img").read_bytes(), first))
+            file.seek(self.layout.bios.start)
+            file.write(core)
+
+
+def cluster(size: int) -> int:
+    """Sectors of a FAT32's cluster: Microsoft's own choice, by which a small one has enough to be one.
+
+    mkfs.fat chooses by the size of the whole disk. Source: Microsoft's FAT32 File System Specification 1.03.
+    """
+    return 1 if size <= 260 * MIB else 8
+
+
+def room(root: Path) -> int:
+    """Bytes that a file system with the contents of the folder ``root`` takes, and some that are free; whole MiB."""
+    blocks = sum(-(-os.lstat(path).st_size // _BLOCK) for path in root.rglob("*"))
+    needed = blocks * _BLOCK + _FREE
+    return -(-(needed + needed // _PART_FOR_TABLES) // MIB) * MIB
+
+
+def manifest(root: Path) -> str:
+    """What is in a root: packages with their versions, and the paths of all files, each in order."""
+    versions = lock.installed((root / "var/lib/dpkg/status").read_text())
+    packages = [f"package {name} {version}\n" for name, version in sorted(versions.items())]
+    files = (path for path in root.rglob("*") if path.is_symlink() or path.is_file())
+    return "".join((*packages, *sorted(f"file /{path.relative_to(root)}\n" for path in files)))

@@ -1,0 +1,85 @@
+"""Programs of another processor, run by QEMU through the kernel's binfmt_misc, for the time of a build."""
+
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tributary.settings.failure import Exit, Failure
+
+PLACE = Path("/proc/sys/fs/binfmt_misc")
+
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+# Beginnings of programs (elf(5): 64 bits, little endian, ET_EXEC or ET_DYN, machine), and which of their bits count.
+_MAGIC = {
+    "aarch64": (r"\x7fELF\x02\x01\x01" + r"\x00" * 9 + r"\x02\x00\xb7\x00"),
+    "x86_64": (r"\x7fELF\x02\x01\x01" + r"\x00" * 9 + r"\x02\x00\x3e\x00"),
+}
+_MASK = r"\xff" * 7 + r"\x00" + r"\xff" * 8 + r"\xfe\xff\xff\xff"
+# F: QEMU is opened now, and need not be in the root. C: rights are those of the program (sudo). O: by descriptor.
+_FLAGS = "OCF"
+
+
+@contextmanager
+def runnable(architecture: str) -> Iterator[None]:
+    """Programs of Debian's ``architecture`` run while the block does; raises Failure (69, 71). What was there stays."""
+    machine = _MACHINES[architecture]
+    if machine == platform.machine():
+        yield
+        return
+    with _mounted(), _registered(machine):
+        yield
+
+
+@contextmanager
+def _mounted() -> Iterator[None]:
+    if (PLACE / "status").exists():
+        yield
+        return
+    mounting = ["mount", "-t", "binfmt_misc", "binfmt_misc", str(PLACE)]
+    done = subprocess.run(mounting, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failure(Exit.UNAVAILABLE, f"the kernel has no binfmt_misc (modprobe binfmt_misc): {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(PLACE)], check=False)
+
+
+@contextmanager
+def _registered(machine: str) -> Iterator[None]:
+    entry = PLACE / f"qemu-{machine}"
+    if entry.exists():
+        _check(entry)
+        yield
+        return
+    try:
+        (PLACE / "register").write_text(f":{entry.name}:M::{_MAGIC[machine]}:{_MASK}:{_qemu(machine)}:{_FLAGS}\n")
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"binfmt_misc does not take QEMU for {machine}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            entry.write_text("-1")
+
+
+def _check(entry: Path) -> None:
+    """mmdebstrap needs an entry that holds its interpreter open: the root has none."""
+    text = entry.read_text()
+    flags = next((line.partition(":")[2] for line in text.splitlines() if line.startswith("flags:")), "")
+    if not text.startswith("enabled") or "F" not in flags:
+        raise Failure(
+            Exit.UNAVAILABLE,
+            f"{entry} is {text.splitlines()[0]} with flags{flags or ' none'}: accepted: enabled, with the flag F:"
+            f" echo -1 >{entry} takes it away, and a new one is made for the time of the build",
+        )
+
+
+def _qemu(machine: str) -> str:
+    for name in (f"qemu-{machine}-static", f"qemu-{machine}"):
+        if path := shutil.which(name):
+            return path
+    raise Failure(Exit.UNAVAILABLE, f"no QEMU for {machine} programs here: apt-get install qemu-user-static")

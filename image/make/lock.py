@@ -1,0 +1,67 @@
+"""Which versions of Debian's packages an image has, and whether they are those that it was tested with. Pure."""
+
+import re
+from collections.abc import Mapping
+
+from tributary.settings.failure import Exit, Failure
+
+Versions = Mapping[str, str]
+
+_ENTRY = re.compile(r"([a-z0-9][a-z0-9+.-]+)=(\S+)")
+_SHOWN = 12
+
+
+def parse(text: str, where: str) -> dict[str, str]:
+    """Versions by package from lines ``name=version``; raises Failure (64) that names a line that is none."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line or line.startswith("#"):
+            continue
+        match = _ENTRY.fullmatch(line)
+        if match is None:
+            raise Failure(Exit.USAGE, f"{where}:{number}: {line!r}: accepted: NAME=VERSION")
+        found[match[1]] = match[2]
+    return found
+
+
+def text(versions: Versions, image: str) -> str:
+    """What ``parse`` reads."""
+    head = f"# Debian's packages in the image {image}. scripts/build-image --update-lock writes this file anew.\n"
+    return head + "".join(f"{name}={version}\n" for name, version in sorted(versions.items()))
+
+
+def installed(status: str) -> dict[str, str]:
+    """Versions by package from dpkg's database (/var/lib/dpkg/status)."""
+    entries = (dict(_fields(entry)) for entry in status.split("\n\n") if entry.strip())
+    return {entry["Package"]: entry["Version"] for entry in entries if entry["Status"].endswith(" installed")}
+
+
+def debians(versions: Versions) -> dict[str, str]:
+    """Those without Tributary's own."""
+    return {name: version for name, version in versions.items() if not name.startswith("tributary-")}
+
+
+def _fields(entry: str) -> list[tuple[str, str]]:
+    lines = (line.partition(": ") for line in entry.splitlines() if not line.startswith((" ", "\t")))
+    return [(name, value) for name, _, value in lines]
+
+
+def differences(locked: Versions, found: Versions) -> list[str]:
+    """A line for each package that is not as it is locked, by name."""
+    return [
+        f"{name}: {found.get(name, 'not there')}, locked: {locked.get(name, 'not at all')}"
+        for name in sorted({*locked, *found})
+        if locked.get(name) != found.get(name)
+    ]
+
+
+def insist(locked: Versions, found: Versions, where: str) -> None:
+    """Raise Failure (1) unless ``found`` is what is ``locked`` in the file ``where``."""
+    lines = differences(locked, found)
+    if lines:
+        more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+        listed = "".join(f"\n  {line}" for line in (*lines[:_SHOWN], *more))
+        raise Failure(
+            Exit.WRONG_RESULT,
+            f"{len(lines)} packages are not those of {where}: look at them, and take them by --update-lock:{listed}",
+        )

@@ -1,0 +1,190 @@
+"""What was asked for, the stages that it takes, and all of them in a row."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from debs import build as debs
+from debs import checkout
+from debs.release import ARCHITECTURES, SUITES, Release
+from image.check.examination import examine
+from image.make import base, disk, pack, root, stage
+from image.make.boards import MIB, SUITE, Board, Role
+from image.make.command import Runner
+from image.make.identity import Identity
+from image.make.layout import Layout, layout
+from image.make.stage import Durations, Stage, digest_of
+from image.make.watch import Watch
+from tributary.settings.failure import Exit, Failure
+
+LOCKS = Path(__file__).parent / "lock"
+
+# What the work of a stage depends on beside what it is given: its own program.
+_OF_ROOT = ("ansible", "image/make/root.py", "image/make/texts.py", "image/make/tidy.py", "image/make/boards.py")
+_OF_DISK = ("image/make/disk.py", "image/make/layout.py", "image/make/grub.py", "image/make/identity.py")
+_OF_FILES = ("image/make/pack.py", "image/make/block_map.py")
+
+_EMULATED = {"arm64": 15.0}
+"""How much longer the programs of a processor take than ours, by Debian's name for it."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """An image for a board in a role. ``cache`` keeps what came of each stage."""
+
+    board: Board
+    role: Role
+    output: Path
+    cache: Path
+
+    @property
+    def kind(self) -> str:
+        """What images of all versions have in common."""
+        return f"{self.role}-{self.board.name}"
+
+    @property
+    def debian(self) -> base.Base:
+        """Debian's half of it."""
+        return base.Base(self.board, self.role, LOCKS / f"{self.kind}.lock")
+
+    @property
+    def slowness(self) -> float:
+        """How many times as long as a native one its stages take."""
+        return _EMULATED.get(self.board.architecture, 1.0)
+
+
+@dataclass(frozen=True)
+class Making:
+    """The stages of ``order`` for the ``release`` that is checked out, whose files have the digest ``checkout``."""
+
+    order: Order
+    release: Release
+    checkout: str
+
+    @classmethod
+    def of(cls, order: Order) -> Self:
+        """By the checkout as it is; raises Failure (69) if it is none."""
+        files = checkout.tracked()
+        return cls(order, debs.release(_debs(order, Path()), files), _digest(files))
+
+    @property
+    def name(self) -> str:
+        """The image's, without an ending; Debian's number of the release is not part of it."""
+        return f"tributary-{self.order.kind}-{self.release.version.rpartition('-')[0]}"
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """In the order in which they need each other."""
+        return (self.parts, self.debian, self.system, self.drive, self.files)
+
+    @cached_property
+    def parts(self) -> Stage:
+        """Tributary's packages, in a folder."""
+
+        def make(target: Path, runner: Runner) -> None:
+            runner.watch.progress(doing="see scripts/build-deb")
+            debs.packages(_debs(self.order, target))
+
+        return self._stage("packages", (self.release.version, self.checkout), "", 60, make)
+
+    @cached_property
+    def debian(self) -> Stage:
+        """Debian's packages, installed, in a tar file."""
+        made = self.order.debian
+        return self._stage("base", made.sources(), ".tar", 120 * self.order.slowness, made.make)
+
+    @cached_property
+    def system(self) -> Stage:
+        """The root and the boot partition's files, in a tar file."""
+        recipe = root.Recipe(
+            board=self.order.board,
+            role=self.order.role,
+            identity=self._identity,
+            layout=self._layout,
+            checkout=checkout.ROOT,
+            packages=self._place(self.parts),
+            base=self._place(self.debian),
+            locked=self.order.debian.locked() if self.order.debian.lock_path.exists() else {},
+            seconds=self.release.commit.time,
+        )
+        made_from = (self.name, self.parts.key, self.debian.key, digest_of(checkout.ROOT, _OF_ROOT))
+        return self._stage("root", made_from, ".tar", 150 * self.order.slowness, recipe.make)
+
+    @cached_property
+    def drive(self) -> Stage:
+        """The disk and its manifest, in a folder."""
+        plan = disk.Plan(self.order.board, self._identity, self._place(self.system), self.release.commit.time)
+        return self._stage("disk", (self.system.key, digest_of(checkout.ROOT, _OF_DISK)), "", 60, plan.make)
+
+    @cached_property
+    def files(self) -> Stage:
+        """What people download, in a folder."""
+
+        def make(target: Path, runner: Runner) -> None:
+            _insist(self._place(self.drive) / disk.DISK, self.order)
+            pack.make(self._place(self.drive), self.name, target, runner)
+
+        return self._stage("files", (self.drive.key, digest_of(checkout.ROOT, _OF_FILES)), "", 120, make)
+
+    @property
+    def _identity(self) -> Identity:
+        return Identity.of(self.name)
+
+    @property
+    def _layout(self) -> Layout:
+        """Names and numbers; its size is known when the root is."""
+        return layout(self.order.board, self._identity, MIB)
+
+    def _stage(self, name: str, sources: tuple[str, ...], suffix: str, seconds: float, make: stage.Make) -> Stage:
+        return Stage(name, self.order.kind, sources, suffix, seconds, make)
+
+    def _place(self, made: Stage) -> Path:
+        return made.place(self.order.cache)
+
+
+def _debs(order: Order, output: Path) -> debs.Order:
+    return debs.Order(SUITES[SUITE], ARCHITECTURES[order.board.architecture], output, order.cache.parent / "packages")
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    lines = (f"{hashlib.sha256(content).hexdigest()} {name}\n" for name, content in files.items())
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _insist(path: Path, order: Order) -> None:
+    """Raise Failure (1) unless the disk is what the board and the role need."""
+    wrong = [str(finding) for finding in examine(path, order.board.name, order.role) if not finding.fine]
+    if wrong:
+        listed = "".join(f"\n  {line}" for line in wrong)
+        raise Failure(Exit.WRONG_RESULT, f"{path}: it was made, and is not right:{listed}")
+
+
+def outlook(making: Making) -> dict[str, Any]:
+    """What a build would do, for a program: each stage, whether it is in the cache, and the seconds that it takes."""
+    times, cache = Durations(making.order.cache / "durations.json"), making.order.cache
+    stages = [
+        {"stage": each.name, "cached": each.place(cache).exists(), "seconds": times.of(each)} for each in making.stages
+    ]
+    files = [str(making.order.output / name) for name in pack.names(making.name)]
+    return {"image": making.name, "stages": stages, "files": files}
+
+
+def build(making: Making, watch: Watch) -> list[Path]:
+    """Make the image; returns its files, the image itself last. Raises Failure (1, 66, 69, 71)."""
+    making.order.debian.locked()
+    stage.run(making.stages, making.order.cache, watch)
+    return pack.deliver(making.files.place(making.order.cache), making.name, making.order.output)
+
+
+def update_lock(order: Order, watch: Watch) -> None:
+    """Write the lock by Debian as it is today, and keep what was made for that as the base; raises Failure (69, 71)."""
+    log = order.cache / "logs" / f"update-lock-{order.kind}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(b"")
+    watch.begin("lock", 1, 1, 120 * order.slowness)
+    made = order.debian.update_lock(order.cache, Runner(log, watch))
+    made.rename(Making.of(order).debian.place(order.cache))
+    watch.end(cached=False)

@@ -1,0 +1,179 @@
+"""The second half of an image's root: Tributary by Ansible's roles, the first boot, the way to boot; then tidied.
+
+Nothing of this machine's network is to be had meanwhile: what is not in the base or among our packages is not there.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from image.make import foreign, lock, tidy
+from image.make.boards import Board, Role
+from image.make.command import Runner
+from image.make.identity import Identity
+from image.make.layout import Layout
+from image.make.texts import Text, early, menu, texts
+from tributary.settings.failure import Exit, Failure
+
+USER = "tributary"
+GRUB, FIRMWARE = "boot/grub", "boot/firmware"
+
+_ENABLED = ("systemd-networkd.service", "systemd-resolved.service", "systemd-timesyncd.service")
+# tributary-firstboot enables SSH and DNS when the settings ask for them; Squid and wpa_supplicant have units of ours or
+# of an interface in their place.
+_DISABLED = ("ssh.service", "ssh.socket", "dnsmasq.service", "squid.service", "wpa_supplicant.service")
+_UNITS = ("usr/lib/systemd/system", "etc/systemd/system")
+_ALWAYS = ("part_gpt", "ext2", "search", "search_fs_uuid", "normal", "linux", "configfile", "echo", "test", "reboot")
+_MODULES = {"i386-pc": ("biosdisk",), "x86_64-efi": ("fat", "all_video", "efi_gop")}
+_EFI = f"/{FIRMWARE}/EFI/BOOT/BOOTX64.EFI"
+"""Where UEFI looks on a disk that it was told nothing of (UEFI specification 2.10, section 3.5.1.1)."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a root is made from. ``checkout`` has the playbook; ``seconds`` since 1970: nothing in it is younger."""
+
+    board: Board
+    role: Role
+    identity: Identity
+    layout: Layout
+    checkout: Path
+    packages: Path
+    base: Path
+    locked: lock.Versions
+    seconds: int
+
+    def make(self, target: Path, runner: Runner) -> None:
+        """The root as the tar file ``target``; raises Failure (1, 71)."""
+        with new_folder(target) as root, foreign.runnable(self.board.architecture):
+            unpack(self.base, root, runner)
+            Build(self, root, runner).everything()
+            runner.run(["tar", "--create", *_ATTRIBUTES, "--sort=name", "--file", str(target), "-C", str(root), "."])
+
+
+_ATTRIBUTES = ("--xattrs", "--xattrs-include=*", "--numeric-owner")
+"""File capabilities are extended attributes (capabilities(7))."""
+
+
+def unpack(tar: Path, root: Path, runner: Runner) -> None:
+    """The system in ``tar`` into the folder ``root``."""
+    runner.run(["tar", "--extract", *_ATTRIBUTES, "--file", str(tar), "--directory", str(root)])
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """An empty folder beside ``target``, called so that what a killed build leaves of it is found and removed."""
+    with TemporaryDirectory(dir=target.parent, prefix=f"{target.stem}.") as folder:
+        root = Path(folder) / "root"
+        root.mkdir(mode=0o755)
+        yield root
+
+
+@dataclass(frozen=True)
+class Build:
+    """The base of ``recipe`` in the folder ``root``, on its way to an image."""
+
+    recipe: Recipe
+    root: Path
+    runner: Runner
+
+    def everything(self) -> None:
+        """All steps in their order."""
+        self._prepare()
+        self._apply_playbook()
+        self._choose_units()
+        self._boot()
+        self._check_versions()
+        tidy.tidy(self.root, self.recipe.seconds)
+
+    def _prepare(self) -> None:
+        (self.root / FIRMWARE).mkdir(parents=True, exist_ok=True)
+        for text in texts(self.recipe.board, self.recipe.role, self.recipe.layout):
+            self._write(text)
+        (self.root / "etc/apt/sources.list").unlink(missing_ok=True)
+        self._inside(
+            "useradd", "--create-home", "--user-group", "--shell=/bin/bash", "--groups=adm,systemd-journal", USER
+        )
+        self._inside("usermod", "--lock", "root")
+        self._inside("usermod", "--lock", USER)
+        card = self.recipe.checkout / "image/firstboot/tributary.toml"
+        (self.root / FIRMWARE / card.name).write_bytes(card.read_bytes())
+        # The lists are as old as the base, which the lock is for; apt's module of Ansible would fetch newer ones.
+        for stamp in ("var/lib/apt/lists", "var/lib/apt/periodic/update-success-stamp"):
+            (self.root / stamp).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / stamp).touch()
+
+    def _apply_playbook(self) -> None:
+        variables = {
+            "tributary_image_root": str(self.root),
+            "tributary_image_role": str(self.recipe.role),
+            "tributary_packages": str(self.recipe.packages),
+            "packages_names": list(self.recipe.role.parts),
+        }
+        folder = self.recipe.checkout / "ansible"
+        environment = {
+            "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+            "ANSIBLE_HOME": str(self.root.parent / "ansible"),
+            "ANSIBLE_LOCALHOST_WARNING": "False",
+            "ANSIBLE_NOCOLOR": "1",
+            "LC_ALL": "C.UTF-8",  # Ansible asks for it
+            "PYTHONPATH": "",  # its own Python, not ours
+            "SOURCE_DATE_EPOCH": str(self.recipe.seconds),
+        }
+        command = ["ansible-playbook", "--inventory", "image,", "--extra-vars", json.dumps(variables)]
+        self.runner.around(self.root, [*command, str(folder / "image.yml")], environment)
+
+    def _choose_units(self) -> None:
+        there = {
+            path.name for folder in ("usr/lib", "etc") for path in (self.root / folder / "systemd/system").iterdir()
+        }
+        for verb, units in (("enable", _ENABLED), ("disable", _DISABLED)):
+            chosen = [unit for unit in units if unit in there]
+            if chosen:
+                self._inside("systemctl", verb, *chosen)
+
+    def _boot(self) -> None:
+        self._inside("update-initramfs", "-c", "-k", self._kernel)
+        if self.recipe.board.gpt:
+            self._install_grub()
+
+    def _install_grub(self) -> None:
+        """As grub-install(8) does, but for both ways to boot, and without asking for disks."""
+        grub = self.root / GRUB
+        self._write(Text(f"/{GRUB}/early.cfg", early(self.recipe.identity.root_filesystem)))
+        self._write(Text(f"/{GRUB}/grub.cfg", menu(self._kernel, self.recipe.layout)))
+        (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        for kind, output in (("i386-pc", f"/{GRUB}/i386-pc/core.img"), ("x86_64-efi", _EFI)):
+            self._inside("cp", "--recursive", f"/usr/lib/grub/{kind}", f"/{GRUB}/{kind}")
+            making = ["grub-mkimage", f"--format={kind}", f"--prefix=/{GRUB}", f"--config=/{GRUB}/early.cfg"]
+            self._inside(*making, f"--output={output}", *_ALWAYS, *_MODULES[kind])
+        for path in (grub / "early.cfg", *grub.glob("*/*.module"), *grub.glob("*/*.exec"), *grub.glob("*/grub-*")):
+            path.unlink(missing_ok=True)
+
+    @property
+    def _kernel(self) -> str:
+        """Its version, as in the names of its files."""
+        return _only(self.root / "boot", "vmlinuz-*").name.removeprefix("vmlinuz-")
+
+    def _check_versions(self) -> None:
+        found = lock.installed((self.root / "var/lib/dpkg/status").read_text())
+        lock.insist(self.recipe.locked, lock.debians(found), "the lock")
+
+    def _inside(self, *command: str) -> None:
+        self.runner.inside(self.root, command, {"SOURCE_DATE_EPOCH": str(self.recipe.seconds)})
+
+    def _write(self, text: Text) -> None:
+        path = self.root / text.path.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.content)
+        path.chmod(0o644)
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise Failure(Exit.SYSTEM, f"{folder} has {len(found)} of {pattern}: accepted: one")
+    return found[0]

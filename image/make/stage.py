@@ -1,0 +1,159 @@
+"""Stages of a build: each makes a file or folder out of others, and is skipped if it made it already."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from image.make.command import Runner
+from image.make.watch import Watch
+from tributary.settings.failure import Exit, Failure
+
+_LOOK = 0.5  # seconds between two looks at whether another build is over
+
+Make = Callable[[Path, Runner], None]
+"""Makes what the stage gives at a path where nothing is yet."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage for one kind of image: what it is called, what its result is made from, and how long it takes.
+
+    ``sources`` are the texts, or digests of them, of everything that the result depends on; ``seconds`` is what it took
+    on two cores, until this machine knows better.
+    """
+
+    name: str
+    image: str
+    sources: tuple[str, ...]
+    suffix: str
+    seconds: float
+    make: Make
+
+    @property
+    def key(self) -> str:
+        """Names the result."""
+        return hashlib.sha256("\0".join((self.name, self.image, *self.sources)).encode()).hexdigest()[:16]
+
+    def place(self, cache: Path) -> Path:
+        """Where the result lies, or will."""
+        return cache / f"{self.name}-{self.image}-{self.key}{self.suffix}"
+
+
+def run(stages: Sequence[Stage], cache: Path, watch: Watch) -> None:
+    """Make what is not there yet, in order; raises Failure. A stage that ends early leaves nothing.
+
+    Two builds of one kind of image do so one after the other.
+    """
+    (cache / "logs").mkdir(parents=True, exist_ok=True)
+    with _alone(cache, stages[0].image, watch):
+        _run(stages, cache, watch)
+
+
+@contextmanager
+def _alone(cache: Path, image: str, watch: Watch) -> Iterator[None]:
+    with (cache / f"{image}.lock").open("w") as file:
+        if not _locked(file):
+            watch.begin(f"another build of {image} is at work", 0, 0, None)
+            while not _locked(file):
+                time.sleep(_LOOK)
+            watch.end(cached=False)
+        yield
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _run(stages: Sequence[Stage], cache: Path, watch: Watch) -> None:
+    for number, stage in enumerate(stages, start=1):
+        times = Durations(cache / "durations.json")
+        watch.begin(stage.name, number, len(stages), times.of(stage))
+        place = stage.place(cache)
+        cached = place.exists()
+        if not cached:
+            _make(stage, cache, watch, times)
+        _forget_others(stage, cache)
+        watch.end(cached)
+
+
+def _make(stage: Stage, cache: Path, watch: Watch, times: "Durations") -> None:
+    place = stage.place(cache)
+    log = cache / "logs" / f"{stage.name}-{stage.image}.log"
+    log.write_bytes(b"")
+    partial = cache / f".{stage.name}-{stage.image}.{os.getpid()}{stage.suffix}"
+    began = os.times().elapsed
+    try:
+        stage.make(partial, Runner(log, watch))
+        partial.rename(place)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{error.filename or cache}: {error.strerror}") from error
+    finally:
+        _remove(partial)
+    times.remember(stage, os.times().elapsed - began)
+
+
+def _forget_others(stage: Stage, cache: Path) -> None:
+    """Older results of this stage for the same kind of image, and what a killed build left of it."""
+    for path in cache.glob(f"{stage.name}-{stage.image}-*"):
+        if path != stage.place(cache):
+            _remove(path)
+    for path in cache.glob(f".{stage.name}-{stage.image}.*"):
+        number = path.name.removeprefix(f".{stage.name}-{stage.image}.").partition(".")[0]
+        if not Path("/proc", number).exists():
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Durations:
+    """How long each stage took the last time, in a file."""
+
+    path: Path
+
+    def of(self, stage: Stage) -> float:
+        """Seconds."""
+        known = self._read().get(f"{stage.name} {stage.image}")
+        return known if known is not None else stage.seconds
+
+    def remember(self, stage: Stage, seconds: float) -> None:
+        """It is an estimate: that it cannot be kept is no reason to stop."""
+        with suppress(OSError):
+            self.path.write_text(
+                json.dumps(self._read() | {f"{stage.name} {stage.image}": round(seconds, 1)}, indent=1)
+            )
+
+    def _read(self) -> dict[str, float]:
+        try:
+            return {str(name): float(value) for name, value in json.loads(self.path.read_text()).items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            return {}
+
+
+def digest_of(root: Path, paths: Iterable[str]) -> str:
+    """One digest of the files below ``root`` that ``paths`` name, folders with all in them, by names and contents."""
+    lines = []
+    for name in paths:
+        path = root / name
+        files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+        for file in files:
+            if "__pycache__" not in file.parts:
+                lines.append(f"{hashlib.sha256(file.read_bytes()).hexdigest()} {file.relative_to(root)}\n")
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,0 +1,24 @@
+"""Programs that a build runs on this machine, and the packages of Debian that they come in."""
+
+import shutil
+
+from tributary.settings.failure import Exit, Failure
+
+_TOOLS = {
+    "mmdebstrap": "mmdebstrap",
+    "ansible-playbook": "ansible-core",
+    "sfdisk": "fdisk",
+    "mkfs.vfat": "dosfstools",
+    "mcopy": "mtools",
+    "mkfs.ext4": "e2fsprogs",
+    "debugfs": "e2fsprogs",
+    "zstd": "zstd",
+    "unshare": "util-linux",
+}
+
+
+def require() -> None:
+    """Raise Failure (69) that names all that is missing."""
+    missing = sorted({package for tool, package in _TOOLS.items() if shutil.which(tool) is None})
+    if missing:
+        raise Failure(Exit.UNAVAILABLE, f"missing here: apt-get install {' '.join(missing)}")

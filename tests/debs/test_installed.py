@@ -1,0 +1,99 @@
+"""All packages installed into each release: what is there works, and is what dpkg says it is."""
+
+import gzip
+import re
+from pathlib import Path
+
+from debs.release import SUITES
+from tests.debs.chroot import Chroot
+from tests.debs.world import NAMES, SERVICES, Made
+
+
+def test_the_converter_runs_and_tells_its_version(installed: Chroot, made: Made) -> None:
+    assert installed.run("tributary-converter", "--version").stdout == f"tributary-converter {made.release.base}\n"
+
+
+def test_the_converter_takes_its_configuration(installed: Chroot) -> None:
+    installed.run("tributary-converter", "--check", "--config", "/etc/tributary/converter.toml")
+
+
+def test_the_throttler_tells_of_itself_and_takes_its_policy(installed: Chroot) -> None:
+    assert "Holds chosen subflows" in installed.run("tributary-throttler", "--help").stdout
+    assert "holds nothing" in installed.run("tributary-throttler", "plan", "/etc/tributary/throttler.toml").stdout
+
+
+def test_the_throttler_finds_all_that_its_daemon_imports(installed: Chroot) -> None:
+    program = "import sys; sys.path.insert(0, '/usr/lib/tributary/python'); import throttler.service.start"
+    installed.run("python3", "-ISB", "-c", program)
+
+
+def test_squid_takes_the_configuration_made_from_its_settings(installed: Chroot) -> None:
+    assert installed.run("tributary-squid", "check", "/etc/tributary/squid.toml").stdout == "valid\n"
+
+
+def test_the_other_commands_tell_of_themselves_and_take_their_settings(installed: Chroot) -> None:
+    assert "Looks at this machine" in installed.run("tributary-doctor", "--help").stdout
+    assert installed.run("tributary-cpe", "check", "/etc/tributary/cpe.toml").stdout == "valid\n"
+    card = "/usr/share/doc/tributary-image/examples/tributary.toml"
+    assert installed.run("tributary-firstboot", "--check", card).stdout == "valid, for a gateway\n"
+    program = "import sys; sys.path.insert(0, '/usr/lib/tributary/python'); import cpe.daemon"
+    installed.run("python3", "-ISB", "-c", program)
+
+
+def test_wrong_settings_are_refused_by_the_installed_commands(installed: Chroot) -> None:
+    (installed.root / "tmp/wrong.toml").write_text("colour = 1\n")
+    refused = installed.run("tributary-squid", "check", "/tmp/wrong.toml", check=False)
+    assert (refused.returncode, refused.stderr.count("\n")) == (64, 1)
+
+
+def test_every_manual_page_is_found(installed: Chroot) -> None:
+    for section, name in (
+        *((8, name) for name in (*SERVICES, "tributary-cpe", "tributary-doctor", "tributary-firstboot")),
+        *((5, f"{name}.toml") for name in ("tributary-converter", "tributary-throttler")),
+    ):
+        shown = installed.run("man", "--where", str(section), name).stdout.strip()
+        assert shown.endswith(f"/{name}.{section}.gz")
+
+
+def test_dpkg_finds_every_file_as_it_was_packed(installed: Chroot) -> None:
+    assert installed.run("dpkg", "--verify", *NAMES).stdout == ""
+
+
+def test_the_changelog_has_the_version(installed: Chroot, made: Made, suite: str) -> None:
+    for name in NAMES:
+        text = gzip.decompress((installed.root / f"usr/share/doc/{name}/changelog.Debian.gz").read_bytes()).decode()
+        assert text.startswith(f"tributary ({made.release.version}) {suite};")
+
+
+def test_modules_are_compiled_and_no_other_python_is_meant(installed: Chroot, suite: str) -> None:
+    major, minor = SUITES[suite].python
+    for module in ("tributary/settings/entry", "throttler/cli", "squid/render", "pydantic/main"):
+        path = installed.root / f"usr/lib/tributary/python/{module}.py"
+        assert [each.name for each in (path.parent / "__pycache__").glob(f"{path.stem}.*")] == [
+            f"{path.stem}.cpython-{major}{minor}.pyc"
+        ]
+
+
+def test_the_services_are_enabled_and_what_needs_settings_first_is_not(installed: Chroot) -> None:
+    wants = installed.root / "etc/systemd/system/multi-user.target.wants"
+    for name in (*SERVICES, "tributary-firstboot", "tributary-firstboot-report"):
+        assert (wants / f"{name}.service").is_symlink()
+    for name in ("tributary-cpe", "tributary-lan"):
+        assert not (wants / f"{name}.service").is_symlink()
+    assert not (installed.root / "etc/systemd/system/sockets.target.wants/tributary-converter.socket").exists()
+
+
+def test_this_releases_systemd_accepts_every_line_of_the_units(installed: Chroot) -> None:
+    units = [str(path) for path in sorted(Path(installed.root, "usr/lib/systemd/system").glob("tributary-*"))]
+    names = [f"/{Path(unit).relative_to(installed.root)}" for unit in units]
+    said = installed.run("systemd-analyze", "verify", "--man=no", *names, check=False).stderr
+    assert [line for line in said.splitlines() if "tributary" in line] == []
+
+
+def test_this_releases_systemd_finds_the_exposure_below_three(installed: Chroot) -> None:
+    for name in (*SERVICES, "tributary-cpe"):
+        unit = f"/usr/lib/systemd/system/{name}.service"
+        shown = installed.run("systemd-analyze", "--no-pager", "security", "--offline=true", unit).stdout
+        found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", shown)
+        assert found is not None
+        assert float(found[1]) < 3

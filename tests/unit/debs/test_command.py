@@ -1,0 +1,45 @@
+"""The command line, up to the point where something would be fetched or built."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from debs.__main__ import main
+from debs.release import ARCHITECTURES
+from tests.unit.debs import sample
+from tributary.settings.failure import Exit, Failure
+
+
+def test_a_dry_run_says_what_would_be_made_and_makes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    assert main(["--dry-run", "--json", "--suite", "bookworm", "--arch", "arm64", "--output", str(output)]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["suite"], plan["architecture"]) == ("bookworm", "arm64")
+    assert plan["version"].endswith("-1~deb12")
+    assert any(wheel.startswith("scapy==") for wheel in plan["wheels"])
+    assert not output.exists()
+
+
+def test_a_program_for_another_processor_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+    program = tmp_path / "converter"
+    program.write_bytes(sample.elf(ARCHITECTURES["arm64"]))
+    with pytest.raises(Failure, match=f"{program}: made for another processor") as refused:
+        main(["--arch", "amd64", "--converter", str(program), "--output", str(tmp_path / "out")])
+    assert refused.value.code == Exit.USAGE
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="nowhere: cannot be read: No such file") as refused:
+        main(["--converter", str(tmp_path / "nowhere")])
+    assert refused.value.code == Exit.NO_INPUT
+
+
+@pytest.mark.parametrize("words", [["--suite", "sid"], ["--arch", "riscv64"], ["left-over"]])
+def test_wrong_arguments_are_refused(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(words)
+    assert refused.value.code == Exit.USAGE

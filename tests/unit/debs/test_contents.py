@@ -1,0 +1,107 @@
+"""What lies in which package."""
+
+import ast
+from pathlib import PurePosixPath
+
+import pytest
+
+from debs import parts, tree
+from debs.package import PYTHON, File, Inputs, Package
+from squid import targets
+from tests.unit.debs.sample import inputs, release
+from tributary.places import ROOT
+from tributary.settings.failure import Failure
+
+TRIXIE = inputs(release())
+PACKAGES = {package.name: package for package in parts.packages(TRIXIE)}
+FILES = {name: {file.path for file in package.files} for name, package in PACKAGES.items()}
+
+
+def test_no_two_packages_have_the_same_file() -> None:
+    paths = [path for paths in FILES.values() for path in paths]
+    assert len(paths) == len(set(paths))
+
+
+def test_golden_texts_tests_and_units_are_not_among_the_modules() -> None:
+    modules = [PurePosixPath(path) for paths in FILES.values() for path in paths if path.startswith(PYTHON)]
+    assert not any({"golden", "systemd", "__pycache__"} & set(path.parts) for path in modules)
+    assert f"{PYTHON}/squid/squid.conf.j2" in FILES["tributary-common"]
+    assert f"{PYTHON}/throttler/service/daemon.py" in FILES["tributary-common"]
+
+
+def test_the_list_of_forbidden_targets_is_where_its_reader_looks() -> None:
+    reader, place = PurePosixPath(f"{PYTHON}/squid/targets.py"), targets.LIST.relative_to(ROOT)
+    assert str(reader.parents[1] / place) in FILES["tributary-common"]
+
+
+def test_all_modules_are_in_one_package_since_the_parts_import_one_another() -> None:
+    modules = {name for name, paths in FILES.items() for path in paths if path.startswith(PYTHON)}
+    assert modules == {"tributary-common"}
+
+
+@pytest.mark.parametrize("part", parts.MODULES)
+def test_the_modules_import_none_that_is_not_packed(part: str) -> None:
+    ours = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    packed = {each.partition("/")[0] for each in parts.MODULES}
+    for path in (ROOT / part).rglob("*.py"):
+        found = {imported.partition(".")[0] for imported in imports(path.read_text())}
+        assert found & ours <= packed, path
+
+
+def imports(source: str) -> set[str]:
+    nodes = list(ast.walk(ast.parse(source)))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def test_all_of_etc_is_the_administrators() -> None:
+    assert PACKAGES["tributary-converter"].conffiles == (
+        "etc/logrotate.d/tributary-converter",
+        "etc/tributary/converter.toml",
+    )
+    assert PACKAGES["tributary-common"].conffiles == ()
+
+
+def test_only_a_systemd_that_knows_mptcp_gets_the_socket_unit() -> None:
+    socket = "usr/lib/systemd/system/tributary-converter.socket"
+    older = {package.name: package for package in parts.packages(inputs(release("bookworm")))}["tributary-converter"]
+    assert socket in FILES["tributary-converter"]
+    assert socket not in {file.path for file in older.files}
+    assert [unit.name for unit in older.units] == ["tributary-converter.service"]
+
+
+def test_only_what_is_compiled_is_bound_to_a_processor() -> None:
+    bound = {name for name, package in PACKAGES.items() if package.architecture != "all"}
+    assert bound == {"tributary-common", "tributary-converter"}
+
+
+def test_every_wheel_is_named_with_its_licence() -> None:
+    files = tree.complete(PACKAGES["tributary-common"], TRIXIE)
+    told = next(file.content.decode() for file in files if file.path.endswith("/copyright"))
+    assert (
+        f"\nFiles: {PYTHON}/quick-1.2.dist-info/* {PYTHON}/quick/*\n"
+        f"Copyright: The authors of quick 1.2\nLicense: MIT\n Its text is in {PYTHON}/quick-1.2.dist-info.\n"
+    ) in told
+
+
+def test_two_files_of_one_name_are_refused() -> None:
+    package = PACKAGES["tributary-common"]
+    twice = Package("x", "all", "", "", files=(*package.files, File(package.files[0].path, b"")))
+    with pytest.raises(Failure, match="two files of this name"):
+        tree.complete(twice, TRIXIE)
+
+
+@pytest.mark.parametrize(("sizes", "kibibytes"), [([0], 3), ([1], 4), ([1024, 1025], 3 + 1 + 2)])
+def test_the_installed_size_counts_as_dpkg_does(sizes: list[int], kibibytes: int) -> None:
+    files = [File(f"usr/share/{number}", bytes(size)) for number, size in enumerate(sizes)]
+    assert tree.installed_size(files) == kibibytes
+
+
+def settings_file(made_of: Inputs, name: str) -> str:
+    return made_of.checkout[f"debs/files/{name}"].decode()
+
+
+def test_the_squid_service_may_write_to_the_folder_that_its_settings_name() -> None:
+    unit = TRIXIE.checkout["squid/systemd/tributary-squid.service"].decode()
+    assert "\nStateDirectory=tributary/squid\n" in unit
+    assert 'state_directory = "/var/lib/tributary/squid"' in settings_file(TRIXIE, "squid.toml")

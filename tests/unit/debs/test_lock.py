@@ -1,0 +1,81 @@
+"""Which wheels are bundled, for which target, and in whose words pip is told."""
+
+import ast
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from debs import lock, wheels
+from tests.unit.debs.sample import release
+from tributary.places import ROOT
+from tributary.settings.failure import Exit, Failure
+
+LOCK = (ROOT / "requirements.lock").read_text()
+
+SMALL = """\
+one==1.0 \\
+    --hash=sha256:11 \\
+    --hash=sha256:12
+two==2.0 ; python_full_version < '3.12' \\
+    --hash=sha256:20
+two==2.5 ; python_full_version >= '3.12' \\
+    --hash=sha256:25
+"""
+
+
+def test_markers_are_judged_by_the_target_and_not_by_this_python() -> None:
+    def pinned(suite: str) -> list[str]:
+        return [str(pin) for pin in lock.selected(SMALL, ["two"], lock.environment(release(suite)))]
+
+    assert (pinned("bookworm"), pinned("trixie")) == (["two==2.0"], ["two==2.5"])
+
+
+def test_pip_is_given_exact_versions_with_all_their_hashes() -> None:
+    chosen = lock.selected(SMALL, ["two", "one"], lock.environment(release()))
+    assert lock.requirements(chosen) == ("one==1.0 --hash=sha256:11 --hash=sha256:12\ntwo==2.5 --hash=sha256:25\n")
+
+
+def test_a_name_that_the_lock_has_not_is_refused() -> None:
+    with pytest.raises(Failure, match=r"requirements\.lock has no three") as refused:
+        lock.selected(SMALL, ["three"], lock.environment(release()))
+    assert refused.value.code == Exit.USAGE
+
+
+def test_what_a_library_needs_comes_with_it_unless_another_target_needs_it() -> None:
+    needs = {"a": ["b>=1 ; sys_platform == 'win32'", "C_c"], "c-c": ["d ; extra == 'fast'", "a"]}
+    found = lock.closure(["a"], lambda name: needs.get(name, []), lock.environment(release()))
+    assert found == {"a", "c-c"}
+
+
+def test_the_experiments_libraries_stay_out() -> None:
+    names = {pin.name for pin in wheels.chosen(LOCK, release())}
+    assert {"pydantic", "pydantic-core", "markupsafe", "scapy"} <= names
+    assert not names & {"matplotlib", "numpy", "pillow", "pytest", "mypy"}
+
+
+def test_each_release_and_processor_has_the_same_wheels() -> None:
+    chosen = [
+        [str(pin) for pin in wheels.chosen(LOCK, release(suite, architecture))]
+        for suite in ("bookworm", "trixie")
+        for architecture in ("amd64", "arm64")
+    ]
+    assert all(each == chosen[0] for each in chosen)
+
+
+def imported(part: str) -> set[str]:
+    """The modules outside of the standard library that a part imports anywhere, by their first name."""
+    trees = [ast.parse(path.read_text()) for path in Path(ROOT / part).rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    taken = {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in plain | taken}
+
+
+def test_all_that_the_parts_import_is_bundled_and_nothing_for_nobody() -> None:
+    modules = set().union(*(imported(part) for part in ("daemons", "settings", "squid", "throttler")))
+    distributions = metadata.packages_distributions()
+    used = {canonicalize_name(name) for module in modules for name in distributions.get(module, [])}
+    assert used <= {pin.name for pin in wheels.chosen(LOCK, release())}
+    assert set(wheels.ROOTS) <= used

@@ -1,0 +1,102 @@
+"""Manual pages: formatted without a complaint, and telling what the pages of docs/ and the commands tell."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cpe.settings import Multipath, Probe, Wan
+from debs import checkout, content
+from doctor.__main__ import main as doctor
+from image.firstboot.__main__ import main as firstboot
+from squid.settings import SquidSettings
+from tests.unit.debs.sample import release
+from throttler import cli
+from tributary.places import ROOT
+
+Main = Callable[[Sequence[str]], int]
+FILES = checkout.tracked()
+PAGES = sorted(Path(path).name for path in FILES if path.startswith("debs/man/"))
+
+
+def source(page: str) -> str:
+    return (ROOT / "debs/man" / page).read_text()
+
+
+def keys_in(page: str, section: str = "") -> set[str]:
+    """What a page's tags name, '.It Ic one , two'; of one section, or of all."""
+    text = source(page).partition(f".Sh {section}\n")[2].partition("\n.Sh ")[0] if section else source(page)
+    return {key for line in re.findall(r"^\.It Ic (.*)$", text, re.MULTILINE) for key in line.split(" , ")}
+
+
+def keys_in_tables(document: str, section: str) -> set[str]:
+    """The first column of a section's tables, keys in backticks; `one.key`, `other` stands for one.key, one.other."""
+    text = (ROOT / "docs" / document).read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    rows = [re.findall(r"`([^`]+)`", row) for row in re.findall(r"^\| (`[^|]+`) \|", text, re.MULTILINE)]
+    return {key if "." in key else f"{''.join(row[0].rpartition('.')[:2])}{key}" for row in rows for key in row}
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff")
+@pytest.mark.parametrize("page", PAGES)
+def test_groff_has_nothing_to_say(page: str) -> None:
+    command = ["groff", "-mdoc", "-ww", "-rCHECKSTYLE=3", "-Tutf8", "-z"]
+    formatted = subprocess.run(command, input=source(page), capture_output=True, text=True, check=False)
+    assert (formatted.returncode, formatted.stderr) == (0, "")
+
+
+def test_a_page_has_the_date_of_the_commit() -> None:
+    made = content.manual(FILES, "tributary-squid.8", release())
+    assert made.path == "usr/share/man/man8/tributary-squid.8.gz"
+    assert subprocess.run(["gunzip"], input=made.content, capture_output=True, check=True).stdout.startswith(
+        b".Dd November 21, 2026\n"
+    )
+
+
+def test_every_key_of_the_converter_is_told() -> None:
+    assert keys_in_tables("converter.md", "Configuration") == keys_in("tributary-converter.toml.5", "KEYS")
+
+
+def test_every_key_of_a_policy_is_told() -> None:
+    assert keys_in_tables("throttler.md", "Policy") == keys_in("tributary-throttler.toml.5")
+
+
+def test_every_setting_of_squid_is_told() -> None:
+    assert keys_in("tributary-squid.8") == set(SquidSettings.model_fields)
+
+
+def test_every_setting_of_the_home_router_is_told() -> None:
+    tables = {
+        **{f"mptcp.{key}": 0 for key in Multipath.model_fields},
+        **{f"probe.{key}": 0 for key in Probe.model_fields},
+    }
+    assert keys_in("tributary-cpe.8") == {*Wan.model_fields, *tables}
+
+
+@pytest.mark.parametrize(("page", "main"), [("tributary-doctor", doctor), ("tributary-firstboot", firstboot)])
+def test_every_option_is_told(
+    page: str, main: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    options = set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--help"}
+    assert options == {f"-{option}" for option in re.findall(r"^\.It Fl (-[a-z-]+)", source(f"{page}.8"), re.MULTILINE)}
+
+
+def test_every_command_of_the_throttler_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    listed = re.search(r"^ +COMMAND\n((?: {4,}.*\n)+)", capsys.readouterr().out, re.MULTILINE)
+    assert listed is not None
+    commands = set(re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE))
+    assert commands <= set(re.findall(r"^\.It Cm (\w+)$", source("tributary-throttler.8"), re.MULTILINE))
+
+
+def test_every_option_of_the_throttlers_daemon_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--help"])
+    options = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    told = set(re.findall(r"Fl (-[a-z-]+)", source("tributary-throttler.8")))
+    assert {option.removeprefix("-") for option in options} <= told

@@ -1,0 +1,93 @@
+"""The units and settings that the packages bring, judged by those who read them; nothing is started."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cpe.settings import CpeSettings
+from squid.settings import SquidSettings
+from throttler import dry_run
+from throttler.policy import model
+from tributary.places import CACHE, ROOT
+from tributary.settings.files import load
+
+UNIT = ROOT / "squid/systemd/tributary-squid.service"  # tests/unit/test_unit_files.py has the other two
+FILES = ROOT / "debs/files"
+CONVERTER = CACHE / "bin/tributary-converter"
+
+systemd_analyze = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@systemd_analyze
+def test_its_exposure_is_below_three() -> None:
+    result = analyze("security", "--offline=true", str(UNIT))
+    found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", result.stdout)
+    assert found is not None, result.stderr
+    assert float(found[1]) < 3
+
+
+@systemd_analyze
+def test_systemd_accepts_every_line(tmp_path: Path) -> None:
+    copy = tmp_path / UNIT.name
+    copy.write_text(re.sub(r"^(ExecStart|ExecStartPre)=\S+", r"\1=/bin/true", UNIT.read_text(), flags=re.MULTILINE))
+    result = analyze("verify", "--man=no", str(copy))
+    assert (result.returncode, copy.name in result.stderr) == (0, False), result.stderr
+
+
+def test_debians_squid_stays_down_while_ours_is_installed() -> None:
+    drop_in = (ROOT / "squid/systemd/squid.service.d/tributary.conf").read_text()
+    assert "\nConditionPathExists=!/usr/bin/tributary-squid\n" in drop_in
+
+
+def test_the_squid_that_comes_installed_serves_this_machine_alone() -> None:
+    settings = load(FILES / "squid.toml", SquidSettings)
+    assert settings.listeners == ["127.0.0.1:3128", "[::1]:3128"]
+
+
+def test_the_policy_that_comes_installed_holds_nothing() -> None:
+    shown = dry_run.text(model.read(FILES / "throttler.toml"))
+    assert "## Rule nothing-yet holds nothing" in shown
+    assert "qdisc" not in shown
+
+
+def test_the_home_router_that_comes_installed_has_no_link() -> None:
+    links = load(FILES / "cpe.toml", CpeSettings).wan
+    assert [link.interface for link in links.values()] == ["none-yet-1", "none-yet-2"]
+
+
+@pytest.mark.parametrize("unit", ["tributary-firstboot", "tributary-firstboot-report"])
+def test_the_first_boot_is_for_images_alone(unit: str) -> None:
+    text = (ROOT / f"image/firstboot/{unit}.service").read_text()
+    assert "\nConditionPathExists=/usr/lib/tributary/role\n" in text
+
+
+@pytest.mark.skipif(not CONVERTER.exists(), reason="the converter is not built")
+def test_the_converter_takes_the_configuration_that_comes_installed() -> None:
+    command = [str(CONVERTER), "--check", "--config", str(FILES / "converter.toml")]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_settings_that_come_installed_take_different_ports() -> None:
+    text = (FILES / "converter.toml").read_text()
+    listening = re.findall(r'^address = "(.*)"$', text, re.MULTILINE)
+    assert listening == ["127.0.0.1:3129"]
+    assert load(FILES / "squid.toml", SquidSettings).port == 3128
+
+
+@pytest.mark.skipif(shutil.which("logrotate") is None, reason="no logrotate")
+@pytest.mark.parametrize("name", ["tributary-converter", "tributary-squid"])
+def test_logrotate_takes_its_file(name: str, tmp_path: Path) -> None:
+    copy = tmp_path / name
+    copy.write_text((FILES / f"{name}.logrotate").read_text())
+    copy.chmod(0o644)
+    shown = subprocess.run(["logrotate", "--debug", copy], capture_output=True, text=True, check=False)
+    assert (shown.returncode, "error" in shown.stderr) == (0, False), shown.stderr

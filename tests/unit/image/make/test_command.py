@@ -1,0 +1,103 @@
+"""build-image as a person uses it, as far as that builds nothing."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from debs.release import Commit
+from image.make import foreign, order, watch
+from image.make.__main__ import main
+from image.make.boards import BOARDS, Role
+from image.make.order import LOCKS, Making, Order
+from tests.unit.debs import sample
+from tributary.places import CACHE
+from tributary.settings.failure import Failure
+
+
+def making(tmp_path: Path, board: str = "x86", role: Role = Role.GATEWAY, checkout: str = "digest") -> Making:
+    return Making(Order(BOARDS[board], role, tmp_path / "out", tmp_path / "cache"), sample.release(), checkout)
+
+
+def test_a_dry_run_says_what_would_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--board", "rpi", "--role", "cpe", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [each["stage"] for each in told["stages"]] == ["packages", "base", "root", "disk", "files"]
+    assert told["files"][-1].endswith(f"{told['image']}.img.zst")
+    assert told["image"].startswith("tributary-cpe-rpi-0.1.0")
+
+
+def test_the_name_has_the_version_without_debians_part(tmp_path: Path) -> None:
+    assert making(tmp_path).name == "tributary-gateway-x86-0.1.0+git20261121.170133.abc1234"
+
+
+def test_a_commit_more_leaves_debians_half_as_it_is(tmp_path: Path) -> None:
+    one, other = making(tmp_path), making(tmp_path, checkout="another digest")
+    same = [mine.name for mine, theirs in zip(one.stages, other.stages, strict=True) if mine.key == theirs.key]
+    assert same == ["base"]
+
+
+def test_every_kind_of_image_has_results_of_its_own(tmp_path: Path) -> None:
+    kinds = [making(tmp_path, board, role) for board in BOARDS for role in Role]
+    places = [each.place(CACHE) for kind in kinds for each in kind.stages]
+    assert len(set(places)) == len(places) == 20
+
+
+def test_without_a_lock_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "LOCKS", tmp_path)
+    with pytest.raises(Failure, match=r"gateway-x86\.lock: No such file or directory: --update-lock writes it"):
+        order.build(making(tmp_path), watch.Text())
+
+
+@pytest.mark.parametrize("path", sorted(LOCKS.glob("*.lock")), ids=lambda path: path.stem)
+def test_a_lock_has_what_the_image_asks_for(path: Path, tmp_path: Path) -> None:
+    role, _, board = path.stem.partition("-")
+    locked = Order(BOARDS[board], Role(role), tmp_path, tmp_path).debian.locked()
+    assert set(BOARDS[board].all_packages(Role(role))) <= set(locked)
+
+
+def test_a_wrong_board_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--board", "amiga"])
+    assert ended.value.code == 64
+    assert "choose from" in capsys.readouterr().err
+
+
+def test_without_qemu_programs_of_another_processor_are_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(Failure, match="no QEMU for aarch64 programs here: apt-get install qemu-user-static"):
+        foreign._qemu("aarch64")
+
+
+def test_an_entry_that_mmdebstrap_could_not_use_is_refused(tmp_path: Path) -> None:
+    entry = tmp_path / "qemu-aarch64"
+    entry.write_text("enabled\ninterpreter /usr/bin/qemu-aarch64\nflags: OC\noffset 0\n")
+    with pytest.raises(Failure, match="accepted: enabled, with the flag F"):
+        foreign._check(entry)
+
+
+def test_progress_on_a_pipe_says_which_step_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+    told = watch.Text()
+    told.begin("root", 3, 5, 150)
+    told.end(cached=False)
+    assert capsys.readouterr().err.splitlines() == [
+        "build-image: 3/5 root, about 2:30 left",
+        "build-image: 3/5 root: done in 0:00",
+    ]
+
+
+def test_a_program_gets_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    told = watch.Json()
+    told.begin("root", 3, 5, 150)
+    told.end(cached=True)
+    told.result({"image": "x"}, [])
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["event"] for each in events] == ["begin", "end", "result"]
+    assert events[1]["cached"] is True
+
+
+def test_a_tagged_commit_gives_a_plain_name(tmp_path: Path) -> None:
+    tagged = Commit("abc1234def", 1_795_280_493, tags=("v0.1.0",))
+    order_ = making(tmp_path).order
+    assert Making(order_, sample.release(commit=tagged), "").name == "tributary-gateway-x86-0.1.0"

@@ -1,0 +1,163 @@
+"""Disks in miniature, made by the real tools, and read by others."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from image.flash import bmap
+from image.make import block_map, disk, pack
+from image.make.boards import MIB, Role
+from image.make.command import Runner
+from image.make.layout import layout
+from tests.unit.image.miniature import IDENTITY, SECONDS, Quiet, made, needs_tools, root_folder, small
+
+pytestmark = needs_tools
+
+
+@pytest.fixture(scope="module", params=["x86", "rpi"])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("disk", numbered=True)
+    board: str = request.param
+    return made(root_folder(folder, board, Role.GATEWAY), board).rename(folder / f"{board}.img")
+
+
+def root_of(image: Path) -> int:
+    return layout(small(image.stem), IDENTITY, 24 * MIB).root.start
+
+
+def superblock(image: Path) -> str:
+    command = ["dumpe2fs", f"{image}?offset={root_of(image)}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def used_blocks(shown: str) -> set[int]:
+    """Blocks of the file system that its bitmaps say are in use."""
+    count = int(re.search(r"^Block count:\s+(\d+)$", shown, re.MULTILINE)[1])  # type: ignore[index]
+    free = set()
+    for line in re.findall(r"^  Free blocks: (.*)$", shown, re.MULTILINE):
+        for span in filter(None, line.split(", ")):
+            first, _, last = span.partition("-")
+            free |= set(range(int(first), int(last or first) + 1))
+    return set(range(count)) - free
+
+
+def test_each_block_that_the_root_uses_is_in_the_map(image: Path) -> None:
+    ranges = block_map.mapped(image)
+    mapped = {block for each in ranges for block in range(each.first, each.last + 1)}
+    first = root_of(image) // block_map.BLOCK
+    used = {first + block for block in used_blocks(superblock(image))}
+    assert len(used) > 500  # the journal alone has a thousand
+    assert used <= mapped
+
+
+def test_each_sector_of_the_boot_partition_that_holds_something_is_in_the_map(image: Path) -> None:
+    mapped = {block for each in block_map.mapped(image) for block in range(each.first, each.last + 1)}
+    place = layout(small(image.stem), IDENTITY, MIB).boot
+    with image.open("rb") as file:
+        file.seek(place.start)
+        head = file.read(512)
+        tables = int.from_bytes(head[14:16], "little") + head[16] * int.from_bytes(head[36:40], "little")
+    first = place.start // block_map.BLOCK
+    assert set(range(first, first + tables * 512 // block_map.BLOCK)) <= mapped
+
+
+def test_the_map_is_what_flash_pi_reads(image: Path) -> None:
+    ranges = block_map.mapped(image)
+    contents = bmap.parse(block_map.text(ranges, image.stat().st_size).encode())
+    assert contents.size == image.stat().st_size
+    assert contents.mapped == sum((each.last - each.first + 1) * block_map.BLOCK for each in ranges)
+    with image.open("rb") as file:
+        for part in contents.ranges:
+            file.seek(part.start)
+            assert hashlib.sha256(file.read(part.end - part.start)).hexdigest() == part.sha256
+
+
+@pytest.mark.skipif(shutil.which("bmaptool") is None, reason="no bmaptool")
+def test_the_map_is_what_bmaptool_takes(image: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.bmap").write_text(block_map.text(block_map.mapped(image), image.stat().st_size))
+    copying: list[str | Path] = ["bmaptool", "copy", "--bmap", tmp_path / "x.bmap", image, tmp_path / "copy.img"]
+    subprocess.run(copying, check=True, capture_output=True)
+    size = min((tmp_path / "copy.img").stat().st_size, image.stat().st_size)
+    assert (tmp_path / "copy.img").read_bytes()[:size] == image.read_bytes()[:size]
+
+
+def test_written_over_something_else_by_its_map_the_root_is_whole(image: Path, tmp_path: Path) -> None:
+    card = tmp_path / "card.img"
+    card.write_bytes(os.urandom(MIB) * (image.stat().st_size // MIB))
+    with image.open("rb") as source, card.open("r+b") as target:
+        for each in block_map.mapped(image):
+            for file in (source, target):
+                file.seek(each.first * block_map.BLOCK)
+            target.write(source.read((each.last - each.first + 1) * block_map.BLOCK))
+    root = tmp_path / "root.img"
+    with card.open("rb") as source:
+        source.seek(root_of(image))
+        root.write_bytes(source.read(24 * MIB))
+    checked = subprocess.run(["e2fsck", "-fn", root], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_file_systems_have_the_images_numbers_and_the_commits_time(image: Path) -> None:
+    shown = superblock(image)
+    assert f"Filesystem UUID:          {IDENTITY.root_filesystem}" in shown
+    assert "Filesystem volume name:   tributary-root" in shown
+    assert re.search(r"^Filesystem created:\s+Sat Nov 21 .* 2026$", shown, re.MULTILINE)
+    place = layout(small(image.stem), IDENTITY, MIB).boot.start
+    with image.open("rb") as file:
+        file.seek(place)
+        head = file.read(512)
+    assert (int.from_bytes(head[67:71], "little"), head[71:82]) == (IDENTITY.volume, b"TRIBUTARY  ")
+
+
+def test_grub_reads_a_file_system_without_what_is_too_new_for_it(image: Path) -> None:
+    features = re.search(r"^Filesystem features:(.*)$", superblock(image), re.MULTILINE)
+    assert features is not None
+    assert not {"metadata_csum_seed", "orphan_file"} & set(features[1].split())
+
+
+def test_the_manifest_has_packages_and_files(tmp_path: Path) -> None:
+    lines = disk.manifest(root_folder(tmp_path, "rpi", Role.CPE)).splitlines()
+    assert lines[0] == "package bash 5.2-1"
+    assert lines[1:] == sorted(lines[1:])
+    assert {"file /etc/resolv.conf", "file /boot/firmware/start4.elf"} <= set(lines)
+
+
+def test_a_root_has_room_for_what_is_in_it_and_for_the_first_boot(tmp_path: Path) -> None:
+    empty = disk.room(tmp_path)
+    (tmp_path / "large").write_bytes(bytes(10 * MIB))
+    assert empty % MIB == 0
+    assert disk.room(tmp_path) >= empty + 10 * MIB
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd")
+def test_what_people_download_is_whole(image: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    shutil.copy(image, folder / disk.DISK)
+    (folder / disk.MANIFEST).write_text("package bash 5\n")
+    pack.make(folder, "x", tmp_path / "files", Runner(tmp_path / "log", Quiet()))
+    placed = pack.deliver(tmp_path / "files", "x", tmp_path / "output")
+    assert [path.name for path in placed] == ["x.img.bmap", "x.manifest", "x.img.zst.sha256", "x.img.zst"]
+    subprocess.run(["sha256sum", "--check", "--quiet", "x.img.zst.sha256"], cwd=tmp_path / "output", check=True)
+    unpacked = subprocess.run(["zstd", "-dc", placed[-1]], capture_output=True, check=True).stdout
+    assert hashlib.sha256(unpacked).digest() == hashlib.sha256(image.read_bytes()).digest()
+
+
+def test_the_same_root_gives_the_same_boot_partition(tmp_path: Path) -> None:
+    def boot(folder: Path) -> Iterator[bytes]:
+        folder.mkdir()
+        root = root_folder(folder, "rpi", Role.GATEWAY)
+        for path in root.rglob("*"):
+            os.utime(path, (SECONDS, SECONDS), follow_symlinks=False)
+        place = layout(small("rpi"), IDENTITY, MIB).boot
+        with made(root, "rpi").open("rb") as file:
+            file.seek(place.start)
+            yield file.read(place.size)
+
+    assert next(boot(tmp_path / "one")) == next(boot(tmp_path / "other"))

@@ -1,0 +1,152 @@
+"""What of a build is pure: names and numbers, places, versions, texts, boot code."""
+
+import itertools
+import re
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from image.make import grub, lock
+from image.make.boards import BOARDS, MIB, Board, Role
+from image.make.identity import Identity
+from image.make.layout import SECTOR, layout
+from image.make.texts import early, menu, texts
+from tests.unit.image.miniature import IDENTITY, boot_image, core_image
+from tributary.settings.failure import Failure
+
+BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board.name)
+
+
+def test_the_same_image_has_the_same_numbers_and_another_has_others() -> None:
+    assert Identity.of("tributary-gateway-x86-1") == Identity.of("tributary-gateway-x86-1")
+    one, other = (set(vars(Identity.of(name)).values()) for name in ("tributary-cpe-rpi-1", "tributary-cpe-rpi-2"))
+    assert len(one) == 7
+    assert not one & other
+
+
+@BOTH
+def test_partitions_lie_apart_on_whole_mebibytes_and_the_root_comes_last(board: Board) -> None:
+    found = layout(board, IDENTITY, 700 * MIB)
+    places = [(each.start, each.end) for each in found.partitions]
+    assert all(start % MIB == end % MIB == 0 for start, end in places)
+    assert places == sorted(places)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(places))
+    assert found.partitions[-1] is found.root
+    assert found.root.size == 700 * MIB
+    assert found.size - found.root.end == (MIB if board.gpt else 0)  # a GPT has a second table
+
+
+@BOTH
+def test_the_table_names_partitions_as_fstab_does(board: Board) -> None:
+    found = layout(board, IDENTITY, MIB)
+    script = found.script()
+    for each in (found.boot, found.root):
+        number = each.name.removeprefix("PARTUUID=")
+        assert f"uuid={number}" in script if board.gpt else f"label-id: 0x{number[:8]}" in script
+        assert f"start={each.start // SECTOR}, size={each.size // SECTOR}" in script
+
+
+@BOTH
+@pytest.mark.parametrize("role", list(Role))
+def test_packages_are_named_once_and_bring_no_other_way_to_configure_networks(board: Board, role: Role) -> None:
+    names = board.all_packages(role)
+    assert list(names) == sorted(set(names))
+    assert not {"ifupdown", "network-manager", "dhcpcd", "grub-pc", "grub-efi-amd64"} & set(names)
+    assert ("squid" in names, "dnsmasq" in names) == (role is Role.GATEWAY, role is Role.CPE)
+
+
+@BOTH
+def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
+    found = layout(board, IDENTITY, MIB)
+    files = {text.path: text.content for text in texts(board, Role.CPE, found)}
+    assert files["/usr/lib/tributary/role"] == "cpe\n"
+    assert files["/etc/fstab"].splitlines()[0].startswith(f"{found.root.name} / ext4 ")
+    boot = files["/etc/fstab"].splitlines()[1].split()
+    assert (boot[0], boot[1]) == (found.boot.name, "/boot/firmware")
+    assert "noauto" not in boot[3].split(",")
+    assert ("/etc/default/grub" in files, "/etc/default/raspi-firmware" in files) == (board.gpt, not board.gpt)
+
+
+def test_apt_gets_security_updates() -> None:
+    files = {text.path: text.content for text in texts(BOARDS["rpi"], Role.CPE, layout(BOARDS["rpi"], IDENTITY, MIB))}
+    sources = files["/etc/apt/sources.list.d/debian.sources"]
+    assert re.findall(r"^Suites: (.*)$", sources, re.MULTILINE) == ["trixie trixie-updates", "trixie-security"]
+    assert sources.count("Signed-By: /") == 2
+
+
+def test_grub_finds_the_root_by_its_number_and_the_kernel_too() -> None:
+    found = layout(BOARDS["x86"], IDENTITY, MIB)
+    assert early(IDENTITY.root_filesystem).startswith(f"search.fs_uuid {IDENTITY.root_filesystem} root\n")
+    assert f"linux /boot/vmlinuz-6.12.1-amd64 root={found.root.name} ro" in menu("6.12.1-amd64", found)
+
+
+def test_the_first_sector_is_told_where_grub_lies() -> None:
+    code = grub.boot_code(boot_image(), 2048)
+    assert len(code) == 440
+    assert struct.unpack_from("<Q", code, 0x5C) == (2048,)
+    assert code[0x66:0x68] == b"\x90\x90"
+
+
+def test_grub_is_told_where_it_goes_on() -> None:
+    placed = grub.core(core_image(), 2048, MIB)
+    assert struct.unpack_from("<QHH", placed, 500) == (2049, 2, 0x820)
+    assert placed[512:] == core_image()[512:]
+
+
+@pytest.mark.parametrize("make", [
+    lambda: grub.boot_code(bytes(512), 1),
+    lambda: grub.core(core_image() + bytes(512), 1, MIB),
+    lambda: grub.core(core_image(), 1, 1024),
+])  # fmt: skip
+def test_a_grub_that_is_not_as_it_is_known_is_refused(make: Callable[[], bytes]) -> None:
+    with pytest.raises(Failure, match="GRUB"):
+        make()
+
+
+STATUS = """\
+Package: bash
+Status: install ok installed
+Version: 5.2.37-2+b5
+Description: a shell
+ Package: not-this
+ Version: 9
+
+Package: gone
+Status: deinstall ok config-files
+Version: 1
+
+Package: tributary-common
+Status: install ok installed
+Version: 0.1.0-1~deb13
+"""
+
+
+def test_dpkgs_database_gives_what_is_installed() -> None:
+    found = lock.installed(STATUS)
+    assert found == {"bash": "5.2.37-2+b5", "tributary-common": "0.1.0-1~deb13"}
+    assert lock.debians(found) == {"bash": "5.2.37-2+b5"}
+
+
+def test_a_lock_is_read_as_it_was_written() -> None:
+    versions = {"libstdc++6": "14.2.0-19", "bash": "5.2"}
+    text = lock.text(versions, "cpe-rpi")
+    assert text.splitlines()[1:] == ["bash=5.2", "libstdc++6=14.2.0-19"]
+    assert lock.parse(text, "x") == versions
+
+
+def test_a_line_that_is_no_version_is_named() -> None:
+    with pytest.raises(Failure, match=r"x\.lock:2: 'bash 5': accepted: NAME=VERSION"):
+        lock.parse("# A comment\nbash 5\n", "x.lock")
+
+
+def test_packages_that_differ_are_listed() -> None:
+    lock.insist({"a": "1"}, {"a": "1"}, "x.lock")
+    with pytest.raises(Failure) as refused:
+        lock.insist({"a": "1", "b": "1"}, {"a": "2", "c": "1"}, "x.lock")
+    assert str(refused.value).splitlines() == [
+        "3 packages are not those of x.lock: look at them, and take them by --update-lock:",
+        "  a: 2, locked: 1",
+        "  b: not there, locked: 1",
+        "  c: 1, locked: not at all",
+    ]

@@ -1,0 +1,95 @@
+"""Which room may import from which, and that no two modules import each other."""
+
+import ast
+from collections import defaultdict
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tributary.places import ROOT
+
+BELOW: dict[str, set[str]] = {
+    "tributary": set(),
+    "throttler": {"tributary"},
+    "squid": {"tributary"},
+    "cpe": {"tributary"},
+    "doctor": {"tributary"},
+    "debs": {"tributary"},
+    "image": {"tributary", "squid", "debs"},
+    # What the throttler answers is read by its own types; all else by the commands that a user types.
+    "experiments": {"tributary", "throttler.service.status"},
+}
+"""The rooms, and what each stands on."""
+
+
+def name_of(path: Path) -> str:
+    """A file's module."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for room in BELOW for path in (ROOT / room).rglob("*.py")}
+
+
+def imported(path: Path) -> set[str]:
+    """The project's modules that the file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & MODULES.keys()
+
+
+IMPORTS = {name: imported(path) - {name} for name, path in MODULES.items()}
+
+
+def test_the_rooms_are_there() -> None:
+    assert {
+        name for name in BELOW if len([each for each in MODULES if each.startswith(f"{name}.")]) > 1
+    } == BELOW.keys()
+
+
+@pytest.mark.parametrize("room", BELOW)
+def test_a_room_imports_from_those_below_it_alone(room: str) -> None:
+    allowed = {room, *BELOW[room]}
+    wrong = {
+        f"{name} imports {other}"
+        for name, others in IMPORTS.items()
+        if name.split(".")[0] == room
+        for other in others
+        if not any(other == each or other.startswith(f"{each}.") for each in allowed)
+    }
+    assert not wrong
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    TopologicalSorter(IMPORTS).prepare()
+
+
+USE = "use crate::"
+
+
+def uses(source: Path) -> dict[str, set[str]]:
+    """The crate's files below ``source``, and those that each of them names with ``use crate::``."""
+    files = {"/".join(path.relative_to(source).with_suffix("").parts): path for path in source.rglob("*.rs")}
+    known = {name.removesuffix("/mod"): name for name in files}
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, path in files.items():
+        for line in path.read_text().splitlines():
+            if line.startswith(USE):
+                words = line.removeprefix(USE).split("::")
+                words = [word.strip(";{} ,").split(",")[0] for word in words]
+                targets = ("/".join(words[:count]) for count in range(len(words), 0, -1))
+                found[name] |= {known[each] for each in [next((each for each in targets if each in known), "")] if each}
+        found[name].discard(name)
+    return found
+
+
+def test_no_file_of_the_converter_uses_itself_by_way_of_others() -> None:
+    graph = uses(ROOT / "converter/daemon/src")
+    assert len(graph) > 50
+    TopologicalSorter(graph).prepare()

@@ -1,0 +1,53 @@
+"""Messages of netlink, cut and broken in every way; the kernel's own answers."""
+
+import os
+import struct
+
+import pytest
+
+from tributary.mptcp.netlink import GENERIC, ROUTE, Malformed, Message, Netlink, attribute, attributes, family, messages
+from tributary.settings.failure import Exit, Failure
+
+BODY = attribute(1, b"abc") + attribute(2, b"") + attribute(0x8003, attribute(7, b"inner"))
+DATAGRAM = struct.pack("=IHHII", 16 + len(BODY), 20, 0, 5, 0) + BODY
+
+
+def test_attributes_are_read_as_they_were_written_with_their_padding() -> None:
+    assert len(BODY) % 4 == 0
+    assert list(attributes(BODY)) == [(1, b"abc"), (2, b""), (3, attribute(7, b"inner"))]
+
+
+def test_a_datagram_may_hold_several_messages() -> None:
+    assert list(messages(DATAGRAM * 2)) == [Message(20, 0, 5, BODY)] * 2
+
+
+@pytest.mark.parametrize("length", range(16, len(DATAGRAM)))
+def test_a_message_that_is_cut_off_is_malformed(length: int) -> None:
+    with pytest.raises(Malformed):
+        list(messages(DATAGRAM[:length]))
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 200])
+def test_an_attribute_with_a_wrong_length_is_malformed(length: int) -> None:
+    with pytest.raises(Malformed):
+        list(attributes(struct.pack("=HH", length, 1) + b"abcd"))
+
+
+def test_a_family_that_the_kernel_does_not_have_is_a_failure() -> None:
+    with Netlink(GENERIC) as link, pytest.raises(Failure) as caught:
+        family(link, "no_such_family")
+    assert caught.value.code == Exit.UNAVAILABLE
+
+
+def test_the_kernels_own_words_are_in_the_error() -> None:
+    with Netlink(ROUTE) as link, pytest.raises(OSError) as caught:
+        link.ask(26, bytes(12))  # RTM_GETROUTE without a family
+    assert caught.value.errno and str(caught.value) != os.strerror(caught.value.errno)
+
+
+def test_a_request_that_is_refused_leaves_the_socket_usable() -> None:
+    with Netlink(GENERIC) as link:
+        with pytest.raises(Failure):
+            family(link, "no_such_family")
+        number, groups = family(link, "nlctrl")
+    assert number == 16 and "notify" in groups

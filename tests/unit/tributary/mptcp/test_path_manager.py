@@ -1,0 +1,92 @@
+"""The kernel's MPTCP events as Linux 6.18 sent them, whole and cut at every byte."""
+
+from contextlib import suppress
+
+import pytest
+
+from tributary.mptcp.events import Ended, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
+from tributary.mptcp.netlink import Malformed, Message, attribute, attributes, messages
+from tributary.mptcp.path_manager import read
+
+CREATED = (
+    "7c0000001c000000000000000000000001010000080001000bc741e2050012000100000006000d0002000000060002000a00"
+    "00001400060000000000000000000000ffff0a0001011400080000000000000000000000ffff0a000102060009000c390000"
+    "06000a0099c6000005000300000000000500040000000000"
+)
+JOINED = (
+    "740000001c00000000000000000000000a010000080001000bc741e2060002000a0000001400060000000000000000000000"
+    "ffff0a0001011400080000000000000000000000ffff0a000202060009000c39000006000a00b72700000500030000000000"
+    "050004000300000005000b0001000000"
+)
+PRIORITY = (
+    "740000001c00000000000000000000000d010000080001000bc741e2060002000a0000001400060000000000000000000000"
+    "ffff0a0001011400080000000000000000000000ffff0a000202060009000c39000006000a00b72700000500030000000000"
+    "050004000300000005000b0000000000"
+)
+SUB_CLOSED = (
+    "740000001c00000000000000000000000b010000080001000bc741e2060002000a0000001400060000000000000000000000"
+    "ffff0a0001011400080000000000000000000000ffff0a000202060009000c39000006000a00b72700000500030000000000"
+    "050004000300000005000b0000000000"
+)
+CLOSED = "1c0000001c000000000000000000000003010000080001000bc741e2"
+CAPTURED = [CREATED, JOINED, PRIORITY, SUB_CLOSED, CLOSED]
+
+
+def only(text: str) -> Message:
+    (found,) = messages(bytes.fromhex(text))
+    return found
+
+
+def event(text: str) -> object:
+    return read(only(text), 5, lambda _: "wired")
+
+
+def test_a_session_is_told_with_its_first_subflow() -> None:
+    found = event(CREATED)
+    assert isinstance(found, SubflowEstablished)
+    assert (found.time, found.interface, found.initial, found.address_id) == (5, "wired", True, 0)
+    assert (found.subflow.local, found.subflow.local_port, found.subflow.remote) == ("10.0.1.1", 3129, "10.0.1.2")
+
+
+def test_a_join_has_its_address_id_and_its_backup_flag() -> None:
+    found = event(JOINED)
+    assert isinstance(found, SubflowEstablished)
+    assert (found.initial, found.backup, found.address_id, found.subflow.remote) == (False, True, 3, "10.0.2.2")
+
+
+def test_priority_and_end_of_a_subflow_name_the_subflow_that_joined() -> None:
+    joined, priority, closed = event(JOINED), event(PRIORITY), event(SUB_CLOSED)
+    assert isinstance(joined, SubflowEstablished)
+    assert priority == SubflowPriority(5, joined.token, joined.subflow, False)
+    assert closed == SubflowClosed(5, joined.token, joined.subflow, Ended.CLOSED)
+
+
+def test_the_end_of_a_session_has_its_token_alone() -> None:
+    assert isinstance(event(CLOSED), SessionClosed)
+
+
+def test_an_unknown_attribute_is_passed_over() -> None:
+    kind, flags, sequence, body = (getattr(only(CREATED), name) for name in ("kind", "flags", "sequence", "body"))
+    more = Message(kind, flags, sequence, body + attribute(999, b"new"))
+    assert read(more, 5, lambda _: "wired") == event(CREATED)
+
+
+@pytest.mark.parametrize("text", CAPTURED)
+def test_a_message_cut_anywhere_raises_nothing_else(text: str) -> None:
+    data = bytes.fromhex(text)
+    for end in range(len(data)):
+        with suppress(Malformed):
+            assert list(messages(data[:end])) == []
+        whole = only(text)
+        read(Message(whole.kind, whole.flags, whole.sequence, whole.body[:end]), 5, lambda _: None)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 9, 65535])
+def test_an_attribute_with_a_wrong_length_is_malformed(length: int) -> None:
+    with pytest.raises(Malformed):
+        list(attributes(length.to_bytes(2, "little") + b"\1\0abcd"))
+
+
+def test_attributes_come_back_as_they_were_written() -> None:
+    written = [(1, b""), (2, b"a"), (300, b"abcd"), (3, b"abcde")]
+    assert list(attributes(b"".join(attribute(*each) for each in written))) == written

@@ -1,0 +1,36 @@
+"""What sockets tell against what is known; the dump itself is tested in tests/netns."""
+
+from tributary.mptcp.events import Ended, SubflowClosed, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.sockets import Snapshot, differences
+
+FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
+JOINED = FourTuple("10.0.1.1", 3128, "10.0.2.2", 40002)
+NOW = 5
+
+
+def found(*subflows: tuple[FourTuple, int]) -> Snapshot:
+    return Snapshot(tuple(SubflowEstablished(NOW, token, name, "") for name, token in subflows), fallbacks=0)
+
+
+def interface_of(subflow: FourTuple) -> str | None:
+    return {FIRST: "eth0"}.get(subflow)
+
+
+def test_what_is_new_comes_with_the_interface_of_its_route() -> None:
+    events = differences({}, found((FIRST, 7), (JOINED, 7)), interface_of, NOW)
+    assert events == [SubflowEstablished(NOW, 7, FIRST, "eth0"), SubflowEstablished(NOW, 7, JOINED, "")]
+
+
+def test_what_is_known_and_there_is_no_event() -> None:
+    assert differences({FIRST: 7}, found((FIRST, 7)), interface_of, NOW) == []
+
+
+def test_what_is_not_there_any_more_is_gone() -> None:
+    events = differences({FIRST: 7, JOINED: 7}, found((FIRST, 7)), interface_of, NOW)
+    assert events == [SubflowClosed(NOW, 7, JOINED, Ended.GONE)]
+
+
+def test_a_port_that_another_session_uses_now_is_gone_and_new() -> None:
+    events = differences({FIRST: 7}, found((FIRST, 8)), interface_of, NOW)
+    assert events == [SubflowClosed(NOW, 7, FIRST, Ended.GONE), SubflowEstablished(NOW, 8, FIRST, "eth0")]

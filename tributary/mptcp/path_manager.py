@@ -1,0 +1,223 @@
+"""The kernel's own MPTCP events (generic netlink, family mptcp_pm; linux/mptcp_pm.h).
+
+Cheaper than the wire and complete, for sessions that end on this host: CREATED for a session and its first subflow,
+right after the third ACK; SUB_ESTABLISHED for one that joined, when its HMAC was right; SUB_CLOSED; and CLOSED when
+the application closes the session's socket, whose subflows may have more to send. An attribute that a kernel leaves
+out is zero.
+"""
+
+import errno
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from types import TracebackType
+from typing import Self
+
+from tributary.mptcp.events import (
+    AddressAnnounced,
+    AddressRemoved,
+    Ended,
+    Event,
+    SessionClosed,
+    SubflowClosed,
+    SubflowEstablished,
+    SubflowPriority,
+)
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
+from tributary.settings.failure import Exit, Failure
+
+_FAMILY, _GROUP = "mptcp_pm", "mptcp_pm_events"
+_BUFFER = 8 * 2**20
+"""Bytes of the socket's queue: some ten thousand events while Python is busy."""
+_GENERIC_HEADER = 4
+
+InterfaceOf = Callable[[FourTuple], str | None]
+
+
+class Kind(IntEnum):
+    """Events, enum mptcp_event_type."""
+
+    CREATED = 1
+    ESTABLISHED = 2
+    CLOSED = 3
+    ANNOUNCED = 6
+    REMOVED = 7
+    SUB_ESTABLISHED = 10
+    SUB_CLOSED = 11
+    SUB_PRIORITY = 13
+
+
+class Attribute(IntEnum):
+    """Attributes of events, enum mptcp_event_attr."""
+
+    TOKEN = 1
+    LOC_ID = 3
+    REM_ID = 4
+    SADDR4 = 5
+    SADDR6 = 6
+    DADDR4 = 7
+    DADDR6 = 8
+    SPORT = 9
+    DPORT = 10
+    BACKUP = 11
+    ERROR = 12
+
+
+class EventsLost(Exception):
+    """The queue was full: what happened meanwhile must be found out otherwise."""
+
+
+class PathManager:
+    """The events of this network namespace; a context manager. Needs CAP_NET_ADMIN."""
+
+    def __init__(self, interface_of: InterfaceOf, buffer: int = _BUFFER) -> None:
+        self._interface_of = interface_of
+        self._link = Netlink(GENERIC)
+        try:
+            _, groups = family(self._link, _FAMILY)
+            self._link.listen(groups[_GROUP], buffer)
+        except (OSError, KeyError) as error:
+            self._link.close()
+            raise Failure(Exit.SYSTEM, f"cannot listen to the kernel's MPTCP events: {error}") from error
+        except Failure:
+            self._link.close()
+            raise
+
+    @staticmethod
+    def is_available() -> bool:
+        """Whether the kernel has the family."""
+        try:
+            with Netlink(GENERIC) as link:
+                family(link, _FAMILY)
+        except Failure:
+            return False
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._link.close()
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._link.fileno()
+
+    def events(self, most: int) -> Iterator[Event]:
+        """What is queued, at most that many datagrams; raises EventsLost."""
+        for _ in range(most):
+            try:
+                data = self._link.receive()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno == errno.ENOBUFS:
+                    self._forget_queue()
+                    raise EventsLost from error
+                raise Failure(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
+            for message in _whole(data):
+                event = read(message, time.time_ns(), self._interface_of)
+                if event is not None:
+                    yield event
+
+    def _forget_queue(self) -> None:
+        """What is still queued is older than any look at the sockets from now on."""
+        while True:
+            try:
+                self._link.receive()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise Failure(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
+
+
+def _whole(data: bytes) -> list[Message]:
+    """The messages of a datagram, none if it is broken."""
+    try:
+        return list(messages(data))
+    except Malformed:
+        return []
+
+
+def read(message: Message, now: int, interface_of: InterfaceOf) -> Event | None:
+    """The event in ``message``, None for kinds that nobody needs and messages that are not whole."""
+    if not message.body:
+        return None
+    try:
+        found = dict(attributes(message.body, _GENERIC_HEADER))
+        return _event(message.body[0], found, now, interface_of)
+    except (Malformed, KeyError, struct.error, ValueError):
+        return None
+
+
+def _event(kind: int, found: Mapping[int, bytes], now: int, interface_of: InterfaceOf) -> Event | None:
+    (name,) = struct.unpack("=I", found[Attribute.TOKEN])
+    match kind:
+        case Kind.CREATED | Kind.SUB_ESTABLISHED:
+            return _established(name, found, now, interface_of, initial=kind == Kind.CREATED)
+        case Kind.SUB_CLOSED:
+            return SubflowClosed(now, name, _subflow(found), _reason(found.get(Attribute.ERROR)))
+        case Kind.SUB_PRIORITY:
+            return SubflowPriority(now, name, _subflow(found), _number(found, Attribute.BACKUP) != 0)
+        case Kind.CLOSED:
+            return SessionClosed(now, name, Ended.CLOSED)
+        case Kind.ANNOUNCED:
+            port = int(struct.unpack("!H", found[Attribute.DPORT])[0]) if Attribute.DPORT in found else None
+            return AddressAnnounced(now, name, _number(found, Attribute.REM_ID), _address(found, *_REMOTE), port)
+        case Kind.REMOVED:
+            return AddressRemoved(now, name, _number(found, Attribute.REM_ID))
+        case _:
+            return None
+
+
+def _reason(error: bytes | None) -> Ended:
+    """Why a subflow is over, by its socket's errno(3), one byte."""
+    if error is None:
+        return Ended.CLOSED
+    return Ended.TIMEOUT if error[0] == errno.ETIMEDOUT else Ended.RESET
+
+
+def _established(
+    name: int, found: Mapping[int, bytes], now: int, interface_of: InterfaceOf, initial: bool
+) -> SubflowEstablished:
+    subflow = _subflow(found)
+    return SubflowEstablished(
+        time=now,
+        token=name,
+        subflow=subflow,
+        interface=interface_of(subflow) or "",
+        address_id=_number(found, Attribute.REM_ID),
+        initial=initial,
+        backup=_number(found, Attribute.BACKUP) != 0,
+    )
+
+
+_LOCAL = (Attribute.SADDR4, Attribute.SADDR6)
+_REMOTE = (Attribute.DADDR4, Attribute.DADDR6)
+
+
+def _subflow(found: Mapping[int, bytes]) -> FourTuple:
+    (local_port,), (remote_port,) = (struct.unpack("!H", found[each]) for each in (Attribute.SPORT, Attribute.DPORT))
+    return FourTuple(_address(found, *_LOCAL), local_port, _address(found, *_REMOTE), remote_port)
+
+
+def _address(found: Mapping[int, bytes], four: Attribute, six: Attribute) -> str:
+    if four in found:
+        return socket.inet_ntop(socket.AF_INET, found[four])
+    return address6(found[six])
+
+
+def address6(data: bytes) -> str:
+    """Sixteen bytes as text; an IPv4 address in IPv6's clothes (RFC 4291 section 2.5.5.2) as what is on the wire."""
+    if data.startswith(bytes(10) + b"\xff\xff"):
+        return socket.inet_ntop(socket.AF_INET, data[12:])
+    return socket.inet_ntop(socket.AF_INET6, data)
+
+
+def _number(found: Mapping[int, bytes], which: Attribute) -> int:
+    """An attribute of one byte, 0 if it is left out."""
+    return found.get(which, b"\0")[0]

@@ -1,0 +1,195 @@
+"""The MPTCP subflows of this host's sockets, by socket diagnostics (sock_diag(7)), as ``ss -ti`` has them."""
+
+import errno
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+
+from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.netlink import SOCK_DIAG, Interrupted, Malformed, Message, Netlink, attributes
+from tributary.mptcp.path_manager import InterfaceOf, address6
+
+_BY_FAMILY = 20
+# struct inet_diag_req_v2: family, protocol, extensions, states, and the socket's identity, here all zeros; then the
+# attributes of linux/inet_diag.h.
+_REQUEST = struct.Struct("=BBBxI48x")
+_PROTOCOL = 3  # INET_DIAG_REQ_PROTOCOL
+_INFO, _ULP = 2, 19
+_ULP_MPTCP = 3
+_EXTENSION_INFO = 1 << _INFO - 1
+# The same for one socket: ports and addresses, interface, and a cookie that says any.
+_REQUEST_ONE = struct.Struct("=BBBxI2s2s16s16sI8s")
+_ANY_COOKIE = b"\xff" * 8  # INET_DIAG_NOCOOKIE, twice
+# struct inet_diag_msg: family, state, timer, retransmits; ports, addresses, interface and cookie; five numbers.
+_ANSWER = struct.Struct("!BBBBHH16s16s4x8x20x")
+# States of a subflow that its session still uses: TCP_ESTABLISHED and TCP_CLOSE_WAIT. In the others this side is done
+# with it, and no event may tell of its end.
+_ALIVE = 1 << 1 | 1 << 8
+# States in which a socket may have data to send also when it was closed: with TCP_FIN_WAIT1, TCP_LAST_ACK and
+# TCP_CLOSING. In TCP_FIN_WAIT2 and TCP_TIME_WAIT all is acknowledged.
+_SENDING = _ALIVE | 1 << 4 | 1 << 9 | 1 << 11
+_LISTENING = 1 << 10
+# MPTCP_SUBFLOW_ATTR_* and MPTCP_SUBFLOW_FLAG_* of linux/mptcp.h
+_TOKEN_LOCAL, _FLAGS, _ID_REMOTE = 2, 8, 9
+_JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _ESTABLISHED = 1 << 2, 1 << 3, 1 << 4, 1 << 6
+# struct tcp_info of linux/tcp.h
+_RTT, _BYTES_ACKED = 68, 120
+_IPPROTO_MPTCP = 262
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The subflows that are there, and the number of MPTCP sessions that have fallen back to plain TCP."""
+
+    subflows: tuple[SubflowEstablished, ...]
+    fallbacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that the client has acknowledged, bytes that came from it, and the smoothed round-trip time."""
+
+    acked: int
+    received: int
+    rtt_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    subflow: FourTuple
+    token: int
+    flags: int
+    remote_id: int
+    info: bytes
+
+
+def snapshot(now: int) -> Snapshot:
+    """Every established subflow of this network namespace, as if it were established ``now``.
+
+    Interfaces are left empty: to ask for routes takes longer than the rest. Raises OSError.
+    """
+    subflows, fallbacks = [], 0
+    for found in _subflows():
+        if found.flags & _ESTABLISHED or found.flags & (_JOIN_REMOTE | _JOIN_LOCAL):
+            subflows.append(_established(found, now))
+        else:
+            fallbacks += 1
+    return Snapshot(tuple(subflows), fallbacks)
+
+
+def _established(found: _Found, now: int) -> SubflowEstablished:
+    return SubflowEstablished(
+        time=now,
+        token=found.token,
+        subflow=found.subflow,
+        interface="",
+        address_id=found.remote_id,
+        initial=not found.flags & (_JOIN_REMOTE | _JOIN_LOCAL),
+        backup=bool(found.flags & _BACKUP_REMOTE),
+    )
+
+
+def differences(known: Mapping[FourTuple, int], found: Snapshot, interface_of: InterfaceOf, now: int) -> list[Event]:
+    """The events that bring ``known`` subflows, each with its token, to what was found."""
+    there = {event.subflow: event.token for event in found.subflows}
+    closed = [
+        SubflowClosed(now, token, subflow, Ended.GONE)
+        for subflow, token in known.items()
+        if there.get(subflow) != token
+    ]
+    new = [event for event in found.subflows if known.get(event.subflow) != event.token]
+    return [*closed, *(replace(event, interface=interface_of(event.subflow) or "") for event in new)]
+
+
+def traffic() -> dict[FourTuple, Traffic]:
+    """What each subflow has carried, as far as the kernel tells."""
+    found: dict[FourTuple, Traffic] = {}
+    with suppress(OSError):
+        for each in _subflows():
+            if len(each.info) >= _BYTES_ACKED + 16:
+                (rtt,) = struct.unpack_from("=I", each.info, _RTT)
+                acked, received = struct.unpack_from("=QQ", each.info, _BYTES_ACKED)
+                found[each.subflow] = Traffic(acked, received, rtt)
+    return found
+
+
+def sends(subflow: FourTuple) -> bool:
+    """Whether the kernel has a TCP socket of these addresses and ports that may have data to send."""
+    family = socket.AF_INET6 if ":" in subflow.local else socket.AF_INET
+    ports = [port.to_bytes(2) for port in (subflow.local_port, subflow.remote_port)]
+    addresses = [socket.inet_pton(family, address) for address in (subflow.local, subflow.remote)]
+    request = _REQUEST_ONE.pack(family, socket.IPPROTO_TCP, 0, 0, *ports, *addresses, 0, _ANY_COOKIE)
+    try:
+        return bool(_SENDING & 1 << _link().ask(_BY_FAMILY, request).body[1])
+    except (OSError, IndexError):
+        return False
+
+
+def ends_sessions() -> bool:
+    """Whether this network namespace has MPTCP sockets, listening or connected, or forwards nothing for others."""
+    try:
+        return any(_mptcp_sockets()) or not _forwards()
+    except OSError:
+        return False
+
+
+def _mptcp_sockets() -> Iterator[Message]:
+    # Protocol numbers above 255 go into an attribute.
+    protocol = struct.pack("=HHI", 8, _PROTOCOL, _IPPROTO_MPTCP)
+    for family in (socket.AF_INET, socket.AF_INET6):
+        yield from _dump(_REQUEST.pack(family, 0, 0, _ALIVE | _LISTENING) + protocol)
+
+
+def _forwards() -> bool:
+    for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        try:
+            with open(f"/proc/sys/net/{name}", encoding="ascii") as file:  # noqa: PTH123
+                if file.read().strip() == "1":
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def _subflows() -> Iterator[_Found]:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for answer in _dump(_REQUEST.pack(family, socket.IPPROTO_TCP, _EXTENSION_INFO, _ALIVE)):
+            found = _read(answer.body)
+            if found is not None:
+                yield found
+
+
+def _read(body: bytes) -> _Found | None:
+    """The MPTCP subflow in an answer, None for plain TCP and for what is not whole."""
+    try:
+        given = dict(attributes(body, _ANSWER.size))
+        if _ULP not in given:
+            return None
+        mptcp = dict(attributes(dict(attributes(given[_ULP])).get(_ULP_MPTCP, b"")))
+        (token,), (flags,) = (struct.unpack("=I", mptcp[each]) for each in (_TOKEN_LOCAL, _FLAGS))
+        family, _, _, _, local_port, remote_port, local, remote = _ANSWER.unpack_from(body)
+        ends = [
+            socket.inet_ntop(socket.AF_INET, address[:4]) if family == socket.AF_INET else address6(address)
+            for address in (local, remote)
+        ]
+        subflow = FourTuple(ends[0], local_port, ends[1], remote_port)
+        return _Found(subflow, token, flags, mptcp.get(_ID_REMOTE, b"\0")[0], given.get(_INFO, b""))
+    except (Malformed, KeyError, struct.error):
+        return None
+
+
+def _dump(request: bytes) -> Iterator[Message]:
+    """The answers; raises OSError."""
+    try:
+        yield from _link().dump(_BY_FAMILY, request)
+    except Interrupted as error:
+        raise OSError(errno.EAGAIN, "the sockets changed while they were looked at") from error
+
+
+@cache
+def _link() -> Netlink:
+    return Netlink(SOCK_DIAG)

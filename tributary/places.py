@@ -1,0 +1,8 @@
+"""Where things lie in a checkout: its root, and the cache of what takes long to make and can be made again."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CACHE = Path(os.environ.get("TRIBUTARY_CACHE", "/var/cache/tributary"))
+"""scripts/setup uses the same."""

@@ -1,0 +1,80 @@
+"""The frame of every command: arguments in, an exit code out, clean-up on every way out."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import NoReturn, TypeVar
+
+from tributary.settings.failure import Exit, Failure
+
+_Options = TypeVar("_Options")
+
+
+class Arguments(argparse.ArgumentParser):
+    """argparse with sysexits codes, and help whose paragraphs stay as they were written.
+
+    What a command is given is a frozen dataclass of its own, one field for each of its arguments, under their names::
+
+        command.does(Plan, _plan)        # def _plan(options: Plan) -> int | None
+        return parser.perform(words)
+    """
+
+    def __init__(self, *args: object, **options: object) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("allow_abbrev", False)
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+
+    def does(self, options: type[_Options], act: Callable[[_Options], int | None]) -> None:
+        """Have ``perform`` call ``act`` with this command's arguments as ``options``."""
+        self.set_defaults(options=options, act=act)
+
+    def perform(self, words: Sequence[str]) -> int:
+        """Do what ``words`` ask for; returns the exit code.
+
+        Arguments that contradict each other raise ValueError when the options are made.
+        """
+        given = vars(self.parse_args(words))
+        act, options = given.pop("act"), given.pop("options")
+        try:
+            made = options(**given)
+        except ValueError as error:
+            self.error(str(error))
+        return act(made) or 0
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def need_root(what: str) -> None:
+    """Raise Failure (exit 77) unless root runs this."""
+    if os.geteuid() != 0:
+        raise Failure(Exit.NO_PERMISSION, f"{what} needs root (it makes network namespaces and rules): use sudo")
+
+
+def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
+    """Call ``main`` with the arguments of the command line and exit with what it returns.
+
+    SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that every context manager cleans up.
+    """
+    signal.signal(signal.SIGTERM, _unwind)
+    signal.signal(signal.SIGHUP, _unwind)
+    try:
+        code = main(sys.argv[1:])
+    except Failure as failure:
+        print(f"{name}: {failure}", file=sys.stderr)
+        code = failure.code
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        code = Exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output is gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = Exit.SYSTEM
+    sys.exit(code)
+
+
+def _unwind(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)

@@ -1,0 +1,96 @@
+"""Settings files: TOML in, a checked and frozen model out, or one line that says what is wrong."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from tributary.settings.failure import Exit, Failure, refused
+
+M = TypeVar("M", bound="Settings")
+
+
+class Settings(BaseModel):
+    """What every settings model has in common: unknown keys are refused, nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=True)
+
+
+def load(path: Path, model: type[M]) -> M:
+    """Read ``path`` as a ``model``.
+
+    Raises Failure: exit 66 if the file cannot be read, exit 64 if it is not TOML or not such a model.
+    """
+    return check(read(path), model, where=str(path))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read ``path`` as TOML, unchecked; raises Failure with exit 66 or 64."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise Failure(Exit.USAGE, f"{path}: not valid TOML: {error}") from error
+
+
+def check(document: object, model: type[M], where: str) -> M:
+    """Check an already parsed ``document``, called ``where`` in messages; raises Failure with exit 64."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise explained(error.errors()[0], model, where) from error
+
+
+def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> Failure:
+    """The one line for an ``error`` that pydantic found in a ``model``; ``where`` is the file's name."""
+    location = error["loc"]
+    if error["type"] == "extra_forbidden":
+        owner = _model_at(model, location[:-1])
+        accepted = "one of the keys " + ", ".join(sorted(owner.model_fields)) if owner else "no such key"
+    elif error["type"] == "value_error":
+        accepted = str(error["ctx"]["error"])
+    else:
+        accepted = _description_at(model, location) or error["msg"]
+    value = "(missing)" if error["type"] == "missing" else error["input"]
+    return refused(where, _dotted(location), value, accepted)
+
+
+def _dotted(location: tuple[int | str, ...]) -> str:
+    """('rules', 0, 'rate') as a person writes it: ``rules[0].rate``."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    return text.removeprefix(".") or "(the whole file)"
+
+
+def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The model that holds the keys at ``location``, through lists and tables."""
+    here: type[BaseModel] | None = model
+    for step in location:
+        if here is None:
+            return None
+        field = here.model_fields.get(step) if isinstance(step, str) else None
+        if field is not None:
+            here = _model_inside(field.annotation) or here
+    return here
+
+
+def _model_inside(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_inside(argument)
+        if found is not None:
+            return found
+    return None
+
+
+def _description_at(model: type[BaseModel], location: tuple[int | str, ...]) -> str | None:
+    names = [index for index, step in enumerate(location) if isinstance(step, str)]
+    for index in reversed(names):
+        owner = _model_at(model, location[:index])
+        field = owner.model_fields.get(str(location[index])) if owner else None
+        if field is not None:
+            return field.description
+    return None
