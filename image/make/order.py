@@ -18,6 +18,7 @@ from image.make.identity import Identity
 from image.make.layout import Layout, layout
 from image.make.stage import Durations, Stage, digest_of
 from image.make.watch import Watch
+from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
 
 LOCKS = Path(__file__).parent / "lock"
@@ -104,20 +105,20 @@ class Making:
             role=self.order.role,
             identity=self._identity,
             layout=self._layout,
-            checkout=checkout.ROOT,
+            checkout=ROOT,
             packages=self._place(self.parts),
             base=self._place(self.debian),
             locked=self.order.debian.locked() if self.order.debian.lock_path.exists() else {},
             seconds=self.release.commit.time,
         )
-        made_from = (self.name, self.parts.key, self.debian.key, digest_of(checkout.ROOT, _OF_ROOT))
+        made_from = (self.name, self.parts.key, self.debian.key, digest_of(ROOT, _OF_ROOT))
         return self._stage("root", made_from, ".tar", 150 * self.order.slowness, recipe.make)
 
     @cached_property
     def drive(self) -> Stage:
         """The disk and its manifest, in a folder."""
         plan = disk.Plan(self.order.board, self._identity, self._place(self.system), self.release.commit.time)
-        return self._stage("disk", (self.system.key, digest_of(checkout.ROOT, _OF_DISK)), "", 60, plan.make)
+        return self._stage("disk", (self.system.key, digest_of(ROOT, _OF_DISK)), "", 60, plan.make)
 
     @cached_property
     def files(self) -> Stage:
@@ -127,7 +128,7 @@ class Making:
             _insist(self._place(self.drive) / disk.DISK, self.order)
             pack.make(self._place(self.drive), self.name, target, runner)
 
-        return self._stage("files", (self.drive.key, digest_of(checkout.ROOT, _OF_FILES)), "", 120, make)
+        return self._stage("files", (self.drive.key, digest_of(ROOT, _OF_FILES)), "", 120, make)
 
     @property
     def _identity(self) -> Identity:

@@ -1,150 +1,12 @@
-//! One request and its response, as a proxy passes them on: what happened comes in, what is to be done comes out. No
-//! socket, no clock: whoever carries it out has those.
-//!
-//! The caller shows bytes as they come and does what the [`Action`] says: shows the rest again with more behind it, passes a
-//! stretch on, or ends. Nothing is kept in here but what the bytes meant, so that a body of any size takes no memory. Heads
-//! are written to `out`, so that a head and the first bytes of its body can leave in one packet.
+//! The exchange itself.
 
-use std::ops::Range;
 use std::time::SystemTime;
 
-use super::{
+use super::super::{
     Awaited, BodyReader, ContentRule, Delivery, HeadLimits, HeadReader, Hop, Refused, Request,
-    Response,
+    Response, chunked,
 };
-
-/// What happened on one of the connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input<'a> {
-    /// These bytes are the next that came, one at least.
-    Bytes(&'a [u8]),
-    /// The peer ended its direction; all that it sent was shown.
-    End,
-    /// The connection broke.
-    Reset,
-}
-
-/// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// The client sent more of its request's body, or ended.
-    Client(Input<'a>),
-    /// The server sent more of its response, or ended.
-    Server(Input<'a>),
-    /// The server takes no more of the request. It may have said why before.
-    ServerDeaf,
-    /// The client has all that was passed on to it so far.
-    Delivered,
-    /// Nothing moved for as long as it may take. Whether that is for the server's not taking the request's body.
-    Silence {
-        /// Bytes for the server wait.
-        server_clogged: bool,
-    },
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Nothing yet. Bytes that were shown are to be shown again, with more behind them.
-    Wait,
-    /// So many of the bytes were a head. What goes on of it is in `out`.
-    Head(usize),
-    /// So many of the bytes were used; this part of them goes to the other side.
-    Pass {
-        /// From their start.
-        used: usize,
-        /// Within those.
-        data: Range<usize>,
-    },
-    /// It is over. No event has a meaning any more.
-    End(Ending),
-}
-
-/// How an exchange ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The client has the whole response.
-    Completed(Completed),
-    /// The server had been about to end a connection that was kept: nothing is lost if the request is sent to a new one (RFC
-    /// 9112 section 9.3.1, RFC 9110 section 9.2.2).
-    Repeat,
-    /// The client is told why; the server's connection breaks.
-    Refused(Refused),
-    /// The client can only be told by a reset; the server's connection breaks as well.
-    Broken {
-        /// Of the response that had begun.
-        status: Option<u16>,
-        /// What broke.
-        fault: Fault,
-    },
-    /// Both connections carry another protocol now.
-    Switched {
-        /// Of the response: 101.
-        status: u16,
-    },
-}
-
-/// An exchange whose response the client has to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// Of the response.
-    pub status: u16,
-    /// What becomes of the client's connection.
-    pub client: ClientAfter,
-    /// What becomes of the server's.
-    pub server: ServerAfter,
-}
-
-/// What becomes of the client's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientAfter {
-    /// It may send another request.
-    Keep,
-    /// It ends, and the client, which announced so, sends no more.
-    Close,
-    /// It ends, and what the client still sends is taken for a while: a reset could destroy the response (RFC 9112
-    /// section 9.6).
-    Linger,
-}
-
-/// What becomes of the server's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerAfter {
-    /// It may serve another request.
-    Keep,
-    /// It ends in order.
-    Close,
-    /// It breaks: the server shall not take a part of the request for the whole.
-    Reset,
-}
-
-/// What broke a response that had begun, or a request that nobody can answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The client broke off, or ended within its request.
-    ClientReset,
-    /// The server broke off, or ended within its response.
-    ServerReset,
-    /// The request's body is malformed.
-    BadRequest,
-    /// The response's body is malformed.
-    MalformedBody,
-    /// Nothing moved for too long.
-    Silent,
-}
-
-impl Fault {
-    /// For logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ClientReset => "client-reset",
-            Self::ServerReset => "server-reset",
-            Self::BadRequest => "bad-request",
-            Self::MalformedBody => "malformed-content",
-            Self::Silent => "silent",
-        }
-    }
-}
+use super::{Action, ClientAfter, Completed, Ending, Event, Fault, Input, ServerAfter};
 
 /// One request and its response.
 #[derive(Clone, Debug)]
@@ -486,11 +348,7 @@ impl Download {
 }
 
 /// All of the body that `bytes` have; or, for a reader that knows no chunks, the next stretch of content.
-fn take(
-    reader: &mut BodyReader,
-    decode: bool,
-    bytes: &[u8],
-) -> Result<Action, super::chunked::BadChunk> {
+fn take(reader: &mut BodyReader, decode: bool, bytes: &[u8]) -> Result<Action, chunked::BadChunk> {
     if decode {
         let step = reader.step(bytes)?;
         return Ok(Action::Pass {
