@@ -25,8 +25,8 @@ pub async fn carry(
     session: &Session,
     front: &mut Front,
     back: &mut ServerConnection,
-    exchange: Exchange<'_>,
-    head: Vec<u8>,
+    exchange: &mut Exchange<'_>,
+    head: &mut Vec<u8>,
     kept: usize,
 ) -> Ending {
     let context = session.relay_context();
@@ -81,9 +81,12 @@ pub async fn carry(
     .await
 }
 
-struct Carrier<'a> {
+/// Room for what a head gets on its way.
+const ADDED: usize = 256;
+
+struct Carrier<'a, 'limits> {
     session: &'a Session,
-    exchange: Exchange<'a>,
+    exchange: &'a mut Exchange<'limits>,
     client: &'a Stream,
     server: &'a Stream,
     client_inbox: &'a mut Vec<u8>,
@@ -93,7 +96,7 @@ struct Carrier<'a> {
     /// To the client.
     down: Outlet<'a>,
     /// Heads on their way out.
-    out: Vec<u8>,
+    out: &'a mut Vec<u8>,
     /// Bytes of the request.
     kept: usize,
     context: &'a RelayContext<'a>,
@@ -102,7 +105,7 @@ struct Carrier<'a> {
 /// An ending is what stops everything else.
 type Result<T> = std::result::Result<T, Ending>;
 
-impl Carrier<'_> {
+impl Carrier<'_, '_> {
     /// Sends the request's head and what is here of its body: a whole small request is one write, and one packet.
     fn begin(&mut self) -> Result<()> {
         let inbox = mem::take(self.client_inbox);
@@ -110,7 +113,7 @@ impl Carrier<'_> {
         *self.client_inbox = inbox;
         let body = self.client_inbox.drain(..used);
         self.out.extend(body);
-        let head = mem::take(&mut self.out);
+        let head = mem::take(self.out);
         self.send_up(&head)?;
         self.holds();
         // What came behind the next converter's answer is the server's.
@@ -199,7 +202,7 @@ impl Carrier<'_> {
             return Ok(0);
         }
         let event = Event::Client(Input::Bytes(bytes));
-        match self.exchange.handle(event, &mut self.out) {
+        match self.exchange.handle(event, self.out) {
             Action::Pass { used, .. } => Ok(used),
             Action::End(ending) => Err(ending),
             Action::Wait | Action::Head(_) => Ok(0),
@@ -243,11 +246,14 @@ impl Carrier<'_> {
 
     /// How many of the bytes were used. A head and the content behind it leave in one write.
     fn pass(&mut self, bytes: &[u8]) -> Result<usize> {
+        if !self.exchange.is_in_body() {
+            self.out.reserve(bytes.len() + ADDED);
+        }
         let mut used = 0;
         let mut direct = 0..0;
         while used < bytes.len() {
             let rest = Event::Server(Input::Bytes(&bytes[used..]));
-            match self.exchange.handle(rest, &mut self.out) {
+            match self.exchange.handle(rest, self.out) {
                 Action::Wait => break,
                 Action::End(ending) => return Err(ending),
                 Action::Head(length) => used += length,
@@ -264,7 +270,7 @@ impl Carrier<'_> {
         }
         self.exchange.commit();
         // It takes no memory beyond this: what waits for the client is in its outlet, and counted there.
-        let out = mem::take(&mut self.out);
+        let out = mem::take(self.out);
         let sent = if out.is_empty() {
             self.down.write(&bytes[direct])
         } else {
@@ -277,7 +283,7 @@ impl Carrier<'_> {
     }
 
     fn happened(&mut self, event: Event<'_>) -> Result<()> {
-        match self.exchange.handle(event, &mut self.out) {
+        match self.exchange.handle(event, self.out) {
             Action::End(ending) => Err(ending),
             Action::Wait | Action::Head(_) | Action::Pass { .. } => Ok(()),
         }

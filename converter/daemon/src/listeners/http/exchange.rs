@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Instant as Clock, SystemTime};
 
 use tributary_wire::http::exchange::{ClientAfter, Ending, Exchange, ServerAfter};
-use tributary_wire::http::{Authority, Method, Refused, Request, RequestTarget};
+use tributary_wire::http::{Method, Refused, Request, RequestTarget};
 
 use super::carrier::carry;
 use super::front::Front;
@@ -46,33 +46,27 @@ pub async fn exchange(
         return Left::Refuse(refused, "".into());
     };
     let name = name_of(kept, authority);
-    match ask(session, front, kept, request, authority, &name).await {
-        Ok((ending, server)) => conclude(session, kept, server, &ending, name, since),
-        Err(error) => Left::NoServer(error, name),
-    }
-}
-
-/// The exchange with a server that is there already, or a new one; with a second one where the first had just left.
-async fn ask(
-    session: &Session,
-    front: &mut Front,
-    kept: &mut Kept,
-    request: &Request,
-    authority: &Authority,
-    name: &Rc<str>,
-) -> Result<(Ending, ServerConnection), DialError> {
-    if let Some(mut server) = ServerConnection::reuse(kept, authority) {
-        let ending = ask_one(session, front, &mut server, request, true).await;
-        if ending != Ending::Repeat {
-            return Ok((ending, server));
+    let mut reused = ServerConnection::reuse(kept, authority);
+    loop {
+        let is_kept = reused.is_some();
+        let dialled = match reused.take() {
+            Some(server) => Ok(server),
+            None => ServerConnection::dial(session, authority, &name).await,
+        };
+        let mut server = match dialled {
+            Ok(server) => server,
+            Err(error) => return Left::NoServer(error, name),
+        };
+        // A server that had just left is no reason to give up: another connection to it may serve.
+        match ask(session, front, &mut server, request, is_kept).await {
+            Ending::Repeat if is_kept => {}
+            ending => return conclude(session, kept, server, &ending, name, since),
         }
     }
-    let mut server = ServerConnection::dial(session, authority, name).await?;
-    let ending = ask_one(session, front, &mut server, request, false).await;
-    Ok((ending, server))
 }
 
-async fn ask_one(
+/// Asks this server.
+async fn ask(
     session: &Session,
     front: &mut Front,
     server: &mut ServerConnection,
@@ -82,7 +76,10 @@ async fn ask_one(
     let mut head = Vec::new();
     let limits = session.http_limits();
     match Exchange::begin(request, is_kept, limits, SystemTime::now, &mut head) {
-        Ok(exchange) => carry(session, front, server, exchange, head, request.head_len()).await,
+        Ok(mut exchange) => {
+            let kept = request.head_len();
+            carry(session, front, server, &mut exchange, &mut head, kept).await
+        }
         Err(refused) => Ending::Refused(refused),
     }
 }
@@ -91,7 +88,7 @@ async fn ask_one(
 fn conclude(
     session: &Session,
     kept: &mut Kept,
-    server: ServerConnection,
+    server: Box<ServerConnection>,
     ending: &Ending,
     name: Rc<str>,
     since: Clock,
@@ -117,13 +114,13 @@ fn conclude(
             Left::Break
         }
         Ending::Refused(refused) => Left::Refuse(refused, name),
-        Ending::Switched { status } => Left::Tunnel(Box::new(server), status),
+        Ending::Switched { status } => Left::Tunnel(server, status),
         // Only a kept server is left for another one.
         Ending::Repeat => Left::Break,
     }
 }
 
-fn let_go(mut server: ServerConnection, after: ServerAfter, kept: &mut Kept) {
+fn let_go(mut server: Box<ServerConnection>, after: ServerAfter, kept: &mut Kept) {
     match after {
         ServerAfter::Keep => {
             server.rest();

@@ -7,8 +7,8 @@ use tributary_wire::http::Authority;
 use crate::dial::{DialError, DialOptions, Server, Target};
 use crate::session::Session;
 
-/// The connection of the request before, if it can be used again.
-pub type Kept = Option<ServerConnection>;
+/// The connection of the request before, if it can be used again. In a box: it goes from hand to hand for every request.
+pub type Kept = Option<Box<ServerConnection>>;
 
 /// A connection to a server.
 pub struct ServerConnection {
@@ -27,17 +27,17 @@ impl ServerConnection {
         session: &Session,
         authority: &Authority,
         name: &Rc<str>,
-    ) -> Result<Self, DialError> {
+    ) -> Result<Box<Self>, DialError> {
         let target = Target::new(&authority.host, authority.port);
         let dialled = session.dial(&target, name, DialOptions::default(), &[]);
         let mut server = Box::pin(dialled).await?;
         let inbox = std::mem::take(&mut server.early);
-        Ok(Self {
+        Ok(Box::new(Self {
             authority: authority.clone(),
             name: Rc::clone(name),
             server,
             inbox,
-        })
+        }))
     }
 
     /// It waits for the next request: to drop it closes it in order, and it holds no memory.
@@ -47,7 +47,7 @@ impl ServerConnection {
     }
 
     /// The one that was kept, if it is for `authority`, and nothing came there that nobody had asked for.
-    pub fn reuse(kept: &mut Kept, authority: &Authority) -> Option<Self> {
+    pub fn reuse(kept: &mut Kept, authority: &Authority) -> Option<Box<Self>> {
         let mut kept = kept.take()?;
         let can_serve = kept.authority == *authority && kept.server.stream.is_quiet();
         if can_serve {
