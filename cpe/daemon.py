@@ -1,6 +1,5 @@
 """The daemon: looks when something has changed, carries out what follows from it, and answers ``cpe status``."""
 
-import selectors
 import socket
 import time
 from collections import defaultdict
@@ -20,10 +19,10 @@ from cpe.kernel.watch import Watch
 from cpe.memory import Store, namespace
 from cpe.prober import Prober
 from cpe.settings import CpeSettings
-from tributary.daemons import notify
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Level, Log
+from tributary.daemons.loop import Loop
 from tributary.daemons.signals import caught
 from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
@@ -35,8 +34,6 @@ _BETWEEN_LOOKS = 30.0
 """Seconds at most: nobody tells when somebody else removes an endpoint."""
 _AFTER_FAILURE = 1.0
 """Seconds to the first try after a step that failed; it doubles up to the time above."""
-_LONGEST_WAIT = 10.0
-"""Seconds: the log's summaries, time-outs of connections."""
 _EVENTS = 1000
 """Of MPTCP, read at once."""
 
@@ -82,7 +79,7 @@ class Ears:
 
 
 class Daemon:
-    """The loop over signals, changes, events, probes, requests and time."""
+    """What follows from changes, events, probes, requests and time."""
 
     def __init__(self, setup: Setup, keeper: Keeper, door: Door, store: Store, ears: Ears) -> None:
         self._file, self._log = setup.file, setup.log
@@ -90,66 +87,54 @@ class Daemon:
         self._door = door
         self._store = store
         self._saved = keeper.memory
-        self._ears = ears
+        self._watch, self._events, self._prober = ears.watch, ears.events, ears.prober
         self._debounce = Debounce()
         self._next_look = 0.0
         self._failed_looks = 0
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
-        self._watchdog = notify.watchdog_interval()
-        self._next_watchdog = 0.0
-        self._selector = selectors.DefaultSelector()
-        for descriptor in (ears.signals, ears.server, ears.watch, ears.events, ears.prober):
-            self._selector.register(descriptor, selectors.EVENT_READ)
+        stop, watched = (*signals.STOP, signals.LEAVE), (ears.watch, ears.events, ears.prober)
+        self._loop = Loop(ears.signals, stop, {ears.server: self._respond}, watched, setup.log)
 
     def run(self) -> None:
         """Until a stop signal; takes all away then, unless the signal says to leave it to the next start."""
         self._look()
-        print("ready", flush=True)
-        notify.send(notify.READY)
-        while (ending := self._serve()) is None:
-            self._keep_time()
-        notify.send(notify.STOPPING)
-        if ending == signals.LEAVE:
+        if self._loop.run(self) == signals.LEAVE:
             self._log.event("left in place for the next start")
         else:
             self._withdraw()
         self._log.close()
 
-    def _serve(self) -> int | None:
-        """Wait for something to do; returns the signal that ends it all."""
-        ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
-        self._ears.server.serve(lambda request, asker: CONTROL.respond(request, asker, self._answer, ("status",)))
-        if self._ears.watch in ready and self._ears.watch.has_changes():
-            self._debounce.change(time.monotonic())
-        if self._ears.events in ready:
-            self._read_events()
-        return self._heed() if self._ears.signals in ready else None
+    @property
+    def status(self) -> str:
+        """How many links are up."""
+        links = self._keeper.links
+        return f"{sum(self._keeper.state(link) is None for link in links)} of {len(links)} links up"
 
-    def _patience(self) -> float:
-        now = time.monotonic()
+    @property
+    def deadline(self) -> float:
+        """When the next turn is due, by time.monotonic()."""
         keeper = self._keeper
-        due = [
-            self._next_look,
-            *(each for each in (self._debounce.due, keeper.repairs.next_due) if each is not None),
-            *(each for each in (keeper.health.next_due, self._ears.prober.next_due) if each is not None),
-            now + min(_LONGEST_WAIT, (self._watchdog or _LONGEST_WAIT) / 2),
-        ]
-        return max(0.0, min(due) - now)
+        due = (self._debounce.due, keeper.repairs.next_due, keeper.health.next_due, self._prober.next_due)
+        return min(each for each in (self._next_look, *due) if each is not None)
 
-    def _keep_time(self) -> None:
-        """What is due by the clock; the look comes first, since probes and repairs go by it."""
+    def turn(self) -> None:
+        """Hear what happened, and do what is due; the look comes first, since probes and repairs go by it."""
         now = time.monotonic()
+        if self._watch.has_changes():
+            self._debounce.change(now)
+        self._read_events(now)
         self._read_probes(now)
         if now >= min(self._next_look, self._debounce.due or self._next_look):
             self._attempt(self._look)
         self._probe(now)
         if (repair := self._keeper.repairs.next_due) is not None and now >= repair:
             self._attempt(self._repair)
-        if self._watchdog is not None and now >= self._next_watchdog:
-            self._next_watchdog = now + self._watchdog / 2
-            notify.send(notify.WATCHDOG)
-        self._log.flush()
+
+    def reload(self) -> None:
+        """Go by what is in the settings' file now."""
+        self._keeper.change_settings(load(self._file, CpeSettings))
+        self._attempt(self._look)
 
     def _attempt(self, act: Callable[[], None]) -> None:
         """What fails now is no reason to end: the next look comes soon."""
@@ -185,10 +170,6 @@ class Daemon:
                 self._log.event(
                     "link down", Level.WARNING, link=change.link.name, interface=interface, reason=str(change.down)
                 )
-        if decision.changes:
-            links = self._keeper.links
-            up = sum(self._keeper.state(link) is None for link in links)
-            notify.send(notify.status(f"{up} of {len(links)} links up"))
 
     def _carry_out(self, steps: tuple[Step, ...]) -> bool:
         """Do the steps, all that can be done; returns whether all could."""
@@ -210,10 +191,9 @@ class Daemon:
             self._debounce.change(time.monotonic())
         return not failures
 
-    def _read_events(self) -> None:
-        now = time.monotonic()
+    def _read_events(self, now: float) -> None:
         try:
-            for event in self._ears.events.events(_EVENTS):
+            for event in self._events.events(_EVENTS):
                 if isinstance(event, SubflowClosed):
                     self._keeper.lost(event, now)
         except EventsLost:
@@ -237,34 +217,19 @@ class Daemon:
         for link in self._keeper.links:
             source = self._keeper.source_of_probe(link)
             if link.name in due and source and link.interface and target:
-                self._ears.prober.start(link.name, link.interface.name, source, target, now, timeout)
+                self._prober.start(link.name, link.interface.name, source, target, now, timeout)
 
     def _read_probes(self, now: float) -> None:
         dead = self._keeper.health.dead
-        for outcome in self._ears.prober.outcomes(now):
+        for outcome in self._prober.outcomes(now):
             if outcome.rtt is None and outcome.link not in dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
             self._keeper.health.told(outcome.link, outcome.rtt)
         if self._keeper.health.dead != dead:
             self._next_look = now
 
-    def _heed(self) -> int | None:
-        """Do what the signals say; returns one that ends it all."""
-        for number in self._ears.signals.recv(64):
-            if number in (*signals.STOP, signals.LEAVE):
-                return number
-        self._reload()
-        return None
-
-    def _reload(self) -> None:
-        notify.send(notify.reloading(time.monotonic_ns()))
-        try:
-            self._keeper.change_settings(load(self._file, CpeSettings))
-            self._log.event("reloaded")
-            self._attempt(self._look)
-        except Failure as failure:
-            self._log.event("not reloaded", Level.ERROR, reason=str(failure))
-        notify.send(notify.READY)
+    def _respond(self, request: bytes, asker: socket.socket) -> bytes:
+        return CONTROL.respond(request, asker, self._answer, ("status",))
 
     def _answer(self, asked: Answer) -> Answer:
         if asked["command"] != "status":

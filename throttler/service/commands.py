@@ -1,7 +1,7 @@
 """What other commands ask of the running daemon, and what it does about it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,11 @@ from throttler.policy import model
 from throttler.policy.model import Policy, Rule
 from throttler.service import report
 from throttler.service.engine import Engine
-from throttler.service.installation import Installation
+from throttler.service.events import Event, PolicyChanged
 from throttler.service.status import Status, encode
 from throttler.shaping import apply
 from throttler.shaping.layout import layout
+from throttler.shaping.plan import Plan
 from throttler.sources.source import Source
 from tributary.daemons.control import Answer
 from tributary.settings import files
@@ -20,15 +21,20 @@ from tributary.settings.failure import Exit, Failure
 
 FOR_ANYBODY = ("status", "explain")
 
+Step = Callable[[Iterable[Event]], Plan]
+"""Has the engine see events, and carries out the plan, which it returns."""
+
 
 class Commands:
     """Answers requests; whatever is wrong with one is raised as Failure before anything is changed."""
 
-    def __init__(self, file: Path, engine: Engine, installation: Installation, source: Source) -> None:
+    def __init__(self, file: Path, policy: Policy, engine: Engine, source: Source, step: Step) -> None:
         self._file = file
+        self._policy = policy
+        self._set_live: frozenset[str] = frozenset()
         self._engine = engine
-        self._installation = installation
         self._source = source
+        self._step = step
         self._started = time.monotonic()
 
     def answer(self, asked: Answer) -> Answer:
@@ -46,9 +52,10 @@ class Commands:
 
     def status(self) -> Status:
         """What is seen and held now."""
-        measured = report.measure(self._engine.layout.devices, self._engine.sessions.subflows)
+        snapshot = self._engine.snapshot(report.SHOWN)
+        measured = report.measure(snapshot.devices, snapshot.subflows_total)
         uptime = time.monotonic() - self._started
-        subject = report.Subject(self._engine, self._source, self._file, uptime)
+        subject = report.Subject(snapshot, self._set_live, self._source, self._file, uptime)
         return report.status(subject, measured, time.time_ns())
 
     def reload(self) -> Answer:
@@ -59,16 +66,16 @@ class Commands:
 
     def _set(self, asked: Answer) -> Answer:
         rule = files.check(asked["rule"], Rule, where="set")
-        policy = model.with_rule(self._engine.policy, rule, last=bool(asked.get("last")))
+        policy = model.with_rule(self._policy, rule, last=bool(asked.get("last")))
         return self._change_live(policy, rule.name)
 
     def _unset(self, asked: Answer) -> Answer:
         name = str(asked["rule"])
-        return self._change_live(model.without_rule(self._engine.policy, name), name)
+        return self._change_live(model.without_rule(self._policy, name), name)
 
     def _change_live(self, policy: Policy, name: str) -> Answer:
         model.check(policy, "set")
-        return self._change(policy, self._engine.set_live | {name})
+        return self._change(policy, self._set_live | {name})
 
     def _need(self, policy: Policy, where: str) -> None:
         model.check_interfaces(policy, where, apply.interfaces())
@@ -76,17 +83,14 @@ class Commands:
 
     def _change(self, policy: Policy, set_live: frozenset[str]) -> Answer:
         apply.refuse_foreign(layout(policy).devices)
-        before = self._engine.counts.copy()
-        self._installation.change_policy(policy, set_live)
-        return {"rules": [_described(rule) for rule in policy.rules], **_difference(before, self._engine)}
+        self._policy, self._set_live = policy, set_live
+        plan = self._step([PolicyChanged(policy)])
+        return {
+            "rules": [_described(rule) for rule in policy.rules],
+            "elements_added": len(plan.enter),
+            "elements_removed": len(plan.leave),
+        }
 
 
 def _described(rule: Rule) -> dict[str, Any]:
     return rule.model_dump(mode="json", exclude_defaults=True)
-
-
-def _difference(before: dict[str, int], engine: Engine) -> dict[str, int]:
-    return {
-        name.replace(" ", "_"): engine.counts[name] - before.get(name, 0)
-        for name in ("elements added", "elements removed")
-    }

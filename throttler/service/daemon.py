@@ -1,11 +1,10 @@
 """The daemon: reads its source, carries out the plans, answers other commands, and leaves nothing behind."""
 
 import gc
-import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,25 +18,26 @@ from throttler.service import metrics_server
 from throttler.service.commands import FOR_ANYBODY, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
+from throttler.service.events import CounterRead, Emptied, Event, Stopping
 from throttler.service.installation import Installation, StepFailed
 from throttler.service.state import Store
 from throttler.shaping import apply
+from throttler.shaping.plan import Plan
 from throttler.sources.source import Source
-from tributary.daemons import notify
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Level, Log
+from tributary.daemons.loop import Loop
 from tributary.daemons.signals import caught
 from tributary.settings.failure import Exit, Failure
 
 if TYPE_CHECKING:
     from throttler.service.metrics import Exporter
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOP = (signal.SIGTERM, signal.SIGINT)
+_RELOAD = signal.SIGHUP
 _BETWEEN_FRESH_STARTS = 10.0
 """Seconds: two failures of nft or tc in a shorter time, and the daemon gives up."""
-_LONGEST_WAIT = 1.0
-"""Seconds: the log's summaries, time-outs of connections."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,12 @@ def run(setup: Setup, open_source: Callable[[], Source]) -> None:
     """Throttle until a signal says stop; raises Failure before anything is changed if it cannot start."""
     apply.need_tools()
     with ExitStack() as stack:
-        signals = stack.enter_context(caught(*_SIGNALS))
+        signals = stack.enter_context(caught(*_STOP, _RELOAD))
         server = stack.enter_context(CONTROL.server())
         page = stack.enter_context(metrics_server.server(*setup.metrics)) if setup.metrics else None
         store, quotas = Store(setup.state), Quotas()
         store.load_into(quotas, setup.policy.rules, _local_time())
         engine = Engine(setup.policy, quotas, _local_time)
-        apply.refuse_foreign(engine.layout.devices)
         source = stack.enter_context(open_source())
         Daemon(setup, engine, source, store, signals, server, page).run()
 
@@ -71,7 +70,7 @@ def _local_time() -> datetime:
 
 
 class Daemon:
-    """The loop over signals, events, requests and time."""
+    """Feeds the engine, carries out what it plans, and answers other commands."""
 
     def __init__(
         self,
@@ -86,32 +85,26 @@ class Daemon:
         self._log = setup.log
         self._engine = engine
         self._source = source
-        self._signals = signals
-        self._server = server
-        self._page = page
-        self._installation = Installation(engine, setup.log)
-        self._commands = Commands(setup.file, engine, self._installation, source)
         self._store = store
+        self._installation = Installation(setup.log)
+        self._commands = Commands(setup.file, setup.policy, engine, source, self._step)
+        self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
         self._next_save = 0
-        self._watchdog = notify.watchdog_interval()
-        self._next_watchdog = 0.0
-        self._selector = selectors.DefaultSelector()
-        for descriptor in (signals, server, *((page,) if page else ()), *source.descriptors):
-            self._selector.register(descriptor, selectors.EVENT_READ)
+        servers = {server: self._respond} | ({page: self._scrape} if page else {})
+        self._loop = Loop(signals, _STOP, servers, source.descriptors, setup.log)
 
     def run(self) -> None:
         """Until a stop signal. When nft or tc fails everything is taken down and put up again, once in a while."""
-        last_failure, is_ready = float("-inf"), False
+        last_failure = float("-inf")
         plan = self._engine.see(self._source.start(), time.monotonic_ns())
+        _spare_the_collector()
         while True:
-            with self._installation.standing():
+            with self._installation.standing(plan):
                 try:
-                    self._installation.take(plan)
-                    if not is_ready:
-                        self._get_ready()
-                        is_ready = True
-                    self._loop()
+                    self._take(plan)
+                    self._loop.run(self)
+                    self._end()
                     return
                 except StepFailed as failed:
                     failure = failed.failure
@@ -119,83 +112,59 @@ class Daemon:
                 raise failure
             last_failure = time.monotonic()
             self._log.event("starting afresh", Level.WARNING, reason=str(failure))
-            apply.refuse_foreign(self._engine.layout.devices)
-            plan = self._engine.start_afresh(time.monotonic_ns())
+            plan = self._engine.see((*self._readings, Emptied()), time.monotonic_ns())
 
-    def _get_ready(self) -> None:
-        # What is here now stays. Sessions hold no cycles, so the collector has little to find and much to look through.
-        gc.freeze()
-        gc.set_threshold(100_000, 20, 50)
-        print("ready", flush=True)
-        notify.send(notify.READY, notify.status(f"by {self._source.which}"))
+    def _step(self, events: Iterable[Event] = ()) -> Plan:
+        """What the counters showed last, and ``events``, go in; the plan that comes out is carried out."""
+        plan = self._engine.see((*self._readings, *events), time.monotonic_ns())
+        self._take(plan)
+        return plan
 
-    def _loop(self) -> None:
-        """Returns on a stop signal; raises StepFailed."""
-        while self._serve():
-            events = self._source.events(self._engine.sessions.known)
-            self._installation.take(self._engine.see(events, time.monotonic_ns()))
-            self._keep_time()
-        notify.send(notify.STOPPING)
+    def _take(self, plan: Plan) -> None:
+        self._readings = self._installation.read(plan)
+        self._installation.carry_out(plan)
+
+    def _end(self) -> None:
         try:
-            self._installation.read_quotas(everything=True)
+            self._step([Stopping()])
+            self._step()
         except StepFailed as failed:
             # A stop is a stop: what cannot be read any more is not worth a fresh start.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
         self._save()
         self._log.close()
 
-    def _serve(self) -> bool:
-        """Wait for something to do; answers requests; returns False on a stop signal."""
-        ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
-        self._server.serve(self._respond)
-        if self._page is not None:
-            self._page.serve(self._scrape)
+    @property
+    def status(self) -> str:
+        """Who sees the subflows."""
+        return f"by {self._source.which}"
+
+    @property
+    def deadline(self) -> float:
+        """When the next turn is due, by time.monotonic()."""
+        if self._source.is_holding or self._readings:
+            return 0
+        return min(self._engine.deadline, self._next_save) / SECOND
+
+    def turn(self) -> None:
+        """See what happened, and what is due; raises StepFailed, also for a request before."""
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
-        return self._signals not in ready or self._heed()
-
-    def _patience(self) -> float:
-        """Seconds to wait for a descriptor."""
-        if self._source.is_holding:
-            return 0
-        quota = self._engine.quotas.next_reading
-        due = min(self._engine.next_tick(), self._next_save, *((quota,) if quota else ()))
-        return max(0.0, min((due - time.monotonic_ns()) / SECOND, (self._watchdog or 2) / 2, _LONGEST_WAIT))
-
-    def _keep_time(self) -> None:
-        """What is due by the clock: rules that come into force, drained classes, quotas, the watchdog, the log."""
-        now = time.monotonic_ns()
-        if now >= self._engine.next_tick():
-            self._installation.take(self._engine.tick(now))
-        self._installation.read_quotas()
-        if now >= self._next_save:
+        self._step(self._source.events(self._engine.known))
+        if (now := time.monotonic_ns()) >= self._next_save:
             self._next_save = now + LONGEST
             self._save()
-        if self._watchdog is not None and time.monotonic() >= self._next_watchdog:
-            self._next_watchdog = time.monotonic() + self._watchdog / 2
-            notify.send(notify.WATCHDOG)
-        self._log.flush()
+
+    def reload(self) -> None:
+        """Decide by what is in the policy's file now; raises Failure, or StepFailed."""
+        self._commands.reload()
 
     def _save(self) -> None:
         try:
-            self._store.save(self._engine.quotas.dump())
+            self._store.save(self._engine.used_of_quotas())
         except Failure as failure:
             self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
-
-    def _heed(self) -> bool:
-        """Do what the signals say; returns False if one says stop."""
-        numbers = self._signals.recv(64)
-        if any(number in (signal.SIGTERM, signal.SIGINT) for number in numbers):
-            return False
-        notify.send(notify.reloading(time.monotonic_ns()))
-        try:
-            self._commands.reload()
-            self._log.event("reloaded")
-        except Failure as failure:
-            self._log.event("not reloaded", Level.ERROR, reason=str(failure))
-        notify.send(notify.READY)
-        return True
 
     def _respond(self, request: bytes, asker: socket.socket) -> bytes:
         return CONTROL.respond(request, asker, self._answer, FOR_ANYBODY)
@@ -221,3 +190,9 @@ class Daemon:
             # Whoever reads metrics must not end what they are about.
             self._log.event("metrics failed", Level.ERROR, reason=repr(error))
             return metrics_server.failed()
+
+
+def _spare_the_collector() -> None:
+    # What is here now stays. Sessions hold no cycles, so the collector has little to find and much to look through.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)

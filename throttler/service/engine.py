@@ -1,160 +1,197 @@
 """From events to plans: the throttler without its sockets, kernel and clock."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
+from itertools import islice
+from typing import Any
 
-from throttler.policy.decide import Hold, Matcher, Moment, Reason
+from throttler.policy.decide import Hold, Matcher, Moment
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas
 from throttler.policy.windows import in_force
+from throttler.service.events import CounterRead, Emptied, Event, PolicyChanged, Stopping
+from throttler.service.snapshot import Explanation, SessionSnapshot, Snapshot, Verdict
 from throttler.sessions import Session, Sessions
 from throttler.shaping.layout import Layout, layout
 from throttler.shaping.plan import Ledger, Placed, Plan
-from tributary.mptcp.events import Event
 from tributary.mptcp.four_tuple import FourTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was decided about a subflow: its path, and the rule that applies, if any do."""
-
-    subflow: FourTuple
-    path: str | None
-    rule: str | None
-    held: bool
-
-
 class Engine:
-    """Feed it events and the time, carry out the plans that it gives.
+    """Events and the time go in, plans come out; what the counters show that a plan says to read is an event, too.
 
     There are two clocks: ``now``, in nanoseconds, only goes forward; ``local``, the calendar's time here, may be set.
 
-    It takes each plan as done; when one fails, ``start_afresh`` says what to install into an empty kernel.
+    It takes each plan as done. When one fails, all is taken down, and ``Emptied`` brings what is to stand again.
     """
 
     def __init__(self, policy: Policy, quotas: Quotas, local: Callable[[], datetime]) -> None:
         self._local = local
-        self.sessions = Sessions()
-        self.ledger = Ledger()
-        self.quotas = quotas
-        self.matcher = Matcher(policy)
-        self.layout = layout(policy)
-        self.moment = Moment(in_force(policy.rules, local()), quotas.spent)
-        self.set_live: frozenset[str] = frozenset()
-        self.subflows_by_rule: Counter[str] = Counter()
-        self.matches_by_rule: Counter[str] = Counter()
-        self.subflows_by_path: Counter[str] = Counter()
-        self.held_by_path: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
-        self.metered: dict[int, Placed] = {}
+        self._sessions = Sessions()
+        self._ledger = Ledger()
+        self._quotas = quotas
+        self._matcher = Matcher(policy)
+        self._layout = layout(policy)
+        self._moment = self._moment_now()
+        self._subflows_by_rule: Counter[str] = Counter()
+        self._matches_by_rule: Counter[str] = Counter()
+        self._subflows_by_path: Counter[str] = Counter()
+        self._held_by_path: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._metered: dict[int, Placed] = {}
         self._verdicts: dict[int, tuple[Verdict, ...]] = {}
         self._next_minute = 0
+        self._is_laid_out = False
 
     @property
-    def policy(self) -> Policy:
-        """The policy that it decides by."""
-        return self.matcher.policy
+    def deadline(self) -> int:
+        """When ``see`` has something to do though nothing happens."""
+        due = (self._next_minute, self._ledger.next_close, self._quotas.next_reading)
+        return min(each for each in due if each is not None)
 
     def see(self, events: Iterable[Event], now: int) -> Plan:
-        """What to change after ``events``, which are in the order of their time."""
-        touched = set()
+        """What to do after ``events``, which are in the order of their time, and because it is ``now``."""
+        touched: set[int] = set()
+        look_at_all, read_all = False, False
+        may_differ = self._begin_minute(now)
         for event in events:
-            self.sessions.apply(event)
-            touched.add(event.token)
-        return self._step(touched, now)
+            match event:
+                case CounterRead():
+                    may_differ |= self._read(event, now)
+                case PolicyChanged():
+                    self._adopt(event.policy, now)
+                    look_at_all = True
+                case Emptied():
+                    self._start_afresh()
+                    look_at_all = True
+                case Stopping():
+                    read_all = True
+                case _:
+                    self._sessions.apply(event)
+                    touched.add(event.token)
+        moment = self._moment_now() if may_differ or look_at_all else self._moment
+        if look_at_all or moment != self._moment:
+            self._moment = moment
+            touched.update(session.token for session in self._sessions)
+        return self._plan(touched, now, read_all)
 
-    def tick(self, now: int) -> Plan:
-        """What to change because time went by."""
+    def known(self) -> dict[FourTuple, int]:
+        """All subflows, each with its session's token."""
+        return self._sessions.known()
+
+    def used_of_quotas(self) -> list[dict[str, Any]]:
+        """What is to outlive the daemon, for ``Quotas.load``."""
+        return self._quotas.dump()
+
+    def snapshot(self, most: int) -> Snapshot:
+        """All that reports tell; of classes and sessions ``most`` each."""
+        policy, ledger = self._matcher.policy, self._ledger
+        return Snapshot(
+            policy=policy,
+            devices=self._layout.devices,
+            moment=self._moment,
+            sessions_total=len(self._sessions),
+            subflows_total=self._sessions.subflows,
+            holds_total=ledger.elements,
+            classes_total=len(ledger),
+            classes=tuple(islice(ledger.classes(), most)),
+            sessions=tuple(self._session(session) for session in islice(self._sessions, most)),
+            classes_by_rule=Counter(placed.place.owner.rule for placed, _ in ledger.classes()),
+            subflows_by_rule=self._subflows_by_rule.copy(),
+            matches_by_rule=self._matches_by_rule.copy(),
+            subflows_by_path=self._subflows_by_path.copy(),
+            held_by_path=self._held_by_path.copy(),
+            used_by_rule={rule.name: tuple(self._quotas.of_rule(rule.name)) for rule in policy.rules},
+            counts=self._counts + self._sessions.unexpected,
+            shared=ledger.shared,
+            refused=ledger.refused,
+        )
+
+    def _session(self, session: Session) -> SessionSnapshot:
+        return SessionSnapshot(session, self._verdicts.get(session.token, ()), tuple(self._ledger.of(session.token)))
+
+    def explain(self, asked: Callable[[Session], Collection[FourTuple]]) -> Iterator[Explanation]:
+        """What each rule says of those subflows of each session that are ``asked`` about."""
+        for session in self._sessions:
+            names = asked(session)
+            for subflow in session.subflows:
+                if subflow.name in names:
+                    why = self._matcher.explain(session, subflow, self._moment)
+                    yield Explanation(session.token, subflow.name, self._matcher.path(subflow), why)
+
+    # Events
+
+    def _begin_minute(self, now: int) -> bool:
+        """Whether a minute of the calendar begins, with which rules come into force and periods of quotas end."""
         if now < self._next_minute:
-            return self._step((), now)
+            return False
         local = self._local()
         self._next_minute = now + (60 - local.second) * SECOND
-        self.quotas.renew(local)
-        return self._reconsider(now)
+        self._quotas.renew(local)
+        return True
 
-    def next_tick(self) -> int:
-        """When ``tick`` has something to do at the latest."""
-        return min(self._next_minute, self.ledger.next_close or self._next_minute)
+    def _read(self, event: CounterRead, now: int) -> bool:
+        """Whether a quota has just been spent."""
+        spent = event.sent is not None and self._quotas.read(event.minor, event.sent, now, self._local())
+        if event.minor not in self._metered:
+            # It was read for the last time: the plan that asked for it closed the class.
+            self._quotas.close(event.minor)
+        return spent
 
-    def read(self, minor: int, total: int, now: int) -> bool:
-        """The class ``minor`` has sent ``total`` bytes of IP; returns whether a quota has just been spent."""
-        return self.quotas.read(minor, total, now, self._local())
-
-    def close(self, minor: int) -> None:
-        """The class ``minor`` was read for the last time."""
-        self.quotas.close(minor)
-        self.metered.pop(minor, None)
-
-    def spend(self, now: int) -> Plan:
-        """What to change because a quota has been spent."""
-        return self._reconsider(now)
-
-    def adopt(self, policy: Policy, set_live: frozenset[str], now: int) -> Layout:
-        """From now on decide by ``policy``; returns what is to stand in the kernel before ``decide_anew``'s plan.
-
-        ``set_live`` names the rules that are not those of the policy's file.
-        """
-        self.matcher = Matcher(policy)
-        self.set_live = set_live
-        self.quotas.keep(policy.rules)
+    def _adopt(self, policy: Policy, now: int) -> None:
+        self._matcher = Matcher(policy)
+        self._quotas.keep(policy.rules)
         metered = {rule.name for rule in policy.rules if rule.quota is not None}
-        self.metered = {minor: placed for minor, placed in self.metered.items() if placed.place.owner.rule in metered}
-        self._meter((placed for placed, _ in self.ledger.classes()), now, are_new=False)
-        self.layout = layout(policy, self.layout)
-        self.moment = Moment(in_force(policy.rules, self._local()), self.quotas.spent)
-        return self.layout
+        self._metered = {minor: placed for minor, placed in self._metered.items() if placed.place.owner.rule in metered}
+        self._meter((placed for placed, _ in self._ledger.classes()), now, are_new=False)
+        self._layout = layout(policy, self._layout)
+        self._is_laid_out = False
 
-    def decide_anew(self, now: int) -> Plan:
-        """What to change when every session is looked at again."""
-        return self._step([session.token for session in self.sessions], now)
-
-    def start_afresh(self, now: int) -> Plan:
-        """Nothing is installed any more; what to install."""
-        self.ledger = Ledger()
+    def _start_afresh(self) -> None:
+        self._ledger = Ledger()
         # Without the links of policies before: their interfaces may be what failed.
-        self.layout = layout(self.policy)
-        self.quotas.forget_counters()
-        self.metered.clear()
-        self.counts["fresh starts"] += 1
-        return self.decide_anew(now)
+        self._layout = layout(self._matcher.policy)
+        self._is_laid_out = False
+        self._quotas.forget_counters()
+        self._metered.clear()
+        self._counts["fresh starts"] += 1
 
-    def explain(self, session: Session) -> Iterator[tuple[FourTuple, list[Reason]]]:
-        """What each rule says of each subflow of ``session``."""
-        for subflow in session.subflows:
-            yield subflow.name, self.matcher.explain(session, subflow, self.moment)
+    def _moment_now(self) -> Moment:
+        return Moment(in_force(self._matcher.policy.rules, self._local()), self._quotas.spent)
 
-    def verdicts(self, token: int) -> tuple[Verdict, ...]:
-        """What was decided about the session's subflows."""
-        return self._verdicts.get(token, ())
+    # Plans
 
-    def _reconsider(self, now: int) -> Plan:
-        """Look at every session again if what the rules say can have changed."""
-        moment = Moment(in_force(self.policy.rules, self._local()), self.quotas.spent)
-        if moment == self.moment:
-            return self._step((), now)
-        self.moment = moment
-        return self.decide_anew(now)
+    def _plan(self, tokens: Iterable[int], now: int, read_all: bool) -> Plan:
+        plan = self._ledger.step({token: self._decide(token) for token in tokens}, now)
+        self._meter((*plan.open, *plan.change), now)
+        self._counts["elements added"] += len(plan.enter)
+        self._counts["elements removed"] += len(plan.leave)
+        read = self._readings(plan.close, now, read_all)
+        new_layout: Layout | None = None if self._is_laid_out else self._layout
+        self._is_laid_out = True
+        return replace(plan, read=read, layout=new_layout) if read or new_layout else plan
 
-    def _step(self, tokens: Iterable[int], now: int) -> Plan:
-        plan = self.ledger.step({token: self._decide(token) for token in tokens}, now)
-        self._meter(plan.open, now)
-        self._meter(plan.change, now)
-        self.counts["elements added"] += len(plan.enter)
-        self.counts["elements removed"] += len(plan.leave)
-        return plan
+    def _readings(self, closed: Iterable[Placed], now: int, read_all: bool) -> tuple[Placed, ...]:
+        """The metered classes whose counters are due, and those that are read for the last time."""
+        last = [placed.minor for placed in closed]
+        minors = self._metered if read_all else dict.fromkeys((*self._quotas.due(now), *last))
+        read = tuple(self._metered[minor] for minor in minors if minor in self._metered)
+        for minor in last:
+            self._metered.pop(minor, None)
+        return read
 
     def _decide(self, token: int) -> list[Hold]:
-        session = self.sessions.get(token)
+        session = self._sessions.get(token)
         holds: list[Hold] = []
         verdicts: list[Verdict] = []
         for subflow in session.subflows if session else ():
             assert session is not None
-            rule = self.matcher.rule(session, subflow, self.moment)
-            wanted = self.matcher.holds(rule, session, subflow, self.moment) if rule else ()
+            rule = self._matcher.rule(session, subflow, self._moment)
+            wanted = self._matcher.holds(rule, session, subflow, self._moment) if rule else ()
             holds += wanted
-            path = self.matcher.path(subflow)
+            path = self._matcher.path(subflow)
             verdicts.append(Verdict(subflow.name, path, rule.name if rule else None, bool(wanted)))
         self._note(token, tuple(verdicts))
         return holds
@@ -164,17 +201,17 @@ class Engine:
         if verdicts:
             self._verdicts[token] = verdicts
         for count, seen in ((Counter.subtract, before), (Counter.update, verdicts)):
-            count(self.subflows_by_rule, (verdict.rule for verdict in seen if verdict.rule))
-            count(self.subflows_by_path, (verdict.path for verdict in seen if verdict.path))
-            count(self.held_by_path, (verdict.path for verdict in seen if verdict.path and verdict.held))
-        self.matches_by_rule.update(new.rule for new in verdicts if new.rule and new not in before)
+            count(self._subflows_by_rule, (verdict.rule for verdict in seen if verdict.rule))
+            count(self._subflows_by_path, (verdict.path for verdict in seen if verdict.path))
+            count(self._held_by_path, (verdict.path for verdict in seen if verdict.path and verdict.held))
+        self._matches_by_rule.update(new.rule for new in verdicts if new.rule and new not in before)
 
     def _meter(self, classes: Iterable[Placed], now: int, are_new: bool = True) -> None:
-        rules = {rule.name: rule for rule in self.policy.rules if rule.quota is not None}
+        rules = {rule.name: rule for rule in self._matcher.policy.rules if rule.quota is not None}
         if not rules:
             return
         for placed in classes:
             rule = rules.get(placed.place.owner.rule)
             if rule is not None:
-                self.metered[placed.minor] = placed
-                self.quotas.open(placed.minor, placed.place.owner, rule, now, self._local(), are_new)
+                self._metered[placed.minor] = placed
+                self._quotas.open(placed.minor, placed.place.owner, rule, now, self._local(), are_new)

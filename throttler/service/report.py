@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND
 from throttler.policy.values import Direction
-from throttler.service.engine import Engine, Verdict
+from throttler.service.engine import Engine
+from throttler.service.snapshot import SessionSnapshot, Snapshot, Verdict
 from throttler.service.status import (
     AnnouncedAddress,
     CaptureStatus,
@@ -60,9 +60,10 @@ def measure(devices: Collection[str], subflows: int) -> Measured:
 
 @dataclass(frozen=True)
 class Subject:
-    """Who tells: the daemon's engine and source, its policy's file, and for how many seconds it has been up."""
+    """What is told of: the engine's snapshot, the rules that are not the file's, the source, the seconds of uptime."""
 
-    engine: Engine
+    snapshot: Snapshot
+    set_live: frozenset[str]
     source: Source
     file: Path
     uptime: float
@@ -70,63 +71,63 @@ class Subject:
 
 def status(subject: Subject, measured: Measured, now: int) -> Status:
     """Rules, paths, classes, sessions and counters; ``now`` is in nanoseconds since 1970."""
-    engine, source = subject.engine, subject.source
-    classes = Counter(placed.place.owner.rule for placed, _ in engine.ledger.classes())
+    snapshot, source = subject.snapshot, subject.source
+    dry = {rule.name for rule in snapshot.policy.rules if rule.dry}
     return Status(
         policy=str(subject.file),
         source=str(source.which),
         uptime_s=round(subject.uptime, 3),
-        sessions_total=len(engine.sessions),
-        subflows_total=engine.sessions.subflows,
-        holds_total=engine.ledger.elements,
-        classes_total=len(engine.ledger),
-        rules=tuple(_rule(engine, rule, classes[rule.name]) for rule in engine.policy.rules),
-        paths=tuple(_path(engine, name) for name in engine.policy.paths),
-        classes=tuple(_class(placed, held, measured) for placed, held in islice(engine.ledger.classes(), SHOWN)),
-        sessions=tuple(_session(engine, session, measured, now) for session in islice(engine.sessions, SHOWN)),
-        counters=_counters(engine, source.counts()),
+        sessions_total=snapshot.sessions_total,
+        subflows_total=snapshot.subflows_total,
+        holds_total=snapshot.holds_total,
+        classes_total=snapshot.classes_total,
+        rules=tuple(_rule(snapshot, rule, rule.name in subject.set_live) for rule in snapshot.policy.rules),
+        paths=tuple(_path(snapshot, name) for name in snapshot.policy.paths),
+        classes=tuple(_class(placed, held, measured) for placed, held in snapshot.classes),
+        sessions=tuple(_session(session, dry, measured, now) for session in snapshot.sessions),
+        counters=_counters(snapshot, source.counts()),
         capture={interface: CaptureStatus(**counts) for interface, counts in source.capture().items()},
     )
 
 
-def _counters(engine: Engine, counts: Counter[str]) -> dict[str, int]:
-    found = engine.counts + engine.sessions.unexpected + counts
-    found["holds in a shared class: none of their own was free"] = engine.ledger.shared
-    found["holds refused: no class was free"] = engine.ledger.refused
+def _counters(snapshot: Snapshot, counts: Counter[str]) -> dict[str, int]:
+    found = snapshot.counts + counts
+    found["holds in a shared class: none of their own was free"] = snapshot.shared
+    found["holds refused: no class was free"] = snapshot.refused
     return {str(name): count for name, count in sorted(found.items())}
 
 
-def _rule(engine: Engine, rule: Rule, classes: int) -> RuleStatus:
+def _rule(snapshot: Snapshot, rule: Rule, set_live: bool) -> RuleStatus:
     return RuleStatus(
         name=rule.name,
-        set_live=rule.name in engine.set_live,
+        set_live=set_live,
         dry=rule.dry,
-        in_force=rule.name in engine.moment.rules,
+        in_force=rule.name in snapshot.moment.rules,
         scope=str(rule.scope),
         rate=str(rule.rate) if rule.rate else None,
-        subflows=engine.subflows_by_rule[rule.name],
-        classes=classes,
-        matches=engine.matches_by_rule[rule.name],
-        quota=_quota(engine, rule),
+        subflows=snapshot.subflows_by_rule[rule.name],
+        classes=snapshot.classes_by_rule[rule.name],
+        matches=snapshot.matches_by_rule[rule.name],
+        quota=_quota(snapshot, rule),
     )
 
 
-def _quota(engine: Engine, rule: Rule) -> QuotaStatus | None:
+def _quota(snapshot: Snapshot, rule: Rule) -> QuotaStatus | None:
     if rule.quota is None:
         return None
-    used = engine.quotas.of_rule(rule.name)
+    used = snapshot.used_by_rule[rule.name]
     return QuotaStatus(
         bytes=rule.quota.size.amount,
         period=str(rule.quota.period),
         used=sum(used),
         worst_used=max(used, default=0),
-        spent=sum(owner.rule == rule.name for owner in engine.moment.spent),
+        spent=sum(owner.rule == rule.name for owner in snapshot.moment.spent),
     )
 
 
-def _path(engine: Engine, name: str) -> PathStatus:
-    interface = engine.policy.paths[name].interface
-    return PathStatus(name, interface, engine.subflows_by_path[name], engine.held_by_path[name])
+def _path(snapshot: Snapshot, name: str) -> PathStatus:
+    interface = snapshot.policy.paths[name].interface
+    return PathStatus(name, interface, snapshot.subflows_by_path[name], snapshot.held_by_path[name])
 
 
 def _class(placed: Placed, subflows: int, measured: Measured) -> ClassStatus:
@@ -145,27 +146,26 @@ def _class(placed: Placed, subflows: int, measured: Measured) -> ClassStatus:
     )
 
 
-def _session(engine: Engine, session: Session, measured: Measured, now: int) -> SessionStatus:
-    verdicts = {verdict.subflow: verdict for verdict in engine.verdicts(session.token)}
-    classes = {
-        (subflow, placed.place.direction): class_id(placed.minor) for subflow, placed in engine.ledger.of(session.token)
-    }
+def _session(shown: SessionSnapshot, dry: Collection[str], measured: Measured, now: int) -> SessionStatus:
+    session = shown.session
+    verdicts = {verdict.subflow: verdict for verdict in shown.verdicts}
+    classes = {(subflow, placed.place.direction): class_id(placed.minor) for subflow, placed in shown.classes}
     return SessionStatus(
         token=f"{session.token:08x}",
         age_s=_seconds(now - session.since),
         active_subflows=session.active,
         announced=tuple(AnnouncedAddress(number, address) for number, address in session.announced),
         subflows=tuple(
-            _subflow(engine, subflow, verdicts.get(subflow.name), classes, measured.subflows.get(subflow.name), now)
+            _subflow(subflow, verdicts.get(subflow.name), dry, classes, measured.subflows.get(subflow.name), now)
             for subflow in session.subflows
         ),
     )
 
 
 def _subflow(
-    engine: Engine,
     subflow: Subflow,
     verdict: Verdict | None,
+    dry: Collection[str],
     classes: Mapping[tuple[FourTuple, Direction], str],
     traffic: Traffic | None,
     now: int,
@@ -186,14 +186,10 @@ def _subflow(
         sent_bytes=traffic.acked if traffic else None,
         received_bytes=traffic.received if traffic else None,
         rtt_us=traffic.rtt_us if traffic else None,
-        dry=_is_dry(engine, verdict),
+        dry=verdict is not None and verdict.rule in dry,
         download=classes.get((name, Direction.DOWNLOAD)),
         upload=classes.get((name, Direction.UPLOAD)),
     )
-
-
-def _is_dry(engine: Engine, verdict: Verdict | None) -> bool:
-    return any(rule.dry for rule in engine.policy.rules if verdict and rule.name == verdict.rule)
 
 
 def _rate(bits: int) -> str:
@@ -211,15 +207,12 @@ def explain(engine: Engine, ends: Sequence[str]) -> Json:
     """
     found = [
         {
-            "token": f"{session.token:08x}",
-            "subflow": str(name),
-            "path": next((one.path for one in engine.verdicts(session.token) if one.subflow == name), None),
-            "rules": [{"rule": one.rule, "applies": one.against is None, "why": one.against} for one in why],
+            "token": f"{one.token:08x}",
+            "subflow": str(one.subflow),
+            "path": one.path,
+            "rules": [{"rule": why.rule, "applies": why.against is None, "why": why.against} for why in one.rules],
         }
-        for session in engine.sessions
-        if (names := _named(session, ends))
-        for name, why in engine.explain(session)
-        if name in names
+        for one in engine.explain(lambda session: _named(session, ends))
     ]
     if not found:
         accepted = "the token of a session or both ends of a subflow that 'throttler status' shows"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from throttler.policy.decide import Hold, Owner, Shape
 from throttler.policy.values import Direction, Scope
+from throttler.shaping.layout import Layout
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.segments import client_of
 
@@ -57,8 +58,13 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step. Classes are opened or changed, elements leave and enter, classes drain, and drained ones are closed."""
+    """One step. Classes are opened or changed, elements leave and enter, classes drain, and drained ones are closed.
 
+    Before all that the counters of ``read`` are read, and ``layout``, if there is one, takes the place of what stood.
+    """
+
+    read: tuple[Placed, ...] = ()
+    layout: Layout | None = None
     open: tuple[Placed, ...] = ()
     change: tuple[Placed, ...] = ()
     leave: tuple[Element, ...] = ()
@@ -68,7 +74,7 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be done in the kernel."""
+        """Whether no class and no element is touched."""
         return not (self.open or self.change or self.leave or self.enter or self.drain or self.close)
 
 

@@ -14,6 +14,7 @@ from throttler.sources.handshakes import Handshakes
 from throttler.sources.lingering import Lingering
 from throttler.sources.order import InOrder
 from throttler.sources.sniffer import Sniffer
+from tributary.daemons.loop import Descriptor
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Event, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
@@ -34,13 +35,6 @@ class Which(StrEnum):
 
     KERNEL = "kernel"
     SNIFFER = "sniffer"
-
-
-class Descriptor(Protocol):
-    """What a selector can watch."""
-
-    def fileno(self) -> int:
-        """The number of its descriptor."""
 
 
 Known = Callable[[], Mapping[FourTuple, int]]

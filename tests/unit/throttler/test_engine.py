@@ -8,7 +8,9 @@ import pytest
 from throttler.policy.model import Policy, read
 from throttler.policy.quotas import SECOND, Quotas
 from throttler.service.engine import Engine
-from throttler.shaping.plan import GRACE, Plan
+from throttler.service.events import CounterRead, Emptied, PolicyChanged, Stopping
+from throttler.service.snapshot import Snapshot
+from throttler.shaping.plan import GRACE, Placed, Plan
 from tributary.mptcp.events import Ended, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 
@@ -32,7 +34,11 @@ class World:
     def wait(self, seconds: int, local: datetime | None = None) -> Plan:
         self.now += seconds * SECOND
         self.time = local or self.time
-        return self.engine.tick(self.now)
+        return self.engine.see((), self.now)
+
+    @property
+    def shown(self) -> Snapshot:
+        return self.engine.snapshot(1000)
 
 
 @pytest.fixture
@@ -57,8 +63,8 @@ def test_the_second_subflow_brings_the_hold_and_its_end_takes_it_away(world: Wor
     assert entered(world.engine.see(SESSION[1:], 0)) == [FIRST]
     plan = world.engine.see([SubflowClosed(3, 7, JOINED, Ended.FIN)], SECOND)
     assert [element.subflow for element in plan.leave] == [FIRST]
-    assert world.engine.next_tick() <= SECOND + GRACE
-    assert world.engine.tick(SECOND + GRACE).close == plan.drain
+    assert world.engine.deadline <= SECOND + GRACE
+    assert world.engine.see((), SECOND + GRACE).close == plan.drain
 
 
 @pytest.mark.parametrize("world", ['hours = "18:00-23:00"\nrate = "5mbit"'], indirect=True)
@@ -66,7 +72,7 @@ def test_a_rule_holds_from_the_minute_at_which_it_comes_into_force(world: World)
     assert world.engine.see(SESSION, 0).is_empty
     evening = world.time.replace(hour=18)
     assert entered(world.wait(60, evening)) == [FIRST, JOINED]
-    assert world.engine.next_tick() == world.now + 60 * SECOND
+    assert world.engine.deadline == world.now + 60 * SECOND
     assert len(world.wait(60, evening.replace(hour=23)).leave) == 2
 
 
@@ -77,16 +83,20 @@ def test_a_calendar_that_is_set_back_is_noticed_within_a_minute(world: World) ->
     assert len(world.wait(60, world.time.replace(hour=9)).leave) == 2
 
 
+def metered(world: World) -> tuple[Placed, ...]:
+    """The classes whose counters are read when all are."""
+    return world.engine.see([Stopping()], world.now).read
+
+
 QUOTA = 'path = "wired"\nscope = "client"\nrate = "20mbit"\nquota = "3MB per day"\nthen = "500kbit"'
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
 def test_a_spent_quota_changes_the_class_and_the_next_day_changes_it_back(world: World) -> None:
     (opened,) = world.engine.see(SESSION, 0).open
-    assert world.engine.metered == {opened.minor: opened}
-    assert not world.engine.read(opened.minor, 2_000_000, SECOND)
-    assert world.engine.read(opened.minor, 3_000_000, 2 * SECOND)
-    (slower,) = world.engine.spend(2 * SECOND).change
+    assert metered(world) == (opened,)
+    assert not world.engine.see([CounterRead(opened.minor, 2_000_000)], SECOND).change
+    (slower,) = world.engine.see([CounterRead(opened.minor, 3_000_000)], 2 * SECOND).change
     assert (slower.minor, slower.shape.rate) == (opened.minor, 500_000)
     (faster,) = world.wait(60, world.time.replace(day=22)).change
     assert faster.shape.rate == 20_000_000
@@ -95,37 +105,74 @@ def test_a_spent_quota_changes_the_class_and_the_next_day_changes_it_back(world:
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_another_policy_decides_about_the_sessions_that_are_there(world: World, tmp_path: Path) -> None:
     world.engine.see(SESSION, 0)
-    world.engine.adopt(policy_of('path = "wireless"\nrate = "1mbit"', tmp_path), frozenset(), 0)
-    plan = world.engine.decide_anew(0)
+    plan = world.engine.see([PolicyChanged(policy_of('path = "wireless"\nrate = "1mbit"', tmp_path))], 0)
     assert [element.subflow for element in plan.leave] == [FIRST]
     assert entered(plan) == [JOINED]
-    assert {link.interface for link in world.engine.layout.links} == {"eth0", "eth1"}
+    assert plan.layout is not None
+    assert {link.interface for link in plan.layout.links} == {"eth0", "eth1"}
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_after_a_failure_everything_is_wanted_again(world: World) -> None:
     first = world.engine.see(SESSION, 0)
-    again = world.engine.start_afresh(SECOND)
-    assert (again.open, again.enter) == (first.open, first.enter)
-    assert world.engine.counts["fresh starts"] == 1
+    again = world.engine.see([Emptied()], SECOND)
+    assert (again.layout, again.open, again.enter) == (first.layout, first.open, first.enter)
+    assert world.shown.counts["fresh starts"] == 1
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"\ndry = true'], indirect=True)
 def test_a_dry_rule_is_counted_and_wants_nothing(world: World) -> None:
     assert world.engine.see(SESSION, 0).is_empty
-    assert world.engine.subflows_by_rule["rule"] == world.engine.matches_by_rule["rule"] == 1
+    assert world.shown.subflows_by_rule["rule"] == world.shown.matches_by_rule["rule"] == 1
     world.engine.see([SubflowClosed(3, 7, FIRST, Ended.FIN)], 0)
-    assert world.engine.subflows_by_rule["rule"] == 0
-    assert world.engine.subflows_by_path["wireless"] == 1
+    assert world.shown.subflows_by_rule["rule"] == 0
+    assert world.shown.subflows_by_path["wireless"] == 1
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
 def test_a_class_that_drains_while_the_policy_is_read_again_is_still_metered_to_its_end(world: World) -> None:
     (opened,) = world.engine.see(SESSION, 0).open
     world.engine.see([SubflowClosed(3, 7, FIRST, Ended.FIN)], SECOND)
-    world.engine.adopt(world.engine.policy, frozenset(), SECOND)
-    assert world.engine.metered == {opened.minor: opened}
-    world.engine.read(opened.minor, 1_000_000, 2 * SECOND)
-    world.engine.close(opened.minor)
-    assert world.engine.quotas.of_rule("rule") == [1_000_000]
-    assert world.engine.quotas.due(100 * SECOND) == []
+    world.engine.see([PolicyChanged(world.shown.policy)], SECOND)
+    assert metered(world) == (opened,)
+    plan = world.engine.see((), SECOND + GRACE)
+    assert plan.close == plan.read == (opened,)
+    world.engine.see([CounterRead(opened.minor, 1_000_000)], SECOND + GRACE)
+    assert world.shown.used_by_rule["rule"] == (1_000_000,)
+    assert world.engine.see((), 100 * SECOND).read == ()
+
+
+@pytest.mark.parametrize("world", [QUOTA], indirect=True)
+def test_a_counter_is_read_when_it_is_due_and_not_again_before_it_was(world: World) -> None:
+    (opened,) = world.engine.see(SESSION, 0).open
+    due = world.engine.deadline
+    assert 0 < due < 5 * SECOND
+    assert world.engine.see((), due - 1).read == ()
+    assert world.engine.see((), due).read == (opened,)
+    assert world.engine.see((), due).read == ()
+    world.engine.see([CounterRead(opened.minor, 1_000)], due)
+    assert world.engine.deadline > due
+
+
+@pytest.mark.parametrize("world", [QUOTA], indirect=True)
+def test_a_class_that_is_gone_when_it_is_read_counts_nothing(world: World) -> None:
+    (opened,) = world.engine.see(SESSION, 0).open
+    world.engine.see([CounterRead(opened.minor, None)], SECOND)
+    assert world.shown.used_by_rule["rule"] == (0,)
+
+
+@pytest.mark.parametrize("world", [QUOTA], indirect=True)
+def test_what_was_read_before_a_failure_counts_and_the_new_class_begins_at_zero(world: World) -> None:
+    (opened,) = world.engine.see(SESSION, 0).open
+    (again,) = world.engine.see([CounterRead(opened.minor, 1_000_000), Emptied()], SECOND).open
+    assert again.minor == opened.minor
+    world.engine.see([CounterRead(again.minor, 500_000)], 2 * SECOND)
+    assert world.shown.used_by_rule["rule"] == (1_500_000,)
+
+
+@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
+def test_a_layout_is_planned_once_and_again_with_each_policy(world: World) -> None:
+    first = world.engine.see((), 0)
+    assert first.layout is not None and first.is_empty
+    assert world.engine.see(SESSION, 0).layout is None
+    assert world.engine.see([PolicyChanged(world.shown.policy)], 0).layout == first.layout

@@ -1,0 +1,205 @@
+"""The loop, with real signals, pipes and sockets, and a daemon that notes what it is asked."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from tributary.daemons.exchange import Server
+from tributary.daemons.logs import Log, as_text
+from tributary.daemons.loop import LONGEST_WAIT, Loop
+from tributary.daemons.signals import caught
+from tributary.settings.failure import Exit, Failure
+
+STOP, LEAVE, RELOAD = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
+
+
+def kill(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+class Noting:
+    """A daemon that does what the test says, turn by turn, and is stopped when that is done."""
+
+    def __init__(self, *acts: Callable[[], object], on_reload: Callable[[], object] = lambda: None) -> None:
+        self.acts = list(acts)
+        self.on_reload = on_reload
+        self.status = "well"
+        self.wait = 0.0
+        self.turns: list[float] = []
+
+    @property
+    def deadline(self) -> float:
+        return time.monotonic() + self.wait
+
+    def turn(self) -> None:
+        self.turns.append(time.monotonic())
+        if self.acts:
+            self.acts.pop(0)()
+        else:
+            kill(STOP)
+
+    def reload(self) -> None:
+        self.on_reload()
+
+
+class Ground:
+    """What a loop stands on."""
+
+    def __init__(self, stack: ExitStack, manager: socket.socket) -> None:
+        self.signals = stack.enter_context(caught(STOP, LEAVE, RELOAD))
+        self.manager = manager
+        self.written = StringIO()
+        self.reader, self.writer = socket.socketpair()
+        stack.enter_context(self.reader)
+        stack.enter_context(self.writer)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.server = stack.enter_context(Server(listener, b"\n", 100, b"too long"))
+
+    def loop(self) -> Loop:
+        servers = {self.server: lambda request, _: request.upper()}
+        return Loop(self.signals, (STOP, LEAVE), servers, [self.reader], Log(as_text, self.written))
+
+    def told(self) -> list[str]:
+        """What the service manager was told."""
+        found = []
+        while True:
+            try:
+                found.append(self.manager.recv(4096).decode())
+            except BlockingIOError:
+                return found
+
+
+@pytest.fixture
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+    with ExitStack() as stack:
+        manager = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.delenv("WATCHDOG_USEC", raising=False)
+        yield Ground(stack, manager)
+
+
+def test_a_stop_signal_ends_it_and_is_named(ground: Ground, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ground.loop().run(Noting()) == STOP
+    assert ground.told() == ["READY=1\nSTATUS=well", "STOPPING=1"]
+    assert capfd.readouterr().out == "ready\n"
+    assert ground.loop().run(Noting(lambda: kill(LEAVE))) == LEAVE
+
+
+def test_a_stop_signal_goes_before_a_reload(ground: Ground) -> None:
+    reloads: list[None] = []
+    daemon = Noting(lambda: (kill(RELOAD), kill(STOP)), on_reload=lambda: reloads.append(None))
+    assert ground.loop().run(daemon) == STOP
+    assert not reloads
+
+
+def test_a_reload_is_told_from_its_beginning_to_its_end(ground: Ground) -> None:
+    reloads: list[None] = []
+    ground.loop().run(Noting(lambda: kill(RELOAD), on_reload=lambda: reloads.append(None)))
+    assert len(reloads) == 1
+    _, reloading, ready, _ = ground.told()
+    assert reloading.startswith("RELOADING=1\nMONOTONIC_USEC=") and ready == "READY=1"
+    assert "reloaded" in ground.written.getvalue()
+
+
+def test_settings_that_are_wrong_are_logged_and_the_loop_goes_on(ground: Ground) -> None:
+    def refuse() -> None:
+        raise Failure(Exit.USAGE, "rate: what is that?")
+
+    daemon = Noting(lambda: kill(RELOAD), lambda: None, on_reload=refuse)
+    assert ground.loop().run(daemon) == STOP
+    assert "not reloaded" in ground.written.getvalue() and "what is that?" in ground.written.getvalue()
+    assert ground.told()[2] == "READY=1"
+
+
+def test_a_reload_that_ends_the_loop_is_told_to_its_end_too(ground: Ground) -> None:
+    def fail() -> None:
+        raise OSError("the kernel refused")
+
+    with pytest.raises(OSError, match="the kernel refused"):
+        ground.loop().run(Noting(lambda: kill(RELOAD), on_reload=fail))
+    assert ground.told()[-1] == "READY=1"
+
+
+def test_what_a_turn_raises_ends_it_and_it_may_be_run_again_without_a_second_ready(
+    ground: Ground, capfd: pytest.CaptureFixture[str]
+) -> None:
+    loop = ground.loop()
+    daemon = Noting(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        loop.run(daemon)
+    assert loop.run(daemon) == STOP
+    assert capfd.readouterr().out == "ready\n"
+    assert [told.splitlines()[0] for told in ground.told()] == ["READY=1", "STOPPING=1"]
+
+
+def test_a_turn_comes_at_the_deadline(ground: Ground) -> None:
+    daemon = Noting(lambda: None)
+    daemon.wait = 0.2
+    ground.loop().run(daemon)
+    first, second = daemon.turns
+    assert 0.19 < second - first < LONGEST_WAIT
+
+
+def test_without_a_deadline_a_turn_comes_all_the_same(ground: Ground) -> None:
+    daemon = Noting(lambda: None)
+    daemon.wait = 3600.0
+    ground.loop().run(daemon)
+    first, second = daemon.turns
+    assert second - first < 3 * LONGEST_WAIT
+
+
+def test_a_descriptor_that_is_readable_brings_a_turn_at_once(ground: Ground) -> None:
+    ground.writer.send(b"x")
+    daemon = Noting(lambda: ground.reader.recv(1))
+    daemon.wait = 3600.0
+    began = time.monotonic()
+    ground.loop().run(daemon)
+    assert daemon.turns[0] - began < LONGEST_WAIT / 2
+
+
+def test_requests_are_answered_while_the_daemon_waits(ground: Ground) -> None:
+    answers: list[bytes] = []
+
+    def ask() -> None:
+        with socket.create_connection(ground.server.address, timeout=10) as client:
+            client.sendall(b"hello\n")
+            answers.append(client.recv(100))
+        kill(STOP)
+
+    daemon = Noting(*[lambda: None] * 20)
+    daemon.wait = 3600.0
+    client = threading.Thread(target=ask)
+    client.start()
+    ground.loop().run(daemon)
+    client.join()
+    assert answers == [b"HELLO"] and daemon.acts
+
+
+def test_a_new_status_is_told_once(ground: Ground) -> None:
+    daemon = Noting()
+    daemon.acts = [lambda: setattr(daemon, "status", "1 of 2 links up"), lambda: None]
+    ground.loop().run(daemon)
+    assert ground.told() == ["READY=1\nSTATUS=well", "STATUS=1 of 2 links up", "STOPPING=1"]
+
+
+def test_the_watchdog_is_told_twice_as_often_as_it_asks(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "200000")
+    daemon = Noting(*[lambda: None] * 5)
+    daemon.wait = 3600.0
+    ground.loop().run(daemon)
+    assert ground.told().count("WATCHDOG=1") >= 4
+    assert all(later - sooner < 0.2 for sooner, later in zip(daemon.turns, daemon.turns[1:], strict=False))
+
+
+def test_without_a_watchdog_nothing_is_told(ground: Ground) -> None:
+    ground.loop().run(Noting(lambda: None))
+    assert "WATCHDOG=1" not in ground.told()

@@ -1,0 +1,122 @@
+"""The loop of a daemon: it waits, answers requests, heeds signals, and keeps the service manager told."""
+
+import selectors
+import socket
+import time
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from tributary.daemons import notify
+from tributary.daemons.exchange import Respond, Server
+from tributary.daemons.logs import Level, Log
+from tributary.settings.failure import Failure
+
+LONGEST_WAIT = 1.0
+"""Seconds between two turns at most: requests have deadlines, and the log sums up what it suppressed."""
+
+
+class Descriptor(Protocol):
+    """What a selector can watch."""
+
+    def fileno(self) -> int:
+        """The number of its descriptor."""
+
+
+class Daemon(Protocol):
+    """What the loop runs. Nothing of it blocks; what it raises ends the loop, but for ``reload``'s Failure."""
+
+    @property
+    def status(self) -> str:
+        """One line for people, shown by ``systemctl status``."""
+
+    @property
+    def deadline(self) -> float:
+        """When the next turn is due though nothing is readable, by time.monotonic()."""
+
+    def turn(self) -> None:
+        """Do what there is to do: something may be readable, or due."""
+
+    def reload(self) -> None:
+        """Go by the settings as they are now; raises Failure, and goes by the old ones, if they are wrong."""
+
+
+class Loop:
+    """Turns a daemon until a signal of ``stop``; every other one that ``signals`` brings means: reload.
+
+    ``signals`` is a socket of ``tributary.daemons.signals.caught``; ``watched`` are the daemon's own descriptors.
+    """
+
+    def __init__(
+        self,
+        signals: socket.socket,
+        stop: Collection[int],
+        servers: Mapping[Server, Respond],
+        watched: Collection[Descriptor],
+        log: Log,
+    ) -> None:
+        self._signals, self._stop = signals, stop
+        self._servers = servers
+        self._log = log
+        self._selector = selectors.DefaultSelector()
+        for descriptor in (signals, *servers, *watched):
+            self._selector.register(descriptor, selectors.EVENT_READ)
+        self._status: str | None = None
+        self._watchdog = notify.watchdog_interval()
+        self._next_watchdog = 0.0
+
+    def run(self, daemon: Daemon) -> int:
+        """Returns the signal that says stop. May be run again after ``daemon`` raised something; it is ready once."""
+        if self._status is None:
+            self._status = daemon.status
+            print("ready", flush=True)
+            notify.send(notify.READY, notify.status(self._status))
+        while (ending := self._turn(daemon)) is None:
+            pass
+        notify.send(notify.STOPPING)
+        return ending
+
+    def _turn(self, daemon: Daemon) -> int | None:
+        ready = {key.fileobj for key, _ in self._selector.select(self._timeout(daemon))}
+        for server, respond in self._servers.items():
+            server.serve(respond)
+        if self._signals in ready and (ending := self._heed(daemon)) is not None:
+            return ending
+        daemon.turn()
+        self._report(daemon)
+        self._log.flush()
+        return None
+
+    def _timeout(self, daemon: Daemon) -> float:
+        """Seconds to wait for a descriptor."""
+        now = time.monotonic()
+        due = [daemon.deadline, now + LONGEST_WAIT, *((self._next_watchdog,) if self._watchdog else ())]
+        return max(0.0, min(due) - now)
+
+    def _heed(self, daemon: Daemon) -> int | None:
+        """Do what the signals say; returns one that says stop."""
+        numbers = self._signals.recv(64)
+        ending = next((number for number in numbers if number in self._stop), None)
+        if ending is None:
+            self._reload(daemon)
+        return ending
+
+    def _reload(self, daemon: Daemon) -> None:
+        notify.send(notify.reloading(time.monotonic_ns()))
+        try:
+            daemon.reload()
+            self._log.event("reloaded")
+        except Failure as failure:
+            self._log.event("not reloaded", Level.ERROR, reason=str(failure))
+        finally:
+            # Whatever else it raises: the service manager waits for the reload's end, and kills who does not tell it.
+            notify.send(notify.READY)
+
+    def _report(self, daemon: Daemon) -> None:
+        """Tell the service manager of a new status, and that the daemon is alive."""
+        if daemon.status != self._status:
+            self._status = daemon.status
+            notify.send(notify.status(self._status))
+        now = time.monotonic()
+        if self._watchdog is not None and now >= self._next_watchdog:
+            self._next_watchdog = now + self._watchdog
+            notify.send(notify.WATCHDOG)
