@@ -2,4 +2,4 @@
 
 from tributary.daemons.control import Control
 
-CONTROL = Control("cpe", "cpe daemon", longest=4096, patience=10.0)
+CONTROL = Control("cpe", "cpe daemon", longest=4096, timeout=10.0)

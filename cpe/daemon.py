@@ -57,18 +57,18 @@ def run(setup: Setup) -> None:
         door = stack.enter_context(Door())
         store = Store(setup.state, namespace())
         keeper = Keeper(setup.settings, store.load())
-        ears = Ears(
+        inputs = Inputs(
             received,
             server,
             stack.enter_context(Watch()),
             stack.enter_context(PathManager(lambda _: None)),
             stack.enter_context(Prober()),
         )
-        Daemon(setup, keeper, door, store, ears).run()
+        Daemon(setup, keeper, door, store, inputs).run()
 
 
 @dataclass(frozen=True)
-class Ears:
+class Inputs:
     """What the daemon waits for: signals, ``cpe status``, changes of links, events of MPTCP, answers to probes."""
 
     signals: socket.socket
@@ -81,20 +81,20 @@ class Ears:
 class Daemon:
     """What follows from changes, events, probes, requests and time."""
 
-    def __init__(self, setup: Setup, keeper: Keeper, door: Door, store: Store, ears: Ears) -> None:
+    def __init__(self, setup: Setup, keeper: Keeper, door: Door, store: Store, inputs: Inputs) -> None:
         self._file, self._log = setup.file, setup.log
         self._keeper = keeper
         self._door = door
         self._store = store
         self._saved = keeper.memory
-        self._watch, self._events, self._prober = ears.watch, ears.events, ears.prober
+        self._watch, self._events, self._prober = inputs.watch, inputs.events, inputs.prober
         self._debounce = Debounce()
         self._next_look = 0.0
         self._failed_looks = 0
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
-        stop, watched = (*signals.STOP, signals.LEAVE), (ears.watch, ears.events, ears.prober)
-        self._loop = Loop(ears.signals, stop, {ears.server: self._respond}, watched, setup.log)
+        stop, watched = (*signals.STOP, signals.LEAVE), (inputs.watch, inputs.events, inputs.prober)
+        self._loop = Loop(inputs.signals, stop, {inputs.server: self._respond}, watched, setup.log)
 
     def run(self) -> None:
         """Until a stop signal; takes all away then, unless the signal says to leave it to the next start."""

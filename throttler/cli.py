@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
-from throttler import dry_run, options
+from throttler import dry_run
+from throttler.options import (
+    ExplainOptions,
+    PlanOptions,
+    ReloadOptions,
+    RunOptions,
+    SetOptions,
+    StatusOptions,
+    UnsetOptions,
+    WatchOptions,
+)
 from throttler.policy import model
 from throttler.policy.model import Policy
 from throttler.service.control import CONTROL
@@ -139,7 +149,7 @@ def parser() -> Arguments:
         added.does(of, act)
         return added
 
-    run = command("run", options.Run, _run, "throttle until stopped", _RUN)
+    run = command("run", RunOptions, _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")
     run.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve Prometheus metrics there, at /metrics")
@@ -148,28 +158,28 @@ def parser() -> Arguments:
     )
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where used quotas are kept")
     run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing; needs no root")
-    change = command("set", options.Set, _set, "add or change a rule live", _SET)
+    change = command("set", SetOptions, _set, "add or change a rule live", _SET)
     change.add_argument("name", metavar="RULE")
     change.add_argument("keys", nargs="*", metavar="KEY=VALUE")
     change.add_argument("--last", action="store_true", help="put a new rule after all others")
-    remove = command("unset", options.Unset, _unset, "take a rule out live", _UNSET)
+    remove = command("unset", UnsetOptions, _unset, "take a rule out live", _UNSET)
     remove.add_argument("name", metavar="RULE")
-    reload = command("reload", options.Reload, _reload, "read the policy file again", _RELOAD)
+    reload = command("reload", ReloadOptions, _reload, "read the policy file again", _RELOAD)
     for live in (change, remove, reload):
         live.add_argument("--json", action="store_true", help="one JSON document: the rules, and what has changed")
-    status = command("status", options.Status, _status, "what it sees and holds", _STATUS)
-    watch = command("watch", options.Watch, _watch, "the same, live", _WATCH)
+    status = command("status", StatusOptions, _status, "what it sees and holds", _STATUS)
+    watch = command("watch", WatchOptions, _watch, "the same, live", _WATCH)
     watch.add_argument("--interval", default="1s", metavar="TIME", help="time between two looks (default 1s)")
-    plan = command("plan", options.Plan, _plan, "what a policy would install", _PLAN)
+    plan = command("plan", PlanOptions, _plan, "what a policy would install", _PLAN)
     plan.add_argument("policy", type=Path, metavar="FILE", help="the policy, a TOML file")
-    explain = command("explain", options.Explain, _explain, "which rule applies to a subflow, and why", _EXPLAIN)
+    explain = command("explain", ExplainOptions, _explain, "which rule applies to a subflow, and why", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE", help="a session, or the ends of a subflow")
     for question in (status, explain):
         question.add_argument("--json", action="store_true", help="one JSON document instead of text")
     return made
 
 
-def _run(given: options.Run) -> None:
+def _run(given: RunOptions) -> None:
     policy = model.read(given.policy)
     if given.dry_run:
         _show_plan(policy)
@@ -182,7 +192,7 @@ def _run(given: options.Run) -> None:
     start.run(policy, given)
 
 
-def _plan(given: options.Plan) -> None:
+def _plan(given: PlanOptions) -> None:
     _show_plan(model.read(given.policy))
 
 
@@ -192,7 +202,7 @@ def _show_plan(policy: Policy) -> None:
         print(f"throttler: note: this host has no interface {missing}: run would refuse it", file=sys.stderr)
 
 
-def _set(given: options.Set) -> None:
+def _set(given: SetOptions) -> None:
     rule = {"name": given.name, **dict(_key(text) for text in given.keys)}
     _changed(CONTROL.ask("set", rule=rule, last=given.last), given.json)
 
@@ -208,11 +218,11 @@ def _key(text: str) -> tuple[str, object]:
         return key, value
 
 
-def _unset(given: options.Unset) -> None:
+def _unset(given: UnsetOptions) -> None:
     _changed(CONTROL.ask("unset", rule=given.name), given.json)
 
 
-def _reload(given: options.Reload) -> None:
+def _reload(given: ReloadOptions) -> None:
     _changed(CONTROL.ask("reload"), given.json)
 
 
@@ -230,7 +240,7 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _status(given: options.Status) -> None:
+def _status(given: StatusOptions) -> None:
     # Not at the top: the other commands neither take nor show a status.
     from throttler import status_text
     from throttler.service.status import encode
@@ -242,7 +252,7 @@ def _status(given: options.Status) -> None:
         status_text.show(status, Console())
 
 
-def _watch(given: options.Watch) -> None:
+def _watch(given: WatchOptions) -> None:
     from throttler.watch import Interval, watch
 
     try:
@@ -258,7 +268,7 @@ def _ask_status() -> "Status":
     return decode(CONTROL.ask("status"))
 
 
-def _explain(given: options.Explain) -> None:
+def _explain(given: ExplainOptions) -> None:
     if len(given.which) > 2:
         raise refused("explain", "argument", " ".join(given.which), "a token, or the two ends of a subflow")
     answer = CONTROL.ask("explain", ends=given.which)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """``throttler run``; ``source`` and ``log`` are names of theirs, ``metrics`` is ADDRESS:PORT."""
 
     policy: Path
@@ -18,14 +18,14 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlanOptions:
     """``throttler plan``."""
 
     policy: Path
 
 
 @dataclass(frozen=True)
-class Set:
+class SetOptions:
     """``throttler set``; ``keys`` are KEY=VALUE each."""
 
     name: str
@@ -35,7 +35,7 @@ class Set:
 
 
 @dataclass(frozen=True)
-class Unset:
+class UnsetOptions:
     """``throttler unset``."""
 
     name: str
@@ -43,28 +43,28 @@ class Unset:
 
 
 @dataclass(frozen=True)
-class Reload:
+class ReloadOptions:
     """``throttler reload``."""
 
     json: bool
 
 
 @dataclass(frozen=True)
-class Status:
+class StatusOptions:
     """``throttler status``."""
 
     json: bool
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchOptions:
     """``throttler watch``; ``interval`` is a time with its unit."""
 
     interval: str
 
 
 @dataclass(frozen=True)
-class Explain:
+class ExplainOptions:
     """``throttler explain``; ``which`` is a token, or both ends of a subflow."""
 
     which: Sequence[str]

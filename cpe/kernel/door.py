@@ -10,7 +10,7 @@ from cpe.difference import Add, AddEndpoint, Remove, RemoveEndpoint, SetLimits, 
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.endpoints import Command
-from cpe.kernel.rtnetlink import Kind
+from cpe.kernel.rtnetlink import MessageType
 from cpe.observed import Interface, Observed, Route, Rule
 from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
 from tributary.settings.failure import Exit, Failure
@@ -60,15 +60,15 @@ class Door:
 
     def _look(self) -> Observed:
         return Observed(
-            interfaces=tuple(map(self._interface, self._dump(Kind.GET_LINK, rtnetlink.EVERY_LINK))),
-            addresses=_present(rtnetlink.address, self._dump(Kind.GET_ADDRESS, rtnetlink.EVERY_ADDRESS)),
+            interfaces=tuple(map(self._interface, self._dump(MessageType.GET_LINK, rtnetlink.EVERY_LINK))),
+            addresses=_present(rtnetlink.address, self._dump(MessageType.GET_ADDRESS, rtnetlink.EVERY_ADDRESS)),
             routes=tuple(self._routes()),
-            rules=_present(rtnetlink.rule, self._dump(Kind.GET_RULE, rtnetlink.EVERY_ROUTE)),
+            rules=_present(rtnetlink.rule, self._dump(MessageType.GET_RULE, rtnetlink.EVERY_ROUTE)),
             endpoints=dict(map(endpoints.endpoint, self._ask_for_endpoints())),
             limits=endpoints.limits(self._generic.ask(self._mptcp, endpoints.question(Command.GET_LIMITS))),
         )
 
-    def _dump(self, kind: Kind, body: bytes) -> Iterator[Message]:
+    def _dump(self, kind: MessageType, body: bytes) -> Iterator[Message]:
         return self._route.dump(kind, body)
 
     @staticmethod
@@ -78,7 +78,7 @@ class Door:
         return replace(found, driver=driver, bus=bus)
 
     def _routes(self) -> Iterator[Route]:
-        for message in self._dump(Kind.GET_ROUTE, rtnetlink.EVERY_ROUTE):
+        for message in self._dump(MessageType.GET_ROUTE, rtnetlink.EVERY_ROUTE):
             yield from rtnetlink.routes(message)
 
     def _ask_for_endpoints(self) -> Iterator[Message]:
@@ -99,11 +99,11 @@ class Door:
                 self._tell(endpoints.limits_body(limits))
 
     def _make(self, what: Route | Rule) -> None:
-        kind = Kind.NEW_ROUTE if isinstance(what, Route) else Kind.NEW_RULE
+        kind = MessageType.NEW_ROUTE if isinstance(what, Route) else MessageType.NEW_RULE
         self._route.ask(kind, _body(what), _ACKNOWLEDGE | _CREATE | _EXCLUSIVE)
 
     def _take(self, what: Route | Rule) -> None:
-        kind = Kind.DELETE_ROUTE if isinstance(what, Route) else Kind.DELETE_RULE
+        kind = MessageType.DELETE_ROUTE if isinstance(what, Route) else MessageType.DELETE_RULE
         try:
             self._route.ask(kind, _body(what), _ACKNOWLEDGE)
         except OSError as error:

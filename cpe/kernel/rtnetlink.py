@@ -10,7 +10,7 @@ from cpe.observed import EVERYWHERE, Address, Interface, InterfaceAddress, Route
 from tributary.mptcp.netlink import Malformed, Message, attribute, attributes
 
 
-class Kind(IntEnum):
+class MessageType(IntEnum):
     """Types of messages."""
 
     NEW_LINK = 16

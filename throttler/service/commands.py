@@ -9,7 +9,7 @@ from throttler.policy import model
 from throttler.policy.model import Policy, Rule
 from throttler.service import report
 from throttler.service.engine import Engine
-from throttler.service.events import Event, PolicyChanged
+from throttler.service.events import EngineEvent, PolicyChanged
 from throttler.service.status import Status, encode
 from throttler.shaping import apply
 from throttler.shaping.layout import layout
@@ -21,20 +21,20 @@ from tributary.settings.failure import Exit, Failure
 
 FOR_ANYBODY = ("status", "explain")
 
-Step = Callable[[Iterable[Event]], Plan]
-"""Has the engine see events, and carries out the plan, which it returns."""
+Feed = Callable[[Iterable[EngineEvent]], Plan]
+"""Has the engine see events, carries out the plan, and returns it; raises StepFailed."""
 
 
 class Commands:
     """Answers requests; whatever is wrong with one is raised as Failure before anything is changed."""
 
-    def __init__(self, file: Path, policy: Policy, engine: Engine, source: Source, step: Step) -> None:
+    def __init__(self, file: Path, policy: Policy, engine: Engine, source: Source, feed: Feed) -> None:
         self._file = file
         self._policy = policy
         self._set_live: frozenset[str] = frozenset()
         self._engine = engine
         self._source = source
-        self._step = step
+        self._feed = feed
         self._started = time.monotonic()
 
     def answer(self, asked: Answer) -> Answer:
@@ -84,7 +84,7 @@ class Commands:
     def _change(self, policy: Policy, set_live: frozenset[str]) -> Answer:
         apply.refuse_foreign(layout(policy).devices)
         self._policy, self._set_live = policy, set_live
-        plan = self._step([PolicyChanged(policy)])
+        plan = self._feed([PolicyChanged(policy)])
         return {
             "rules": [_described(rule) for rule in policy.rules],
             "elements_added": len(plan.enter),

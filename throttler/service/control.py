@@ -2,5 +2,5 @@
 
 from tributary.daemons.control import Control
 
-CONTROL = Control("throttler", "throttler", longest=65_536, patience=60.0)
+CONTROL = Control("throttler", "throttler", longest=65_536, timeout=60.0)
 """A reload with 100,000 subflows takes some seconds."""

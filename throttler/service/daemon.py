@@ -18,7 +18,7 @@ from throttler.service import metrics_server
 from throttler.service.commands import FOR_ANYBODY, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
-from throttler.service.events import CounterRead, Emptied, Event, Stopping
+from throttler.service.events import CounterRead, Emptied, EngineEvent, Stopping
 from throttler.service.installation import Installation, StepFailed
 from throttler.service.state import Store
 from throttler.shaping import apply
@@ -87,7 +87,7 @@ class Daemon:
         self._source = source
         self._store = store
         self._installation = Installation(setup.log)
-        self._commands = Commands(setup.file, setup.policy, engine, source, self._step)
+        self._commands = Commands(setup.file, setup.policy, engine, source, self._feed)
         self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
         self._next_save = 0
@@ -97,7 +97,7 @@ class Daemon:
     def run(self) -> None:
         """Until a stop signal. When nft or tc fails everything is taken down and put up again, once in a while."""
         last_failure = float("-inf")
-        plan = self._engine.see(self._source.start(), time.monotonic_ns())
+        plan = self._see(self._source.start())
         _spare_the_collector()
         while True:
             with self._installation.standing(plan):
@@ -112,22 +112,28 @@ class Daemon:
                 raise failure
             last_failure = time.monotonic()
             self._log.event("starting afresh", Level.WARNING, reason=str(failure))
-            plan = self._engine.see((*self._readings, Emptied()), time.monotonic_ns())
+            plan = self._see([Emptied()])
 
-    def _step(self, events: Iterable[Event] = ()) -> Plan:
-        """What the counters showed last, and ``events``, go in; the plan that comes out is carried out."""
-        plan = self._engine.see((*self._readings, *events), time.monotonic_ns())
+    def _see(self, events: Iterable[EngineEvent]) -> Plan:
+        """What follows from what the counters showed last, and then from ``events``."""
+        readings, self._readings = self._readings, []
+        return self._engine.see((*readings, *events), time.monotonic_ns())
+
+    def _take(self, plan: Plan) -> None:
+        """Read what ``plan`` says, for the next turn, and carry it out."""
+        # One by one: what was read before one failed counts.
+        self._readings.extend(self._installation.read(plan))
+        self._installation.carry_out(plan)
+
+    def _feed(self, events: Iterable[EngineEvent] = ()) -> Plan:
+        plan = self._see(events)
         self._take(plan)
         return plan
 
-    def _take(self, plan: Plan) -> None:
-        self._readings = self._installation.read(plan)
-        self._installation.carry_out(plan)
-
     def _end(self) -> None:
         try:
-            self._step([Stopping()])
-            self._step()
+            self._feed([Stopping()])
+            self._feed()
         except StepFailed as failed:
             # A stop is a stop: what cannot be read any more is not worth a fresh start.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
@@ -151,7 +157,7 @@ class Daemon:
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
-        self._step(self._source.events(self._engine.known))
+        self._feed(self._source.events(self._engine.known))
         if (now := time.monotonic_ns()) >= self._next_save:
             self._next_save = now + LONGEST
             self._save()

@@ -11,7 +11,7 @@ from throttler.policy.decide import Hold, Matcher, Moment
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas
 from throttler.policy.windows import in_force
-from throttler.service.events import CounterRead, Emptied, Event, PolicyChanged, Stopping
+from throttler.service.events import CounterRead, Emptied, EngineEvent, PolicyChanged, Stopping
 from throttler.service.snapshot import Explanation, SessionSnapshot, Snapshot, Verdict
 from throttler.sessions import Session, Sessions
 from throttler.shaping.layout import Layout, layout
@@ -51,7 +51,7 @@ class Engine:
         due = (self._next_minute, self._ledger.next_close, self._quotas.next_reading)
         return min(each for each in due if each is not None)
 
-    def see(self, events: Iterable[Event], now: int) -> Plan:
+    def see(self, events: Iterable[EngineEvent], now: int) -> Plan:
         """What to do after ``events``, which are in the order of their time, and because it is ``now``."""
         touched: set[int] = set()
         look_at_all, read_all = False, False

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from throttler.policy.model import Policy
-from tributary.mptcp import events
+from tributary.mptcp.events import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +31,4 @@ class Stopping:
     """Everything is about to be taken down."""
 
 
-Event = events.Event | CounterRead | PolicyChanged | Emptied | Stopping
+EngineEvent = Event | CounterRead | PolicyChanged | Emptied | Stopping

@@ -41,15 +41,13 @@ class Installation:
             self._kernel, self._layout = kernel, layout
             yield
 
-    def read(self, plan: Plan) -> list[CounterRead]:
+    def read(self, plan: Plan) -> Iterator[CounterRead]:
         """What the counters show that ``plan`` says to read; to be called before it is carried out."""
-        readings = []
         with _step():
             for placed in plan.read:
                 where = device(placed.place.interface, placed.place.direction)
                 found = statistics.of_class(where, placed.minor)
-                readings.append(CounterRead(placed.minor, found.ip_bytes if found else None))
-        return readings
+                yield CounterRead(placed.minor, found.ip_bytes if found else None)
 
     def carry_out(self, plan: Plan) -> None:
         """Bring ``plan`` into the kernel."""

@@ -1,6 +1,6 @@
 """From the options of ``throttler run`` to a running daemon."""
 
-from throttler.options import Run
+from throttler.options import RunOptions
 from throttler.policy.model import Policy
 from throttler.service import daemon, state
 from throttler.service.metrics_server import listen_address
@@ -9,7 +9,7 @@ from throttler.sources.source import Which
 from tributary.daemons import logs
 
 
-def run(policy: Policy, options: Run) -> None:
+def run(policy: Policy, options: RunOptions) -> None:
     """Throttle until a signal says stop; raises Failure."""
     setup = daemon.Setup(
         policy=policy,

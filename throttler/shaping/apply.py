@@ -22,7 +22,7 @@ _PROBE_MINOR = 0xFFFF
 _PROBES = {Leaf.FQ_CODEL: "fq_codel", Leaf.TBF: "tbf rate 1mbit burst 3028b limit 15140b"}
 _ETHERNET_HEADER = 14
 _SIOCGIFMTU = 0x8921  # linux/sockios.h
-_PATIENCE = 60
+_TIMEOUT = 60
 """Seconds for one run of a tool."""
 
 
@@ -41,9 +41,7 @@ def interfaces() -> frozenset[str]:
 def _run(*command: str) -> str:
     try:
         # In a process group of its own, so that Ctrl-C in a terminal does not end it half-way.
-        result = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE, process_group=0, check=False
-        )
+        result = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, process_group=0, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {error}") from error
     if result.returncode != 0:

@@ -13,7 +13,7 @@ from selectors import EVENT_READ, DefaultSelector
 
 from tributary.settings.failure import Exit, Failure
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """Seconds for one part of a batch."""
 _LINES = 400
 """Lines at a time: their complaints, if all fail, fit into a pipe (pipe(7)), so that neither side waits for ever."""
@@ -75,10 +75,10 @@ class _Process:
 
     def _until(self, end: str) -> str:
         assert self._popen.stderr is not None
-        text, deadline = "", time.monotonic() + _PATIENCE
+        text, deadline = "", time.monotonic() + _TIMEOUT
         while not ((at := text.find(end)) >= 0 and _FAILED.search(text, at)):
             if not self._selector.select(deadline - time.monotonic()):
-                raise self._given_up(f"no answer within {_PATIENCE:.0f} s")
+                raise self._given_up(f"no answer within {_TIMEOUT:.0f} s")
             data = self._popen.stderr.read(65536)
             if not data:
                 raise self._given_up(f"it ended with {self._popen.wait()}")

@@ -68,7 +68,7 @@ class Keys:
 
 
 @dataclass(slots=True)
-class Session:
+class TrackedSession:
     """``client`` is who all its entries count for. ``keys`` is None if it is older than the throttler.
 
     ``addresses`` has the client's address ids, with address and port if it announced them.
@@ -81,7 +81,7 @@ class Session:
 
 
 @dataclass(slots=True)
-class Subflow:
+class TrackedSubflow:
     """An established subflow; ``since`` is in nanoseconds since 1970."""
 
     token: int
@@ -96,16 +96,16 @@ class Established:
     def __init__(self, limits: Limits, counts: Counter[Count]) -> None:
         self._limits = limits
         self._counts = counts
-        self._sessions: Bounded[int, Session] = Bounded(limits.sessions, limits.sessions_of_client)
+        self._sessions: Bounded[int, TrackedSession] = Bounded(limits.sessions, limits.sessions_of_client)
         self._idle: Bounded[int, None] = Bounded(limits.sessions)
-        self._subflows: Bounded[FourTuple, Subflow] = Bounded(limits.subflows, limits.subflows_of_client)
+        self._subflows: Bounded[FourTuple, TrackedSubflow] = Bounded(limits.subflows, limits.subflows_of_client)
         self._closing: Bounded[FourTuple, None] = Bounded(limits.subflows)
 
-    def session(self, name: int) -> Session | None:
+    def session(self, name: int) -> TrackedSession | None:
         """The session of that token."""
         return self._sessions.get(name)
 
-    def subflow(self, name: FourTuple) -> Subflow | None:
+    def subflow(self, name: FourTuple) -> TrackedSubflow | None:
         """The subflow of that 4-tuple."""
         return self._subflows.get(name)
 
@@ -122,7 +122,7 @@ class Established:
 
     def _new_session(self, event: SubflowEstablished, keys: Keys | None) -> Iterator[Event]:
         yield from self.close_session(event.token, event.time, Ended.REPLACED)
-        session = Session(client_of(event.subflow.remote), keys)
+        session = TrackedSession(client_of(event.subflow.remote), keys)
         evicted = self._sessions.put(event.token, session, event.time, session.client)
         if evicted is not None:
             self._counts[Count.SESSIONS_EVICTED] += 1
@@ -137,7 +137,7 @@ class Established:
             return
         # A port used again: the end of the old subflow was missed.
         yield from self.close_subflow(event.subflow, event.time, Ended.REPLACED)
-        new = Subflow(event.token, event.time)
+        new = TrackedSubflow(event.token, event.time)
         evicted = self._subflows.put(event.subflow, new, event.time, session.client)
         session.subflows.add(event.subflow)
         self._idle.pop(event.token)
@@ -183,7 +183,7 @@ class Established:
         if subflow is not None:
             yield self._leave(name, subflow, now, reason)
 
-    def _leave(self, name: FourTuple, subflow: Subflow, now: int, reason: Ended) -> SubflowClosed:
+    def _leave(self, name: FourTuple, subflow: TrackedSubflow, now: int, reason: Ended) -> SubflowClosed:
         self._closing.pop(name)
         session = self._sessions.get(subflow.token)
         if session is not None:
@@ -199,7 +199,7 @@ class Established:
             self._clear(name, session)
             yield SessionClosed(now, name, reason)
 
-    def _clear(self, name: int, session: Session) -> None:
+    def _clear(self, name: int, session: TrackedSession) -> None:
         self._idle.pop(name)
         for subflow in session.subflows:
             self._subflows.pop(subflow)

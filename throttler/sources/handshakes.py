@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from throttler.sources.bounded import Bounded
-from throttler.sources.established import SECOND, Count, Established, Keys, Limits, Session
+from throttler.sources.established import SECOND, Count, Established, Keys, Limits, TrackedSession
 from tributary.mptcp.events import AddressAnnounced, AddressRemoved, Ended, Event, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire import options as mptcp
@@ -237,7 +237,7 @@ class Handshakes:
         elif isinstance(option, mptcp.RemoveAddr):
             yield from self._removed(segment.time, of, session, option)
 
-    def _announced(self, now: int, name: int, session: Session, option: mptcp.AddAddr) -> Iterator[Event]:
+    def _announced(self, now: int, name: int, session: TrackedSession, option: mptcp.AddAddr) -> Iterator[Event]:
         if session.keys is not None and not _is_own_address(session.keys, option):
             self.counts[Count.WRONG_HMAC] += 1
             return
@@ -252,7 +252,7 @@ class Handshakes:
         self.counts[Count.ANNOUNCED] += 1
         yield AddressAnnounced(now, name, option.address_id, option.address, option.port)
 
-    def _removed(self, now: int, name: int, session: Session, option: mptcp.RemoveAddr) -> Iterator[Event]:
+    def _removed(self, now: int, name: int, session: TrackedSession, option: mptcp.RemoveAddr) -> Iterator[Event]:
         for address_id in option.address_ids:
             if address_id in session.addresses:
                 del session.addresses[address_id]

@@ -24,13 +24,13 @@ Handler = Callable[[Answer], Answer]
 class Control:
     """The socket of the ``daemon``, as messages call it, under its ``name``.
 
-    A request has ``longest`` bytes at most; a command waits for ``patience`` seconds.
+    A request has ``longest`` bytes at most; a command waits for ``timeout`` seconds.
     """
 
     name: str
     daemon: str
     longest: int
-    patience: float
+    timeout: float
 
     def server(self) -> exchange.Server:
         """The daemon's end; raises Failure, exit 75, if another daemon has it."""
@@ -60,7 +60,7 @@ class Control:
     def ask(self, command: str, **arguments: object) -> Answer:
         """What this network namespace's daemon answers; raises the Failure it had, or exit 69 if there is no daemon."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(self.patience)
+            connection.settimeout(self.timeout)
             try:
                 connection.connect(self._address)
                 if (user := _user(connection)) != 0:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 CONNECTIONS = 16
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds that a request may take to come, and a response to go."""
 
 Respond = Callable[[bytes, socket.socket], bytes]
@@ -81,7 +81,7 @@ class Server:
         if len(self._connections) >= CONNECTIONS:
             accepted.close()
             return
-        self._connections[accepted] = _Connection(accepted, self._clock() + PATIENCE)
+        self._connections[accepted] = _Connection(accepted, self._clock() + TIMEOUT)
         self._selector.register(accepted, selectors.EVENT_READ, accepted)
 
     def _go_on(self, connection: "_Connection", respond: Respond) -> None:
@@ -108,7 +108,7 @@ class Server:
             request, found, _ = connection.request.partition(self._end)
             if found:
                 connection.rest = memoryview(respond(request, connection.socket))
-                connection.deadline = self._clock() + PATIENCE
+                connection.deadline = self._clock() + TIMEOUT
             elif len(connection.request) > self._most:
                 connection.rest = memoryview(self._too_long)
             return bool(data)

@@ -58,7 +58,8 @@ class Loop:
         self._servers = servers
         self._log = log
         self._selector = selectors.DefaultSelector()
-        for descriptor in (signals, *servers, *watched):
+        descriptors: list[Descriptor] = [signals, *servers, *watched]
+        for descriptor in descriptors:
             self._selector.register(descriptor, selectors.EVENT_READ)
         self._status: str | None = None
         self._watchdog = notify.watchdog_interval()
@@ -79,7 +80,7 @@ class Loop:
         ready = {key.fileobj for key, _ in self._selector.select(self._timeout(daemon))}
         for server, respond in self._servers.items():
             server.serve(respond)
-        if self._signals in ready and (ending := self._heed(daemon)) is not None:
+        if self._signals in ready and (ending := self._handle_signals(daemon)) is not None:
             return ending
         daemon.turn()
         self._report(daemon)
@@ -89,10 +90,12 @@ class Loop:
     def _timeout(self, daemon: Daemon) -> float:
         """Seconds to wait for a descriptor."""
         now = time.monotonic()
-        due = [daemon.deadline, now + LONGEST_WAIT, *((self._next_watchdog,) if self._watchdog else ())]
-        return max(0.0, min(due) - now)
+        due = min(daemon.deadline, now + LONGEST_WAIT)
+        if self._watchdog is not None:
+            due = min(due, self._next_watchdog)
+        return max(0.0, due - now)
 
-    def _heed(self, daemon: Daemon) -> int | None:
+    def _handle_signals(self, daemon: Daemon) -> int | None:
         """Do what the signals say; returns one that says stop."""
         numbers = self._signals.recv(64)
         ending = next((number for number in numbers if number in self._stop), None)

@@ -10,7 +10,7 @@ READY = "READY=1"
 STOPPING = "STOPPING=1"
 WATCHDOG = "WATCHDOG=1"
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 """Seconds that a full queue of the service manager may hold us up."""
 _NO_WATCHDOG = 2**64 - 1  # USEC_INFINITY of systemd's time-util.h
 
@@ -35,7 +35,7 @@ def send(*states: str, environment: Mapping[str, str] = os.environ) -> bool:
         return False
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-            channel.settimeout(_PATIENCE)
+            channel.settimeout(_TIMEOUT)
             channel.connect(address)
             channel.send("\n".join(states).encode(errors="replace"))
     except OSError:

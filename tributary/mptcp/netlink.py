@@ -25,7 +25,7 @@ _ACK_TLVS, _CAPPED = 0x200, 0x100
 _ERROR_TEXT = 1
 _NESTED = 0x3FFF
 _BUFFER = 2**20
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 # Generic netlink's controller (linux/genetlink.h).
@@ -81,7 +81,7 @@ class Netlink:
 
     def __init__(self, protocol: int) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
-        self._socket.settimeout(_PATIENCE)
+        self._socket.settimeout(_TIMEOUT)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         self._socket.setsockopt(_SOL_NETLINK, _EXT_ACK, 1)
         self._socket.bind((0, 0))

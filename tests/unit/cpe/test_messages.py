@@ -11,7 +11,7 @@ import pytest
 
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
-from cpe.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, Kind
+from cpe.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, MessageType
 from cpe.observed import Endpoint, Flags, Limits, Route, Rule
 from tributary.mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
 
@@ -147,8 +147,8 @@ def test_rules_of_other_kinds_are_left_out() -> None:
 
 def test_the_kernels_loopback_is_read() -> None:
     with Netlink(ROUTE) as link:
-        found = [rtnetlink.interface(each) for each in link.dump(Kind.GET_LINK, EVERY_LINK)]
-        addresses = [rtnetlink.address(each) for each in link.dump(Kind.GET_ADDRESS, EVERY_ADDRESS)]
+        found = [rtnetlink.interface(each) for each in link.dump(MessageType.GET_LINK, EVERY_LINK)]
+        addresses = [rtnetlink.address(each) for each in link.dump(MessageType.GET_ADDRESS, EVERY_ADDRESS)]
     loopback = next(each for each in found if each.is_loopback)
     assert loopback.name == "lo"
     assert "127.0.0.1" in {str(each.address) for each in addresses if each and each.interface == loopback.index}

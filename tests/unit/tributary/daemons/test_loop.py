@@ -96,7 +96,12 @@ def test_a_stop_signal_ends_it_and_is_named(ground: Ground, capfd: pytest.Captur
 
 def test_a_stop_signal_goes_before_a_reload(ground: Ground) -> None:
     reloads: list[None] = []
-    daemon = Noting(lambda: (kill(RELOAD), kill(STOP)), on_reload=lambda: reloads.append(None))
+
+    def both() -> None:
+        kill(RELOAD)
+        kill(STOP)
+
+    daemon = Noting(both, on_reload=lambda: reloads.append(None))
     assert ground.loop().run(daemon) == STOP
     assert not reloads
 
