@@ -125,15 +125,16 @@ class Daemon:
         self._readings.extend(self._installation.read(plan))
         self._installation.carry_out(plan)
 
-    def _feed(self, events: Iterable[EngineEvent] = ()) -> Plan:
+    def _feed(self, events: Iterable[EngineEvent]) -> Plan:
         plan = self._see(events)
         self._take(plan)
         return plan
 
     def _end(self) -> None:
+        """Read what is used of the quotas. No plan is carried out any more: everything is taken down."""
         try:
-            self._feed([Stopping()])
-            self._feed()
+            self._readings.extend(self._installation.read(self._see([Stopping()])))
+            self._see([])
         except StepFailed as failed:
             # A stop is a stop: what cannot be read any more is not worth a fresh start.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
