@@ -146,11 +146,13 @@ def _hops(found: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _route(found: Any, interface: int, hop: Any) -> Route:
-    bits, table = found["dst_len"], _attribute(found, "RTA_TABLE", int)
-    destination = ip_network((_address(found, "RTA_DST"), bits)) if bits else EVERYWHERE[_FAMILIES[found["family"]]]
+    start, bits = _address(found, "RTA_DST"), found["dst_len"]
+    if bits and start is None:
+        raise Malformed("a route without its destination")
+    table = _attribute(found, "RTA_TABLE", int)
     return Route(
         table=found["table"] if table is None else table,
-        destination=destination,
+        destination=ip_network((start, bits)) if start else EVERYWHERE[_FAMILIES[found["family"]]],
         gateway=_address(hop, "RTA_GATEWAY"),
         interface=interface,
         metric=_attribute(found, "RTA_PRIORITY", int) or 0,

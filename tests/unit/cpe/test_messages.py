@@ -154,6 +154,12 @@ def test_routes_that_lead_nowhere_and_entries_of_caches_are_left_out() -> None:
     assert route_message(interface, flags=0x200) == []
 
 
+def test_a_route_without_the_destination_that_it_has_bits_of_is_malformed() -> None:
+    head = struct.pack("=BBBBBBBBI", socket.AF_INET, 24, 0, 0, 254, 3, 0, 1, 0)
+    with pytest.raises(Malformed, match="destination"):
+        rtnetlink.routes(message(head + attribute(4, struct.pack("=i", 2))))
+
+
 def test_rules_of_other_kinds_are_left_out() -> None:
     body = rtnetlink.rule_body(RULES[0])
     network = body[:2] + b"\x18" + body[3:]
