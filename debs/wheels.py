@@ -9,19 +9,22 @@ import hashlib
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from importlib import metadata
 from pathlib import Path
+from zipfile import BadZipFile
+
+from installer.exceptions import InstallerError
+from installer.sources import WheelFile
 
 from debs import lock
 from debs.lock import Pin
 from debs.release import Release
 from tributary.settings.failure import Exit, Failure
 
-ROOTS = ("jinja2", "prometheus-client", "pydantic", "rich", "scapy")
+ROOTS = ("jinja2", "prometheus-client", "pydantic", "pyroute2", "rich", "scapy", "tomli-w")
 """What the modules of parts.MODULES import. The experiments' libraries are not among them."""
 
 _OLDEST_GLIBC = 17  # manylinux_2_17, which is manylinux2014: the oldest that wheels are still made for
@@ -65,11 +68,17 @@ def fetch(pins: Sequence[Pin], release: Release, cache: Path) -> list[Wheel]:
 
 
 def unpacked(path: Path) -> Wheel:
-    """A wheel as its author packed it, without what is for a folder ``bin`` or ``share`` (.data, PEP 427)."""
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in sorted(archive.namelist()) if not name.endswith("/")}
-    about = next(name for name in files if name.endswith(".dist-info/METADATA"))
-    headers = email.message_from_bytes(files[about])
+    """A wheel as its author packed it, without what is for a folder ``bin`` or ``share`` (.data, PEP 427).
+
+    Raises Failure (69) if it is not what its own RECORD says.
+    """
+    try:
+        with WheelFile.open(path) as wheel:
+            wheel.validate_record()
+            headers = email.message_from_string(wheel.read_dist_info("METADATA"))
+            files = dict(sorted((name, stream.read()) for (name, _, _), stream, _ in wheel.get_contents()))
+    except (BadZipFile, InstallerError) as error:
+        raise Failure(Exit.UNAVAILABLE, f"{path.name}: no sound wheel: {error}") from error
     misplaced = [name for name in files if ".data/purelib/" in name or ".data/platlib/" in name]
     if misplaced:
         raise Failure(Exit.UNAVAILABLE, f"{path.name}: {misplaced[0]}: modules under .data are not understood here")

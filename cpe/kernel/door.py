@@ -6,16 +6,16 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, rtnl
+
 from cpe.difference import Add, AddEndpoint, Remove, RemoveEndpoint, SetLimits, Step
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.endpoints import Command
-from cpe.kernel.rtnetlink import MessageType
 from cpe.observed import Interface, Observed, Route, Rule
 from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
 from tributary.settings.failure import Exit, Failure
 
-_ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x4, 0x200, 0x400  # NLM_F_* of linux/netlink.h
 _TRIES = 5
 """Of a look that changes meanwhile disturb."""
 _GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
@@ -60,15 +60,15 @@ class Door:
 
     def _look(self) -> Observed:
         return Observed(
-            interfaces=tuple(map(self._interface, self._dump(MessageType.GET_LINK, rtnetlink.EVERY_LINK))),
-            addresses=_present(rtnetlink.address, self._dump(MessageType.GET_ADDRESS, rtnetlink.EVERY_ADDRESS)),
+            interfaces=tuple(map(self._interface, self._dump(rtnl.RTM_GETLINK, rtnetlink.EVERY_LINK))),
+            addresses=_present(rtnetlink.address, self._dump(rtnl.RTM_GETADDR, rtnetlink.EVERY_ADDRESS)),
             routes=tuple(self._routes()),
-            rules=_present(rtnetlink.rule, self._dump(MessageType.GET_RULE, rtnetlink.EVERY_ROUTE)),
+            rules=_present(rtnetlink.rule, self._dump(rtnl.RTM_GETRULE, rtnetlink.EVERY_RULE)),
             endpoints=dict(map(endpoints.endpoint, self._ask_for_endpoints())),
             limits=endpoints.limits(self._generic.ask(self._mptcp, endpoints.question(Command.GET_LIMITS))),
         )
 
-    def _dump(self, kind: MessageType, body: bytes) -> Iterator[Message]:
+    def _dump(self, kind: int, body: bytes) -> Iterator[Message]:
         return self._route.dump(kind, body)
 
     @staticmethod
@@ -78,7 +78,7 @@ class Door:
         return replace(found, driver=driver, bus=bus)
 
     def _routes(self) -> Iterator[Route]:
-        for message in self._dump(MessageType.GET_ROUTE, rtnetlink.EVERY_ROUTE):
+        for message in self._dump(rtnl.RTM_GETROUTE, rtnetlink.EVERY_ROUTE):
             yield from rtnetlink.routes(message)
 
     def _ask_for_endpoints(self) -> Iterator[Message]:
@@ -99,19 +99,19 @@ class Door:
                 self._tell(endpoints.limits_body(limits))
 
     def _make(self, what: Route | Rule) -> None:
-        kind = MessageType.NEW_ROUTE if isinstance(what, Route) else MessageType.NEW_RULE
-        self._route.ask(kind, _body(what), _ACKNOWLEDGE | _CREATE | _EXCLUSIVE)
+        kind = rtnl.RTM_NEWROUTE if isinstance(what, Route) else rtnl.RTM_NEWRULE
+        self._route.ask(kind, _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
 
     def _take(self, what: Route | Rule) -> None:
-        kind = MessageType.DELETE_ROUTE if isinstance(what, Route) else MessageType.DELETE_RULE
+        kind = rtnl.RTM_DELROUTE if isinstance(what, Route) else rtnl.RTM_DELRULE
         try:
-            self._route.ask(kind, _body(what), _ACKNOWLEDGE)
+            self._route.ask(kind, _body(what), NLM_F_ACK)
         except OSError as error:
             if error.errno not in _GONE:
                 raise
 
     def _tell(self, body: bytes) -> None:
-        self._generic.ask(self._mptcp, body, _ACKNOWLEDGE)
+        self._generic.ask(self._mptcp, body, NLM_F_ACK)
 
     def _remove_endpoint(self, body: bytes) -> None:
         try:

@@ -1,223 +1,214 @@
-"""Interfaces, addresses, routes and rules as messages of rtnetlink(7); layouts and numbers of linux/rtnetlink.h."""
+"""Interfaces, addresses, routes and rules as messages of rtnetlink(7).
+
+Layouts, names and numbers are pyroute2's. The socket is not: pyroute2's does not tell when what it dumps has changed
+meanwhile (NLM_F_DUMP_INTR), and a look that lacks a route would cost a link its subflows.
+"""
 
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from enum import IntEnum, IntFlag
+from contextlib import contextmanager
 from ipaddress import ip_address, ip_network
+from typing import Any, TypeVar
+
+from pyroute2.netlink import nlmsg, rtnl
+from pyroute2.netlink.exceptions import NetlinkDecodeError
+from pyroute2.netlink.rtnl import ifaddrmsg as addresses
+from pyroute2.netlink.rtnl.fibmsg import FR_ACT_TO_TBL, fibmsg
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, ifinfmsg
+from pyroute2.netlink.rtnl.rtmsg import RTNH_F_ONLINK, rtmsg
 
 from cpe.observed import EVERYWHERE, Address, Interface, InterfaceAddress, Route, Rule
-from tributary.mptcp.netlink import Malformed, Message, attribute, attributes
+from tributary.mptcp.netlink import Malformed, Message
 
-
-class MessageType(IntEnum):
-    """Types of messages."""
-
-    NEW_LINK = 16
-    GET_LINK = 18
-    NEW_ADDRESS = 20
-    GET_ADDRESS = 22
-    NEW_ROUTE = 24
-    DELETE_ROUTE = 25
-    GET_ROUTE = 26
-    NEW_RULE = 32
-    DELETE_RULE = 33
-    GET_RULE = 34
-
-
-class Group(IntEnum):
-    """Multicast groups that tell of changes, enum rtnetlink_groups."""
-
-    LINK = 1
-    IPV4_ADDRESS = 5
-    IPV4_ROUTE = 7
-    IPV4_RULE = 8
-    IPV6_ADDRESS = 9
-    IPV6_ROUTE = 11
-    IPV6_RULE = 19
-
-
-class _LinkFlag(IntFlag):
-    """linux/if.h; RUNNING is set in the operational states "up" and "unknown" of RFC 2863."""
-
-    UP = 0x1
-    LOOPBACK = 0x8
-    RUNNING = 0x40
-    LOWER_UP = 0x10000
-
-
-class _AddressFlag(IntFlag):
-    """linux/if_addr.h; TEMPORARY means "secondary" with IPv4."""
-
-    TEMPORARY = 0x1
-    DAD_FAILED = 0x8
-    DEPRECATED = 0x20
-    TENTATIVE = 0x40
-
-
-_LINK = struct.Struct("=BxHiII")
-_ADDRESS = struct.Struct("=BBBBI")
-# struct rtmsg; struct fib_rule_hdr of linux/fib_rules.h has the same sizes: family, lengths of destination and source,
-# type of service, table, protocol or nothing, scope or nothing, type or action, flags.
-_ROUTE = struct.Struct("=BBBBBBBBI")
-_NEXT_HOP = struct.Struct("=HBBi")
-_CREATED = struct.Struct("=8xI4x")  # struct ifa_cacheinfo
-
-_MAC, _NAME, _MASTER, _PERMANENT_MAC = 1, 3, 10, 54
-_IFA_ADDRESS, _IFA_LOCAL, _IFA_CACHE, _IFA_FLAGS = 1, 2, 6, 8
-_DESTINATION, _INTERFACE, _GATEWAY, _METRIC, _SOURCE, _MULTIPATH, _TABLE, _VIA = 1, 4, 5, 6, 7, 9, 15, 18
-_RULE_SOURCE, _RULE_PRIORITY, _RULE_TABLE, _RULE_PROTOCOL = 2, 6, 15, 21
-_UNIVERSE, _ON_LINK_SCOPE = 0, 253
-_UNICAST, _TO_TABLE = 1, 1
-_CLONED, _ON_LINK = 0x200, 0x4
+_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+_ETHERNET = 1  # ARPHRD_ETHER of linux/if_arp.h
+_CLONED = 0x200  # RTM_F_CLONED of linux/rtnetlink.h
+_UNICAST = rtnl.rt_type["unicast"]
+_UNIVERSE, _ON_LINK_SCOPE = rtnl.rt_scope["universe"], rtnl.rt_scope["link"]
 _FAMILIES: Mapping[int, int] = {socket.AF_INET: 4, socket.AF_INET6: 6}
 _FAMILY_OF: Mapping[int, int] = {4: socket.AF_INET, 6: socket.AF_INET6}
 
-EVERY_LINK, EVERY_ADDRESS, EVERY_ROUTE = _LINK.pack(0, 0, 0, 0, 0), _ADDRESS.pack(0, 0, 0, 0, 0), _ROUTE.pack(*[0] * 9)
-"""Bodies that ask for everything, of every address family; that of rules is that of routes."""
-
-
-def interface(message: Message) -> Interface:
-    """The interface in a NEW_LINK, without its driver; raises Malformed."""
-    try:
-        _, _, index, bits, _ = _LINK.unpack_from(message.body)
-        found = dict(attributes(message.body, _LINK.size))
-        flags = _LinkFlag(bits)
-        return Interface(
-            index=index,
-            name=found[_NAME].rstrip(b"\0").decode(errors="replace"),
-            is_up=_LinkFlag.UP in flags,
-            # One follows the other within a second: the operational state, and what the driver says.
-            has_carrier=_LinkFlag.RUNNING in flags and _LinkFlag.LOWER_UP in flags,
-            is_loopback=_LinkFlag.LOOPBACK in flags,
-            is_enslaved=_MASTER in found,
-            macs=tuple(dict.fromkeys(found[each].hex(":") for each in (_MAC, _PERMANENT_MAC) if each in found)),
-        )
-    except (KeyError, struct.error) as error:
-        raise Malformed(f"no interface: {error!r}") from error
-
-
-def address(message: Message) -> InterfaceAddress | None:
-    """The address in a NEW_ADDRESS, None if it is not of IP; raises Malformed."""
-    try:
-        family, _, short, scope, index = _ADDRESS.unpack_from(message.body)
-        if family not in _FAMILIES:
-            return None
-        found = dict(attributes(message.body, _ADDRESS.size))
-        flags = _AddressFlag(_number(found[_IFA_FLAGS]) if _IFA_FLAGS in found else short)
-        (created,) = _CREATED.unpack_from(found[_IFA_CACHE]) if _IFA_CACHE in found else (0,)
-        return InterfaceAddress(
-            interface=index,
-            # Of a point-to-point link the other one is the peer's (rtnetlink(7), IFA_LOCAL).
-            address=ip_address(found.get(_IFA_LOCAL) or found[_IFA_ADDRESS]),
-            is_usable=scope == _UNIVERSE and not flags & (_AddressFlag.TENTATIVE | _AddressFlag.DAD_FAILED),
-            is_lasting=not flags & _unlasting(family),
-            created=created,
-        )
-    except (KeyError, ValueError, struct.error) as error:
-        raise Malformed(f"no address: {error!r}") from error
-
-
-def _unlasting(family: int) -> _AddressFlag:
-    if family == socket.AF_INET6:
-        return _AddressFlag.DEPRECATED | _AddressFlag.TEMPORARY
-    return _AddressFlag.DEPRECATED
-
-
-def routes(message: Message) -> Iterator[Route]:
-    """The unicast routes in a NEW_ROUTE: several of a multipath route, none with a gateway of another IP version."""
-    try:
-        family, bits, _, _, table, protocol, _, kind, flags = _ROUTE.unpack_from(message.body)
-        if family not in _FAMILIES or kind != _UNICAST or flags & _CLONED:
-            return
-        found = dict(attributes(message.body, _ROUTE.size))
-        for interface, hop in _hops(found):
-            if _VIA in hop:
-                continue
-            yield Route(
-                table=_number(found[_TABLE]) if _TABLE in found else table,
-                destination=ip_network((found[_DESTINATION], bits)) if bits else EVERYWHERE[_FAMILIES[family]],
-                gateway=ip_address(hop[_GATEWAY]) if _GATEWAY in hop else None,
-                interface=interface,
-                metric=_number(found[_METRIC]) if _METRIC in found else 0,
-                protocol=protocol,
-                source=ip_address(found[_SOURCE]) if _SOURCE in found else None,
-            )
-    except (KeyError, ValueError, struct.error) as error:
-        raise Malformed(f"no route: {error!r}") from error
-
-
-def _hops(found: Mapping[int, bytes]) -> Iterator[tuple[int, Mapping[int, bytes]]]:
-    """Interface and attributes of each next hop (struct rtnexthop)."""
-    if _INTERFACE in found:
-        yield _number(found[_INTERFACE]), found
-    data = found.get(_MULTIPATH, b"")
-    at = 0
-    while at + _NEXT_HOP.size <= len(data):
-        length, _, _, index = _NEXT_HOP.unpack_from(data, at)
-        if length < _NEXT_HOP.size:
-            raise Malformed(f"next hop of {length} bytes")
-        yield index, dict(attributes(data[at + _NEXT_HOP.size : at + length]))
-        at += length + 3 & ~3
-
-
-def rule(message: Message) -> Rule | None:
-    """The rule in a NEW_RULE, None if it is not of the kind ``from ADDRESS lookup TABLE``; raises Malformed."""
-    try:
-        family, _, bits, _, table, _, _, action, _ = _ROUTE.unpack_from(message.body)
-        found = dict(attributes(message.body, _ROUTE.size))
-        if family not in _FAMILIES or action != _TO_TABLE or _RULE_SOURCE not in found:
-            return None
-        if bits != len(found[_RULE_SOURCE]) * 8:
-            return None
-        return Rule(
-            priority=_number(found[_RULE_PRIORITY]) if _RULE_PRIORITY in found else 0,
-            source=ip_address(found[_RULE_SOURCE]),
-            table=_number(found[_RULE_TABLE]) if _RULE_TABLE in found else table,
-            protocol=found.get(_RULE_PROTOCOL, b"\0")[0],
-        )
-    except (IndexError, ValueError, struct.error) as error:
-        raise Malformed(f"no rule: {error!r}") from error
-
-
-def route_body(route: Route) -> bytes:
-    """What a NEW_ROUTE or DELETE_ROUTE of ``route`` holds.
-
-    A gateway is said to be on the link, since some providers' are outside of the prefix that they give.
-    """
-    version = route.destination.version
-    # fib_check_nh of net/ipv4/fib_semantics.c: a route to a neighbour has the scope "link".
-    scope = _ON_LINK_SCOPE if version == 4 and route.gateway is None else _UNIVERSE
-    bits, flags = route.destination.prefixlen, _ON_LINK if route.gateway else 0
-    head = _ROUTE.pack(_FAMILY_OF[version], bits, 0, 0, 0, route.protocol, scope, _UNICAST, flags)
-    return (
-        head
-        + (attribute(_DESTINATION, route.destination.network_address.packed) if bits else b"")
-        + (attribute(_GATEWAY, route.gateway.packed) if route.gateway else b"")
-        + (attribute(_SOURCE, route.source.packed) if route.source else b"")
-        + attribute(_INTERFACE, struct.pack("=i", route.interface))
-        + attribute(_METRIC, struct.pack("=I", route.metric))
-        + attribute(_TABLE, struct.pack("=I", route.table))
-    )
-
-
-def rule_body(rule: Rule) -> bytes:
-    """What a NEW_RULE or DELETE_RULE of ``rule`` holds."""
-    source = rule.source.packed
-    head = _ROUTE.pack(_FAMILY_OF[rule.source.version], 0, len(source) * 8, 0, 0, 0, 0, _TO_TABLE, 0)
-    return (
-        head
-        + attribute(_RULE_SOURCE, source)
-        + attribute(_RULE_PRIORITY, struct.pack("=I", rule.priority))
-        + attribute(_RULE_TABLE, struct.pack("=I", rule.table))
-        + attribute(_RULE_PROTOCOL, bytes([rule.protocol]))
-    )
-
-
-def _number(data: bytes) -> int:
-    return int(struct.unpack("=I", data)[0])
+T = TypeVar("T")
 
 
 def family(address: Address) -> int:
     """AF_INET or AF_INET6."""
     return _FAMILY_OF[address.version]
+
+
+def _body(message: nlmsg) -> bytes:
+    """What comes after its header."""
+    message.encode()
+    return bytes(message.data[_HEADER.size :])
+
+
+EVERY_LINK, EVERY_ADDRESS, EVERY_RULE = _body(ifinfmsg()), _body(ifaddrmsg()), _body(fibmsg())
+EVERY_ROUTE = EVERY_RULE
+"""Bodies that ask for everything, of every address family; an rtmsg would ask for IPv4 alone."""
+
+
+@contextmanager
+def _read(layout: type[nlmsg], message: Message) -> Iterator[Any]:
+    """The message as pyroute2 has it; what goes wrong while it is looked at is Malformed."""
+    size = _HEADER.size + len(message.body)
+    found = layout(_HEADER.pack(size, message.kind, message.flags, message.sequence, 0) + message.body)
+    try:
+        found.decode()
+        yield found
+    except (NetlinkDecodeError, KeyError, ValueError, struct.error) as error:
+        raise Malformed(f"no {layout.__name__}: {error!r}") from error
+
+
+def _attribute(found: Any, name: str, kind: type[T]) -> T | None:
+    """An attribute's value, None without one. pyroute2 leaves bytes where it cannot read them."""
+    value = found.get_attr(name)
+    if value is None or isinstance(value, kind):
+        return value
+    raise Malformed(f"{name} is {value!r}")
+
+
+def _address(found: Any, name: str) -> Address | None:
+    text = _attribute(found, name, str)
+    return None if text is None else ip_address(text)
+
+
+def interface(message: Message) -> Interface:
+    """The interface in an RTM_NEWLINK, without its driver; raises Malformed."""
+    with _read(ifinfmsg, message) as found:
+        name, flags = found.get_attr("IFLA_IFNAME"), found["flags"]
+        if not name:
+            raise Malformed("an interface without a name")
+        return Interface(
+            index=found["index"],
+            name=name if isinstance(name, str) else name.decode(errors="replace"),
+            is_up=bool(flags & IFF_UP),
+            # One follows the other within a second: the operational state, and what the driver says.
+            has_carrier=bool(flags & IFF_RUNNING and flags & IFF_LOWER_UP),
+            is_loopback=bool(flags & IFF_LOOPBACK),
+            is_enslaved=found.get_attr("IFLA_MASTER") is not None,
+            macs=_macs(found) if found["ifi_type"] == _ETHERNET else (),
+        )
+
+
+def _macs(found: Any) -> tuple[str, ...]:
+    macs = (_attribute(found, name, str) for name in ("IFLA_ADDRESS", "IFLA_PERM_ADDRESS"))
+    return tuple(dict.fromkeys(mac for mac in macs if mac))
+
+
+def address(message: Message) -> InterfaceAddress | None:
+    """The address in an RTM_NEWADDR, None if it is not of IP; raises Malformed."""
+    with _read(ifaddrmsg, message) as found:
+        if found["family"] not in _FAMILIES:
+            return None
+        # Of a point-to-point link the other one is the peer's (rtnetlink(7), IFA_LOCAL).
+        own = _address(found, "IFA_LOCAL") or _address(found, "IFA_ADDRESS")
+        if own is None:
+            raise Malformed("no address in a message of one")
+        long = _attribute(found, "IFA_FLAGS", int)
+        flags = found["flags"] if long is None else long
+        times = _attribute(found, "IFA_CACHEINFO", dict)
+        return InterfaceAddress(
+            interface=found["index"],
+            address=own,
+            is_usable=found["scope"] == _UNIVERSE
+            and not flags & (addresses.IFA_F_TENTATIVE | addresses.IFA_F_DADFAILED),
+            is_lasting=not flags & _unlasting(own),
+            created=times["cstamp"] if times else 0,
+        )
+
+
+def _unlasting(address: Address) -> int:
+    # With IPv4 the same bit means "secondary".
+    temporary = addresses.IFA_F_TEMPORARY if address.version == 6 else 0
+    return int(addresses.IFA_F_DEPRECATED | temporary)
+
+
+def routes(message: Message) -> list[Route]:
+    """The unicast routes in an RTM_NEWROUTE: several of a multipath route, none with a gateway of another IP version.
+
+    Raises Malformed.
+    """
+    with _read(rtmsg, message) as found:
+        if found["family"] not in _FAMILIES or found["type"] != _UNICAST or found["flags"] & _CLONED:
+            return []
+        return [_route(found, interface, hop) for interface, hop in _hops(found) if hop.get_attr("RTA_VIA") is None]
+
+
+def _hops(found: Any) -> Iterator[tuple[int, Any]]:
+    """Interface and attributes of each next hop."""
+    interface = _attribute(found, "RTA_OIF", int)
+    if interface is not None:
+        yield interface, found
+    for hop in _attribute(found, "RTA_MULTIPATH", list) or []:
+        yield hop["oif"], hop
+
+
+def _route(found: Any, interface: int, hop: Any) -> Route:
+    start, bits = _address(found, "RTA_DST"), found["dst_len"]
+    if bits and start is None:
+        raise Malformed("a route without its destination")
+    table = _attribute(found, "RTA_TABLE", int)
+    return Route(
+        table=found["table"] if table is None else table,
+        destination=ip_network((start, bits)) if start else EVERYWHERE[_FAMILIES[found["family"]]],
+        gateway=_address(hop, "RTA_GATEWAY"),
+        interface=interface,
+        metric=_attribute(found, "RTA_PRIORITY", int) or 0,
+        protocol=found["proto"],
+        source=_address(found, "RTA_PREFSRC"),
+    )
+
+
+def rule(message: Message) -> Rule | None:
+    """The rule in an RTM_NEWRULE, None if it is not of the kind ``from ADDRESS lookup TABLE``; raises Malformed."""
+    with _read(fibmsg, message) as found:
+        source = _address(found, "FRA_SRC")
+        if found["family"] not in _FAMILIES or found["action"] != FR_ACT_TO_TBL or source is None:
+            return None
+        if found["src_len"] != source.max_prefixlen:
+            return None
+        table = _attribute(found, "FRA_TABLE", int)
+        return Rule(
+            priority=_attribute(found, "FRA_PRIORITY", int) or 0,
+            source=source,
+            table=found["table"] if table is None else table,
+            protocol=_attribute(found, "FRA_PROTOCOL", int) or 0,
+        )
+
+
+def route_body(route: Route) -> bytes:
+    """What an RTM_NEWROUTE or RTM_DELROUTE of ``route`` holds.
+
+    A gateway is said to be on the link, since some providers' are outside of the prefix that they give.
+    """
+    version, bits = route.destination.version, route.destination.prefixlen
+    # fib_check_nh of net/ipv4/fib_semantics.c: a route to a neighbour has the scope "link".
+    scope = _ON_LINK_SCOPE if version == 4 and route.gateway is None else _UNIVERSE
+    flags = RTNH_F_ONLINK if route.gateway else 0
+    message = rtmsg()
+    message.update(family=_FAMILY_OF[version], dst_len=bits, proto=route.protocol, scope=scope)
+    message.update(type=_UNICAST, flags=flags)
+    message["attrs"] = [
+        *([("RTA_DST", str(route.destination.network_address))] if bits else []),
+        *([("RTA_GATEWAY", str(route.gateway))] if route.gateway else []),
+        *([("RTA_PREFSRC", str(route.source))] if route.source else []),
+        ("RTA_OIF", route.interface),
+        ("RTA_PRIORITY", route.metric),
+        ("RTA_TABLE", route.table),
+    ]
+    return _body(message)
+
+
+def rule_body(rule: Rule) -> bytes:
+    """What an RTM_NEWRULE or RTM_DELRULE of ``rule`` holds."""
+    message = fibmsg()
+    message.update(family=family(rule.source), src_len=rule.source.max_prefixlen, action=FR_ACT_TO_TBL)
+    message["attrs"] = [
+        ("FRA_SRC", str(rule.source)),
+        ("FRA_PRIORITY", rule.priority),
+        ("FRA_TABLE", rule.table),
+        ("FRA_PROTOCOL", rule.protocol),
+    ]
+    return _body(message)

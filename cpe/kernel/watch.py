@@ -4,10 +4,16 @@ import errno
 from types import TracebackType
 from typing import Self
 
-from cpe.kernel.rtnetlink import Group
+from pyroute2.netlink import rtnl
+
 from tributary.mptcp.netlink import ROUTE, Netlink
 from tributary.settings.failure import Exit, Failure
 
+_GROUPS = (
+    rtnl.RTNLGRP_LINK,
+    *(rtnl.RTNLGRP_IPV4_IFADDR, rtnl.RTNLGRP_IPV4_ROUTE, rtnl.RTNLGRP_IPV4_RULE),
+    *(rtnl.RTNLGRP_IPV6_IFADDR, rtnl.RTNLGRP_IPV6_ROUTE, rtnl.RTNLGRP_IPV6_RULE),
+)
 _BUFFER = 2**18
 """Bytes of the socket's queue. One that is full tells of a change as well as one that is not."""
 
@@ -18,7 +24,7 @@ class Watch:
     def __init__(self) -> None:
         self._link = Netlink(ROUTE)
         try:
-            for group in Group:
+            for group in _GROUPS:
                 self._link.listen(group, _BUFFER)
         except OSError as error:
             self._link.close()

@@ -15,10 +15,6 @@ def name_of(point: Point) -> str:
     return ",".join(f"{key}={value}" for key, value in point.items())
 
 
-# Student's t for a two-sided 95 % interval, by degrees of freedom; NIST/SEMATECH e-Handbook, section 1.3.6.7.2.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-
-
 @dataclass(frozen=True)
 class Reading:
     """What one repetition at one point gave.
@@ -59,9 +55,11 @@ class Estimate:
         """The estimate from at least one number."""
         if len(numbers) == 1:
             return cls(numbers[0], 0.0)
-        # From 16 degrees on the last one is a little too wide: there it goes down to 1.960.
-        t = _T95[min(len(numbers) - 1, len(_T95)) - 1]
-        return cls(fmean(numbers), t * stdev(numbers) / sqrt(len(numbers)))
+        from scipy.stats import t as student  # here, since it takes more than a second, and few commands estimate
+
+        # Two-sided, hence 2.5 % at each end.
+        quantile = float(student.ppf(0.975, len(numbers) - 1))
+        return cls(fmean(numbers), quantile * stdev(numbers) / sqrt(len(numbers)))
 
     def scaled(self, factor: float) -> "Estimate":
         """The same in another unit."""

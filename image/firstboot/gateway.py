@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from image.firstboot import toml_text
 from image.firstboot.actions import Action, EnableUnit, WriteFile
+from image.firstboot.document import document
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
-from image.firstboot.toml_text import Table
 from image.firstboot.values import CONVERT_PORT
 
 SQUID, CONVERTER, THROTTLER = "tributary-squid.service", "tributary-converter.service", "tributary-throttler.service"
@@ -24,7 +23,7 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
     """Settings and units."""
     clients = [str(network) for network in card.client_networks]
     squid = {"client_networks": clients, "state_directory": _SQUID_STATE}
-    yield WriteFile("/etc/tributary/squid.toml", toml_text.document(squid))
+    yield WriteFile("/etc/tributary/squid.toml", document(squid))
     yield WriteFile("/etc/tributary/converter.toml", _converter(clients))
     yield WriteFile("/etc/tributary/throttler.toml", _policy(client_side(card, facts)))
     for unit in (SQUID, CONVERTER, THROTTLER):
@@ -40,20 +39,26 @@ def client_side(card: Card, facts: Facts) -> tuple[str, ...]:
 def _converter(clients: list[str]) -> str:
     # A converter without clients takes loopback addresses alone: never an open proxy.
     here = "[::]" if clients else "127.0.0.1"
-    return toml_text.document(
-        {},
-        ("[clients]", {"networks": clients}),
-        ("[metrics]", {"address": _METRICS}),
-        ("[log]", {"access": _ACCESS_LOG}),
-        ("[[listen]]", {"name": "web", "kind": "http", "address": f"{here}:{HTTP_PORT}"}),
-        ("[[listen]]", {"name": "socks", "kind": "socks5", "address": f"{here}:{SOCKS_PORT}"}),
-        ("[[listen]]", {"name": "convert", "kind": "convert", "address": f"{here}:{CONVERT_PORT}", "cookies": True}),
+    return document(
+        {
+            "clients": {"networks": clients},
+            "metrics": {"address": _METRICS},
+            "log": {"access": _ACCESS_LOG},
+            "listen": [
+                {"name": "web", "kind": "http", "address": f"{here}:{HTTP_PORT}"},
+                {"name": "socks", "kind": "socks5", "address": f"{here}:{SOCKS_PORT}"},
+                {"name": "convert", "kind": "convert", "address": f"{here}:{CONVERT_PORT}", "cookies": True},
+            ],
+        }
     )
 
 
 def _policy(interfaces: tuple[str, ...]) -> str:
     """A policy that counts, and holds nothing. The throttler refuses an interface that is not there; lo always is."""
-    rule: Table = ("[[rules]]", {"name": "count-only", "min_subflows": 1, "dry": True})
     names = enumerate(interfaces or ("lo",), start=1)
-    paths: list[Table] = [(f"[paths.link{number}]", {"interface": name}) for number, name in names]
-    return toml_text.document({}, *paths, rule)
+    return document(
+        {
+            "paths": {f"link{number}": {"interface": name} for number, name in names},
+            "rules": [{"name": "count-only", "min_subflows": 1, "dry": True}],
+        }
+    )

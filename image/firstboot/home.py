@@ -8,8 +8,8 @@ from pathlib import Path
 
 import jinja2
 
-from image.firstboot import toml_text
 from image.firstboot.actions import Action, EnableUnit, WriteFile
+from image.firstboot.document import document
 from image.firstboot.gateway import CONVERTER
 from image.firstboot.settings import Card, Lan, Wan
 from image.firstboot.values import Target
@@ -36,33 +36,31 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
 
 
 def _cpe(card: Card, target: Target) -> str:
-    wans = ((f"[wan.{name}]", _wan(wan)) for name, wan in card.wan.items())
-    return toml_text.document({}, *wans, ("[probe]", {"target": str(target)}))
+    return document({"wan": {name: _wan(wan) for name, wan in card.wan.items()}, "probe": {"target": str(target)}})
 
 
-def _wan(wan: Wan) -> dict[str, toml_text.Value]:
+def _wan(wan: Wan) -> dict[str, object]:
     rule = {"interface": wan.interface, "driver": wan.driver, "mac": wan.mac}
-    given: dict[str, toml_text.Value] = {key: value for key, value in rule.items() if value}
+    given = {key: value for key, value in rule.items() if value}
     return {**given, "priority": wan.priority, "backup": wan.backup}
 
 
 def _converter(lan: Lan, target: Target) -> str:
     """On every address, since the LAN's may come late; who may come in is up to [clients], and to the firewall."""
-    common: dict[str, toml_text.Value] = {"mptcp": False, "via_gateway": True}
+    common = {"mptcp": False, "via_gateway": True}
     taken = [
-        ("[[listen]]", {"name": f"lan-{port}", "kind": "transparent", "intercept": "tproxy", **_at(port), **common})
-        for port in TAKEN
+        {"name": f"lan-{port}", "kind": "transparent", "intercept": "tproxy", **_at(port), **common} for port in TAKEN
     ]
-    return toml_text.document(
-        {},
-        ("[clients]", {"networks": [str(lan.address.network)]}),
-        ("[gateway]", {"address": str(target), "when_away": "direct"}),
-        *taken,
-        ("[[listen]]", {"name": "lan-proxy", "kind": "http", **_at(PROXY_PORT), **common}),
+    return document(
+        {
+            "clients": {"networks": [str(lan.address.network)]},
+            "gateway": {"address": str(target), "when_away": "direct"},
+            "listen": [*taken, {"name": "lan-proxy", "kind": "http", **_at(PROXY_PORT), **common}],
+        }
     )
 
 
-def _at(port: int) -> dict[str, toml_text.Value]:
+def _at(port: int) -> dict[str, str]:
     return {"address": f"0.0.0.0:{port}"}
 
 

@@ -8,10 +8,11 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+from pyroute2.netlink.rtnl import RTM_GETADDR, RTM_GETLINK
 
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
-from cpe.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, MessageType
+from cpe.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, EVERY_ROUTE, EVERY_RULE
 from cpe.observed import Endpoint, Flags, Limits, Route, Rule
 from tributary.mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
 
@@ -35,7 +36,7 @@ def message(body: bytes) -> Message:
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 def test_a_route_is_read_as_it_was_written(route: Route) -> None:
-    assert list(rtnetlink.routes(message(rtnetlink.route_body(route)))) == [route]
+    assert rtnetlink.routes(message(rtnetlink.route_body(route))) == [route]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
@@ -62,7 +63,7 @@ ADDRESS = (
     + attribute(8, struct.pack("=I", 0x80))
 )
 CASES: list[tuple[Callable[[Message], Any], bytes]] = [
-    (lambda each: list(rtnetlink.routes(each)), rtnetlink.route_body(ROUTES[2])),
+    (rtnetlink.routes, rtnetlink.route_body(ROUTES[2])),
     (rtnetlink.rule, rtnetlink.rule_body(RULES[1])),
     (rtnetlink.interface, LINK),
     (rtnetlink.address, ADDRESS),
@@ -113,9 +114,24 @@ def test_carrier_is_what_driver_and_operational_state_say(flags: int, is_up: boo
     assert (found.is_up, found.has_carrier) == (is_up, has_carrier)
 
 
+def test_a_tunnels_address_is_no_mac_and_a_name_may_be_any_bytes() -> None:
+    tunnel = struct.pack("=BxHiII", 0, 768, 7, 0x10041, 0)
+    found = rtnetlink.interface(message(tunnel + attribute(1, bytes([192, 0, 2, 1])) + attribute(3, b"\xffppp\0")))
+    assert (found.name, found.macs) == ("\N{REPLACEMENT CHARACTER}ppp", ())
+
+
+def test_both_addresses_of_a_card_are_its_macs() -> None:
+    found = rtnetlink.interface(message(LINK + attribute(54, bytes.fromhex("020000000001"))))
+    assert found.macs == ("00:00:00:00:00:00", "02:00:00:00:00:01")
+
+
+def test_a_look_asks_for_every_address_family() -> None:
+    assert {body[0] for body in (EVERY_LINK, EVERY_ADDRESS, EVERY_ROUTE, EVERY_RULE)} == {socket.AF_UNSPEC}
+
+
 def route_message(extra: bytes, kind: int = 1, flags: int = 0) -> list[Route]:
     head = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 0, kind, flags)
-    return list(rtnetlink.routes(message(head + extra)))
+    return rtnetlink.routes(message(head + extra))
 
 
 def test_a_multipath_route_is_one_route_for_each_next_hop() -> None:
@@ -138,6 +154,12 @@ def test_routes_that_lead_nowhere_and_entries_of_caches_are_left_out() -> None:
     assert route_message(interface, flags=0x200) == []
 
 
+def test_a_route_without_the_destination_that_it_has_bits_of_is_malformed() -> None:
+    head = struct.pack("=BBBBBBBBI", socket.AF_INET, 24, 0, 0, 254, 3, 0, 1, 0)
+    with pytest.raises(Malformed, match="destination"):
+        rtnetlink.routes(message(head + attribute(4, struct.pack("=i", 2))))
+
+
 def test_rules_of_other_kinds_are_left_out() -> None:
     body = rtnetlink.rule_body(RULES[0])
     network = body[:2] + b"\x18" + body[3:]
@@ -147,8 +169,8 @@ def test_rules_of_other_kinds_are_left_out() -> None:
 
 def test_the_kernels_loopback_is_read() -> None:
     with Netlink(ROUTE) as link:
-        found = [rtnetlink.interface(each) for each in link.dump(MessageType.GET_LINK, EVERY_LINK)]
-        addresses = [rtnetlink.address(each) for each in link.dump(MessageType.GET_ADDRESS, EVERY_ADDRESS)]
+        found = [rtnetlink.interface(each) for each in link.dump(RTM_GETLINK, EVERY_LINK)]
+        addresses = [rtnetlink.address(each) for each in link.dump(RTM_GETADDR, EVERY_ADDRESS)]
     loopback = next(each for each in found if each.is_loopback)
     assert loopback.name == "lo"
     assert "127.0.0.1" in {str(each.address) for each in addresses if each and each.interface == loopback.index}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from debs import lock, wheels
+from debs import lock, parts, wheels
 from tests.unit.debs.sample import release
 from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
@@ -74,7 +74,7 @@ def imported(part: str) -> set[str]:
 
 
 def test_all_that_the_parts_import_is_bundled_and_nothing_for_nobody() -> None:
-    modules = set().union(*(imported(part) for part in ("daemons", "settings", "squid", "throttler")))
+    modules = set().union(*(imported(part) for part in parts.MODULES))
     distributions = metadata.packages_distributions()
     used = {canonicalize_name(name) for module in modules for name in distributions.get(module, [])}
     assert used <= {pin.name for pin in wheels.chosen(LOCK, release())}

@@ -15,9 +15,9 @@ ALL = Readings(
 
 
 def test_interval_is_that_of_student() -> None:
-    # Mean 12, standard deviation 2, three numbers: 4.303 * 2 / sqrt(3).
+    # Mean 12, standard deviation 2, three numbers: 4.3027 * 2 / sqrt(3).
     estimate = ALL.at(by="squid").estimate("mbps")
-    assert (estimate.mean, round(estimate.margin, 3)) == (12.0, 4.969)
+    assert (estimate.mean, round(estimate.margin, 3)) == (12.0, 4.968)
     assert str(estimate) == "12.0 ± 5.0"
 
 
@@ -26,8 +26,12 @@ def test_a_single_number_has_no_interval() -> None:
     assert str(Estimate(0.5, 0)) == "0.50"
 
 
-def test_a_wide_sample_takes_the_last_quantile() -> None:
-    assert Estimate.of([1.0, 3.0] * 20).margin == pytest.approx(2.131 * 1.01274 / 40**0.5, rel=1e-4)
+# Quantiles for a two-sided 95 % interval, by degrees of freedom: NIST/SEMATECH e-Handbook, section 1.3.6.7.2.
+@pytest.mark.parametrize(("degrees", "quantile"), [(1, 12.706), (9, 2.262), (15, 2.131), (39, 2.023), (99, 1.984)])
+def test_the_quantile_is_that_of_the_samples_size(degrees: int, quantile: float) -> None:
+    numbers = [1.0, 3.0] * ((degrees + 1) // 2)
+    deviation = (1 + 1 / degrees) ** 0.5
+    assert Estimate.of(numbers).margin == pytest.approx(quantile * deviation / (degrees + 1) ** 0.5, rel=3e-4)
 
 
 def test_what_was_not_measured_has_no_estimate() -> None:

@@ -1,0 +1,244 @@
+"""Frames of this machine's kernel: the codec writes every option again as it was, and forged handshakes look the same.
+
+The client has two links (throttler_world.py). Its sessions come by IPv4 and IPv6, with and without checksums; they
+join, are told of addresses, lose them, are told of a backup, and end in order or by a fast close.
+"""
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from ipaddress import IPv4Address, ip_address
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from scapy.layers.l2 import Ether
+
+from experiments.probes.handshake_frames import Ends, subflows
+from tests.netns.throttler_world import (
+    CLIENT,
+    GATEWAY,
+    IPV4,
+    IPV6,
+    Connection,
+    connection,
+    eventually,
+    in_namespace,
+    on,
+    process,
+    run,
+)
+from throttler.sources.dissect import segment
+from tributary.wire.keys import address_hmac, join_hmac, token
+from tributary.wire.options import (
+    END_OF_LIST,
+    HMAC_IN_SYN_ACK,
+    MPTCP,
+    NO_OPERATION,
+    AddAddr,
+    Dss,
+    MpCapable,
+    MpFastclose,
+    MpJoinAck,
+    MpJoinSyn,
+    MpJoinSynAck,
+    MpPrio,
+    MpTcpRst,
+    Option,
+    RemoveAddr,
+    emit,
+    parse,
+)
+from tributary.wire.segments import Segment
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+OTHER_LINK = {IPV4: ("10.0.2.1", "10.0.2.2"), IPV6: ("fd00:0:0:2::1", "fd00:0:0:2::2")}
+"""The gateway's and the client's address on the link that joins."""
+
+# Goes with data unread, and so closes all subflows at once (__mptcp_close of net/mptcp/protocol.c).
+HASTY = """
+import select, socket, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
+connection.connect((sys.argv[1], 3128))
+connection.sendall(b"20000\\n")
+select.select([connection], [], [])
+"""
+
+Count = Callable[[type[Option]], int]
+"""How many options of a kind have been seen."""
+
+
+def seen(file: Path) -> list[Segment]:
+    """The TCP segments so far; a line that is being written is not among them."""
+    lines = (line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n"))
+    found = (segment(bytes.fromhex(line), Ether, 0, "", False) for line in lines)
+    return [each for each in found if each is not None]
+
+
+def options_of(segments: Sequence[Segment]) -> Iterator[Option]:
+    return (option for each in segments for option in parse(each.options))
+
+
+@contextmanager
+def captured(file: Path) -> Iterator[Count]:
+    """Counts while all frames at the client are written into a file."""
+    with process(CLIENT, sys.executable, "-m", "tests.netns.frame_capture", str(file)) as child:
+        assert child.stdin is not None and child.stdout is not None and child.stdout.readline() == "ready\n"
+        yield lambda kind: sum(isinstance(option, kind) for option in options_of(seen(file)))
+        child.stdin.close()
+        assert child.wait(10) == 0
+
+
+def until(count: Count, kind: type[Option], number: int = 1) -> None:
+    eventually(lambda: count(kind) >= number)
+
+
+def endpoint(namespace: str, address: str) -> str:
+    """An endpoint's number."""
+    shown = (line.split() for line in on(namespace, "ip mptcp endpoint show").splitlines())
+    return next(words[words.index("id") + 1] for words in shown if words[0] == address)
+
+
+def live(session: Connection, address: str, port: int, count: Count) -> None:
+    """All that happens to a session before it ends; ``port`` is one that nobody had before."""
+    gateway, client = OTHER_LINK[address]
+    until(count, MpJoinAck)
+    session.request(20_000)
+    session.finish()
+    # Beside time stamps there is no room for an IPv6 address with a port.
+    for announced in (gateway, *([] if ":" in gateway else [f"{gateway} port {port}"])):
+        both = count(AddAddr) + 2
+        on(GATEWAY, f"ip mptcp endpoint add {announced} signal")
+        until(count, AddAddr, both)  # the announcement and its echo
+        on(GATEWAY, f"ip mptcp endpoint del id {endpoint(GATEWAY, gateway)}")
+    until(count, RemoveAddr)
+    on(CLIENT, f"ip mptcp endpoint change id {endpoint(CLIENT, client)} backup")
+    until(count, MpPrio)
+    on(CLIENT, f"ip mptcp endpoint change id {endpoint(CLIENT, client)} nobackup")
+
+
+@pytest.fixture(scope="module")
+def sessions(world: None, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Segment]]:  # noqa: ARG001
+    """The segments of four sessions: by both IP versions, and with checksums."""
+    found = {}
+    for version, address in ((4, IPV4), (6, IPV6)):
+        for checksums in (0, 1):
+            file = tmp_path_factory.mktemp("frames") / "frames"
+            for namespace in (CLIENT, GATEWAY):
+                on(namespace, f"sysctl -q net.mptcp.checksum_enabled={checksums}")
+            with captured(file) as count:
+                with connection(address) as orderly:
+                    live(orderly, address, 4000 + 10 * version + checksums, count)
+                    orderly.close()
+                run(*in_namespace(CLIENT, sys.executable, "-c", HASTY, address))
+                until(count, MpFastclose)
+            found[f"IPv{version}{' with checksums' if checksums else ''}"] = seen(file)
+    return found
+
+
+SESSIONS = pytest.mark.parametrize("name", ["IPv4", "IPv4 with checksums", "IPv6", "IPv6 with checksums"])
+
+
+def each_option(block: bytes) -> Iterator[bytes]:
+    """The options of a TCP header one by one, with what stands between and behind them (RFC 9293 section 3.2)."""
+    at = 0
+    while at < len(block):
+        if block[at] == END_OF_LIST:
+            yield block[at:]
+            return
+        length = 1 if block[at] == NO_OPERATION else block[at + 1]
+        yield block[at : at + length]
+        at += length
+
+
+def written_again(block: bytes) -> bytes:
+    return b"".join(emit(*parse(each)) if each[0] == MPTCP else each for each in each_option(block))
+
+
+@SESSIONS
+def test_every_option_list_is_written_again_as_it_was(sessions: Mapping[str, list[Segment]], name: str) -> None:
+    segments = sessions[name]
+    assert len(segments) > 50
+    assert [written_again(each.options).hex() for each in segments] == [each.options.hex() for each in segments]
+
+
+@SESSIONS
+def test_the_kernel_sent_every_kind_of_option(sessions: Mapping[str, list[Segment]], name: str) -> None:
+    lengths = defaultdict(set)
+    for option in options_of(sessions[name]):
+        lengths[type(option)].add(len(emit(option)))
+    with_checksums = "checksums" in name
+    with_ports = {14 + 4, 6 + 4} if "IPv4" in name else set()
+    address = 4 if "IPv4" in name else 16
+    assert lengths[MpCapable] == {4, 12, 20, 24 if with_checksums else 22}
+    assert (lengths[MpJoinSyn], lengths[MpJoinSynAck], lengths[MpJoinAck]) == ({12}, {16}, {24})
+    assert lengths[AddAddr] >= {12 + address, 4 + address} | with_ports, "announcements, and echoes"
+    assert lengths.keys() >= {Dss, MpFastclose, MpPrio, MpTcpRst, RemoveAddr}
+
+
+def keys_of(segments: Sequence[Segment]) -> dict[int, tuple[bytes, bytes]]:
+    """The client's and the listener's key of each session, by the token that joins name."""
+    options = [option for option in options_of(segments) if isinstance(option, MpCapable)]
+    pairs = [(each.sender_key, each.receiver_key) for each in options]
+    return {token(listener): (client, listener) for client, listener in pairs if client and listener}
+
+
+def joins(segments: Sequence[Segment]) -> Iterator[tuple[MpJoinSyn, MpJoinSynAck, MpJoinAck]]:
+    """The options of each join that came about."""
+    by_ends: dict[frozenset[tuple[str, int]], list[Option]] = defaultdict(list)
+    for each in segments:
+        ends = frozenset([(each.source, each.source_port), (each.destination, each.destination_port)])
+        by_ends[ends] += parse(each.options)
+    for options in by_ends.values():
+        syns = (option for option in options if isinstance(option, MpJoinSyn))
+        answers = (option for option in options if isinstance(option, MpJoinSynAck))
+        acknowledged = (option for option in options if isinstance(option, MpJoinAck))
+        yield from islice(zip(syns, answers, acknowledged, strict=False), 1)  # what comes again is the same
+
+
+@SESSIONS
+def test_tokens_and_proofs_are_those_of_the_kernel(sessions: Mapping[str, list[Segment]], name: str) -> None:
+    keys = keys_of(sessions[name])
+    joined = list(joins(sessions[name]))
+    assert joined
+    for syn, syn_ack, ack in joined:
+        client, listener = keys[syn.receiver_token]
+        proof = join_hmac(listener, client, syn_ack.sender_nonce, syn.sender_nonce)
+        assert syn_ack.hmac == proof[:HMAC_IN_SYN_ACK]
+        assert ack.hmac == join_hmac(client, listener, syn.sender_nonce, syn_ack.sender_nonce)
+    announced = [option for option in options_of(sessions[name]) if isinstance(option, AddAddr) and not option.echo]
+    for address in announced:
+        packed = ip_address(address.address).packed
+        proofs = {
+            address_hmac(listener, client, address.address_id, packed, address.port)
+            for client, listener in keys.values()
+        }
+        assert address.hmac in proofs
+
+
+def form(each: Segment) -> tuple[int, tuple[str, ...]]:
+    """What is the same in each handshake: flags of TCP; kinds, lengths, versions and flags of the options of MPTCP."""
+    shapes = []
+    for option in parse(each.options):
+        wire = emit(option)
+        # Of MP_CAPABLE the fourth byte is flags, too; of MP_JOIN it is an address id, or reserved.
+        shapes.append(f"{type(option).__name__} {wire[: 4 if isinstance(option, MpCapable) else 3].hex()}")
+    return each.flags, tuple(shapes)
+
+
+def test_forged_handshakes_have_the_form_of_the_kernels(sessions: Mapping[str, list[Segment]]) -> None:
+    from_kernel = {form(each) for each in sessions["IPv4"]}
+    ends = Ends(b"\2clien", b"\2lstnr", IPv4Address("10.64.0.1"), IPv4Address("10.128.0.1"), 3128)
+    for forged in subflows(ends, 4, 2, 2):
+        for frame in (forged.syn, forged.syn_ack, forged.ack):
+            found = segment(frame, Ether, 0, "", False)
+            assert found is not None
+            assert form(found) in from_kernel
+            assert written_again(found.options) == found.options
