@@ -54,9 +54,10 @@ _EPILOG = """\
 Results go to results/demo/TIME/: manifest.json, summary.json, throughput.csv, throughput.png.
 
 exit codes:
-  0 every claim holds     1 a claim does not hold, or a link is not as described     64 wrong arguments
-  69 something is missing 71 the system refused                                      75 a demo runs already
-  77 not root             130 Ctrl-C, 143 SIGTERM: the testbed is removed
+  0 every claim holds     1 a claim does not hold     64 wrong arguments
+  69 something is missing 71 the system refused       77 not root
+  75 a demo runs already, or a link is not as described (is the machine busy?)
+  130 Ctrl-C, 143 SIGTERM: the testbed is removed
 After kill -9, scripts/testbed down removes what was left.
 """
 _SEED = 1

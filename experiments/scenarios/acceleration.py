@@ -29,8 +29,8 @@ from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.chain import CONVERT_PORT, PORT, By, Chain, split, standing_chain
 from experiments.testbed.profile import PROFILES
+from experiments.testbed.selfcheck import TOLERANCE, check_link
 from experiments.testbed.selfcheck import Reading as LinkReading
-from experiments.testbed.selfcheck import check_link
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Size
 
@@ -66,11 +66,15 @@ class Segments:
         return {"proxies": self.proxies, "round_trip_ms": 1000 * self.link.rtt}
 
     @contextmanager
-    def standing(self, name: str, seed: int) -> Iterator["Acceleration"]:
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator["Acceleration"]:
         """A chain whose origin answers, for the length of the block; raises Failure if a segment is off."""
         with standing_chain(name, split(self.link, self.proxies + 1), seed) as chain:
             ends = zip(chain.segments, chain.nodes, chain.nodes[1:], strict=False)
-            links = [reading for segment, left, right in ends for reading in check_link(segment, left, right)]
+            links = [
+                reading
+                for segment, left, right in ends
+                for reading in check_link(segment, left, right, tolerance=tolerance)
+            ]
             origin = [str(native.build().load), "origin", "--listen", f"0.0.0.0:{PORT}"]
             chain.server.start("origin", origin).wait_until_ready()
             yield Acceleration(chain, links)

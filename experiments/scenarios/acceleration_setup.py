@@ -25,6 +25,7 @@ from experiments.study.scenario import Options, Scenario
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Ground
 from experiments.testbed.chain import PORT, intercept
 from experiments.testbed.profile import PROFILES
+from experiments.testbed.selfcheck import TOLERANCE
 from experiments.testbed.topology import Topology
 
 CONVERTER, NOBODY = "converter", "nobody"
@@ -66,8 +67,8 @@ class Intercepting(Cables):
     """With a gateway that has what comes from the client taken over; as long as nobody listens, it is a router."""
 
     @contextmanager
-    def standing(self, name: str, seed: int) -> Iterator[Cabled]:
-        with super().standing(name, seed) as scene:
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Cabled]:
+        with super().standing(name, seed, tolerance) as scene:
             intercept(scene.ground.testbed.gateway, CLIENT_SIDE)
             yield scene
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from experiments.testbed import native
 from experiments.testbed.cables import Ground, laid_out
+from experiments.testbed.selfcheck import TOLERANCE
 from experiments.testbed.selfcheck import Reading as LinkReading
 
 
@@ -35,7 +36,7 @@ class Cables:
         return {"cables": "veth"}
 
     @contextmanager
-    def standing(self, name: str, seed: int) -> Iterator[Cabled]:  # noqa: ARG002
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Cabled]:  # noqa: ARG002
         """Client, gateway and server, which has an origin, for the length of the block."""
         with laid_out(native.build(), name) as ground:
             yield Cabled(ground)

@@ -34,6 +34,7 @@ from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
 from experiments.testbed.counters import counted
 from experiments.testbed.profile import PROFILES
+from experiments.testbed.selfcheck import TOLERANCE
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.topology import LinkSettings, Profile
 from tributary.settings.units import Duration, PositiveRate, Size
@@ -88,7 +89,7 @@ class Distance:
         return {"rtt": str(self.rtt), "checksum": self.checksum}
 
     @contextmanager
-    def standing(self, name: str, seed: int) -> Iterator[Paths]:
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Paths]:  # noqa: ARG002
         """The paths, for the length of the block."""
         with standing(name, self._profile(), seed=seed) as testbed:
             for node in (testbed.client, testbed.gateway):

@@ -14,9 +14,10 @@ from experiments.study.changes import orders, over
 from experiments.study.folder import Folder
 from experiments.study.readings import Verdict, name_of
 from experiments.study.report import page, render
-from experiments.study.run import Order, perform
+from experiments.study.run import Allowed, Order, perform
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
+from experiments.testbed.selfcheck import TOLERANCE
 from tributary.places import ROOT
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
@@ -36,9 +37,9 @@ Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, read
 verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the same way.
 
 exit codes:
-  0 every claim holds     1 a claim does not hold, or a link is not as described     64 wrong arguments
-  69 something is missing 71 the system refused                                      75 an experiment runs already
-  77 not root
+  0 every claim holds     1 a claim does not hold     64 wrong arguments
+  69 something is missing 71 the system refused       77 not root
+  75 an experiment runs already, or a link is not as described (is the machine busy?)
   130 Ctrl-C, 143 SIGTERM: the testbed is removed, and what was measured is kept
 """
 _REPORT = """\
@@ -58,6 +59,7 @@ exit codes:
 
 _MOST_STOLEN = Share(20_000)
 """While 3 % were taken a process woke up 15 ms too late."""
+_TOLERANCE = Share.parse(f"{TOLERANCE:.0%}")
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class Run:
     results: Path
     testbed: str
     most_stolen: Share
+    tolerance: Share
     dry_run: bool
     json: bool
 
@@ -137,6 +140,13 @@ def _describe_run(parser: Arguments) -> None:
         metavar="SHARE",
         help="of the processors' time, by a hypervisor; beyond, a reading is taken again (default: %(default)s)",
     )
+    parser.add_argument(
+        "--tolerance",
+        type=_share,
+        default=_TOLERANCE,
+        metavar="SHARE",
+        help="by how much a link may be off its description (default: %(default)s)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
     parser.add_argument("--json", action="store_true", help="print the verdicts as one JSON object on standard output")
 
@@ -193,7 +203,7 @@ def _run(options: Run) -> int:
     take_down_orphans()
     console = Console(stderr=True)
     results = options.results / "experiment"
-    where = (options.testbed, results, console, options.most_stolen)
+    where = (options.testbed, results, console, Allowed(options.most_stolen, options.tolerance))
     verdicts = {order.scenario.name: perform(order, *where) for order in wanted}
     if options.json:
         print(json.dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))

@@ -57,11 +57,23 @@ class Order:
         }
 
 
-def perform(order: Order, name: str, results: Path, console: Console, most_stolen: Share) -> Sequence[Verdict]:
+@dataclass(frozen=True)
+class Allowed:
+    """How far a machine may be from quiet.
+
+    A hypervisor may take the share ``most_stolen`` of its processors' time during a reading; a link may be off its
+    description by the share ``tolerance``.
+    """
+
+    most_stolen: Share
+    tolerance: Share
+
+
+def perform(order: Order, name: str, results: Path, console: Console, allowed: Allowed) -> Sequence[Verdict]:
     """Measure what is missing of ``order``, on testbeds called ``name``, and conclude; returns the verdicts.
 
-    All that was measured and concluded is in ``results``. A reading is taken again if the hypervisor took more than
-    ``most_stolen`` of the processors' time meanwhile.
+    All that was measured and concluded is in ``results``. A reading is taken again if the hypervisor took more
+    meanwhile than is ``allowed``.
     """
     plan = order.plan()
     folder = Folder.resume_or_begin(results / order.scenario.name, plan)
@@ -73,7 +85,7 @@ def perform(order: Order, name: str, results: Path, console: Console, most_stole
     ]
     if wanted:
         write_json(folder.path / "manifest.json", manifest("experiment", plan=plan, paper=order.scenario.paper))
-        _Measurement(order, name, folder, console, most_stolen.fraction).measure(wanted)
+        _Measurement(order, name, folder, console, allowed).measure(wanted)
     return _conclude(order, folder)
 
 
@@ -83,7 +95,7 @@ class _Measurement:
     name: str
     folder: Folder
     console: Console
-    most_stolen: float
+    allowed: Allowed
 
     def measure(self, wanted: Sequence[tuple[int, Point]]) -> None:
         """A testbed for as many readings in a row as it serves; its links' seed is the number of the repetition."""
@@ -93,7 +105,7 @@ class _Measurement:
             task = progress.add_task(self.order.scenario.name, total=total, completed=total - len(wanted))
             for (repetition, ground), group in groupby(wanted, lambda each: (each[0], self.order.ground(each[1]))):
                 progress.update(task, description=f"{self.order.scenario.name}: checking the links")
-                with ground.standing(self.name, seed=repetition) as scene:
+                with ground.standing(self.name, repetition, self.allowed.tolerance.fraction) as scene:
                     self._note(scene, ground, repetition)
                     for _, point in group:
                         progress.update(task, description=f"{self.order.scenario.name}: {name_of(point)}")
@@ -106,10 +118,10 @@ class _Measurement:
             with stolen() as share:
                 reading = self.order.scenario.measure(scene, self.order.options, point, repetition)
                 lost = share()
-            if lost <= self.most_stolen or attempt == _ATTEMPTS:
+            if lost <= self.allowed.most_stolen.fraction or attempt == _ATTEMPTS:
                 break
             self.console.print(f"{name_of(point)}: again, the hypervisor took {lost:.1%} of the processors' time")
-            wait_for_calm(self.most_stolen)
+            wait_for_calm(self.allowed.most_stolen.fraction)
         return replace(reading, values={**reading.values, "stolen_percent": 100 * lost})
 
     def _note(self, scene: Scene, ground: Place, repetition: int) -> None:

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from experiments.testbed.appliance import start_converter, start_squid, tune
 from experiments.testbed.build import Testbed, standing
+from experiments.testbed.selfcheck import TOLERANCE, check_links
 from experiments.testbed.selfcheck import Reading as LinkReading
-from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import FILES, start_server
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 
@@ -33,8 +33,8 @@ class Place(Protocol):
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
 
-    def standing(self, name: str, seed: int) -> AbstractContextManager[Scene]:
-        """It, for the length of the block; raises Failure (exit 1) if a link is not as described."""
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Scene]:
+        """It, for the length of the block; raises Failure (exit 75) if a link is off by more than ``tolerance``."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class Ground:
         return {"links": links, "tuned": self.tuned, "sysctls": dict(self.sysctls)}
 
     @contextmanager
-    def standing(self, name: str, seed: int) -> Iterator[Stage]:
-        """A stage for the length of the block; raises Failure (exit 1) if a link is not as described."""
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Stage]:
+        """A stage for the length of the block; raises Failure (exit 75) if a link is off by more than ``tolerance``."""
         with standing(name, self.profile, seed=seed) as testbed:
-            links = check_links(testbed)
+            links = check_links(testbed, tolerance=tolerance)
             if self.tuned:
                 tune(testbed)
             for key, value in self.sysctls.items():

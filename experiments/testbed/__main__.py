@@ -36,8 +36,8 @@ examples:
   testbed down
 
 exit codes:
-  0 done    64 wrong arguments or profile    69 something is missing    71 the system refused
-  75 a testbed of this name stands already   77 not root                1 a link is not as described
+  0 done    64 wrong arguments or profile    69 something is missing    71 the system refused    77 not root
+  75 a testbed of this name stands already, or a link is not as described (is the machine busy?)
 """
 _FILE_SIZE = 50_000_000
 _APPLIANCE = ("squid", "converter", "throttler")

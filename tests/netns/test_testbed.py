@@ -39,7 +39,7 @@ def test_a_link_that_is_off_by_more_than_the_tolerance_is_refused(testbed: Testb
     lying = Testbed(testbed.name, type(testbed.topology).of(described), testbed.directory, netem=testbed.netem)
     with pytest.raises(Failure, match=f"link {link.name}: down_mbps .* at most {TOLERANCE:.0%}") as caught:
         check_links(lying, pauses=(0.0,))
-    assert caught.value.code == Exit.WRONG_RESULT
+    assert caught.value.code == Exit.IN_USE
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1", "203.0.113.2", "2001:db8::2"])

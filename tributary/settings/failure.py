@@ -10,7 +10,7 @@ code  meaning
 66    an input file is not there or cannot be read
 69    something needed is missing: a tool, a kernel feature, an interface
 71    the system refused an operation
-75    in use: a port, a name, a second instance; try again later
+75    in use, or too busy to measure on: a port, a name, a second instance, a machine; try again later
 77    not root
 130   ended by Ctrl-C; 143 by SIGTERM
 ====  ==========================================================================
