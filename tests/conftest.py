@@ -1,4 +1,4 @@
-"""What all tests share: a run that must not skip; for those of the real kernel, a need of root and two more tries."""
+"""What all tests share: a run that must not skip; for those of the real kernel, a need of root."""
 
 import os
 
@@ -11,12 +11,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-    # A shared machine may stall now and then for a minute, which no test in real time stands; the summary lists reruns.
-    again = pytest.mark.flaky(reruns=2, reruns_delay=45)
     for item in items:
         if item.path.parent.name in ("netns", "measured", "vm"):
             item.add_marker(needs_root)
-            item.add_marker(again)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

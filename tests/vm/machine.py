@@ -30,7 +30,8 @@ def root_folder(work: Path) -> Path:
     """A root file system in ``work``/root: packages, the Python environment, our programs, the checkout."""
     root = work / "root"
     root.mkdir()
-    named = (ROOT / "scripts/setup.d/packages.txt").read_text().split()
+    lists = (ROOT / "scripts/setup.d/packages.txt", ROOT / "scripts/setup.d/packages-testbed.txt")
+    named = [name for each in lists for name in each.read_text().split()]
     tar = base(CACHE, "trixie", "amd64", (*_PACKAGES, *named))
     subprocess.run(["tar", "-xf", tar, "-C", root], check=True)
     _copy_checkout(root / "tributary")

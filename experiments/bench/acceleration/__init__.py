@@ -44,7 +44,7 @@ def acceleration(quick: bool, say: Callable[[str], None]) -> Result:
     """Five repetitions of everything, or less of it once if ``quick``; medians and ratios."""
     extent = _QUICK if quick else _FULL
     say("building the converter")
-    programs = build()
+    programs = build(released=True)
     series, values = gains(extent.repetitions, extent.transfers, say)
     with laid_out(programs, NAME) as ground:
         started, costs = starting(ground, extent.starts, say)

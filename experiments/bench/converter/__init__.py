@@ -34,7 +34,7 @@ def parts(wanted: Selection, quick: bool, say: Callable[[str], None]) -> Result:
     """The same of what is ``wanted`` alone."""
     extent = QUICK if quick else FULL
     say("building the converter")
-    programs = build()
+    programs = build(released=True)
     processors = sorted(os.sched_getaffinity(0))[:_PROCESSORS]
     with kept_to(processors), laid_out(programs, NAME) as made, ExitStack() as stack:
         asked = [each for each in every_contender(made) if each.name in {NATIVE, *wanted.peers}]

@@ -27,7 +27,7 @@ _WRONG = ("wrong_bytes", "truncated", "broken", "stuck", "without_plan", "resets
 def soak(quick: bool, say: Callable[[str], None]) -> Result:
     """600 seconds, or 10 if ``quick``. Raises Failure (exit 1) if a byte was wrong or an end was not what it was."""
     seconds = 10 if quick else 600
-    programs = build()
+    programs = build(released=True)
     with laid_out(programs, NAME) as ground:
         native = next(each for each in every_contender(ground) if each.name == NATIVE)
         # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.

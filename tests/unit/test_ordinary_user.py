@@ -1,0 +1,75 @@
+"""Who is not root runs what needs no root, in a clone of their own with an environment that is there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tributary.places import ROOT
+
+USER = 65534
+"""nobody"""
+
+COMMANDS = (
+    ("throttler", "--help"),
+    ("throttler", "plan", "tc-policies/dsl-relief.toml"),
+    ("experiment", "list"),
+    ("experiment", "report", "--help"),
+    ("build-deb", "--dry-run"),
+    ("firstboot", "--help"),
+    ("squid", "--help"),
+    ("cpe", "--help"),
+    ("demo", "--help"),
+    ("check", "--help"),
+    ("test", "--help"),
+)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone of the user's, and their home with an environment in it."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root and setpriv, to be somebody else")
+    folder = tmp_path_factory.mktemp("ordinary")
+    for each in (folder, *folder.parents[:2]):
+        each.chmod(0o755)
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True).stdout
+    packed = subprocess.run(
+        ["tar", "--create", "--exclude=docs/results", "--null", "--verbatim-files-from", "--files-from=-"],
+        cwd=ROOT, input=files, check=True, capture_output=True,
+    ).stdout  # fmt: skip
+    subprocess.run(["tar", "--extract", "--no-same-permissions"], cwd=checkout, input=packed, check=True)
+    author = ("-c", "user.name=Nobody", "-c", "user.email=nobody@example.org")
+    for command in (["init", "--quiet"], ["add", "--all"], [*author, "commit", "--quiet", "--message=All"]):
+        subprocess.run(["git", *command], cwd=checkout, check=True)
+    subprocess.run(["chown", "--recursive", f"{USER}:{USER}", checkout], check=True)
+    home = folder / "home"
+    environment = home / ".cache/tributary/python"
+    environment.parent.mkdir(parents=True)
+    environment.symlink_to(sys.prefix)
+    for each in (home, home / ".cache", home / ".cache/tributary"):
+        os.chown(each, USER, USER)
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_an_ordinary_user_runs_it(command: tuple[str, ...], clone: Path) -> None:
+    name, *arguments = command
+    become = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
+    done = subprocess.run(
+        [*become, clone / "checkout/scripts" / name, *arguments],
+        cwd=clone / "checkout",
+        env={"HOME": str(clone / "home"), "PATH": os.environ["PATH"]},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0 and done.stdout, done.stderr
+    assert "setup:" not in done.stderr, "nothing was to be installed"
