@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to be somebody else")
     folder = tmp_path_factory.mktemp("ordinary")
-    for each in (folder, *folder.parents[:2]):
-        each.chmod(0o755)
+    for each in (folder, *folder.parents):
+        if not each.stat().st_mode & stat.S_IXOTH:
+            each.chmod(0o755)
     checkout = folder / "checkout"
     checkout.mkdir()
     listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
