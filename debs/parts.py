@@ -83,7 +83,7 @@ def _converter(inputs: Inputs) -> Package:
             content.manual(checkout, "tributary-converter.8", inputs.release),
             content.manual(checkout, "tributary-converter.toml.5", inputs.release),
             content.overrides(checkout, name),
-            *content.documents(name, checkout, ["docs/converter.md"]),
+            *content.documents(name, checkout, [f"docs/converter{page}.md" for page in ("", "-reference", "-chains")]),
             *content.documents(name, checkout, content.beneath(checkout, "converter/examples", ".toml")),
         ),
         depends=elf.depends("the converter", inputs.converter, inputs.release),
@@ -124,7 +124,7 @@ def _throttler(inputs: Inputs) -> Package:
             content.setting(checkout, "throttler.toml"),
             content.manual(checkout, "tributary-throttler.8", inputs.release),
             content.manual(checkout, "tributary-throttler.toml.5", inputs.release),
-            *content.documents(name, checkout, ["docs/throttler.md"]),
+            *content.documents(name, checkout, ["docs/throttler.md", "docs/throttler-reference.md"]),
             *content.documents(name, checkout, content.beneath(checkout, "tc-policies", ".toml")),
         ),
         # nftables for nft(8), which it asks for, and the library, which it calls; iproute2 for tc(8) and ip(8).
@@ -201,7 +201,7 @@ def _image(inputs: Inputs) -> Package:
             content.command("tributary-firstboot", "image.firstboot.__main__"),
             *(content.unit(checkout, unit) for unit in units),
             content.manual(checkout, "tributary-firstboot.8", inputs.release),
-            *content.documents(name, checkout, ["docs/install-pi.md"]),
+            *content.documents(name, checkout, ["docs/install-pi.md", "docs/clients.md"]),
             *content.documents(name, checkout, ["image/firstboot/tributary.toml"]),
         ),
         # growpart(1), resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.

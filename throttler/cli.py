@@ -73,7 +73,7 @@ when it starts. It touches nothing else, and refuses to start on an interface th
 How much of each quota was used outlives it, in quotas.json in the state directory ($STATE_DIRECTORY, or
 {DIRECTORY}).
 
-example policy (docs/throttler.md explains every key):
+example policy (docs/throttler-reference.md explains every key):
   [paths.wired]
   interface = "eth0"        # a client-side interface of this host; name them all, each as a path
 

@@ -27,7 +27,7 @@ _CONTROL = socket.CMSG_SPACE(16)  # struct timespec
 # linux/filter.h and linux/bpf_common.h
 _LOAD_WORD, _AND, _JUMP_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _PACKET_MARK = 0xFFFF_F000 + 20  # SKF_AD_OFF + SKF_AD_MARK
-_MARK, _MARK_MASK = 0x5452_0000, 0xFFFF_0000  # what the throttler's marks begin with (docs/throttler.md)
+_MARK, _MARK_MASK = 0x5452_0000, 0xFFFF_0000  # what the throttler's marks begin with (docs/throttler-reference.md)
 
 
 def held_filter() -> tuple[Instruction, ...]:

@@ -31,7 +31,7 @@ syn_option = true
 kind = "http"
 address = "127.0.0.1:{PORT}"
 """
-# As docs/converter.md has it for the one unit.
+# As docs/converter-chains.md has it for the one unit.
 DROP_IN = "[Service]\nCapabilityBoundingSet=CAP_BPF\nAmbientCapabilities=CAP_BPF\nSystemCallFilter=bpf\n"
 
 

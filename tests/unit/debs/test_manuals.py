@@ -56,11 +56,11 @@ def test_a_page_has_the_date_of_the_commit() -> None:
 
 
 def test_every_key_of_the_converter_is_told() -> None:
-    assert keys_in_tables("converter.md", "Configuration") == keys_in("tributary-converter.toml.5", "KEYS")
+    assert keys_in_tables("converter-reference.md", "Configuration") == keys_in("tributary-converter.toml.5", "KEYS")
 
 
 def test_every_key_of_a_policy_is_told() -> None:
-    assert keys_in_tables("throttler.md", "Policy") == keys_in("tributary-throttler.toml.5")
+    assert keys_in_tables("throttler-reference.md", "Policy") == keys_in("tributary-throttler.toml.5")
 
 
 def test_every_setting_of_squid_is_told() -> None:

@@ -74,4 +74,4 @@ Exit codes:
 Privileges: CAP_NET_ADMIN for TPROXY and SO_MARK, CAP_NET_BIND_SERVICE for ports below 1024, CAP_NET_RAW for Convert's
 Extended Connect.
 
-docs/converter.md describes the configuration.";
+docs/converter-reference.md describes the configuration.";

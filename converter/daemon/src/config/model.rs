@@ -238,7 +238,7 @@ pub struct Log {
     pub access: Option<PathBuf>,
 }
 
-/// One listener. Which of the optional keys a kind takes is in docs/converter.md; others are refused.
+/// One listener. Which of the optional keys a kind takes is in docs/converter-reference.md; others are refused.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file

@@ -1,0 +1,117 @@
+"""docs/ and README.md: links lead somewhere, the index has every page, and all but references are short."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from image.firstboot import gateway
+from squid.settings import SquidSettings
+from tributary.places import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+INDEX = (DOCS / "README.md").read_text()
+CLIENTS = (DOCS / "clients.md").read_text()
+LONGEST = 150
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def linked(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    inside = [link for link in linked(page.read_text()) if "://" not in link]
+    broken = []
+    for link in inside:
+        path, _, fragment = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (fragment and fragment not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_the_index_links_every_page() -> None:
+    pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+    assert pages - set(linked(INDEX)) == set()
+
+
+def test_pages_are_short_unless_the_index_calls_them_a_reference() -> None:
+    references = linked(INDEX.partition("\n## Reference\n")[2])
+    assert [
+        page.name for page in PAGES if page.name not in references and len(page.read_text().splitlines()) > LONGEST
+    ] == []
+
+
+@every_page
+def test_a_page_begins_with_a_title_and_a_paragraph(page: Path) -> None:
+    title, blank, first, *_ = page.read_text().splitlines()
+    assert title.startswith("# ") and blank == "" and re.match(r"[A-Z*`]", first)
+
+
+def test_files_that_name_a_page_name_one_that_is_there() -> None:
+    listed = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "grep", "-IohE", r"docs/[a-z-]+\.md", "--", ":!docs/results"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [name for name in sorted(set(listed.stdout.split())) if not (ROOT / name).exists()] == []
+
+
+def test_the_ports_for_clients_are_those_of_a_gateway() -> None:
+    defaults = (ROOT / "ansible/roles/converter/defaults/main.yml").read_text()
+    http, socks, convert = (int(port) for port in re.findall(r"^converter_\w+_port: (\d+)$", defaults, re.MULTILINE))
+    assert (http, socks) == (gateway.HTTP_PORT, gateway.SOCKS_PORT)
+    squid = SquidSettings.model_fields["port"].default
+    assert re.findall(r"^\| (\d+) \|", CLIENTS, re.MULTILINE) == [str(port) for port in (squid, http, socks, convert)]
+    assert f"PROXY 192.0.2.1:{http}; PROXY 192.0.2.1:{squid}; DIRECT" in pac_file()
+
+
+def pac_file() -> str:
+    found = re.search(r"(?m)^    function FindProxyForURL(?:.*\n)+?    }$", CLIENTS)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+@pytest.mark.parametrize(
+    ("host", "direct"),
+    [
+        ("example.com", False),
+        ("10.example.com", False),
+        ("fda.example.com", False),
+        ("203.0.113.2", False),
+        ("172.32.0.1", False),
+        ("2001:db8::1", False),
+        ("printer", True),
+        ("printer.local", True),
+        ("10.1.2.3", True),
+        ("172.31.0.1", True),
+        ("192.168.1.1", True),
+        ("127.0.0.1", True),
+        ("fd00::1", True),
+        ("[fe80::1]", True),
+        ("::1", True),
+    ],
+)
+def test_the_pac_file_sends_the_internet_to_the_gateway_and_home_straight_there(host: str, direct: bool) -> None:
+    given = """
+        const isPlainHostName = host => !/[.:]/.test(host);
+        const dnsDomainIs = (host, domain) => host.endsWith(domain);
+    """
+    asked = f"{given}{pac_file()}\nconsole.log(FindProxyForURL({json.dumps(f'http://{host}/')}, {json.dumps(host)}))"
+    answer = subprocess.run(["node", "-e", asked], capture_output=True, text=True, check=True, timeout=30)
+    assert (answer.stdout.strip() == "DIRECT") is direct
