@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.ansible.playbooks import environment_in, needs_ansible, program
 from tests.debs.world import Made, make
 from tests.deploy.guest import ADMIN, GUEST, SERVER, SUITE, Guest, booted, missing
 from tests.netns.squid_world import IPPROTO_MPTCP, inside
-from tests.unit.ansible.playbooks import environment_in, needs_ansible, program
 from tributary.places import ROOT
 
 pytestmark = [

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.testbed.node import Node, Process, run
+from tests.ansible.playbooks import play
 from tests.netns.converter_world import program
-from tests.unit.ansible.playbooks import play
 from tributary.places import ROOT
 
 PORT = 3129

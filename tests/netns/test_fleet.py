@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.ansible.playbooks import needs_ansible
 from tests.netns.fleet_gateway import JOINS, PORT, SHARED, WITHOUT_BFD
 from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, missing, standing
 from tests.netns.squid_world import inside
 from tests.netns.throttler_world import eventually
-from tests.unit.ansible.playbooks import needs_ansible
 
 pytestmark = [pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"), needs_ansible]
 

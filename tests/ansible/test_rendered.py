@@ -1,6 +1,6 @@
 """What the roles write for the example inventories, judged by the programs that will read it.
 
-To make the golden files anew after a wanted change: REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/ansible
+To make the golden files anew after a wanted change: REMAKE_GOLDEN=1 scripts/python -m pytest tests/ansible
 """
 
 import os
@@ -15,8 +15,8 @@ import pytest
 
 from experiments.testbed import native
 from squid.settings import SquidSettings
-from tests.unit.ansible.conftest import Rendered
-from tests.unit.ansible.playbooks import HERE, INVENTORIES, needs_ansible
+from tests.ansible.conftest import Rendered
+from tests.ansible.playbooks import HERE, INVENTORIES, needs_ansible
 from throttler import dry_run
 from throttler.policy import model
 from tributary.settings.files import load

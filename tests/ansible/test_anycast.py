@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.ansible.playbooks import ANSIBLE, load
+from tests.ansible.playbooks import ANSIBLE, load
 
 anycast = load(ANSIBLE / "roles/anycast/files/tributary_anycast.py")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.ansible.playbooks import HERE, INVENTORIES, play
+from tests.ansible.playbooks import HERE, INVENTORIES, play
 
 Rendered = Mapping[str, Path]
 

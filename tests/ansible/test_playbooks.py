@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play
+from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core, is not installed")
 PLAYBOOKS = ("gateway", "image")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.ansible.playbooks import HERE, needs_ansible, play
+from tests.ansible.playbooks import HERE, needs_ansible, play
 
 pytestmark = [needs_ansible, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 

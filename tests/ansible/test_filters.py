@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.ansible.playbooks import ANSIBLE, load
+from tests.ansible.playbooks import ANSIBLE, load
 
 filters = load(ANSIBLE / "filter_plugins/tributary_filters.py")
 NAMES = ["tributary-common", "tributary-squid"]
