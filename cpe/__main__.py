@@ -3,4 +3,11 @@
 from cpe.cli import main
 from tributary.settings.entry import run
 
-run(main, "cpe")
+
+def command() -> None:
+    """The whole command: ends the process."""
+    run(main, "cpe")
+
+
+if __name__ == "__main__":
+    command()

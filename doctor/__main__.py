@@ -156,5 +156,10 @@ def _report(findings: Sequence[Finding], as_json: bool) -> None:
                 print(f"         {line}")
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """The whole command: ends the process."""
     run(main, "doctor")
+
+
+if __name__ == "__main__":
+    command()

@@ -141,5 +141,10 @@ def _keys() -> str:
     )
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """The whole command: ends the process."""
     entry.run(main, "squid")
+
+
+if __name__ == "__main__":
+    command()

@@ -3,4 +3,11 @@
 from throttler.cli import main
 from tributary.settings.entry import run
 
-run(main, "throttler")
+
+def command() -> None:
+    """The whole command: ends the process."""
+    run(main, "throttler")
+
+
+if __name__ == "__main__":
+    command()

@@ -152,5 +152,10 @@ def _show(name: str, result: Result) -> None:
         console.print(f"not here, and left out: {', '.join(result.missing)}", highlight=False)
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """The whole command: ends the process."""
     run(main, "bench")
+
+
+if __name__ == "__main__":
+    command()

@@ -231,5 +231,10 @@ def _show(run: Run, size: Size, folder: Path) -> None:
     console.print(f"results in {folder}", soft_wrap=True)
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """The whole command: ends the process."""
     run(main, "demo")
+
+
+if __name__ == "__main__":
+    command()

@@ -248,5 +248,10 @@ def _show(verdicts: Mapping[str, Sequence[Verdict]]) -> None:
                 console.print(f"       because: {verdict.because}", highlight=False, soft_wrap=True)
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """The whole command: ends the process."""
     run(main, "experiment")
+
+
+if __name__ == "__main__":
+    command()

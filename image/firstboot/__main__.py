@@ -176,5 +176,10 @@ def _keys() -> Iterator[str]:
             yield textwrap.fill(text, 118, initial_indent="  ", subsequent_indent="      ")
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """The whole command: ends the process."""
     run(main, "firstboot")
+
+
+if __name__ == "__main__":
+    command()
