@@ -2,19 +2,22 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from experiments.study.catalogue import SCENARIOS
+from experiments.study.catalogue import SCENARIOS, from_file, is_file
 from experiments.study.changes import orders, over
 from experiments.study.folder import Folder
 from experiments.study.readings import Verdict, name_of
 from experiments.study.report import page, render
 from experiments.study.run import Allowed, Order, perform
+from experiments.study.scenario import Scenario
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from experiments.testbed.selfcheck import TOLERANCE
@@ -57,6 +60,20 @@ exit codes:
   66 there is no whole run, or one that cannot be read  71 the page cannot be written
 """
 
+_NEW = """\
+Writes an experiment of your own to NAME.py in the current folder: under thirty lines, which run as they are. Needs no
+root, and measures nothing.
+"""
+_NEW_END = """\
+then:
+  scripts/experiment run ./NAME.py --quick
+  scripts/experiment report ./NAME.py
+
+exit codes:
+  0 written     64 wrong arguments, or the file is there already     71 it cannot be written
+"""
+_TEMPLATE = Path(__file__).parent / "template.py.txt"
+_NAME = re.compile("[a-z][a-z0-9-]*")
 _MOST_STOLEN = Share(20_000)
 """While 3 % were taken a process woke up 15 ms too late."""
 _TOLERANCE = Share.parse(f"{TOLERANCE:.0%}")
@@ -70,8 +87,15 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class New:
+    """``experiment new``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Run:
-    """``experiment run``; ``name`` is an experiment's or "all", ``changes`` are KEY=VALUE each."""
+    """``experiment run``; ``name`` is an experiment's, its file's or "all", ``changes`` are KEY=VALUE each."""
 
     name: str
     changes: Sequence[str]
@@ -103,10 +127,14 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="experiment", description=_DESCRIPTION)
-    commands = made.add_subparsers(required=True, metavar="list | run | report")
+    commands = made.add_subparsers(required=True, metavar="list | new | run | report")
     listing = commands.add_parser("list", help="name the experiments", description="Names the experiments.")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
     listing.does(Listing, _list)
+    about = "write a file to make your own from"
+    new = commands.add_parser("new", help=about, description=_NEW, epilog=_NEW_END)
+    new.add_argument("name", type=_new_name, metavar="NAME", help="what to call it: a-z, 0-9 and -")
+    new.does(New, _new)
     _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
     about = "make one page of what they found"
     _describe_report(commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END))
@@ -115,7 +143,9 @@ def parser() -> Arguments:
 
 def _describe_run(parser: Arguments) -> None:
     parser.does(Run, _run)
-    parser.add_argument("name", choices=[*SCENARIOS, "all"], metavar="NAME", help=", ".join([*SCENARIOS, "all"]))
+    known = ", ".join([*SCENARIOS, "all"])
+    about = f"{known}, or a file of your own, such as ./mine.py"
+    parser.add_argument("name", type=_runnable, metavar="NAME", help=about)
     parser.add_argument(
         "--set",
         dest="changes",
@@ -154,7 +184,8 @@ def _describe_run(parser: Arguments) -> None:
 def _describe_report(parser: Arguments) -> None:
     parser.does(Report, _report)
     # Not by choices: argparse holds an empty list, too, against them.
-    parser.add_argument("names", nargs="*", type=_known, metavar="NAME", help=f"{', '.join(SCENARIOS)} (default: all)")
+    about = f"{', '.join(SCENARIOS)}, or a file of your own (default: all of these)"
+    parser.add_argument("names", nargs="*", type=_known, metavar="NAME", help=about)
     _add_results(parser, "where the results are")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="the page to write (default: DIR/experiment/report.html)"
@@ -169,9 +200,23 @@ def _share(text: str) -> Share:
 
 
 def _known(name: str) -> str:
-    if name not in SCENARIOS:
-        raise argparse.ArgumentTypeError(f"{name}: accepted: {', '.join(SCENARIOS)}")
+    if name not in SCENARIOS and not is_file(name):
+        raise argparse.ArgumentTypeError(f"{name}: accepted: {', '.join(SCENARIOS)}, or a file that ends in .py")
     return name
+
+
+def _runnable(name: str) -> str:
+    return name if name == "all" else _known(name)
+
+
+def _new_name(name: str) -> str:
+    if not _NAME.fullmatch(name) or name in SCENARIOS:
+        raise argparse.ArgumentTypeError(f"{name}: accepted: a-z, 0-9 and -, a letter first, and no experiment's here")
+    return name
+
+
+def _scenarios(names: Iterable[str]) -> list[Scenario[Any]]:
+    return [from_file(Path(name)) if is_file(name) else SCENARIOS[name] for name in names]
 
 
 def _add_results(parser: Arguments, what: str) -> None:
@@ -191,8 +236,20 @@ def _list(options: Listing) -> int:
     return 0
 
 
+def _new(options: New) -> None:
+    path = Path(f"{options.name}.py")
+    try:
+        with path.open("x") as file:
+            file.write(_TEMPLATE.read_text().replace("NAME", options.name))
+    except FileExistsError as error:
+        raise Failure(Exit.USAGE, f"{path} is there already: accepted: another name") from error
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+    print(path)
+
+
 def _run(options: Run) -> int:
-    chosen = list(SCENARIOS.values()) if options.name == "all" else [SCENARIOS[options.name]]
+    chosen = _scenarios(SCENARIOS if options.name == "all" else [options.name])
     if options.profile is not None:
         chosen = over(options.profile, chosen)
     wanted = orders(chosen, options.changes, options.quick, options.repeat)
@@ -214,7 +271,7 @@ def _run(options: Run) -> int:
 
 def _report(options: Report) -> int:
     results = options.results / "experiment"
-    chosen = [scenario for name, scenario in SCENARIOS.items() if name in (options.names or SCENARIOS)]
+    chosen = _scenarios(options.names or SCENARIOS)
     folders = {scenario.name: Folder.newest(results / scenario.name) for scenario in chosen}
     records = {name: folder.record() for name, folder in folders.items() if folder}
     if not records:

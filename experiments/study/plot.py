@@ -4,9 +4,7 @@ from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
 
-import matplotlib
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from experiments.study.readings import Readings
 from experiments.study.scenario import Scenario
@@ -19,6 +17,10 @@ _DROPPED = {f"{_SVG}{tag}" for tag in ("metadata", "style", "script")}
 
 def plot(scenario: Scenario[Any], topology: Topology, readings: Readings) -> str:
     """An SVG document: the same bytes for the same readings, with letters as outlines, so that it needs no font."""
+    # Here, since it takes a second, and most commands draw nothing.
+    import matplotlib
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(10, 4), layout="constrained")
     scenario.draw(figure, topology, readings)
     document = StringIO()

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.study.readings import Point, Reading, Readings, Verdict
 from experiments.study.stage import Ground, Place
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Options(Settings):
@@ -49,7 +51,7 @@ class Scenario(Generic[Chosen]):
     points: Callable[[Chosen, Topology], Sequence[Point]]
     measure: Callable[[Any, Chosen, Point, int], Reading]
     judge: Callable[[Chosen, Topology, Readings], Sequence[Verdict]]
-    draw: Callable[[Figure, Topology, Readings], None]
+    draw: "Callable[[Figure, Topology, Readings], None]"
     about: str
     ground: Callable[[Chosen, Profile, Point], Place] = one_ground
     any_links: bool = True

@@ -1,0 +1,64 @@
+"""Experiments that people have in files of their own."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.study.__main__ import main
+from experiments.study.catalogue import from_file
+from tributary.settings.failure import Exit, Failure
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that `experiment new` wrote."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mine"]) == 0
+    return tmp_path / "mine.py"
+
+
+def test_a_new_one_is_short_and_runs_as_it_is(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(mine.read_text().splitlines()) < 30
+    assert main(["run", "./mine.py", "--dry-run", "--set", "size=20MB", "--set", "wired.delay=40ms"]) == 0
+    assert "mine: 2 points, 3 times each" in capsys.readouterr().out
+
+
+def test_a_new_one_does_not_take_anothers_place(mine: Path) -> None:
+    with pytest.raises(Failure, match=r"mine\.py is there already") as caught:
+        main(["new", "mine"])
+    assert caught.value.code == Exit.USAGE
+    assert mine.exists()
+
+
+@pytest.mark.parametrize("name", ["legacy", "Mine", "1st", "a/b", ""])
+def test_a_name_that_no_new_one_can_have(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["new", name])
+    assert ended.value.code == Exit.USAGE
+    assert "accepted: a-z" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "has no SCENARIO: accepted: a file that says"),
+        ("SCENARIO = 1", "has no SCENARIO"),
+        ("\n1 / 0", "mine.py, line 2: ZeroDivisionError: division by zero"),
+        ("import nothing_of_this_name", "line 1: ModuleNotFoundError: No module named"),
+        ("def", "line 1: SyntaxError"),
+        ("from experiments.scenarios.legacy import SCENARIO", "name = 'legacy': accepted: a name that no"),
+    ],
+)
+def test_what_is_no_experiment_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(Failure) as caught:
+        from_file(path)
+    assert caught.value.code == Exit.USAGE
+    assert complaint in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="no such file") as caught:
+        main(["run", str(tmp_path / "mine.py"), "--dry-run"])
+    assert caught.value.code == Exit.NO_INPUT
