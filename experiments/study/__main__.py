@@ -36,6 +36,14 @@ Measures, draws and judges one experiment, or all. Needs root.
 A --set applies to each experiment that has its key; one that none of them has is refused.
 """
 _RUN_END = """\
+--sweep takes any experiment on a testbed over
+  congestion, scheduler     the kernel's congestion controls and MPTCP schedulers, on client, gateway and server
+  subflows                  how many further subflows both ends allow
+  receive-buffer, send-buffer    the most of TCP's buffers, such as 0.5MB
+  mtu                       the links' largest packet in bytes
+  LINK.KEY                  a link's description, such as wireless.delay=15ms,60ms
+  net.NAME                  any setting of the kernel, such as net.ipv4.tcp_ecn=0,1
+
 Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, readings/*.json, values.csv, series.csv,
 verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the same way.
 
@@ -99,6 +107,7 @@ class Run:
 
     name: str
     changes: Sequence[str]
+    sweeps: Sequence[str]
     profile: Path | None
     repeat: int | None
     quick: bool
@@ -153,6 +162,14 @@ def _describe_run(parser: Arguments) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="change an option, such as size=20MB, or one of a link, such as wireless.delay=40ms; may be repeated",
+    )
+    parser.add_argument(
+        "--sweep",
+        dest="sweeps",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE,...",
+        help="measure everything at each of these values, such as congestion=cubic,reno; may be repeated: see below",
     )
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="other access links than the experiment's (experiments/profiles/)"
@@ -252,7 +269,7 @@ def _run(options: Run) -> int:
     chosen = _scenarios(SCENARIOS if options.name == "all" else [options.name])
     if options.profile is not None:
         chosen = over(options.profile, chosen)
-    wanted = orders(chosen, options.changes, options.quick, options.repeat)
+    wanted = orders(chosen, options.changes, options.quick, options.repeat, options.sweeps)
     if options.dry_run:
         _show_orders(wanted)
         return 0

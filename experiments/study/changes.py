@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments.study.axes import swept
 from experiments.study.run import Order
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import changed_profile
@@ -13,9 +14,15 @@ from tributary.settings.files import check, read
 
 
 def orders(
-    scenarios: Sequence[Scenario[Any]], changes: Sequence[str], quick: bool = False, repeat: int | None = None
+    scenarios: Sequence[Scenario[Any]],
+    changes: Sequence[str],
+    quick: bool = False,
+    repeat: int | None = None,
+    sweeps: Sequence[str] = (),
 ) -> list[Order]:
-    """What to do for each of ``scenarios``; a change such as ``size=20MB`` applies to those that have its key.
+    """What to do for each of ``scenarios``, at all combinations of ``sweeps`` such as ``mtu=1500,1000``.
+
+    A change such as ``size=20MB`` applies to those that have its key.
 
     Raises Failure with exit 64 for a key that none of them has, and for a value that one of them does not accept, and
     with 66 for a profile that cannot be read.
@@ -24,7 +31,7 @@ def orders(
         if not any(_has(scenario, change) for scenario in scenarios):
             raise _unknown(scenarios, change)
     return [
-        _order(scenario, [change for change in changes if _has(scenario, change)], quick, repeat)
+        _order(scenario, [change for change in changes if _has(scenario, change)], quick, repeat, sweeps)
         for scenario in scenarios
     ]
 
@@ -66,7 +73,9 @@ def _unknown(scenarios: Sequence[Scenario[Any]], change: str) -> Failure:
     return refused("--set", key, value, f"one of the keys {', '.join(sorted(keys))}")
 
 
-def _order(scenario: Scenario[Any], changes: Sequence[str], quick: bool, repeat: int | None) -> Order:
+def _order(
+    scenario: Scenario[Any], changes: Sequence[str], quick: bool, repeat: int | None, sweeps: Sequence[str]
+) -> Order:
     document: dict[str, Any] = dict(scenario.quick) if quick else {}
     for change in changes:
         key, _, value = change.partition("=")
@@ -76,7 +85,10 @@ def _order(scenario: Scenario[Any], changes: Sequence[str], quick: bool, repeat:
         document["repeat"] = repeat
     links = [change for change in changes if "." in change.partition("=")[0]]
     options = check(document, scenario.options, f"{scenario.name}: --set")
-    return Order(scenario, options, changed_profile(scenario.profile, links))
+    profile = changed_profile(scenario.profile, links)
+    order = Order(swept(scenario, profile, sweeps), options, profile)
+    order.ground(order.points[0])  # refused now, and not in the middle of a run
+    return order
 
 
 def _read(value: str) -> bool | int | float | str:

@@ -48,10 +48,12 @@ class Order:
 
     def plan(self) -> dict[str, object]:
         """What two runs must agree in for one to go on where the other stopped."""
+        axes = {key: list(values) for key, values in self.scenario.axes.items()}
         return {
             "scenario": self.scenario.name,
             "options": self.options.model_dump(mode="json"),
             "links": self.profile.model_dump(mode="json", exclude_none=True),
+            **({"axes": axes} if axes else {}),
             "kernel": platform.release(),
             "commit": commit(),
         }

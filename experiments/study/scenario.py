@@ -1,7 +1,7 @@
 """What an experiment is: a question, the circumstances in which it is put, and what the answers are held against."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -55,3 +55,5 @@ class Scenario(Generic[Chosen]):
     about: str
     ground: Callable[[Chosen, Profile, Point], Place] = one_ground
     any_links: bool = True
+    axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What it is swept over beside its own points (experiments/study/axes.py)."""

@@ -54,18 +54,24 @@ class Stage:
 class Ground:
     """What a testbed is made from: its links, and whether both ends have the appliance's kernel settings.
 
-    ``sysctls`` are further settings of the gateway's kernel. All are made before anything listens: a connection's
-    buffers begin as its listener's.
+    ``sysctls`` are further settings of the gateway's kernel, ``everywhere`` of client, gateway and server. All are made
+    before anything listens: a connection's buffers begin as its listener's. ``subflows`` is how many further ones both
+    ends allow, ``mtu`` the links' largest packet in bytes; None is the testbed's own.
     """
 
     profile: Profile
     tuned: bool = True
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    everywhere: Mapping[str, str] = field(default_factory=dict)
+    subflows: int | None = None
+    mtu: int | None = None
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
         links = self.profile.model_dump(mode="json", exclude_none=True)
-        return {"links": links, "tuned": self.tuned, "sysctls": dict(self.sysctls)}
+        swept = {"everywhere": dict(self.everywhere), "subflows": self.subflows, "mtu": self.mtu}
+        described = {"links": links, "tuned": self.tuned, "sysctls": dict(self.sysctls)}
+        return described | {key: value for key, value in swept.items() if value}
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Stage]:
@@ -76,7 +82,18 @@ class Ground:
                 tune(testbed)
             for key, value in self.sysctls.items():
                 testbed.gateway.run("sysctl", "-q", "-w", f"{key}={value}")
+            self._sweep(testbed)
             start_server(testbed, FILES)
             start_squid(testbed)
             start_converter(testbed)
             yield Stage(testbed, links)
+
+    def _sweep(self, testbed: Testbed) -> None:
+        for node in (testbed.client, testbed.gateway, testbed.server):
+            for key, value in self.everywhere.items():
+                node.run("sysctl", "-q", "-w", f"{key}={value}")
+        if self.subflows is not None:
+            for node in (testbed.client, testbed.gateway):
+                node.ip("mptcp", "limits", "set", "subflows", str(self.subflows))
+        if self.mtu is not None:
+            testbed.set_mtu(self.mtu)

@@ -1,0 +1,192 @@
+"""Axes that any experiment on a testbed can be swept over: ``--sweep KEY=VALUE,VALUE``, each against all others.
+
+Every point of the experiment is measured at every combination; its claims are judged at each by itself.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from experiments.study.readings import Point, Readings, Verdict
+from experiments.study.scenario import Options, Scenario
+from experiments.study.stage import Ground, Place
+from experiments.testbed.profile import changed
+from experiments.testbed.topology import Profile, Topology
+from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.files import check
+from tributary.settings.units import Size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FIRST_BUFFER, _LEAST_BUFFER = 131_072, 4096  # bytes: tcp(7), tcp_rmem and tcp_wmem
+_SYSCTL = re.compile(r"net(\.[a-z0-9_-]+)+")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One of them: what its values are, for people, and the testbed's description with one; raises ValueError."""
+
+    accepted: str
+    put: Callable[[Ground, str], Ground]
+
+
+def _sysctl(name: str, ground: Ground, value: str) -> Ground:
+    return replace(ground, everywhere={**ground.everywhere, name: value})
+
+
+def _buffer(name: str, ground: Ground, value: str) -> Ground:
+    most = int(Size.parse(value).amount)
+    return _sysctl(name, ground, f"{_LEAST_BUFFER} {min(_FIRST_BUFFER, most)} {most}")
+
+
+def _number(least: int, most: int, value: str) -> int:
+    if not (value.isdecimal() and least <= int(value) <= most):
+        raise ValueError(value)
+    return int(value)
+
+
+AXES: Mapping[str, Axis] = {
+    "congestion": Axis(
+        "a congestion control of this kernel, such as cubic or reno",
+        lambda ground, value: _sysctl("net.ipv4.tcp_congestion_control", ground, value),
+    ),
+    "scheduler": Axis(
+        "an MPTCP scheduler of this kernel, such as default",
+        lambda ground, value: _sysctl("net.mptcp.scheduler", ground, value),
+    ),
+    "subflows": Axis(
+        "further subflows that both ends allow, 0 to 8",
+        lambda ground, value: replace(ground, subflows=_number(0, 8, value)),
+    ),
+    "receive-buffer": Axis("a size such as 0.5MB", lambda ground, value: _buffer("net.ipv4.tcp_rmem", ground, value)),
+    "send-buffer": Axis("a size such as 0.5MB", lambda ground, value: _buffer("net.ipv4.tcp_wmem", ground, value)),
+    "mtu": Axis("bytes, 576 to 9000", lambda ground, value: replace(ground, mtu=_number(576, 9000, value))),
+}
+"""By their keys; besides there are LINK.KEY of every link, and the kernel's settings net.*."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One value of each axis, and the links that come of it."""
+
+    values: Mapping[str, str]
+    topology: Topology
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key}={value}" for key, value in self.values.items())
+
+
+def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> Scenario[Any]:
+    """``scenario`` at all combinations of ``sweeps`` such as "mtu=1500,1000", over the links of ``profile``.
+
+    Raises Failure (64) for a key or a value that is not accepted.
+    """
+    axes = dict(map(_read, sweeps))
+    if len(axes) < len(sweeps):
+        raise Failure(Exit.USAGE, f"--sweep {sweeps[-1]}: accepted: each key once")
+    if not axes:
+        return scenario
+    combinations = [_combination(profile, dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
+    return replace(
+        scenario,
+        points=_Points(scenario, combinations),
+        ground=_Placed(scenario, tuple(axes)),
+        judge=_Judged(scenario, combinations),
+        draw=_Drawn(scenario, combinations),
+        axes=axes,
+    )
+
+
+def _combination(profile: Profile, values: Mapping[str, str]) -> Combination:
+    ground = Ground(profile)
+    for key, value in values.items():
+        ground = _on(ground, key, value)
+    return Combination(values, Topology.of(ground.profile))
+
+
+def _read(sweep: str) -> tuple[str, tuple[str, ...]]:
+    key, equals, values = sweep.partition("=")
+    if not equals or "" in (key, *values.split(",")):
+        raise Failure(Exit.USAGE, f"--sweep {sweep}: accepted: KEY=VALUE,VALUE, such as mtu=1500,1000")
+    return key, tuple(values.split(","))
+
+
+def _on(place: Place, key: str, value: str) -> Ground:
+    """The testbed's description with one axis at ``value``."""
+    if not isinstance(place, Ground):
+        raise Failure(Exit.USAGE, f"--sweep {key}={value}: accepted: for experiments on a testbed alone")
+    if key in AXES:
+        try:
+            return AXES[key].put(place, value)
+        except ValueError as error:
+            raise refused("--sweep", key, value, AXES[key].accepted) from error
+    if _SYSCTL.fullmatch(key):
+        return _sysctl(key, place, value)
+    if "." not in key:
+        known = f"{', '.join(AXES)}, LINK.KEY such as wired.delay, or net.NAME such as net.ipv4.tcp_ecn"
+        raise refused("--sweep", key, value, known)
+    links = changed(place.profile.model_dump(mode="json", exclude_none=True), [f"{key}={value}"])
+    return replace(place, profile=check(links, Profile, where=f"--sweep {key}={value}"))
+
+
+@dataclass(frozen=True)
+class _Points:
+    scenario: Scenario[Any]
+    combinations: Sequence[Combination]
+
+    def __call__(self, options: Options, _topology: Topology) -> list[Point]:
+        return [
+            {**self._own(point, combination), **combination.values}
+            for combination in self.combinations
+            for point in self.scenario.points(options, combination.topology)
+        ]
+
+    def _own(self, point: Point, combination: Combination) -> Point:
+        for key in combination.values.keys() & point.keys():
+            accepted = f"--set {key}=..., which {self.scenario.name} sweeps itself"
+            raise refused("--sweep", key, combination.values[key], accepted)
+        return point
+
+
+@dataclass(frozen=True)
+class _Placed:
+    scenario: Scenario[Any]
+    axes: Sequence[str]
+
+    def __call__(self, options: Options, profile: Profile, point: Point) -> Place:
+        own = {key: value for key, value in point.items() if key not in self.axes}
+        place = self.scenario.ground(options, profile, own)
+        for key in self.axes:
+            place = _on(place, key, point[key])
+        return place
+
+
+@dataclass(frozen=True)
+class _Judged:
+    scenario: Scenario[Any]
+    combinations: Sequence[Combination]
+
+    def __call__(self, options: Options, _topology: Topology, readings: Readings) -> list[Verdict]:
+        return [
+            replace(verdict, claim=f"{verdict.claim} ({combination})")
+            for combination in self.combinations
+            for verdict in self.scenario.judge(options, combination.topology, readings.at(**combination.values))
+        ]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    scenario: Scenario[Any]
+    combinations: Sequence[Combination]
+
+    def __call__(self, figure: "Figure", _topology: Topology, readings: Readings) -> None:
+        """One below the other."""
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height * len(self.combinations))
+        parts = figure.subfigures(len(self.combinations), 1, squeeze=False)[:, 0]
+        for part, combination in zip(parts, self.combinations, strict=True):
+            part.suptitle(str(combination))
+            self.scenario.draw(part, combination.topology, readings.at(**combination.values))

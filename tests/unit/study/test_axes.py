@@ -1,0 +1,108 @@
+"""Axes that any experiment can be swept over."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.study.catalogue import SCENARIOS
+from experiments.study.changes import orders
+from experiments.study.readings import Point, Readings
+from experiments.study.run import Order
+from experiments.study.stage import Ground
+from tests.unit.scenarios.made_up import drawn
+from tests.unit.scenarios.made_up import readings as made_up
+from tributary.settings.failure import Exit, Failure
+
+
+def order(*sweeps: str, name: str = "legacy") -> Order:
+    (made,) = orders([SCENARIOS[name]], (), sweeps=sweeps)
+    return made
+
+
+def test_two_axes_are_measured_at_all_combinations() -> None:
+    points = order("mtu=1500,1000", "congestion=cubic,reno").points
+    assert len(points) == 4 * len(order().points)
+    assert {(point["mtu"], point["congestion"]) for point in points} == {
+        (mtu, congestion) for mtu in ("1500", "1000") for congestion in ("cubic", "reno")
+    }
+
+
+def test_each_axis_changes_what_it_says() -> None:
+    keys = ("congestion=reno", "scheduler=default", "subflows=1", "receive-buffer=0.5MB", "send-buffer=1MB", "mtu=1000")
+    made = order(*keys, "wired.delay=40ms", "net.ipv4.tcp_ecn=1")
+    ground = made.ground(made.points[0])
+    assert isinstance(ground, Ground)
+    assert (ground.subflows, ground.mtu) == (1, 1000)
+    assert ground.everywhere == {
+        "net.ipv4.tcp_congestion_control": "reno",
+        "net.mptcp.scheduler": "default",
+        "net.ipv4.tcp_rmem": "4096 131072 500000",
+        "net.ipv4.tcp_wmem": "4096 131072 1000000",
+        "net.ipv4.tcp_ecn": "1",
+    }
+    assert str(ground.profile.links["wired"].delay) == "40ms"
+    assert ground.as_json()["mtu"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("sweep", "complaint"),
+    [
+        ("mtu", "accepted: KEY=VALUE,VALUE"),
+        ("mtu=1500,", "accepted: KEY=VALUE,VALUE"),
+        ("mtu=9", "mtu = '9': accepted: bytes, 576 to 9000"),
+        ("subflows=9", "accepted: further subflows"),
+        ("receive-buffer=large", "accepted: a size"),
+        ("colour=blue", "accepted: congestion, scheduler, subflows"),
+        ("dsl.rate=1mbit", "one of the links wired, wireless"),
+        ("wired.rate=fast", "accepted: a rate"),
+    ],
+)
+def test_a_wrong_axis_is_refused_by_name(sweep: str, complaint: str) -> None:
+    with pytest.raises(Failure, match=complaint) as caught:
+        order(sweep)
+    assert caught.value.code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("name", "sweep", "complaint"),
+    [
+        ("mtu", "mtu=1500,1000", "accepted: --set mtu=..., which mtu sweeps itself"),
+        ("acceleration", "mtu=1500", "accepted: for experiments on a testbed alone"),
+    ],
+)
+def test_an_axis_that_an_experiment_does_not_have_is_refused(name: str, sweep: str, complaint: str) -> None:
+    with pytest.raises(Failure, match=complaint):
+        order(sweep, name=name)
+
+
+def test_a_key_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(Failure, match="each key once"):
+        order("mtu=1500", "mtu=1000")
+
+
+def full(point: Point) -> dict[str, float]:
+    mbps = 46.0 if point["link"] == "wired" else 19.0
+    return {"seconds": 400 / mbps, "mbps": mbps, "steady_mbps": mbps}
+
+
+def test_claims_are_judged_at_each_value_by_the_links_of_that_value() -> None:
+    made = order("wired.rate=50mbit,10mbit")
+    readings = made_up(made.scenario, full)
+    verdicts = made.scenario.judge(made.options, made.topology, readings)
+    assert {verdict.bound for verdict in verdicts if "over wired" in verdict.claim} == {
+        "at least 45.0 Mbit/s",
+        "at least 9.0 Mbit/s",
+    }
+    assert all(verdict.holds for verdict in verdicts)
+    slow = Readings(replace(each, values={**each.values, "steady_mbps": 1.0}) for each in readings)
+    assert not any(verdict.holds for verdict in made.scenario.judge(made.options, made.topology, slow))
+
+
+def test_all_combinations_are_drawn() -> None:
+    made = order("mtu=1500,1000")
+    assert len(drawn(made.scenario, full).subfigs) == 2
+
+
+def test_a_plan_names_the_axes() -> None:
+    assert order("mtu=1500,1000").plan()["axes"] == {"mtu": ["1500", "1000"]}
+    assert "axes" not in order().plan()
