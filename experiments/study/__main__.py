@@ -13,7 +13,8 @@ from rich.console import Console
 
 from experiments.study.catalogue import SCENARIOS, from_file, is_file
 from experiments.study.changes import orders, over
-from experiments.study.folder import Folder
+from experiments.study.folder import Folder, Record
+from experiments.study.published import publish, published
 from experiments.study.readings import Verdict, name_of
 from experiments.study.report import page, render
 from experiments.study.run import Allowed, Order, perform
@@ -60,14 +61,25 @@ the machine. The page needs no other file, no network and no script. Experiments
 Prints the name of the page. Needs no root, and measures nothing.
 """
 _REPORT_END = """\
-It reads DIR/experiment/NAME/TIME/ as `experiment run` wrote it, but no TIME.partial, which is not whole. A plot.svg
-that is missing is drawn again from the readings.
+It reads DIR/experiment/NAME/TIME/ as `experiment run` wrote it, but no TIME.partial, which is not whole; or
+DIR/experiment/NAME/ as `experiment publish` wrote it. A plot.svg that is missing is drawn again from the readings.
 
 exit codes:
   0 the page is written, whether claims hold or not     64 wrong arguments, or links that are no longer described so
   66 there is no whole run, or one that cannot be read  71 the page cannot be written
 """
 
+_PUBLISH = """\
+Writes the newest whole run of each experiment in the form in which docs/results keeps it: DIR/experiment/NAME/ with
+manifest.json (the testbeds are in it), verdicts.json, plot.svg and readings.jsonl.xz, a reading a line; and
+DIR/report.html. What was published there before is replaced. `experiment report --results DIR` reads this form as well.
+Needs no root.
+"""
+_PUBLISH_END = """\
+exit codes:
+  0 published     64 wrong arguments     71 it cannot be written
+  66 there is no whole run, or one that cannot be read
+"""
 _NEW = """\
 Writes an experiment of your own to NAME.py in the current folder: under thirty lines, which run as they are. Needs no
 root, and measures nothing.
@@ -120,6 +132,15 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Publish:
+    """``experiment publish``; no ``names`` are all of them."""
+
+    names: Sequence[str]
+    results: Path
+    to: Path
+
+
+@dataclass(frozen=True)
 class Report:
     """``experiment report``; no ``names`` are all of them."""
 
@@ -136,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="experiment", description=_DESCRIPTION)
-    commands = made.add_subparsers(required=True, metavar="list | new | run | report")
+    commands = made.add_subparsers(required=True, metavar="list | new | run | report | publish")
     listing = commands.add_parser("list", help="name the experiments", description="Names the experiments.")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
     listing.does(Listing, _list)
@@ -147,6 +168,8 @@ def parser() -> Arguments:
     _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
     about = "make one page of what they found"
     _describe_report(commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END))
+    about = "write what is worth keeping under version control"
+    _describe_publish(commands.add_parser("publish", help=about, description=_PUBLISH, epilog=_PUBLISH_END))
     return made
 
 
@@ -198,11 +221,22 @@ def _describe_run(parser: Arguments) -> None:
     parser.add_argument("--json", action="store_true", help="print the verdicts as one JSON object on standard output")
 
 
-def _describe_report(parser: Arguments) -> None:
-    parser.does(Report, _report)
+def _describe_publish(parser: Arguments) -> None:
+    parser.does(Publish, _publish)
+    _add_names(parser)
+    _add_results(parser, "where the results are")
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write them")
+
+
+def _add_names(parser: Arguments) -> None:
     # Not by choices: argparse holds an empty list, too, against them.
     about = f"{', '.join(SCENARIOS)}, or a file of your own (default: all of these)"
     parser.add_argument("names", nargs="*", type=_known, metavar="NAME", help=about)
+
+
+def _describe_report(parser: Arguments) -> None:
+    parser.does(Report, _report)
+    _add_names(parser)
     _add_results(parser, "where the results are")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="the page to write (default: DIR/experiment/report.html)"
@@ -287,20 +321,43 @@ def _run(options: Run) -> int:
 
 
 def _report(options: Report) -> int:
-    results = options.results / "experiment"
     chosen = _scenarios(options.names or SCENARIOS)
-    folders = {scenario.name: Folder.newest(results / scenario.name) for scenario in chosen}
-    records = {name: folder.record() for name, folder in folders.items() if folder}
-    if not records:
-        raise Failure(Exit.NO_INPUT, f"{results}: no whole run of {', '.join(folders)}: scripts/experiment run NAME")
-    output = options.output or results / "report.html"
+    results = options.results / "experiment"
+    _write_report(chosen, _records(chosen, results), options.output or results / "report.html")
+    return 0
+
+
+def _publish(options: Publish) -> int:
+    chosen = _scenarios(options.names or SCENARIOS)
+    records = _records(chosen, options.results / "experiment")
+    for name, record in records.items():
+        publish(record, options.to / "experiment" / name)
+        print(options.to / "experiment" / name)
+    _write_report(chosen, records, options.to / "report.html")
+    return 0
+
+
+def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record]:
+    """The newest whole run of each that has one, or what was published of it; raises Failure (66) if none has."""
+    found = {}
+    for scenario in chosen:
+        folder = Folder.newest(results / scenario.name)
+        record = folder.record() if folder else published(results / scenario.name)
+        if record:
+            found[scenario.name] = record
+    if not found:
+        names = ", ".join(scenario.name for scenario in chosen)
+        raise Failure(Exit.NO_INPUT, f"{results}: no whole run of {names}: scripts/experiment run NAME")
+    return found
+
+
+def _write_report(chosen: Sequence[Scenario[Any]], records: Mapping[str, Record], output: Path) -> None:
     text = render(page(chosen, records, datetime.now(UTC)))
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Failure(Exit.SYSTEM, f"{output}: cannot be written: {error.strerror}") from error
     print(output)
-    return 0
 
 
 def _show_orders(orders: Sequence[Order]) -> None:

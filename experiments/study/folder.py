@@ -2,12 +2,13 @@
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from experiments.results import partial_folder, write_json
+from experiments.study import tidy
 from experiments.study.readings import Point, Reading, Readings, Verdict, name_of
 from tributary.settings.failure import Exit, Failure
 
@@ -80,29 +81,18 @@ class Folder:
         with (self.path / "testbeds.jsonl").open("a") as file:
             file.write(json.dumps(about) + "\n")
 
-    def write_tables(self, readings: Readings) -> None:
-        """values.csv and series.csv: the same as the readings' files, for a spreadsheet."""
-        values = [
-            [name_of(reading.point), reading.repetition, name, number]
-            for reading in readings
-            for name, number in reading.values.items()
-        ]
-        series = [
-            [name_of(reading.point), reading.repetition, path, f"{at:.3f}", f"{rate:.3f}"]
-            for reading in readings
-            for path, rates in reading.series.items()
-            for at, rate in rates
-        ]
-        _write_table(self.path / "values.csv", ["point", "repetition", "value", "number"], values)
-        _write_table(self.path / "series.csv", ["point", "repetition", "path", "seconds", "mbps"], series)
+    def write_tables(self, experiment: str, readings: Readings) -> None:
+        """values.csv and series.csv: the same as the readings' files, tidy."""
+        _write_table(self.path / "values.csv", tidy.values(experiment, readings))
+        _write_table(self.path / "series.csv", tidy.series(experiment, readings))
 
     def _file(self, point: Point, repetition: int) -> Path:
         return self.path / "readings" / f"{name_of(point)}-{repetition:02}.json"
 
 
-def _write_table(path: Path, header: list[str], rows: list[list[object]]) -> None:
+def _write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
+        csv.writer(file).writerows(rows)
 
 
 def _read(path: Path) -> Any:

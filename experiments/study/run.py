@@ -135,7 +135,7 @@ def _conclude(order: Order, folder: Folder) -> Sequence[Verdict]:
     readings = folder.readings()
     verdicts = order.scenario.judge(order.options, order.topology, readings)
     write_json(folder.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
-    folder.write_tables(readings)
+    folder.write_tables(order.scenario.name, readings)
     (folder.path / "plot.svg").write_text(plot(order.scenario, order.topology, readings))
     finish(folder.path)
     return verdicts

@@ -33,13 +33,13 @@ def test_tables_have_every_number(tmp_path: Path) -> None:
     folder = Folder.resume_or_begin(tmp_path, PLAN)
     for repetition in (1, 2):
         folder.add(reading("squid", repetition, 10.0 * repetition))
-    folder.write_tables(folder.readings())
+    folder.write_tables("mine", folder.readings())
     assert (folder.path / "values.csv").read_text().splitlines() == [
-        "point,repetition,value,number",
-        '"by=squid,family=ipv4",1,mbps,10.0',
-        '"by=squid,family=ipv4",2,mbps,20.0',
+        "experiment,by,family,repetition,quantity,unit,value",
+        "mine,squid,ipv4,1,throughput,Mbit/s,10.0",
+        "mine,squid,ipv4,2,throughput,Mbit/s,20.0",
     ]
     assert (folder.path / "series.csv").read_text().splitlines()[1:] == [
-        '"by=squid,family=ipv4",1,wired,0.100,10.000',
-        '"by=squid,family=ipv4",2,wired,0.100,20.000',
+        "mine,squid,ipv4,1,wired,0.100,10.000",
+        "mine,squid,ipv4,2,wired,0.100,20.000",
     ]

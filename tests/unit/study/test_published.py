@@ -1,0 +1,98 @@
+"""What is kept under version control of a run, and what docs/results has."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.study import tidy
+from experiments.study.__main__ import main
+from experiments.study.catalogue import SCENARIOS
+from experiments.study.published import publish, published
+from experiments.testbed.topology import Profile, Topology
+from tributary.places import ROOT
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check
+
+RESULTS = ROOT / "docs/results"
+KEPT = sorted(path.name for path in (RESULTS / "experiment").iterdir())
+
+
+def test_little_is_tracked() -> None:
+    listed = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "docs/results"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
+    assert 0 < len(names) <= 80
+    assert sum((ROOT / name).stat().st_size for name in names) <= 4_000_000
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_the_readings_give_the_verdicts_again(name: str) -> None:
+    record, scenario = published(RESULTS / "experiment" / name), SCENARIOS[name]
+    assert record is not None
+    plan = record.manifest["plan"]
+    options = scenario.options.model_validate(plan["options"], strict=False)
+    topology = Topology.of(check(plan["links"], Profile, name))
+    again = scenario.judge(options, topology, record.readings)
+    assert [(each.claim, each.bound, each.holds) for each in again] == [
+        (each.claim, each.bound, each.holds) for each in record.verdicts
+    ]
+
+
+def test_what_is_published_is_read_back_as_it_was(tmp_path: Path) -> None:
+    record = published(RESULTS / "experiment/legacy")
+    assert record is not None
+    publish(record, tmp_path / "legacy")
+    again = published(tmp_path / "legacy")
+    assert again is not None
+    assert list(again.readings) == list(record.readings)
+    assert (again.manifest, again.testbeds, again.verdicts, again.plot) == (
+        record.manifest,
+        record.testbeds,
+        record.verdicts,
+        record.plot,
+    )
+
+
+def test_it_can_be_published_and_reported_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", "legacy", "--results", str(RESULTS), "--to", str(tmp_path)]) == 0
+    assert str(tmp_path / "experiment/legacy") in capsys.readouterr().out
+    assert "TCP over wired fills it" in (tmp_path / "report.html").read_text()
+    assert main(["report", "legacy", "--results", str(tmp_path)]) == 0
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert published(tmp_path) is None
+    (tmp_path / "manifest.json").write_text(json.dumps({"testbeds": []}))
+    (tmp_path / "readings.jsonl.xz").write_bytes(b"no archive")
+    with pytest.raises(Failure, match="cannot be read") as caught:
+        published(tmp_path)
+    assert caught.value.code == Exit.NO_INPUT
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("mbps", ("throughput", "Mbit/s")),
+        ("seconds", ("duration", "s")),
+        ("steady_mbps", ("steady", "Mbit/s")),
+        ("wired_bytes", ("wired", "byte")),
+        ("first_byte_ms_25", ("first_byte of 25 kB", "ms")),
+        ("data_p99_us", ("data_p99", "us")),
+        ("converter_s_per_gb", ("converter", "s/GB")),
+        ("stolen_percent", ("stolen", "%")),
+        ("tcp_retransmits", ("tcp_retransmits", "1")),
+        ("subflows", ("subflows", "1")),
+    ],
+)
+def test_a_value_has_its_unit_in_a_column_of_its_own(name: str, told: tuple[str, str]) -> None:
+    assert tidy.quantity(name) == told
+
+
+def test_every_kept_value_is_a_row() -> None:
+    for name in KEPT:
+        record = published(RESULTS / "experiment" / name)
+        assert record is not None
+        header, *rows = tidy.values(name, record.readings)
+        assert len(rows) == sum(len(reading.values) for reading in record.readings)
+        assert {len(row) for row in rows} == {len(header)}
