@@ -9,12 +9,9 @@ from time import time
 from typing import TypeVar
 
 from pydantic import BaseModel
-from rich.console import Console
 
 from cpe import difference, memory
 from cpe.control import CONTROL
-from cpe.keeper import Keeper
-from cpe.kernel.door import Door
 from cpe.settings import CpeSettings, Multipath, Probe, Wan
 from tributary.daemons import logs
 from tributary.settings.entry import Arguments, need_root
@@ -162,6 +159,10 @@ def _run(options: Run) -> None:
 
 def _plan(options: Plan) -> None:
     settings = load(options.settings, CpeSettings)
+    # Not at the top: the other commands do not look at the kernel.
+    from cpe.keeper import Keeper
+    from cpe.kernel.door import Door
+
     with Door() as door:
         observed = door.look()
     keeper = Keeper(settings, memory.Store(_state(options.state_directory), memory.namespace()).load())
@@ -191,6 +192,8 @@ def _status(options: Status) -> None:
         print(json.dumps(answer, indent=2))
         return
     # Not at the top: the other commands print no such text.
+    from rich.console import Console
+
     from cpe import status_text
 
     status_text.show(answer, Console())

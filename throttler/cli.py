@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from rich.console import Console
-
 from throttler import dry_run
 from throttler.options import (
     ExplainOptions,
@@ -242,6 +240,8 @@ def _plain(value: object) -> str:
 
 def _status(given: StatusOptions) -> None:
     # Not at the top: the other commands neither take nor show a status.
+    from rich.console import Console
+
     from throttler import status_text
     from throttler.service.status import encode
 
@@ -253,6 +253,8 @@ def _status(given: StatusOptions) -> None:
 
 
 def _watch(given: WatchOptions) -> None:
+    from rich.console import Console
+
     from throttler.watch import Interval, watch
 
     try:

@@ -8,7 +8,6 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from experiments.bench.acceleration import acceleration
 from experiments.bench.accuracy import accuracy
 from experiments.bench.aggregation import aggregation
 from experiments.bench.converter import PARTS, converter
@@ -45,6 +44,13 @@ class Benchmark:
     parts: Parts | None = None
 
 
+def _acceleration(quick: bool, say: Callable[[str], None]) -> Result:
+    # Not at the top: its scenarios bring what draws, which takes a second to load.
+    from experiments.bench.acceleration import acceleration
+
+    return acceleration(quick, say)
+
+
 BENCHMARKS = {
     "aggregation": Benchmark(aggregation, "MPTCP through Squid over both links, against legacy TCP over each"),
     "enforcement": Benchmark(
@@ -57,7 +63,7 @@ BENCHMARKS = {
     "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
     "converter-soak": Benchmark(soak, "ten minutes of random connections through it: bytes, ends, memory, descriptors"),
     "acceleration": Benchmark(
-        acceleration, "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx"
+        _acceleration, "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx"
     ),
     "accuracy": Benchmark(accuracy, "held rates and a quota against what passes on the wire"),
 }

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 from rich.table import Table
 
-from experiments.demo.plot import plot
 from experiments.demo.summary import (
     LEGACY_WIRED,
     LEGACY_WIRELESS,
@@ -110,6 +109,9 @@ def _demo(options: Options) -> int:
         measured = _measure(options, profile, folder)
         write_json(folder / "summary.json", summary(measured))
         _write_series(measured, folder / "throughput.csv")
+        # Not at the top: what draws takes a second to load, and help draws nothing.
+        from experiments.demo.plot import plot
+
         plot(measured, folder / "throughput.png")
     if options.json:
         print(json.dumps(summary(measured), indent=2))
