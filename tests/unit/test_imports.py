@@ -1,6 +1,7 @@
 """Which room may import from which, and that no two modules import each other."""
 
 import ast
+import os
 from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -21,6 +22,8 @@ BELOW: dict[str, set[str]] = {
     "experiments": {"tributary", "throttler.service.status"},
 }
 """The rooms, and what each stands on."""
+
+PAGE = ROOT / "docs/architecture.md"
 
 
 def name_of(path: Path) -> str:
@@ -66,6 +69,23 @@ def test_a_room_imports_from_those_below_it_alone(room: str) -> None:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     TopologicalSorter(IMPORTS).prepare()
+
+
+def picture() -> str:
+    """The rooms, by who imports whom, as Mermaid draws it."""
+    rooms = {(name.split(".")[0], other.split(".")[0]) for name, others in IMPORTS.items() for other in others}
+    return "".join(f"    {room} --> {other}\n" for room, other in sorted(rooms) if room != other)
+
+
+def test_the_architectures_picture_is_the_code() -> None:
+    """REMAKE_GOLDEN=1 draws it anew."""
+    before, found, rest = PAGE.read_text().partition("```mermaid\ngraph TD\n")
+    assert found
+    shown, end, after = rest.partition("```\n")
+    if "REMAKE_GOLDEN" in os.environ:
+        PAGE.write_text(before + found + picture() + end + after)
+    else:
+        assert shown == picture(), "REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/test_imports.py"
 
 
 USE = "use crate::"
