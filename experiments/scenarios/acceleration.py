@@ -101,9 +101,9 @@ def _ground(_options: AccelerationOptions, profile: Profile, point: Point) -> Se
     return Segments(Topology.of(profile).links[0], int(point["proxies"]))
 
 
-def _measure(scene: Acceleration, options: AccelerationOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Acceleration, options: AccelerationOptions, point: Point, repetition: int) -> Reading:
     """Values for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``, medians."""
-    return Reading(point, repetition, transfers(scene.chain, By(point["by"]), options), {})
+    return Reading(point, repetition, transfers(built.chain, By(point["by"]), options), {})
 
 
 def transfers(chain: Chain, by: By, options: AccelerationOptions) -> dict[str, float]:
@@ -223,7 +223,7 @@ SCENARIO = Scenario(
     options=AccelerationOptions,
     quick={"repeat": 1, "count": 3, "size": "10kB,25kB,500kB"},
     points=_points,
-    ground=_ground,
+    blueprint=_ground,
     measure=_measure,
     judge=_judge,
     draw=_draw,

@@ -49,9 +49,9 @@ def _ground(_options: BufferRatioOptions, profile: Profile, _point: Point) -> Se
     return Segments(Topology.of(profile).links[0], proxies=1)
 
 
-def _measure(scene: Acceleration, options: BufferRatioOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Acceleration, options: BufferRatioOptions, point: Point, repetition: int) -> Reading:
     """``rate_mbps``."""
-    chain = scene.chain
+    chain = built.chain
     chain.client.sysctl(net__ipv4__tcp_rmem=_growing_to(options.receive.amount))
     for proxy in chain.proxies:
         proxy.sysctl(net__ipv4__tcp_wmem=_growing_to(round(float(point["ratio"]) * options.receive.amount)))
@@ -108,7 +108,7 @@ SCENARIO = Scenario(
     options=BufferRatioOptions,
     quick={"repeat": 1, "size": "10MB", "ratio": "0.5,2"},
     points=_points,
-    ground=_ground,
+    blueprint=_ground,
     measure=_measure,
     judge=_judge,
     draw=_draw,

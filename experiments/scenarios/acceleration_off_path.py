@@ -63,9 +63,9 @@ def _detour(link: Link, side: Duration) -> Link:
     return replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
 
 
-def _measure(scene: Acceleration, options: OffPathOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Acceleration, options: OffPathOptions, point: Point, repetition: int) -> Reading:
     """As in ``acceleration``."""
-    return Reading(point, repetition, transfers(scene.chain, By(point["by"]), options), {})
+    return Reading(point, repetition, transfers(built.chain, By(point["by"]), options), {})
 
 
 def _judge(options: OffPathOptions, topology: Topology, readings: Readings) -> Sequence[Verdict]:
@@ -143,7 +143,7 @@ SCENARIO = Scenario(
     options=OffPathOptions,
     quick={"repeat": 1, "count": 3, "size": "10kB,500kB", "side": "25ms,30ms,37500us"},
     points=_points,
-    ground=_ground,
+    blueprint=_ground,
     measure=_measure,
     judge=_judge,
     draw=_draw,

@@ -22,7 +22,7 @@ from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import numbers
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Ground
+from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Cabling
 from experiments.testbed.chain import PORT, intercept
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import TOLERANCE
@@ -68,36 +68,36 @@ class Intercepting(Cables):
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Cabled]:
-        with super().standing(name, seed, tolerance) as scene:
-            intercept(scene.ground.testbed.gateway, CLIENT_SIDE)
-            yield scene
+        with super().standing(name, seed, tolerance) as built:
+            intercept(built.cabling.testbed.gateway, CLIENT_SIDE)
+            yield built
 
 
 def _points(options: SetupOptions, _topology: Topology) -> list[Point]:
     return [{"connections": str(each), "by": by} for by in (CONVERTER, NOBODY) for each in options.connections]
 
 
-def _measure(scene: Cabled, _options: SetupOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Cabled, _options: SetupOptions, point: Point, repetition: int) -> Reading:
     """``beside_ms`` and ``at_once_ms``, medians."""
-    with transparent(scene.ground) if point["by"] == CONVERTER else nullcontext():
-        return Reading(point, repetition, setup_times(scene.ground, int(point["connections"])), {})
+    with transparent(built.cabling) if point["by"] == CONVERTER else nullcontext():
+        return Reading(point, repetition, setup_times(built.cabling, int(point["connections"])), {})
 
 
-def setup_times(ground: Ground, connections: int) -> dict[str, float]:
+def setup_times(cabling: Cabling, connections: int) -> dict[str, float]:
     """Medians in milliseconds to the first byte: ``beside_ms`` so many others that stand, ``at_once_ms`` of so many."""
-    told = ground.load("setup", "--to", ORIGIN, "--connections", str(connections))
+    told = cabling.load("setup", "--to", ORIGIN, "--connections", str(connections))
     return {f"{how}_ms": told[how]["answered"]["p50_us"] / 1000 for how in ("beside", "at_once")}
 
 
 @contextmanager
-def transparent(ground: Ground) -> Iterator[None]:
+def transparent(cabling: Cabling) -> Iterator[None]:
     """A converter at the gateway that takes over what the client sends to the origin, for the length of the block; the
     gateway has to intercept() it.
     """
-    gateway, directory = ground.testbed.gateway, ground.testbed.directory
+    gateway, directory = cabling.testbed.gateway, cabling.testbed.directory
     settings = directory / "standing.toml"
     settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=PORT))
-    with gateway.start("standing", [str(ground.programs.converter), "--config", str(settings)]).wait_until_ready():
+    with gateway.start("standing", [str(cabling.programs.converter), "--config", str(settings)]).wait_until_ready():
         yield
 
 
@@ -142,7 +142,7 @@ SCENARIO = Scenario(
     options=SetupOptions,
     quick={"repeat": 1, "connections": "30,230"},
     points=_points,
-    ground=lambda _options, _profile, _point: Intercepting(),
+    blueprint=lambda _options, _profile, _point: Intercepting(),
     measure=_measure,
     judge=_judge,
     draw=_draw,

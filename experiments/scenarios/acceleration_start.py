@@ -18,7 +18,7 @@ from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import Sizes, listed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.testbed.cables import CLIENTS, LISTENER, Ground
+from experiments.testbed.cables import CLIENTS, LISTENER, Cabling
 from experiments.testbed.cgroup import limited
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
@@ -59,22 +59,22 @@ def limits(options: StartOptions, _topology: Topology | None = None) -> list[Poi
     ]
 
 
-def _measure(scene: Cabled, options: StartOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Cabled, options: StartOptions, point: Point, repetition: int) -> Reading:
     """``start_ms``, a median."""
-    taken = start_milliseconds(scene.ground, point, options.count)
+    taken = start_milliseconds(built.cabling, point, options.count)
     return Reading(point, repetition, {"start_ms": median(taken)}, {})
 
 
-def start_milliseconds(ground: Ground, limit: Point, count: int) -> tuple[float, ...]:
+def start_milliseconds(cabling: Cabling, limit: Point, count: int) -> tuple[float, ...]:
     """Of so many starts; raises Failure if the system does not let itself be limited, or the converter fails."""
-    directory, listens = ground.testbed.directory, f"{LISTENER}:3128"
+    directory, listens = cabling.testbed.directory, f"{LISTENER}:3128"
     settings = directory / "starting.toml"
     settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, listens=listens))
     memory = None if limit["memory"] == UNLIMITED else Size.parse(limit["memory"]).amount
     processor = None if limit["processor"] == UNLIMITED else Share.parse(limit["processor"]).fraction
     with limited(_GROUP, memory, processor) as wrapper:
-        command = [*wrapper, str(ground.programs.converter), "--config", str(settings)]
-        return ground.starts(listens, count, command)
+        command = [*wrapper, str(cabling.programs.converter), "--config", str(settings)]
+        return cabling.starts(listens, count, command)
 
 
 def _judge(options: StartOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
@@ -115,7 +115,7 @@ SCENARIO = Scenario(
     options=StartOptions,
     quick={"repeat": 1, "count": 5, "memory": "6MB,64MB", "processor": "10%,100%"},
     points=limits,
-    ground=lambda _options, _profile, _point: Cables(),
+    blueprint=lambda _options, _profile, _point: Cables(),
     measure=_measure,
     judge=_judge,
     draw=_draw,

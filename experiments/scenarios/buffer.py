@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from experiments.plots import colours_of, draw_paths, name_paths
 from experiments.scenarios.downloads import FAMILIES
 from experiments.scenarios.sweeps import Sizes, TimedOptions, counted_reading, draw_sweep
+from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
@@ -50,9 +50,9 @@ def _points(options: BufferOptions, topology: Topology) -> list[Point]:
     ]
 
 
-def _measure(stage: Stage, options: BufferOptions, point: Point, repetition: int) -> Reading:
-    bound_receive_buffer(stage.testbed, Size.parse(point["buffer"]).amount)
-    return counted_reading(stage, options, point, repetition)
+def _measure(built: StandingTestbed, options: BufferOptions, point: Point, repetition: int) -> Reading:
+    bound_receive_buffer(built.testbed, Size.parse(point["buffer"]).amount)
+    return counted_reading(built, options, point, repetition)
 
 
 def _judge(options: BufferOptions, _topology: Topology, readings: Readings) -> list[Verdict]:

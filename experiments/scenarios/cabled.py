@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from experiments.testbed import native
-from experiments.testbed.cables import Ground, laid_out
+from experiments.testbed.cables import Cabling, laid_out
 from experiments.testbed.selfcheck import TOLERANCE
 from experiments.testbed.selfcheck import Reading as LinkReading
 
@@ -14,7 +14,7 @@ from experiments.testbed.selfcheck import Reading as LinkReading
 class Cabled:
     """The nodes, cabled; there is no link to measure."""
 
-    ground: Ground
+    cabling: Cabling
 
     @property
     def links(self) -> list[LinkReading]:
@@ -38,5 +38,5 @@ class Cables:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Cabled]:  # noqa: ARG002
         """Client, gateway and server, which has an origin, for the length of the block."""
-        with laid_out(native.build(), name) as ground:
-            yield Cabled(ground)
+        with laid_out(native.build(), name) as cabling:
+            yield Cabled(cabling)

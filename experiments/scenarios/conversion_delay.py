@@ -20,9 +20,9 @@ from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.downloads import FAMILIES
+from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import DEFAULT
@@ -44,9 +44,9 @@ def _points(_options: DelayOptions, _topology: Topology) -> list[Point]:
     return [{"by": converter, "family": family} for family in FAMILIES for converter in CONVERTERS]
 
 
-def _measure(stage: Stage, options: DelayOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: StandingTestbed, options: DelayOptions, point: Point, repetition: int) -> Reading:
     """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``; ``KIND_count`` says how many."""
-    testbed = stage.testbed
+    testbed = built.testbed
     # A join would take requests to the other link, where nobody watches.
     testbed.client.ip("mptcp", "endpoint", "flush")
     probe = [sys.executable, "-m", "experiments.probes.conversion", testbed.topology.links[0].name, "core"]

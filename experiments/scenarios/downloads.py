@@ -10,9 +10,9 @@ from pydantic import Field
 from experiments.fetch import fetch
 from experiments.plots import colours_of, draw_paths, label
 from experiments.record import Download
+from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
-from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Topology
 from tributary.settings.failure import Exit, Failure
@@ -31,14 +31,14 @@ class DownloadOptions(Options):
     warm_up: float = Field(default=1.0, ge=0, description="a number of seconds")
 
 
-def measure(stage: Stage, options: DownloadOptions, point: Point, repetition: int) -> Reading:
+def measure(built: StandingTestbed, options: DownloadOptions, point: Point, repetition: int) -> Reading:
     """The download of a whole file."""
-    download = fetched(stage, point, random_file(options.size.amount, seed=repetition))
+    download = fetched(built, point, random_file(options.size.amount, seed=repetition))
     return Reading(point, repetition, values_of(download, options.warm_up), download.series())
 
 
 def fetched(
-    stage: Stage,
+    built: StandingTestbed,
     point: Point,
     file: File,
     seconds: float | None = None,
@@ -49,7 +49,7 @@ def fetched(
     Raises Failure (exit 1) if a byte of it is wrong.
     """
     proxy, ipv6 = CONVERTERS.get(point["by"]), point["family"] == "ipv6"
-    download = fetch(stage.testbed, point["by"], file, point["link"], proxy, ipv6, progress, seconds)
+    download = fetch(built.testbed, point["by"], file, point["link"], proxy, ipv6, progress, seconds)
     if download.sha256 != file.sha256_of(download.size):
         raise Failure(Exit.WRONG_RESULT, f"a download by {point['by']} has the wrong SHA-256")
     return download

@@ -43,9 +43,9 @@ from experiments.plots import colours_of, draw_paths, label
 from experiments.record import Download, Sample
 from experiments.scenarios.downloads import file_lasting
 from experiments.scenarios.events import EVENTS, Span, meanwhile
+from experiments.study.blueprint import CONVERTERS, StandingTestbed, TestbedBlueprint
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.study.stage import CONVERTERS, Ground, Stage
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology
 
@@ -78,21 +78,21 @@ def _point(event: str, converter: str, family: str = "ipv4", settings: str = "ap
     return {"event": event, "converter": converter, "family": family, "settings": settings}
 
 
-def _ground(_options: FailoverOptions, profile: Profile, point: Point) -> Ground:
-    return Ground(profile, tuned=point["settings"] == "appliance")
+def _ground(_options: FailoverOptions, profile: Profile, point: Point) -> TestbedBlueprint:
+    return TestbedBlueprint(profile, tuned=point["settings"] == "appliance")
 
 
-def _measure(stage: Stage, options: FailoverOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: StandingTestbed, options: FailoverOptions, point: Point, repetition: int) -> Reading:
     """One download, and what happens meanwhile."""
-    topology = stage.testbed.topology
+    topology = built.testbed.topology
     file = file_lasting(topology, options.seconds, seed=1)
     proxy, ipv6 = CONVERTERS[point["converter"]], point["family"] == "ipv6"
     with ExitStack() as afterwards:
         download, span = meanwhile(
-            EVENTS[point["event"]](stage.testbed, options.down, afterwards),
+            EVENTS[point["event"]](built.testbed, options.down, afterwards),
             options.before,
             lambda begun: fetch(
-                *(stage.testbed, point["converter"], file, topology.links[0].name, proxy, ipv6),
+                *(built.testbed, point["converter"], file, topology.links[0].name, proxy, ipv6),
                 progress=begun,
                 seconds=options.seconds,
                 every=_EVERY,
@@ -191,6 +191,6 @@ SCENARIO = Scenario(
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    ground=_ground,
+    blueprint=_ground,
     about=__doc__,
 )

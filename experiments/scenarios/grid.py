@@ -23,9 +23,9 @@ from pydantic import BeforeValidator, Field
 from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY
 from experiments.scenarios.sweeps import TimedOptions, counted_reading, listed
+from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.readings import Estimate, Point, Readings, Verdict, at_least, name_of
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS, Ground
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile, Topology
 from tributary.settings.units import Duration, PositiveRate, Share
@@ -92,7 +92,7 @@ def _further(pair: Point) -> list[str]:
     return [_AMPLE] if Share.parse(pair["loss"]).amount else []
 
 
-def _ground(_options: GridOptions, profile: Profile, point: Point) -> Ground:
+def _ground(_options: GridOptions, profile: Profile, point: Point) -> TestbedBlueprint:
     rate, rtt, loss = PositiveRate.parse(point["rate"]), Duration.parse(point["rtt"]), Share.parse(point["loss"])
     queue = max(_LEAST_QUEUE, round(rate.amount * rtt.seconds / _PACKET))
     second = LinkSettings(rate=rate, delay=Duration(rtt.amount // 2), loss=loss, queue=queue)
@@ -100,7 +100,7 @@ def _ground(_options: GridOptions, profile: Profile, point: Point) -> Ground:
     if point["links"] == "3":
         links[_THIRD] = profile.links[_THIRD]
     sysctls = {"net.ipv4.tcp_wmem": f"4096 {_AMPLE_BUFFER} 16777216"} if point["settings"] == _AMPLE else {}
-    return Ground(Profile(links=links), point["settings"] != _KERNEL, sysctls)
+    return TestbedBlueprint(Profile(links=links), point["settings"] != _KERNEL, sysctls)
 
 
 def _alone(readings: Readings) -> list[float]:
@@ -205,5 +205,5 @@ SCENARIO = Scenario(
     draw=_draw,
     about=__doc__,
     any_links=False,
-    ground=_ground,
+    blueprint=_ground,
 )

@@ -112,10 +112,10 @@ def _points(options: IntegrityOptions, _topology: object) -> list[Point]:
     return [{"rtt": str(rtt)} for rtt in options.rtt]
 
 
-def _measure(scene: Paths, options: IntegrityOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Paths, options: IntegrityOptions, point: Point, repetition: int) -> Reading:
     """What the probe told, and what the kernels counted meanwhile."""
-    client, gateway = scene.testbed.client, scene.testbed.gateway
-    where = (scene.listener, str(_PORT), str(_PAIRS), str(options.size.amount))
+    client, gateway = built.testbed.client, built.testbed.gateway
+    where = (built.listener, str(_PORT), str(_PAIRS), str(options.size.amount))
     probe = (sys.executable, "-m", "experiments.probes.integrity")
     with (
         gateway.start("integrity", [*probe, "serve", *where]).wait_until_ready(),
@@ -124,7 +124,7 @@ def _measure(scene: Paths, options: IntegrityOptions, point: Point, repetition: 
     ):
         told = json.loads(client.run(*probe, "send", *where, str(options.transfers)))
         counts = _counts(at_client(), at_gateway())
-    return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(scene)}, {})
+    return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)}, {})
 
 
 def _counts(client: Counter[str], gateway: Counter[str]) -> dict[str, float]:
@@ -156,9 +156,9 @@ def _displacement(wrong: Mapping[str, Any]) -> dict[str, int]:
     return found | ({"fault": wrong["mapping"][0] - wrong["acknowledged"]} if "mapping" in wrong else {})
 
 
-def _round_trip(scene: Paths) -> float:
+def _round_trip(built: Paths) -> float:
     """The median of a hundred pings, in milliseconds."""
-    printed = scene.testbed.client.run("ping", "-n", "-i", "0.005", "-c", "100", scene.listener)
+    printed = built.testbed.client.run("ping", "-n", "-i", "0.005", "-c", "100", built.listener)
     times = sorted(float(line.partition("time=")[2].split()[0]) for line in printed.splitlines() if "time=" in line)
     return times[len(times) // 2]
 
@@ -216,7 +216,7 @@ SCENARIO = Scenario(
     options=IntegrityOptions,
     quick={"repeat": 1, "transfers": 500},
     points=_points,
-    ground=lambda options, _profile, point: Distance(Duration.parse(point["rtt"]), options.checksum),
+    blueprint=lambda options, _profile, point: Distance(Duration.parse(point["rtt"]), options.checksum),
     measure=_measure,
     judge=_judge,
     draw=_draw,

@@ -34,9 +34,9 @@ from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.loads import BULK, FAIR, HELD, HELD_LONG, IDLE, LOADS, loaded, possible
+from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.server import random_file
@@ -68,12 +68,12 @@ def _points(_options: LatencyOptions, _topology: Topology) -> list[Point]:
     ]
 
 
-def _measure(stage: Stage, options: LatencyOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: StandingTestbed, options: LatencyOptions, point: Point, repetition: int) -> Reading:
     """Requests under a load; no values, and so no verdicts, where this kernel lacks what the load needs."""
     if not possible(point["load"]):
         return Reading(point, repetition, {}, {})
-    with loaded(stage.testbed, point["load"], CONVERTERS[point["converter"]], options.settle) as seen:
-        times = _requests(stage.testbed, options, point)
+    with loaded(built.testbed, point["load"], CONVERTERS[point["converter"]], options.settle) as seen:
+        times = _requests(built.testbed, options, point)
         load = seen()
     return Reading(point, repetition, _values(times) | load, {})
 

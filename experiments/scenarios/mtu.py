@@ -22,9 +22,9 @@ from pydantic import BeforeValidator, Field
 
 from experiments.scenarios.downloads import LEGACY, values_of
 from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, numbers, timed
+from experiments.study.blueprint import CONVERTERS, StandingTestbed, TestbedBlueprint
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS, Ground, Stage
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
@@ -63,10 +63,10 @@ def _points(options: MtuOptions, topology: Topology) -> list[Point]:
     ]
 
 
-def _ground(_options: MtuOptions, profile: Profile, point: Point) -> Ground:
+def _ground(_options: MtuOptions, profile: Profile, point: Point) -> TestbedBlueprint:
     """Queues of as many bytes with packets of every size."""
     factor = _FULL / int(point["mtu"])
-    return Ground(Profile(links={name: _with_queues(link, factor) for name, link in profile.links.items()}))
+    return TestbedBlueprint(Profile(links={name: _with_queues(link, factor) for name, link in profile.links.items()}))
 
 
 def _with_queues(link: LinkSettings, factor: float) -> LinkSettings:
@@ -78,13 +78,13 @@ def _with_queues(link: LinkSettings, factor: float) -> LinkSettings:
     return link.model_copy(update={"queue": round(factor * (link.queue or DEFAULT_QUEUE)), **ways})
 
 
-def _measure(stage: Stage, options: MtuOptions, point: Point, repetition: int) -> Reading:
-    testbed = stage.testbed
+def _measure(built: StandingTestbed, options: MtuOptions, point: Point, repetition: int) -> Reading:
+    testbed = built.testbed
     client, links = testbed.client, [link.name for link in testbed.topology.links]
     testbed.set_mtu(int(point["mtu"]))
     bound_receive_buffer(testbed, Size.parse(point["buffer"]).amount)
     packets, gateway, machine = packets_received(client, links), process_seconds(testbed.gateway), machine_seconds()
-    download = timed(stage, options, point, repetition)
+    download = timed(built, options, point, repetition)
     gigabytes = download.size / 1e9
     costs = {
         "packets_per_mb": (packets_received(client, links) - packets) / gigabytes / 1000,
@@ -178,5 +178,5 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
-    ground=_ground,
+    blueprint=_ground,
 )

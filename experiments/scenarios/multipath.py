@@ -21,9 +21,9 @@ from experiments.scenarios.downloads import (
     legacy_points,
     measure,
 )
+from experiments.study.blueprint import CONVERTERS
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 

@@ -9,9 +9,9 @@ from pydantic import BeforeValidator, Field
 from experiments.plots import tidy
 from experiments.record import Download
 from experiments.scenarios.downloads import fetched, file_lasting, values_of
+from experiments.study.blueprint import StandingTestbed
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
-from experiments.study.stage import Stage
 from experiments.testbed.counters import counted
 from tributary.settings.units import Size
 
@@ -55,16 +55,16 @@ Sizes = Annotated[
 ]
 
 
-def timed(stage: Stage, options: TimedOptions, point: Point, repetition: int) -> Download:
+def timed(built: StandingTestbed, options: TimedOptions, point: Point, repetition: int) -> Download:
     """What comes in ``options.seconds`` of a file that lasts longer."""
-    file = file_lasting(stage.testbed.topology, options.seconds, seed=repetition)
-    return fetched(stage, point, file, options.seconds)
+    file = file_lasting(built.testbed.topology, options.seconds, seed=repetition)
+    return fetched(built, point, file, options.seconds)
 
 
-def counted_reading(stage: Stage, options: TimedOptions, point: Point, repetition: int) -> Reading:
+def counted_reading(built: StandingTestbed, options: TimedOptions, point: Point, repetition: int) -> Reading:
     """A timed download, and what the kernels counted meanwhile, of MPTCP's segments and of TCP's."""
-    with counted(stage.testbed.client) as at_client, counted(stage.testbed.gateway) as at_gateway:
-        download = timed(stage, options, point, repetition)
+    with counted(built.testbed.client) as at_client, counted(built.testbed.gateway) as at_gateway:
+        download = timed(built, options, point, repetition)
         client, gateway = at_client(), at_gateway()
         counts = {
             "segments_that_waited": float(client["MPTcpExtOFOQueue"]),

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from experiments.scenarios.downloads import draw_panels
 from experiments.scenarios.throttling import ALWAYS, ThrottleOptions, held_points, measure, verdicts_on_hold
+from experiments.study.blueprint import CONVERTERS
 from experiments.study.readings import Point, Readings, Verdict
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 from experiments.scenarios.downloads import FAMILIES, LEGACY, draw_panels
 from experiments.scenarios.throttling import ALWAYS, FREE, ThrottleOptions, measure, verdicts_on_hold
+from experiments.study.blueprint import CONVERTERS
 from experiments.study.readings import Point, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
-from experiments.study.stage import CONVERTERS
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 from tributary.settings.units import PositiveRate, Size

@@ -10,9 +10,9 @@ from pydantic import Field
 
 from experiments.record import Download
 from experiments.scenarios.downloads import FAMILIES, fetched
+from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options
-from experiments.study.stage import CONVERTERS, Stage
 from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
@@ -49,24 +49,24 @@ def held_points(held: str, topology: Topology) -> list[Point]:
     ]
 
 
-def measure(stage: Stage, options: ThrottleOptions, point: Point, repetition: int) -> Reading:
+def measure(built: StandingTestbed, options: ThrottleOptions, point: Point, repetition: int) -> Reading:
     """A download whose first path is held as ``point["held"]`` says.
 
     Values: ``mbps`` over all; ``held_after_s`` since the request; ``subflows`` that there ever were; and each path's
     rate on the wire before and behind the hold, ``PATH_before_mbps`` and ``PATH_after_mbps``.
     """
     file = random_file(options.size.amount, seed=repetition)
-    bound_receive_buffer(stage.testbed, options.buffer.amount)
+    bound_receive_buffer(built.testbed, options.buffer.amount)
     held: list[Future[float]] = []
-    with _throttler(stage.testbed, options, point) as path, ThreadPoolExecutor(1) as pool:
+    with _throttler(built.testbed, options, point) as path, ThreadPoolExecutor(1) as pool:
 
         def progress(received: int) -> None:
             if point["held"] == MIDWAY and not held and received >= file.size / 2:
-                held.append(pool.submit(_hold, stage.testbed, options, path))
+                held.append(pool.submit(_hold, built.testbed, options, path))
 
-        download = fetched(stage, point, file, progress=progress)
+        download = fetched(built, point, file, progress=progress)
     after = held[0].result() - download.started if held else 0.0
-    return Reading(point, repetition, _values(download, stage.testbed.topology, after), download.series())
+    return Reading(point, repetition, _values(download, built.testbed.topology, after), download.series())
 
 
 def _values(download: Download, topology: Topology, after: float) -> dict[str, float]:

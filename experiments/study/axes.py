@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from experiments.study.blueprint import Blueprint, TestbedBlueprint
 from experiments.study.readings import Point, Readings, Verdict
 from experiments.study.scenario import Options, Scenario
-from experiments.study.stage import Ground, Place
 from experiments.testbed.profile import changed
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.failure import Exit, Failure, refused
@@ -30,16 +30,16 @@ class Axis:
     """One of them: what its values are, for people, and the testbed's description with one; raises ValueError."""
 
     accepted: str
-    put: Callable[[Ground, str], Ground]
+    put: Callable[[TestbedBlueprint, str], TestbedBlueprint]
 
 
-def _sysctl(name: str, ground: Ground, value: str) -> Ground:
-    return replace(ground, everywhere={**ground.everywhere, name: value})
+def _sysctl(name: str, blueprint: TestbedBlueprint, value: str) -> TestbedBlueprint:
+    return replace(blueprint, everywhere={**blueprint.everywhere, name: value})
 
 
-def _buffer(name: str, ground: Ground, value: str) -> Ground:
+def _buffer(name: str, blueprint: TestbedBlueprint, value: str) -> TestbedBlueprint:
     most = int(Size.parse(value).amount)
-    return _sysctl(name, ground, f"{_LEAST_BUFFER} {min(_FIRST_BUFFER, most)} {most}")
+    return _sysctl(name, blueprint, f"{_LEAST_BUFFER} {min(_FIRST_BUFFER, most)} {most}")
 
 
 def _number(least: int, most: int, value: str) -> int:
@@ -51,19 +51,19 @@ def _number(least: int, most: int, value: str) -> int:
 AXES: Mapping[str, Axis] = {
     "congestion": Axis(
         "a congestion control of this kernel, such as cubic or reno",
-        lambda ground, value: _sysctl("net.ipv4.tcp_congestion_control", ground, value),
+        lambda made, value: _sysctl("net.ipv4.tcp_congestion_control", made, value),
     ),
     "scheduler": Axis(
         "an MPTCP scheduler of this kernel, such as default",
-        lambda ground, value: _sysctl("net.mptcp.scheduler", ground, value),
+        lambda made, value: _sysctl("net.mptcp.scheduler", made, value),
     ),
     "subflows": Axis(
         "further subflows that both ends allow, 0 to 8",
-        lambda ground, value: replace(ground, subflows=_number(0, 8, value)),
+        lambda made, value: replace(made, subflows=_number(0, 8, value)),
     ),
-    "receive-buffer": Axis("a size such as 0.5MB", lambda ground, value: _buffer("net.ipv4.tcp_rmem", ground, value)),
-    "send-buffer": Axis("a size such as 0.5MB", lambda ground, value: _buffer("net.ipv4.tcp_wmem", ground, value)),
-    "mtu": Axis("bytes, 576 to 9000", lambda ground, value: replace(ground, mtu=_number(576, 9000, value))),
+    "receive-buffer": Axis("a size such as 0.5MB", lambda made, value: _buffer("net.ipv4.tcp_rmem", made, value)),
+    "send-buffer": Axis("a size such as 0.5MB", lambda made, value: _buffer("net.ipv4.tcp_wmem", made, value)),
+    "mtu": Axis("bytes, 576 to 9000", lambda made, value: replace(made, mtu=_number(576, 9000, value))),
 }
 """By their keys; besides there are LINK.KEY of every link, and the kernel's settings net.*."""
 
@@ -93,7 +93,7 @@ def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> S
     return replace(
         scenario,
         points=_Points(scenario, combinations),
-        ground=_Placed(scenario, tuple(axes)),
+        blueprint=_Placed(scenario, tuple(axes)),
         judge=_Judged(scenario, combinations),
         draw=_Drawn(scenario, combinations),
         axes=axes,
@@ -101,10 +101,10 @@ def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> S
 
 
 def _combination(profile: Profile, values: Mapping[str, str]) -> Combination:
-    ground = Ground(profile)
+    blueprint = TestbedBlueprint(profile)
     for key, value in values.items():
-        ground = _on(ground, key, value)
-    return Combination(values, Topology.of(ground.profile))
+        blueprint = _on(blueprint, key, value)
+    return Combination(values, Topology.of(blueprint.profile))
 
 
 def _read(sweep: str) -> tuple[str, tuple[str, ...]]:
@@ -114,9 +114,9 @@ def _read(sweep: str) -> tuple[str, tuple[str, ...]]:
     return key, tuple(values.split(","))
 
 
-def _on(place: Place, key: str, value: str) -> Ground:
+def _on(place: Blueprint, key: str, value: str) -> TestbedBlueprint:
     """The testbed's description with one axis at ``value``."""
-    if not isinstance(place, Ground):
+    if not isinstance(place, TestbedBlueprint):
         raise Failure(Exit.USAGE, f"--sweep {key}={value}: accepted: for experiments on a testbed alone")
     if key in AXES:
         try:
@@ -156,9 +156,9 @@ class _Placed:
     scenario: Scenario[Any]
     axes: Sequence[str]
 
-    def __call__(self, options: Options, profile: Profile, point: Point) -> Place:
+    def __call__(self, options: Options, profile: Profile, point: Point) -> Blueprint:
         own = {key: value for key, value in point.items() if key not in self.axes}
-        place = self.scenario.ground(options, profile, own)
+        place = self.scenario.blueprint(options, profile, own)
         for key in self.axes:
             place = _on(place, key, point[key])
         return place

@@ -87,7 +87,7 @@ def _order(
     options = check(document, scenario.options, f"{scenario.name}: --set")
     profile = changed_profile(scenario.profile, links)
     order = Order(swept(scenario, profile, sweeps), options, profile)
-    order.ground(order.points[0])  # refused now, and not in the middle of a run
+    order.blueprint(order.points[0])  # refused now, and not in the middle of a run
     return order
 
 

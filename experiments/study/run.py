@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from experiments.results import commit, finish, manifest, write_json
+from experiments.study.blueprint import Blueprint, Standing
 from experiments.study.folder import Folder
 from experiments.study.plot import plot
 from experiments.study.readings import Point, Reading, Verdict, name_of
 from experiments.study.scenario import Options, Scenario
-from experiments.study.stage import Place, Scene
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.topology import Profile, Topology
@@ -42,9 +42,9 @@ class Order:
         """The circumstances to measure in."""
         return self.scenario.points(self.options, self.topology)
 
-    def ground(self, point: Point) -> Place:
+    def blueprint(self, point: Point) -> Blueprint:
         """What to measure ``point`` on."""
-        return self.scenario.ground(self.options, self.profile, point)
+        return self.scenario.blueprint(self.options, self.profile, point)
 
     def plan(self) -> dict[str, object]:
         """What two runs must agree in for one to go on where the other stopped."""
@@ -105,20 +105,22 @@ class _Measurement:
         with Progress(*columns, console=self.console) as progress:
             total = len(self.order.points) * self.order.options.repeat
             task = progress.add_task(self.order.scenario.name, total=total, completed=total - len(wanted))
-            for (repetition, ground), group in groupby(wanted, lambda each: (each[0], self.order.ground(each[1]))):
+            for (repetition, blueprint), group in groupby(
+                wanted, lambda each: (each[0], self.order.blueprint(each[1]))
+            ):
                 progress.update(task, description=f"{self.order.scenario.name}: checking the links")
-                with ground.standing(self.name, repetition, self.allowed.tolerance.fraction) as scene:
-                    self._note(scene, ground, repetition)
+                with blueprint.standing(self.name, repetition, self.allowed.tolerance.fraction) as built:
+                    self._note(built, blueprint, repetition)
                     for _, point in group:
                         progress.update(task, description=f"{self.order.scenario.name}: {name_of(point)}")
-                        self.folder.add(self._undisturbed(scene, point, repetition))
+                        self.folder.add(self._undisturbed(built, point, repetition))
                         progress.advance(task)
 
-    def _undisturbed(self, scene: Scene, point: Point, repetition: int) -> Reading:
+    def _undisturbed(self, built: Standing, point: Point, repetition: int) -> Reading:
         """A reading, taken again if the hypervisor took too much time meanwhile; its value ``stolen_percent`` tells."""
         for attempt in range(1, _ATTEMPTS + 1):
             with stolen() as share:
-                reading = self.order.scenario.measure(scene, self.order.options, point, repetition)
+                reading = self.order.scenario.measure(built, self.order.options, point, repetition)
                 lost = share()
             if lost <= self.allowed.most_stolen.fraction or attempt == _ATTEMPTS:
                 break
@@ -126,9 +128,9 @@ class _Measurement:
             wait_for_calm(self.allowed.most_stolen.fraction)
         return replace(reading, values={**reading.values, "stolen_percent": 100 * lost})
 
-    def _note(self, scene: Scene, ground: Place, repetition: int) -> None:
-        about = {"seed": repetition, "emulated_by": scene.emulation, "measured": as_json(scene.links)}
-        self.folder.note_testbed(ground.as_json() | about)
+    def _note(self, built: Standing, blueprint: Blueprint, repetition: int) -> None:
+        about = {"seed": repetition, "emulated_by": built.emulation, "measured": as_json(built.links)}
+        self.folder.note_testbed(blueprint.as_json() | about)
 
 
 def _conclude(order: Order, folder: Folder) -> Sequence[Verdict]:

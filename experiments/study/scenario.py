@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import Field
 
+from experiments.study.blueprint import Blueprint, TestbedBlueprint
 from experiments.study.readings import Point, Reading, Readings, Verdict
-from experiments.study.stage import Ground, Place
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import Settings
 
@@ -25,9 +25,9 @@ class Options(Settings):
 Chosen = TypeVar("Chosen", bound=Options)
 
 
-def one_ground(_options: Options, profile: Profile, _point: Point) -> Ground:
+def one_blueprint(_options: Options, profile: Profile, _point: Point) -> TestbedBlueprint:
     """The same for every point: the links as they are."""
-    return Ground(profile)
+    return TestbedBlueprint(profile)
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Scenario(Generic[Chosen]):
     """One experiment.
 
     ``paper`` is the figure or table that it reproduces, or "new"; ``claim`` what the paper says of it; ``expected``
-    what should come out, and why. ``points`` gives the circumstances to measure in, ``ground`` what to measure one of
-    them on, ``measure`` one reading there (the last argument counts repetitions from 1), ``judge`` the verdicts, and
-    ``draw`` the plot, from the readings alone. With ``any_links`` it runs over links of any profile, without over its
-    own alone. ``about`` is the module's docstring: the topology, what is derived and what is expected of it.
+    what should come out, and why. ``points`` gives the circumstances to measure in, ``blueprint`` what to measure
+    one of them on, ``measure`` one reading there (the last argument counts repetitions from 1), ``judge`` the verdicts,
+    and ``draw`` the plot, from the readings alone. With ``any_links`` it runs over links of any profile, without over
+    its own alone. ``about`` is the module's docstring: the topology, what is derived and what is expected of it.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Scenario(Generic[Chosen]):
     judge: Callable[[Chosen, Topology, Readings], Sequence[Verdict]]
     draw: "Callable[[Figure, Topology, Readings], None]"
     about: str
-    ground: Callable[[Chosen, Profile, Point], Place] = one_ground
+    blueprint: Callable[[Chosen, Profile, Point], Blueprint] = one_blueprint
     any_links: bool = True
     axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What it is swept over beside its own points (experiments/study/axes.py)."""

@@ -35,7 +35,7 @@ IDLE = check({"links": {"idle": {"rate": "1gbit"}}}, Profile, "the unused link")
 
 
 @dataclass(frozen=True)
-class Ground:
+class Cabling:
     """The nodes, and the programs that make traffic on them."""
 
     testbed: Testbed
@@ -57,7 +57,7 @@ class Ground:
 
 
 @contextmanager
-def laid_out(programs: Programs, name: str) -> Iterator[Ground]:
+def laid_out(programs: Programs, name: str) -> Iterator[Cabling]:
     """The nodes for the length of the block, with an origin on the server: for TCP, and for MPTCP as well."""
     with standing(name, IDLE) as testbed:
         lay(testbed)
@@ -69,7 +69,7 @@ def laid_out(programs: Programs, name: str) -> Iterator[Ground]:
             testbed.server.start("origin", [*origin, ORIGIN]).wait_until_ready(),
             testbed.server.start("mptcp-origin", [*origin, MPTCP_ORIGIN, "--mptcp"]).wait_until_ready(),
         ):
-            yield Ground(testbed, programs)
+            yield Cabling(testbed, programs)
 
 
 def lay(testbed: Testbed) -> None:

@@ -29,20 +29,20 @@ from experiments.bench.converter.throughput import (
 )
 from experiments.probes.conversion import Packet, conversions, packet
 from experiments.testbed.build import Testbed
-from experiments.testbed.cables import Ground
+from experiments.testbed.cables import Cabling
 from experiments.testbed.native import Programs
 from experiments.testbed.topology import Topology
 from tributary.settings.failure import Exit, Failure
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
+def cabling(tmp_path: Path) -> Cabling:
     testbed = Testbed("none", Topology(()), tmp_path, netem=True)
-    return Ground(testbed, Programs(Path("/bin/sh"), Path("/bin/sh")))
+    return Cabling(testbed, Programs(Path("/bin/sh"), Path("/bin/sh")))
 
 
 @contextmanager
-def nothing(_ground: Ground, _listen: str) -> Iterator[list[str]]:
+def nothing(_ground: Cabling, _listen: str) -> Iterator[list[str]]:
     yield []
 
 
@@ -162,21 +162,21 @@ def test_a_contender_that_is_not_installed_is_left_out_by_name() -> None:
     assert told == ["absent is left out: /no/such/module.so is not here (scripts/setup --dev installs it)"]
 
 
-def course(ground: Ground, *taking_part: Contender, direct: bool = True) -> Course:
-    return Course(ground, taking_part, direct, (0, 1), print)
+def course(cabling: Cabling, *taking_part: Contender, direct: bool = True) -> Course:
+    return Course(cabling, taking_part, direct, (0, 1), print)
 
 
-def test_who_stalls_is_left_out_of_bytes_alone(ground: Ground) -> None:
+def test_who_stalls_is_left_out_of_bytes_alone(cabling: Cabling) -> None:
     one = Contender("one", 1, (), nothing)
-    these = course(ground, one, replace(one, name="other", stalls=True))
+    these = course(cabling, one, replace(one, name="other", stalls=True))
     able = {each.kind: set(these.routes(each)) for each in measurements(FULL)}
     assert list(able) == list(KINDS)
     for kind, names in able.items():
         assert names == {"one", "direct"} | ({"other"} if kind in (CONNECTIONS, REQUESTS) else set())
 
 
-def test_without_direct_there_are_contenders_alone(ground: Ground) -> None:
-    these = course(ground, Contender("one", 1, (), nothing), direct=False)
+def test_without_direct_there_are_contenders_alone(cabling: Cabling) -> None:
+    these = course(cabling, Contender("one", 1, (), nothing), direct=False)
     assert all(set(these.routes(each)) == {"one"} for each in measurements(QUICK))
 
 
@@ -213,17 +213,17 @@ def test_a_part_that_is_not_there_is_refused_before_anything_is_touched(argument
     assert refused.value.code is Exit.USAGE
 
 
-def test_every_contender_has_a_name_and_a_port_of_its_own(ground: Ground) -> None:
-    names = [each.name for each in every_contender(ground)]
+def test_every_contender_has_a_name_and_a_port_of_its_own(cabling: Cabling) -> None:
+    names = [each.name for each in every_contender(cabling)]
     assert names == ["native", "squid", "haproxy", "varnish", "nginx", "relay"]
     assert [*names[1:], DIRECT_NAME] == list(PARTS.peers)
-    assert len({each.port for each in every_contender(ground)}) == len(names)
+    assert len({each.port for each in every_contender(cabling)}) == len(names)
 
 
-def test_squid_and_ours_are_asked_and_the_others_forward(ground: Ground) -> None:
-    asked = {each.name for each in every_contender(ground) if "--via-http-proxy" in each.route}
+def test_squid_and_ours_are_asked_and_the_others_forward(cabling: Cabling) -> None:
+    asked = {each.name for each in every_contender(cabling) if "--via-http-proxy" in each.route}
     assert asked == {"native", "squid"}
-    assert asked == {each.name for each in every_contender(ground) if "--via-connect" in each.tunnel}
+    assert asked == {each.name for each in every_contender(cabling) if "--via-connect" in each.tunnel}
 
 
 def test_the_bytes_of_a_bulk_measurement_are_the_same_for_any_number_of_connections() -> None:

@@ -46,9 +46,9 @@ def acceleration(quick: bool, say: Callable[[str], None]) -> Result:
     say("building the converter")
     programs = build(released=True)
     series, values = gains(extent.repetitions, extent.transfers, say)
-    with laid_out(programs, NAME) as ground:
-        started, costs = starting(ground, extent.starts, say)
-        stood, took = set_up(ground, extent.at_once, extent.repetitions, say)
+    with laid_out(programs, NAME) as blueprint:
+        started, costs = starting(blueprint, extent.starts, say)
+        stood, took = set_up(blueprint, extent.at_once, extent.repetitions, say)
     many, memory = tenants(programs, extent.tenants, say)
     series += started + stood + many
     values |= costs | took | memory

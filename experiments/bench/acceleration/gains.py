@@ -25,10 +25,10 @@ def gains(repetitions: int, transfers_each: int, say: Callable[[str], None]) -> 
     for proxies in PROXIES:
         reached: dict[str, list[float]] = {}
         for repetition in range(repetitions):
-            with Segments(link, proxies).standing(NAME, seed=repetition) as scene:
-                direct = transfers(scene.chain, By.DIRECT, options)
+            with Segments(link, proxies).standing(NAME, seed=repetition) as built:
+                direct = transfers(built.chain, By.DIRECT, options)
                 for by, end in _BY.items():
-                    taken = transfers(scene.chain, by, options)
+                    taken = transfers(built.chain, by, options)
                     for name, value in _WHAT.items():
                         gain = 100 * (1 - taken[value] / direct[value])
                         reached.setdefault(f"{name}{end}_pct_{proxies}", []).append(gain)

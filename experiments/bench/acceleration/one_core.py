@@ -20,14 +20,14 @@ def one_core(programs: Programs, size: int, repetitions: int, say: Callable[[str
     any.
     """
     *others, last = sorted(os.sched_getaffinity(0))
-    with kept_to(others or [last]), laid_out(programs, NAME) as ground, ExitStack() as stack:
-        contenders = [each for each in every_contender(ground) if each.name in (NATIVE, *PEERS) and not each.missing]
+    with kept_to(others or [last]), laid_out(programs, NAME) as blueprint, ExitStack() as stack:
+        contenders = [each for each in every_contender(blueprint) if each.name in (NATIVE, *PEERS) and not each.missing]
         reached: dict[str, list[float]] = {each.name: [] for each in contenders}
         for contender in contenders:
-            stack.enter_context(contender.running(ground, "taskset", "--cpu-list", str(last), mptcp=False))
+            stack.enter_context(contender.running(blueprint, "taskset", "--cpu-list", str(last), mptcp=False))
         for repetition in range(repetitions):
             for contender in contenders[:: -1 if repetition % 2 else 1]:
-                told = ground.load("bulk", "--bytes", str(size), *contender.route)
+                told = blueprint.load("bulk", "--bytes", str(size), *contender.route)
                 figure = told["bits_per_second"] / 1e6
                 say(f"one core, {contender.name}: {figure:.0f} Mbit/s")
                 reached[contender.name].append(figure)

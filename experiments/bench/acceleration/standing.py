@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 from experiments.bench.result import Series
 from experiments.scenarios.acceleration_setup import setup_times, transparent
-from experiments.testbed.cables import CLIENT_SIDE, Ground
+from experiments.testbed.cables import CLIENT_SIDE, Cabling
 from experiments.testbed.chain import intercept
 
 
 def set_up(
-    ground: Ground, at_once: Sequence[int], repetitions: int, say: Callable[[str], None]
+    cabling: Cabling, at_once: Sequence[int], repetitions: int, say: Callable[[str], None]
 ) -> tuple[list[Series], dict[str, float]]:
     """Medians, from connect(2) until the server's first byte is there, through one converter on plain cables.
 
@@ -17,10 +17,10 @@ def set_up(
     the same moment; the last one waits for the processor's work on all.
     """
     series = []
-    intercept(ground.testbed.gateway, CLIENT_SIDE)
-    with transparent(ground):
+    intercept(cabling.testbed.gateway, CLIENT_SIDE)
+    with transparent(cabling):
         for connections in at_once:
-            taken = [setup_times(ground, connections) for _ in range(repetitions)]
+            taken = [setup_times(cabling, connections) for _ in range(repetitions)]
             series += [
                 Series(f"setup_ms_{connections}", "ms", tuple(each["beside_ms"] for each in taken)),
                 Series(f"setup_at_once_ms_{connections}", "ms", tuple(each["at_once_ms"] for each in taken)),

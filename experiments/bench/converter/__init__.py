@@ -18,7 +18,7 @@ from experiments.bench.pair import NAME
 from experiments.bench.parts import Parts, Selection
 from experiments.bench.processors import kept_to
 from experiments.bench.result import Result, Series
-from experiments.testbed.cables import Ground, laid_out
+from experiments.testbed.cables import Cabling, laid_out
 from experiments.testbed.native import build
 
 _PROCESSORS = 2
@@ -65,7 +65,7 @@ def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> lis
 
 
 def _costs(
-    made: Ground, taking_part: Sequence[Contender], extent: Extent, say: Callable[[str], None]
+    made: Cabling, taking_part: Sequence[Contender], extent: Extent, say: Callable[[str], None]
 ) -> tuple[dict[str, float], list[Series]]:
     """What each takes before there is work, alone on the machine: values, and how long each start took."""
     values: dict[str, float] = {}
@@ -82,7 +82,7 @@ def _costs(
     return values, starts
 
 
-def _held(made: Ground, contender: Contender, connections: int) -> float:
+def _held(made: Cabling, contender: Contender, connections: int) -> float:
     with contender.running(made), holding(made, contender.tunnel, connections):
         return connections
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Ground
+from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Cabling
 from experiments.testbed.node import Node, Process
 from tributary.settings.failure import Exit, Failure
 
@@ -92,7 +92,7 @@ class Contender:
     port: int
     needs: tuple[str, ...]
     """Commands and files."""
-    prepared: Callable[[Ground, str], AbstractContextManager[list[str]]]
+    prepared: Callable[[Cabling, str], AbstractContextManager[list[str]]]
     mptcpized: bool = True
     is_asked: bool = False
     """Clients ask it as an HTTP proxy; otherwise it forwards all that comes to the origin."""
@@ -121,24 +121,24 @@ class Contender:
         return next((each for each in self.needs if not Path(each).exists() and shutil.which(each) is None), None)
 
     @contextmanager
-    def command(self, ground: Ground, *, mptcp: bool = True) -> Iterator[list[str]]:
+    def command(self, cabling: Cabling, *, mptcp: bool = True) -> Iterator[list[str]]:
         """What starts it, for the length of the block."""
-        with self.prepared(ground, self.listens) as command:
+        with self.prepared(cabling, self.listens) as command:
             yield [*(_MPTCPIZE if mptcp and self.mptcpized else ()), *command]
 
     @contextmanager
-    def running(self, ground: Ground, *wrapper: str, mptcp: bool = True) -> Iterator[Process]:
+    def running(self, cabling: Cabling, *wrapper: str, mptcp: bool = True) -> Iterator[Process]:
         """It listens for the length of the block, started by ``wrapper``; raises Failure if it does not begin to: by
         MPTCP, or by TCP at least without ``mptcp``.
         """
-        gateway = ground.testbed.gateway
+        gateway = cabling.testbed.gateway
         with (
-            self.command(ground, mptcp=mptcp) as command,
+            self.command(cabling, mptcp=mptcp) as command,
             gateway.start(self.name, [*wrapper, *command]) as process,
         ):
             _wait_until_it_listens(process, gateway, self.port, mptcp=mptcp)
             # Varnish listens before the process is there that answers.
-            ground.load("bulk", "--bytes", "1", *self.route, *(["--mptcp"] if mptcp else []))
+            cabling.load("bulk", "--bytes", "1", *self.route, *(["--mptcp"] if mptcp else []))
             yield process
 
 
@@ -153,29 +153,29 @@ def _wait_until_it_listens(process: Process, gateway: Node, port: int, *, mptcp:
         time.sleep(0.02)
 
 
-def _file(ground: Ground, name: str, text: str) -> str:
-    path = ground.testbed.directory / name
+def _file(cabling: Cabling, name: str, text: str) -> str:
+    path = cabling.testbed.directory / name
     path.write_text(text)
     return str(path)
 
 
 @contextmanager
-def _native(ground: Ground, listen: str) -> Iterator[list[str]]:
-    text = _NATIVE.format(clients=CLIENTS, directory=ground.testbed.directory, listen=listen)
-    yield [str(ground.programs.converter), "--config", _file(ground, "converter.toml", text)]
+def _native(cabling: Cabling, listen: str) -> Iterator[list[str]]:
+    text = _NATIVE.format(clients=CLIENTS, directory=cabling.testbed.directory, listen=listen)
+    yield [str(cabling.programs.converter), "--config", _file(cabling, "converter.toml", text)]
 
 
 @contextmanager
-def _squid(ground: Ground, listen: str) -> Iterator[list[str]]:
+def _squid(cabling: Cabling, listen: str) -> Iterator[list[str]]:
     """As the appliance runs it, with no cache; without its guard, which has nothing to do for a listener."""
     address, _, port = listen.rpartition(":")
-    state = ground.testbed.directory / "squid-state"
+    state = cabling.testbed.directory / "squid-state"
     origin_port = ORIGIN.rpartition(":")[2]
     text = _SQUID.format(port=port, listen=address, clients=CLIENTS, origin_port=origin_port, state=state)
     (state / "log").mkdir(parents=True, exist_ok=True)
     shutil.chown(state / "log", "proxy")
-    render = (sys.executable, "-m", "squid", "render", "--own", address, _file(ground, "squid.toml", text))
-    configuration = _file(ground, "squid.conf", ground.testbed.gateway.run(*render))
+    render = (sys.executable, "-m", "squid", "render", "--own", address, _file(cabling, "squid.toml", text))
+    configuration = _file(cabling, "squid.conf", cabling.testbed.gateway.run(*render))
     name = "tributarybench"
     try:
         yield ["squid", "-N", "-n", name, "-f", configuration]
@@ -185,14 +185,14 @@ def _squid(ground: Ground, listen: str) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _haproxy(ground: Ground, listen: str) -> Iterator[list[str]]:
-    configuration = _file(ground, "haproxy.cfg", HAPROXY.format(listen=listen, origin=ORIGIN))
+def _haproxy(cabling: Cabling, listen: str) -> Iterator[list[str]]:
+    configuration = _file(cabling, "haproxy.cfg", HAPROXY.format(listen=listen, origin=ORIGIN))
     yield ["haproxy", "-db", "-f", configuration]
 
 
 @contextmanager
-def _varnish(ground: Ground, listen: str) -> Iterator[list[str]]:
-    vcl = _file(ground, "varnish.vcl", _VCL.format(server=SERVER, port=ORIGIN.rpartition(":")[2]))
+def _varnish(cabling: Cabling, listen: str) -> Iterator[list[str]]:
+    vcl = _file(cabling, "varnish.vcl", _VCL.format(server=SERVER, port=ORIGIN.rpartition(":")[2]))
     shutil.rmtree(_VARNISH, ignore_errors=True)
     try:
         yield ["varnishd", "-F", "-f", vcl, "-a", listen, "-n", str(_VARNISH), "-s", "malloc,64m"]
@@ -201,22 +201,22 @@ def _varnish(ground: Ground, listen: str) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _nginx(ground: Ground, listen: str) -> Iterator[list[str]]:
-    text = _NGINX.format(module=_NGINX_MODULE, directory=ground.testbed.directory, listen=listen, origin=ORIGIN)
-    yield ["nginx", "-c", _file(ground, "nginx-stream.conf", text), "-e", "stderr"]
+def _nginx(cabling: Cabling, listen: str) -> Iterator[list[str]]:
+    text = _NGINX.format(module=_NGINX_MODULE, directory=cabling.testbed.directory, listen=listen, origin=ORIGIN)
+    yield ["nginx", "-c", _file(cabling, "nginx-stream.conf", text), "-e", "stderr"]
 
 
 @contextmanager
-def _relay(ground: Ground, listen: str) -> Iterator[list[str]]:
-    yield [str(ground.programs.load), "relay", "--listen", listen, "--to", ORIGIN, "--buffer", "256KiB", "--mptcp"]
+def _relay(cabling: Cabling, listen: str) -> Iterator[list[str]]:
+    yield [str(cabling.programs.load), "relay", "--listen", listen, "--to", ORIGIN, "--buffer", "256KiB", "--mptcp"]
 
 
 NATIVE = "native"
 
 
-def every_contender(ground: Ground) -> tuple[Contender, ...]:
+def every_contender(cabling: Cabling) -> tuple[Contender, ...]:
     """All of them; which ones are there is for the caller to see."""
-    programs = ground.programs
+    programs = cabling.programs
     return (
         Contender(NATIVE, 3128, (str(programs.converter),), _native, mptcpized=False, is_asked=True),
         Contender("squid", 3129, ("squid",), _squid, is_asked=True),

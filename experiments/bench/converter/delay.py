@@ -6,23 +6,23 @@ from statistics import median
 from typing import Any
 
 from experiments.bench.converter.contenders import Contender
-from experiments.testbed.cables import CLIENT_SIDE, SERVER_SIDE, Ground
+from experiments.testbed.cables import CLIENT_SIDE, SERVER_SIDE, Cabling
 from tributary.settings.failure import Exit, Failure
 
 _ONE_AT_A_TIME = ("--clients", "1", "--pause", "2", "--mptcp")
 
 
-def conversion_microseconds(ground: Ground, contender: Contender, seconds: float) -> dict[str, float]:
+def conversion_microseconds(cabling: Cabling, contender: Contender, seconds: float) -> dict[str, float]:
     """Medians: ``syn_us``, ``data_us`` (a connection's first data), ``kept_data_us`` (later ones), ``reply_us``.
 
     One new connection after the other, each with one request, and then requests on one that is kept.
     """
     probe = [sys.executable, "-m", "experiments.probes.conversion", CLIENT_SIDE, SERVER_SIDE]
     load = (*contender.route, *_ONE_AT_A_TIME, "--seconds", str(seconds))
-    with ground.testbed.gateway.start("conversion", probe).wait_until_ready() as process:
+    with cabling.testbed.gateway.start("conversion", probe).wait_until_ready() as process:
         # A connection to the origin that was kept would have no SYN.
-        ground.load("connect", *load, "--fresh")
-        ground.load("requests", *load)
+        cabling.load("connect", *load, "--fresh")
+        cabling.load("requests", *load)
         process.stop(30)
         told: dict[str, Any] = json.loads(process.output().splitlines()[-1])
     if told["lost"]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.bench.converter.contenders import Contender, Route
-from experiments.testbed.cables import Ground
+from experiments.testbed.cables import Cabling
 from experiments.testbed.node import Process
 from tributary.settings.failure import Exit, Failure
 
@@ -16,28 +16,28 @@ _SPARE, _SPARE_PART = 500, 8
 """Descriptors that the converter keeps beside two for each connection: so many, and one in so many."""
 
 
-def start_milliseconds(ground: Ground, contender: Contender, times: int) -> tuple[float, ...]:
+def start_milliseconds(cabling: Cabling, contender: Contender, times: int) -> tuple[float, ...]:
     """From the start of its process, mptcpize included, until its port takes a connection."""
-    with contender.command(ground) as command:
-        return ground.starts(contender.listens, times, command)
+    with contender.command(cabling) as command:
+        return cabling.starts(contender.listens, times, command)
 
 
-def idle(ground: Ground, contender: Contender, connections: int) -> tuple[float, float]:
+def idle(cabling: Cabling, contender: Contender, connections: int) -> tuple[float, float]:
     """Resident megabytes of a new process, and kilobytes more for each of so many idle connections."""
-    with contender.running(ground) as process:
+    with contender.running(cabling) as process:
         time.sleep(_SETTLE)
         before = resident(process.popen.pid)
-        with holding(ground, contender.tunnel, connections):
+        with holding(cabling, contender.tunnel, connections):
             time.sleep(_SETTLE)
             after = resident(process.popen.pid)
     return before / 1e6, (after - before) / 1e3 / connections
 
 
 @contextmanager
-def holding(ground: Ground, route: Route, connections: int) -> Iterator[Process]:
+def holding(cabling: Cabling, route: Route, connections: int) -> Iterator[Process]:
     """So many idle connections for the length of the block; raises Failure unless all are alive at its end."""
-    command = [str(ground.programs.load), "hold", "--connections", str(connections), *route, "--mptcp"]
-    with ground.testbed.client.start("hold", command) as process:
+    command = [str(cabling.programs.load), "hold", "--connections", str(connections), *route, "--mptcp"]
+    with cabling.testbed.client.start("hold", command) as process:
         deadline = time.monotonic() + 60
         while "connections" not in process.output():
             if process.popen.poll() is not None or time.monotonic() > deadline:

@@ -14,7 +14,7 @@ from experiments.bench.converter.contenders import NATIVE, every_contender
 from experiments.bench.converter.footprint import resident
 from experiments.bench.pair import NAME
 from experiments.bench.result import Result
-from experiments.testbed.cables import SERVER, Ground, laid_out
+from experiments.testbed.cables import SERVER, Cabling, laid_out
 from experiments.testbed.native import build
 from tributary.settings.failure import Exit, Failure
 
@@ -28,20 +28,20 @@ def soak(quick: bool, say: Callable[[str], None]) -> Result:
     """600 seconds, or 10 if ``quick``. Raises Failure (exit 1) if a byte was wrong or an end was not what it was."""
     seconds = 10 if quick else 600
     programs = build(released=True)
-    with laid_out(programs, NAME) as ground:
-        native = next(each for each in every_contender(ground) if each.name == NATIVE)
+    with laid_out(programs, NAME) as cabling:
+        native = next(each for each in every_contender(cabling) if each.name == NATIVE)
         # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
-        ground.testbed.client.sysctl(net__mptcp__close_timeout=5)
+        cabling.testbed.client.sysctl(net__mptcp__close_timeout=5)
         command = [str(programs.load), "soak-origin", "--listen", _PEER]
         with (
-            native.running(ground) as converter,
-            ground.testbed.server.start("soak-origin", command).wait_until_ready(),
+            native.running(cabling) as converter,
+            cabling.testbed.server.start("soak-origin", command).wait_until_ready(),
         ):
             pid = converter.popen.pid
-            _played(ground, native.listens, _WARM_UP, seed=1)
+            _played(cabling, native.listens, _WARM_UP, seed=1)
             before = _taken(pid)
             say(f"{seconds} seconds of {_CONNECTIONS} connections at a time")
-            told = _played(ground, native.listens, seconds, seed=2)
+            told = _played(cabling, native.listens, seconds, seed=2)
             time.sleep(2)  # what the last ones left comes to its end
             after = _taken(pid)
     client, origin = told["client"], told["origin"]
@@ -61,10 +61,10 @@ def soak(quick: bool, say: Callable[[str], None]) -> Result:
     return Result(series=(), values={name: float(value) for name, value in values.items()})
 
 
-def _played(ground: Ground, converter: str, seconds: int, seed: int) -> dict[str, Any]:
+def _played(cabling: Cabling, converter: str, seconds: int, seed: int) -> dict[str, Any]:
     route = ("--to", _PEER, "--via-connect", converter, "--mptcp")
     play = ("soak", "--seconds", str(seconds), "--connections", str(_CONNECTIONS), "--seed", str(seed))
-    printed = ground.testbed.client.run(str(ground.programs.load), *play, *route)
+    printed = cabling.testbed.client.run(str(cabling.programs.load), *play, *route)
     told: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return told
 

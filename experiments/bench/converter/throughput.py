@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from experiments.bench.converter.contenders import DIRECT, NATIVE, Contender, Route
 from experiments.bench.converter.extent import Extent
 from experiments.bench.converter.steering import steered
-from experiments.testbed.cables import Ground
+from experiments.testbed.cables import Cabling
 from tributary.settings.failure import Failure
 
 BULK, BULK_MANY, UPLOAD = "bulk", "bulk_many", "upload"
@@ -53,7 +53,7 @@ class Measurement:
 class Course:
     """Where and how measurements are made: by whom, how long, on which processors. ``say`` tells of progress."""
 
-    ground: Ground
+    cabling: Cabling
     taking_part: Sequence[Contender]
     direct: bool
     processors: Sequence[int]
@@ -66,7 +66,7 @@ class Course:
 
     def steering(self, measurement: Measurement) -> AbstractContextManager[None]:
         """What ``measurement`` needs of the cables."""
-        return nullcontext() if measurement.only_comes_down else steered(self.ground.testbed, self.processors)
+        return nullcontext() if measurement.only_comes_down else steered(self.cabling.testbed, self.processors)
 
 
 def measurements(extent: Extent) -> Iterator[Measurement]:
@@ -112,7 +112,7 @@ def _figure(course: Course, measurement: Measurement, name: str, route: Route) -
     """None for a peer that failed each time; raises Failure if ours failed once."""
     for _ in range(_TRIES):
         try:
-            told = course.ground.load(*measurement.arguments, *route, "--mptcp")
+            told = course.cabling.load(*measurement.arguments, *route, "--mptcp")
         except Failure as failure:
             if name == NATIVE:
                 raise

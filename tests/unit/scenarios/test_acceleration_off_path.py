@@ -16,9 +16,9 @@ SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
 
 def link_of(point: Point) -> Link:
     """The way that it is measured on."""
-    ground = SCENARIO.ground(SCENARIO.options(), load(SCENARIO.profile, Profile), point)
-    assert isinstance(ground, Segments)
-    return ground.link
+    blueprint = SCENARIO.blueprint(SCENARIO.options(), load(SCENARIO.profile, Profile), point)
+    assert isinstance(blueprint, Segments)
+    return blueprint.link
 
 
 def good(point: Point) -> dict[str, float]:

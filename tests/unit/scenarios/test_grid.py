@@ -3,8 +3,8 @@
 import pytest
 
 from experiments.scenarios.grid import SCENARIO
+from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point
-from experiments.study.stage import Ground
 from experiments.testbed.topology import Profile, Topology
 from tests.unit.scenarios.made_up import but, drawn, failed, judged
 from tributary.settings.files import load
@@ -20,10 +20,10 @@ def good(point: Point) -> dict[str, float]:
     return {"seconds": 8.0, "mbps": mbps, "steady_mbps": mbps, "segments_sent_again": 0.0}
 
 
-def ground_of(point: Point) -> Ground:
-    ground = SCENARIO.ground(SCENARIO.options(), PROFILE, point)
-    assert isinstance(ground, Ground)
-    return ground
+def ground_of(point: Point) -> TestbedBlueprint:
+    blueprint = SCENARIO.blueprint(SCENARIO.options(), PROFILE, point)
+    assert isinstance(blueprint, TestbedBlueprint)
+    return blueprint
 
 
 def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
@@ -69,15 +69,15 @@ def test_settings_that_cost_something_are_seen() -> None:
 
 def test_the_second_link_is_as_the_point_says_and_its_queue_holds_its_product() -> None:
     point = HARD | {"settings": "kernel", "by": "native", "link": "first", "family": "ipv4"}
-    ground = ground_of(point)
-    second = ground.profile.links["second"]
-    assert not ground.tuned
+    blueprint = ground_of(point)
+    second = blueprint.profile.links["second"]
+    assert not blueprint.tuned
     assert (str(second.rate), str(second.delay), str(second.loss), second.queue) == ("50mbit", "100ms", "1%", 833)
-    assert list(ground.profile.links) == ["first", "second"]
+    assert list(blueprint.profile.links) == ["first", "second"]
 
 
 def test_one_pair_is_tried_with_three_links() -> None:
     points = [each for each in SCENARIO.points(SCENARIO.options(), Topology.of(PROFILE)) if each["links"] == "3"]
     assert {(point["rate"], point["rtt"], point["loss"]) for point in points} == {("50mbit", "200ms", "1%")}
-    ground = ground_of(points[0])
-    assert list(ground.profile.links) == ["first", "second", "third"]
+    blueprint = ground_of(points[0])
+    assert list(blueprint.profile.links) == ["first", "second", "third"]

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
 from experiments.study.readings import Point, Readings
 from experiments.study.run import Order
-from experiments.study.stage import Ground
 from tests.unit.scenarios.made_up import drawn
 from tests.unit.scenarios.made_up import readings as made_up
 from tributary.settings.failure import Exit, Failure
@@ -30,18 +30,18 @@ def test_two_axes_are_measured_at_all_combinations() -> None:
 def test_each_axis_changes_what_it_says() -> None:
     keys = ("congestion=reno", "scheduler=default", "subflows=1", "receive-buffer=0.5MB", "send-buffer=1MB", "mtu=1000")
     made = order(*keys, "wired.delay=40ms", "net.ipv4.tcp_ecn=1")
-    ground = made.ground(made.points[0])
-    assert isinstance(ground, Ground)
-    assert (ground.subflows, ground.mtu) == (1, 1000)
-    assert ground.everywhere == {
+    blueprint = made.blueprint(made.points[0])
+    assert isinstance(blueprint, TestbedBlueprint)
+    assert (blueprint.subflows, blueprint.mtu) == (1, 1000)
+    assert blueprint.everywhere == {
         "net.ipv4.tcp_congestion_control": "reno",
         "net.mptcp.scheduler": "default",
         "net.ipv4.tcp_rmem": "4096 131072 500000",
         "net.ipv4.tcp_wmem": "4096 131072 1000000",
         "net.ipv4.tcp_ecn": "1",
     }
-    assert str(ground.profile.links["wired"].delay) == "40ms"
-    assert ground.as_json()["mtu"] == 1000
+    assert str(blueprint.profile.links["wired"].delay) == "40ms"
+    assert blueprint.as_json()["mtu"] == 1000
 
 
 @pytest.mark.parametrize(

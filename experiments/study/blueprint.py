@@ -15,7 +15,7 @@ from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 CONVERTERS = {"squid": PROXY_PORT, "native": NATIVE_PORT}
 
 
-class Scene(Protocol):
+class Standing(Protocol):
     """What stands, as far as a run has to know of it; a scenario knows more."""
 
     @property
@@ -27,18 +27,18 @@ class Scene(Protocol):
         """What emulates them."""
 
 
-class Place(Protocol):
+class Blueprint(Protocol):
     """What readings are taken on, before it stands. Two that are equal are the same."""
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
 
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Scene]:
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Standing]:
         """It, for the length of the block; raises Failure (exit 75) if a link is off by more than ``tolerance``."""
 
 
 @dataclass(frozen=True)
-class Stage:
+class StandingTestbed:
     """A testbed with everything that serves running; ``links`` is how they measured before the first reading."""
 
     testbed: Testbed
@@ -51,7 +51,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Ground:
+class TestbedBlueprint:
     """What a testbed is made from: its links, and whether both ends have the appliance's kernel settings.
 
     ``sysctls`` are further settings of the gateway's kernel, ``everywhere`` of client, gateway and server. All are made
@@ -74,8 +74,8 @@ class Ground:
         return described | {key: value for key, value in swept.items() if value}
 
     @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Stage]:
-        """A stage for the length of the block; raises Failure (exit 75) if a link is off by more than ``tolerance``."""
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[StandingTestbed]:
+        """The testbed for the length of the block; raises Failure (75) if a link is off by more than ``tolerance``."""
         with standing(name, self.profile, seed=seed) as testbed:
             links = check_links(testbed, tolerance=tolerance)
             if self.tuned:
@@ -86,7 +86,7 @@ class Ground:
             start_server(testbed, FILES)
             start_squid(testbed)
             start_converter(testbed)
-            yield Stage(testbed, links)
+            yield StandingTestbed(testbed, links)
 
     def _sweep(self, testbed: Testbed) -> None:
         for node in (testbed.client, testbed.gateway, testbed.server):
