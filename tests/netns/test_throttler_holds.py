@@ -76,7 +76,7 @@ def test_a_held_subflow_obeys_its_rate(source: str, address: str, family: int) -
     with throttler(source), connection(address) as client:
         eventually(lambda: elements(family))
         assert len(classes()) == 1
-        client.request(15_000_000)
+        client.request(60_000_000)
         eventually(lambda: holds()[0]["sent_bytes"] > 100_000)
         start, (before,) = time.monotonic(), holds()
         time.sleep(3)
