@@ -231,12 +231,13 @@ def openings(_token: int, count: int, chance: random.Random) -> Iterator[bytes]:
 @pytest.mark.parametrize(
     ("flood", "expected"),
     [
-        (joins, {"joins with an unknown token": 10_000, "wrong HMACs": 10_000}),
-        (openings, {"half-open handshakes evicted": 20_000 - Limits().half_open}),
+        (joins, {("joins with an unknown token",): 10_000, ("wrong HMACs",): 10_000}),
+        # A listener that is flooded answers some by SYN cookies, without MPTCP: these are over, and not evicted.
+        (openings, {("half-open handshakes evicted", "fallbacks to plain TCP"): 20_000 - Limits().half_open}),
     ],
 )
 def test_a_flood_of_forged_handshakes_disturbs_nobody(
-    ethernet: bytes, flood: Callable[[int, int, random.Random], Iterator[bytes]], expected: dict[str, int]
+    ethernet: bytes, flood: Callable[[int, int, random.Random], Iterator[bytes]], expected: dict[tuple[str, ...], int]
 ) -> None:
     with throttler("sniffer") as child, connection(IPV4) as target, connection(IPV6) as bystander:
         held = eventually(lambda: elements(4) and elements(6) and (elements(4), elements(6), classes()))
@@ -251,7 +252,8 @@ def test_a_flood_of_forged_handshakes_disturbs_nobody(
         assert (elements(4), elements(6), classes()) == held
         assert found["counters"]["elements added"] == 2
         dropped = found["capture"]["wired"]["dropped"]
-        assert all(count - dropped <= found["counters"][name] <= count for name, count in expected.items())
+        for names, count in expected.items():
+            assert count - dropped <= sum(found["counters"][name] for name in names) <= count, found["counters"]
         for old in (target, bystander):
             old.request(1000)
             old.finish()
