@@ -9,6 +9,8 @@ import pytest
 
 from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play
 
+pytestmark = pytest.mark.slow
+
 yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core, is not installed")
 PLAYBOOKS = ("gateway", "image")
 SOURCES = sorted(path for path in ANSIBLE.rglob("*.yml") if "inventory" not in path.parts)

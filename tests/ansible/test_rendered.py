@@ -21,7 +21,7 @@ from throttler import dry_run
 from throttler.policy import model
 from tributary.settings.files import load
 
-pytestmark = needs_ansible
+pytestmark = [needs_ansible, pytest.mark.slow]
 GOLDEN = HERE / "golden"
 every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
 

@@ -16,7 +16,10 @@ from converter.conformance.checks import ALL
 from tests.unit.conformance.mutants import MUTANTS
 from tests.unit.conformance.proof import BY_NAME, REFERENCE, Verdicts, prove, surprises
 
-pytestmark = pytest.mark.timeout(900)  # the first test waits for all runs: about two minutes on two cores
+pytestmark = [
+    pytest.mark.timeout(900),  # the first test waits for all runs: about two minutes on two cores
+    pytest.mark.slow,
+]
 NAMES = [REFERENCE.name, *(each.name for each in MUTANTS)]
 MPTCP = Path("/proc/sys/net/mptcp/enabled")
 

@@ -15,7 +15,7 @@ from tests.netns.converter_world import CLIENT, MPTCP, Converter, World, needs_t
 from tests.netns.throttler_world import eventually
 
 __all__ = ["net", "running"]
-pytestmark = needs_tools
+pytestmark = [needs_tools, pytest.mark.slow]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tests.netns.converter_world import ALL, CLIENT, GATEWAY, PORTS, SERVER, Con
 from tests.netns.squid_world import inside
 from tests.netns.throttler_world import eventually
 
-pytestmark = needs_tools
+pytestmark = [needs_tools, pytest.mark.slow]
 
 MANY = 4096
 """Connections, as many as one client may have."""

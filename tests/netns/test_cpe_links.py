@@ -8,6 +8,8 @@ import pytest
 
 from tests.netns.cpe_world import PROBED, SERVER_4, SERVER_6, World, eventually, world
 
+pytestmark = pytest.mark.slow
+
 ADDRESSES = {"dsl": "10.1.0.2", "lte": "10.2.0.2"}
 BOTH = sorted(ADDRESSES.values())
 BACK = 2.0

@@ -11,6 +11,8 @@ import pytest
 from tests.netns.cpe_world import ENVIRONMENT, PROBED, World, eventually, process, run, stop, world
 from tributary.settings.failure import Exit
 
+pytestmark = pytest.mark.slow
+
 BOTH = ["10.1.0.2", "10.2.0.2"]
 DSL_ALONE = '[wan.dsl]\ninterface = "dsl"\n'
 

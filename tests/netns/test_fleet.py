@@ -14,7 +14,11 @@ from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, missin
 from tests.netns.squid_world import inside
 from tests.netns.throttler_world import eventually
 
-pytestmark = [pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"), needs_ansible]
+pytestmark = [
+    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
+    needs_ansible,
+    pytest.mark.slow,
+]
 
 ALL = set(range(1, HOMES + 1))
 ENOUGH = HOMES // 6  # half of a node's share: what every node has to get

@@ -15,7 +15,7 @@ import pytest
 from experiments.testbed.node import Node
 from tests.netns.squid_world import SERVER, SETTINGS, World, inside, needed, squid, start_squid, world, write_settings
 
-pytestmark = pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}")
+pytestmark = [pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import check, load
 
+pytestmark = pytest.mark.slow
+
 TESTBED = (sys.executable, "-m", "experiments.testbed")
 PROFILE = load(DEFAULT, Profile)
 

@@ -33,6 +33,7 @@ from tests.netns.throttler_world import (
 )
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
     pytest.mark.usefixtures("world"),
 ]

@@ -55,6 +55,7 @@ from tributary.wire.options import (
 from tributary.wire.segments import Flags
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
     pytest.mark.usefixtures("world", "spoofed"),
 ]

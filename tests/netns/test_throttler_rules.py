@@ -30,6 +30,7 @@ from tests.netns.throttler_world import (
 from tributary.settings.failure import Exit
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
     pytest.mark.usefixtures("world"),
 ]

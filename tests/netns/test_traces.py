@@ -14,6 +14,8 @@ from experiments.testbed.selfcheck import TOLERANCE, check_links
 from experiments.testbed.topology import Profile
 from tributary.settings.files import check, load
 
+pytestmark = pytest.mark.slow
+
 PORT = 5202
 PACKET = 1428  # IP bytes of each packet of the flood
 
