@@ -34,14 +34,14 @@ from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squ
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.counters import counted
 from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
-from experiments.testbed.selfcheck import Reading, as_json, check_links
+from experiments.testbed.selfcheck import TOLERANCE, Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 from tributary.places import ROOT
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import read
-from tributary.settings.units import Rate, Size
+from tributary.settings.units import Rate, Share, Size
 
 _DESCRIPTION = """\
 Builds a network of namespaces (a client with a wired and a wireless link, a gateway, a server without MPTCP),
@@ -60,6 +60,7 @@ exit codes:
 After kill -9, scripts/testbed down removes what was left.
 """
 _SEED = 1
+_TOLERANCE = Share.parse(f"{TOLERANCE:.0%}")
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Options(ProfileOptions):
     """What the demo is given; ``name`` is the testbed's."""
 
     size: Size
+    tolerance: Share
     ipv6: bool
     results: Path
     name: str
@@ -126,6 +128,8 @@ def parser() -> Arguments:
     parser.does(Options, _demo)
     add_profile_arguments(parser)
     parser.add_argument("--size", type=Size.parse, default=Size(50_000_000), help="of the file (default: 50MB)")
+    tolerance = "by how much a link may be off its description (default: %(default)s)"
+    parser.add_argument("--tolerance", type=Share.parse, default=_TOLERANCE, metavar="SHARE", help=tolerance)
     parser.add_argument("--ipv6", action="store_true", help="use IPv6 throughout")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="where to put them (default: results/)")
     parser.add_argument("--name", default="demo", help="the testbed's name (default: demo)")
@@ -141,7 +145,7 @@ def _measure(options: Options, profile: Profile, folder: Path) -> Run:
     held = Rate.parse(read(WIRED_SLOW)["rules"][0]["rate"]).amount / 1e6
     with standing(options.name, profile, keep=options.keep) as testbed:
         console.print(f"checking the links ({testbed.emulation})")
-        readings = check_links(testbed)
+        readings = check_links(testbed, tolerance=options.tolerance.fraction)
         write_json(folder / "manifest.json", _manifest(testbed, profile, file, readings))
         start_server(testbed, file.path.parent)
         start_squid(testbed)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from experiments.study.blueprint import Blueprint, TestbedBlueprint
+from experiments.study.blueprint import CONGESTION_CONTROL, Blueprint, TestbedBlueprint
 from experiments.study.readings import Point, Readings, Verdict
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import changed
@@ -51,7 +51,7 @@ def _number(least: int, most: int, value: str) -> int:
 AXES: Mapping[str, Axis] = {
     "congestion": Axis(
         "a congestion control of this kernel, such as cubic or reno",
-        lambda made, value: _sysctl("net.ipv4.tcp_congestion_control", made, value),
+        lambda made, value: _sysctl(CONGESTION_CONTROL, made, value),
     ),
     "scheduler": Axis(
         "an MPTCP scheduler of this kernel, such as default",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from experiments.testbed.appliance import start_converter, start_squid, tune
@@ -11,7 +12,9 @@ from experiments.testbed.selfcheck import TOLERANCE, check_links
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.server import FILES, start_server
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
+from tributary.settings.failure import Exit, Failure
 
+CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 CONVERTERS = {"squid": PROXY_PORT, "native": NATIVE_PORT}
 
 
@@ -91,9 +94,22 @@ class TestbedBlueprint:
     def _sweep(self, testbed: Testbed) -> None:
         for node in (testbed.client, testbed.gateway, testbed.server):
             for key, value in self.everywhere.items():
-                node.run("sysctl", "-q", "-w", f"{key}={value}")
+                try:
+                    node.run("sysctl", "-q", "-w", f"{key}={value}")
+                except Failure as failure:
+                    raise Failure(
+                        Exit.UNAVAILABLE, f"{key}={value}: this machine does not take it{_hint(key)}"
+                    ) from failure
         if self.subflows is not None:
             for node in (testbed.client, testbed.gateway):
                 node.ip("mptcp", "limits", "set", "subflows", str(self.subflows))
         if self.mtu is not None:
             testbed.set_mtu(self.mtu)
+
+
+def _hint(key: str) -> str:
+    """What else to know of a setting that was refused: of congestion controls, those that namespaces may have."""
+    if key != CONGESTION_CONTROL:
+        return ""
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().strip()
+    return f": accepted in its namespaces: {allowed} (net.ipv4.tcp_allowed_congestion_control)"

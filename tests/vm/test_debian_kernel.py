@@ -22,7 +22,7 @@ DEMO = r"""
 python=/var/cache/tributary/python/bin/python
 watch_leaf() { while sleep 1; do tc -n trib-demo-gateway qdisc show dev wired; done 2>/dev/null; }
 watch_leaf | grep --line-buffered fq_codel >/tmp/leaf &
-$python -m experiments.demo --json --keep --size 3MB \
+$python -m experiments.demo --json --keep --size 3MB --tolerance 20% \
     --set wired.rate=12mbit --set wired.delay=20ms --set wireless.rate=4mbit --set wireless.delay=30ms \
     >/tmp/summary.json
 echo "demo ended with $?"
