@@ -70,7 +70,7 @@ def from_file(path: Path) -> "Scenario[Any]":
         spec.loader.exec_module(module)
     except OSError as error:
         raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         at = f", line {_line(error, path)}" if _line(error, path) else ""
         raise Failure(Exit.USAGE, f"{path}{at}: {type(error).__name__}: {error}: {accepted}") from error
     found = getattr(module, "SCENARIO", None)
