@@ -47,7 +47,7 @@ def loaded(testbed: Testbed, load: str, proxy: int, settle: float) -> Iterator[S
         if load == IDLE:
             yield dict
             return
-        bulk = stack.enter_context(_bulk(testbed, proxy, settle))
+        bulk = stack.enter_context(_bulk(testbed, proxy, settle)).wait_for_output()
         time.sleep(settle)
         if load == HELD_LONG:
             lengthen_held_queue(testbed)

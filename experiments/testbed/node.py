@@ -5,7 +5,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +43,15 @@ class Process:
 
     def wait_until_ready(self, seconds: float = 20) -> Self:
         """Wait for a line ``ready`` in the log; raises Failure if the process ends or stays silent instead."""
+        return self._wait_until(lambda: READY in self.output().splitlines(), seconds)
+
+    def wait_for_output(self, seconds: float = 20) -> Self:
+        """Wait for anything in the log; raises Failure if the process ends or stays silent instead."""
+        return self._wait_until(lambda: "\n" in self.output(), seconds)
+
+    def _wait_until(self, done: Callable[[], bool], seconds: float) -> Self:
         deadline = time.monotonic() + seconds
-        while READY not in self.output().splitlines():
+        while not done():
             if self.popen.poll() is not None:
                 self._failed(f"ended with exit code {self.popen.returncode}")
             if time.monotonic() > deadline:

@@ -16,6 +16,11 @@ from experiments.testbed.trace import Trace
 from tributary.settings.failure import Exit, Failure
 
 TOLERANCE = 0.05
+WAKE_UPS_MS = 1.0
+"""What a round trip may differ by in any case: two timers of the emulated link, and ping's own wake-up, are late.
+
+On a virtual machine that is idle this was 0.6 ms, which is more than 5 % of a short link.
+"""
 _PAUSES = (0.0, 1.0, 3.0, 10.0, 30.0, 60.0)  # seconds before each attempt at a link: a shared machine may stall so long
 _PINGS, _PING_INTERVAL = 40, 0.01
 _FLOOD_PORT, _FLOOD_SECONDS, _OVERLOAD = 5201, 0.5, 1.3
@@ -40,6 +45,11 @@ class Reading:
         """By how much the measurement differs, as a share of the description; 0.05 is 5 %."""
         return abs(self.measured / self.described - 1)
 
+    def fits(self, tolerance: float) -> bool:
+        """Whether it is not off by more than ``tolerance``; a round-trip time may be by ``WAKE_UPS_MS`` as well."""
+        late = self.what == "rtt_ms" and abs(self.measured - self.described) <= WAKE_UPS_MS
+        return not self.judged or late or self.off <= tolerance
+
 
 def check_links(testbed: Testbed, pauses: Sequence[float] = _PAUSES, tolerance: float = TOLERANCE) -> list[Reading]:
     """Measure every link; raises Failure (exit 75) that names the first one that is off by more than ``tolerance``.
@@ -57,17 +67,18 @@ def check_link(
     for pause in pauses:
         time.sleep(pause)
         measured = list(_measure(link, client, gateway))
-        wrong = [reading for reading in measured if reading.judged and reading.off > tolerance]
+        wrong = [reading for reading in measured if not reading.fits(tolerance)]
         if not wrong:
             return measured
     raise _off(wrong[0], tolerance)
 
 
 def _off(reading: Reading, tolerance: float) -> Failure:
+    allowed = f"{tolerance:.0%} or {WAKE_UPS_MS:g} ms" if reading.what == "rtt_ms" else f"{tolerance:.0%}"
     return Failure(
         Exit.IN_USE,
         f"link {reading.link}: {reading.what} is {reading.measured:.2f}, described as {reading.described:.2f}:"
-        f" off by {reading.off:.0%}, at most {tolerance:.0%} is allowed (is the machine busy?)",
+        f" off by {reading.off:.0%}, at most {allowed} is allowed (is the machine busy?)",
     )
 
 

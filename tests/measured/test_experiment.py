@@ -81,7 +81,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals) -> 
 SMALL = {
     "buffer": ("buffer=0.18MB,0.72MB", "seconds=1", "warm_up=0.2"),
     "mtu": ("mtu=9000,1000", "seconds=1", "warm_up=0.2"),
-    "throttle-first": (),
+    "throttle-first": ("size=12MB",),
     "throttle-again": ("size=2MB",),
     "throttle-long": ("size=5MB",),
     "conversion-delay": ("seconds=1.5",),
