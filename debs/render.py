@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from email.utils import format_datetime
 from pathlib import Path
 
-import jinja2
-
 from debs.package import Inputs, Package
 from debs.release import Release
+from tributary.settings.templates import rendered
 
 _TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("postinst", "prerm", "postrm")
@@ -22,20 +21,30 @@ def maintainer() -> str:
 
 def control(package: Package, release: Release, kibibytes: int) -> str:
     """The file control; ``kibibytes`` is what the files take when installed."""
-    return _render("control.j2", package=package, version=release.version, maintainer=maintainer(), kibibytes=kibibytes)
+    return rendered(
+        _TEMPLATES / "control.j2",
+        package=package,
+        version=release.version,
+        maintainer=maintainer(),
+        kibibytes=kibibytes,
+    )
 
 
 def script(package: Package, name: str) -> str:
     """One of SCRIPTS; empty if there is nothing for it to do."""
-    text = _render(f"{name}.j2", package=package)
+    text = rendered(_TEMPLATES / f"{name}.j2", package=package)
     does_something = any(line.strip() and not line.startswith(("#", "set -e")) for line in text.splitlines())
     return text if does_something else ""
 
 
 def changelog(package: Package, release: Release) -> str:
     """One entry: this build (deb-changelog(5))."""
-    return _render(
-        "changelog.j2", package=package, release=release, maintainer=maintainer(), date=format_datetime(release.date)
+    return rendered(
+        _TEMPLATES / "changelog.j2",
+        package=package,
+        release=release,
+        maintainer=maintainer(),
+        date=format_datetime(release.date),
     )
 
 
@@ -43,20 +52,9 @@ def copyright_file(package: Package, inputs: Inputs) -> str:
     """Whose work is in the package, and under which licence."""
     bundled = inputs.wheels if package.name == "tributary-common" else []
     crates = _crates(inputs.checkout["converter/Cargo.lock"].decode()) if package.name == "tributary-converter" else []
-    return _render("copyright.j2", package=package, wheels=bundled, crates=crates)
+    return rendered(_TEMPLATES / "copyright.j2", package=package, wheels=bundled, crates=crates)
 
 
 def _crates(lock: str) -> Sequence[str]:
     """The crates of crates.io that the Rust workspace is built with."""
     return [f"{each['name']} {each['version']}" for each in tomllib.loads(lock)["package"] if "source" in each]
-
-
-def _render(template: str, **context: object) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(template).render(context)

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
 from pathlib import Path
 
-import jinja2
-
 from squid import targets
 from squid.settings import SquidSettings
 from squid.targets import Address, Network
+from tributary.settings.templates import rendered
 from tributary.settings.units import Duration
 
 _TEMPLATES = Path(__file__).parent
@@ -16,33 +15,35 @@ _TEMPLATES = Path(__file__).parent
 
 def squid_conf(settings: SquidSettings, own: Sequence[Address]) -> str:
     """The squid.conf for ``settings`` on a machine whose ``own`` addresses these are."""
-    return _render("squid.conf.j2", {
-        "listeners": settings.listeners,
-        "port": settings.port,
-        "clients": _texts(targets.disjoint(settings.clients)),
-        "connect_ports": _texts(settings.connect_ports),
-        "http_ports": _texts(settings.http_ports),
-        "never_targets": _texts(targets.never()),
-        "own_targets": _texts(_every_form(own)),
-        "private_targets": _texts(targets.private(settings.private_targets)),
-        "cache_mebibytes": settings.cache.amount // 2**20 if settings.cache else 0,
-        "head_timeout": _seconds(settings.head_timeout),
-        "drain": _seconds(settings.drain),
-        "resolvers": _texts(settings.resolvers),
-        "hosts_file": settings.hosts_file,
-        "pid": settings.places.pid,
-        "logs": settings.places.logs,
-        "cache": settings.places.cache,
-    })  # fmt: skip
+    return rendered(
+        _TEMPLATES / "squid.conf.j2",
+        listeners=settings.listeners,
+        port=settings.port,
+        clients=_texts(targets.disjoint(settings.clients)),
+        connect_ports=_texts(settings.connect_ports),
+        http_ports=_texts(settings.http_ports),
+        never_targets=_texts(targets.never()),
+        own_targets=_texts(_every_form(own)),
+        private_targets=_texts(targets.private(settings.private_targets)),
+        cache_mebibytes=settings.cache.amount // 2**20 if settings.cache else 0,
+        head_timeout=_seconds(settings.head_timeout),
+        drain=_seconds(settings.drain),
+        resolvers=_texts(settings.resolvers),
+        hosts_file=settings.hosts_file,
+        pid=settings.places.pid,
+        logs=settings.places.logs,
+        cache=settings.places.cache,
+    )
 
 
 def guard(settings: SquidSettings) -> str:
     """The nft commands that put the guard's table in place of any older one, in one transaction."""
     refused = targets.disjoint([*targets.never(), *targets.private(settings.private_targets), targets.MAPPED])
-    return _render("guard.nft.j2", {
-        "refused4": _texts(network for network in refused if network.version == 4),
-        "refused6": _texts(network for network in refused if network.version == 6),
-    })  # fmt: skip
+    return rendered(
+        _TEMPLATES / "guard.nft.j2",
+        refused4=_texts(network for network in refused if network.version == 4),
+        refused6=_texts(network for network in refused if network.version == 6),
+    )
 
 
 def _every_form(own: Sequence[Address]) -> list[Network]:
@@ -56,14 +57,3 @@ def _texts(items: Iterable[object]) -> list[str]:
 
 def _seconds(time: Duration) -> int:
     return time.amount // 10**6
-
-
-def _render(template: str, context: dict[str, object]) -> str:
-    # trim_blocks keeps lines that hold nothing but a statement out of the output; Ansible has it on, too.
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(template).render(context)

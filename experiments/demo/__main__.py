@@ -34,7 +34,7 @@ from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squ
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.counters import counted
 from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
-from experiments.testbed.selfcheck import TOLERANCE, Reading, as_json, check_links
+from experiments.testbed.selfcheck import Reading, add_tolerance, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 from tributary.places import ROOT
@@ -60,7 +60,6 @@ exit codes:
 After kill -9, scripts/testbed down removes what was left.
 """
 _SEED = 1
-_TOLERANCE = Share.parse(f"{TOLERANCE:.0%}")
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,8 @@ def parser() -> Arguments:
     parser = Arguments(prog="demo", description=_DESCRIPTION, epilog=_EPILOG)
     parser.does(Options, _demo)
     add_profile_arguments(parser)
-    parser.add_argument("--size", type=Size.parse, default=Size(50_000_000), help="of the file (default: 50MB)")
-    tolerance = "by how much a link may be off its description (default: %(default)s)"
-    parser.add_argument("--tolerance", type=Share.parse, default=_TOLERANCE, metavar="SHARE", help=tolerance)
+    parser.add_argument("--size", type=Size.argument, default=Size(50_000_000), help="of the file (default: 50MB)")
+    add_tolerance(parser)
     parser.add_argument("--ipv6", action="store_true", help="use IPv6 throughout")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="where to put them (default: results/)")
     parser.add_argument("--name", default="demo", help="the testbed's name (default: demo)")

@@ -21,7 +21,7 @@ from experiments.study.run import Allowed, Order, perform
 from experiments.study.scenario import Scenario
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
-from experiments.testbed.selfcheck import TOLERANCE
+from experiments.testbed.selfcheck import add_tolerance
 from tributary.places import ROOT
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
@@ -96,7 +96,6 @@ _TEMPLATE = Path(__file__).parent / "template.py.txt"
 _NAME = re.compile("[a-z][a-z0-9-]*")
 _MOST_STOLEN = Share(20_000)
 """While 3 % were taken a process woke up 15 ms too late."""
-_TOLERANCE = Share.parse(f"{TOLERANCE:.0%}")
 
 
 @dataclass(frozen=True)
@@ -205,18 +204,12 @@ def _describe_run(parser: Arguments) -> None:
     )
     parser.add_argument(
         "--most-stolen",
-        type=_share,
+        type=Share.argument,
         default=_MOST_STOLEN,
         metavar="SHARE",
         help="of the processors' time, by a hypervisor; beyond, a reading is taken again (default: %(default)s)",
     )
-    parser.add_argument(
-        "--tolerance",
-        type=_share,
-        default=_TOLERANCE,
-        metavar="SHARE",
-        help="by how much a link may be off its description (default: %(default)s)",
-    )
+    add_tolerance(parser)
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
     parser.add_argument("--json", action="store_true", help="print the verdicts as one JSON object on standard output")
 
@@ -241,13 +234,6 @@ def _describe_report(parser: Arguments) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="the page to write (default: DIR/experiment/report.html)"
     )
-
-
-def _share(text: str) -> Share:
-    try:
-        return Share.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text}: accepted: {error}") from error
 
 
 def _known(name: str) -> str:

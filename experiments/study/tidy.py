@@ -1,9 +1,9 @@
 """All numbers of a run as tidy tables: one value a row, its circumstances in columns of their own. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from experiments.study.readings import Readings
+from experiments.study.readings import Reading, Readings
 
 Rows = Iterator[Sequence[object]]
 
@@ -38,25 +38,26 @@ def quantity(name: str) -> tuple[str, str]:
 
 def values(experiment: str, readings: Readings) -> Rows:
     """The header, then a row for each value: experiment, the point's columns, repetition, quantity, unit, value."""
-    axes = _axes(readings)
-    yield ["experiment", *axes, "repetition", "quantity", "unit", "value"]
-    for reading in readings:
-        where = [reading.point.get(axis, "") for axis in axes]
-        for name, number in reading.values.items():
-            yield [experiment, *where, reading.repetition, *quantity(name), number]
+
+    def of_reading(reading: Reading) -> Rows:
+        return ([*quantity(name), number] for name, number in reading.values.items())
+
+    return _table(experiment, readings, ["quantity", "unit", "value"], of_reading)
 
 
 def series(experiment: str, readings: Readings) -> Rows:
     """The same for what went over each path: seconds since the beginning, and Mbit/s until then."""
-    axes = _axes(readings)
-    yield ["experiment", *axes, "repetition", "path", "seconds", "mbps"]
+
+    def of_reading(reading: Reading) -> Rows:
+        return ([path, f"{at:.3f}", f"{rate:.3f}"] for path, rates in reading.series.items() for at, rate in rates)
+
+    return _table(experiment, readings, ["path", "seconds", "mbps"], of_reading)
+
+
+def _table(experiment: str, readings: Readings, columns: Sequence[str], cells: Callable[[Reading], Rows]) -> Rows:
+    """The header, and each reading's rows, ``cells``, behind what tells the reading: its point has a column an axis."""
+    axes = list(dict.fromkeys(axis for reading in readings for axis in reading.point))
+    yield ["experiment", *axes, "repetition", *columns]
     for reading in readings:
         where = [reading.point.get(axis, "") for axis in axes]
-        for path, rates in reading.series.items():
-            for at, rate in rates:
-                yield [experiment, *where, reading.repetition, path, f"{at:.3f}", f"{rate:.3f}"]
-
-
-def _axes(readings: Readings) -> list[str]:
-    """What points of the run differ in, in the order in which it comes up."""
-    return list(dict.fromkeys(axis for reading in readings for axis in reading.point))
+        yield from ([experiment, *where, reading.repetition, *row] for row in cells(reading))

@@ -6,14 +6,13 @@ Access links for the daemon cpe, a converter that hands over to the gateway, and
 from collections.abc import Iterator
 from pathlib import Path
 
-import jinja2
-
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.document import document
 from image.firstboot.gateway import CONVERTER
 from image.firstboot.settings import Card, Lan, Wan
 from image.firstboot.values import Target
 from squid.targets import OPENABLE
+from tributary.settings.templates import rendered
 
 CPE, LAN, DNSMASQ = "tributary-cpe.service", "tributary-lan.service", "dnsmasq.service"
 PROXY_PORT = 3128
@@ -66,18 +65,8 @@ def _at(port: int) -> dict[str, str]:
 
 def _rules(lan: Lan) -> str:
     networks = [str(network) for network in OPENABLE if network.version == 4]
-    return _render("lan.nft.j2", lan=lan, ports=TAKEN, private=networks)
+    return rendered(_TEMPLATES / "lan.nft.j2", lan=lan, ports=TAKEN, private=networks)
 
 
 def _names(lan: Lan, hostname: str) -> str:
-    return _render("dnsmasq.conf.j2", lan=lan, hostname=hostname)
-
-
-def _render(template: str, **context: object) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(template).render(context)
+    return rendered(_TEMPLATES / "dnsmasq.conf.j2", lan=lan, hostname=hostname)

@@ -5,6 +5,7 @@ A bare number is refused, because nobody can tell what it means a year later. Th
 """
 
 import re
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -34,6 +35,14 @@ class Quantity:
         if amount.denominator != 1:
             raise ValueError(cls.ACCEPTED)
         return cls(int(amount))
+
+    @classmethod
+    def argument(cls, text: str) -> Self:
+        """The same as the ``type`` of an argument of argparse, which shows what is accepted in its complaint."""
+        try:
+            return cls.parse(text)
+        except ValueError as error:
+            raise ArgumentTypeError(f"{text}: accepted: {error}") from error
 
     def __str__(self) -> str:
         unit, size = max(
