@@ -44,6 +44,9 @@ TARGETS = [(reason, target) for reason, targets in FORBIDDEN.items() for target 
 GUARDED = """127.0.0.1 0.0.0.0 10.0.0.1 10.0.0.2 203.0.113.1 169.254.1.1 192.168.1.1 240.0.0.1 ::1 :: ::ffff:127.0.0.1
     ::127.0.0.1 64:ff9b::7f00:1 2002:7f00:1:: 2001::1 fd00::1 fd00::2 2001:db8::1 fec0::1"""
 
+LATE = 1.5
+"""Seconds: Squid looks for timeouts once a second, and needs some time itself."""
+
 
 @pytest.fixture(scope="module")
 def built() -> Iterator[World]:
@@ -301,7 +304,7 @@ def test_head_at_a_trickle_is_ended_at_the_absolute_limit(net: World) -> None:
                 with suppress(TimeoutError):
                     if not connection.recv(1000):
                         break
-        assert HEAD_TIMEOUT - 1 <= time.monotonic() - begun <= HEAD_TIMEOUT + 1  # Squid looks once a second
+        assert HEAD_TIMEOUT - 1 <= time.monotonic() - begun <= HEAD_TIMEOUT + LATE
     assert to_servers(net) == []
 
 
@@ -309,7 +312,7 @@ def test_silent_client_is_ended_at_the_same_limit(net: World) -> None:
     with net.connect() as connection:
         begun = time.monotonic()
         assert read_answer(connection, 5 * HEAD_TIMEOUT).ended == "closed"
-        assert HEAD_TIMEOUT - 1 <= time.monotonic() - begun <= HEAD_TIMEOUT + 1  # Squid looks once a second
+        assert HEAD_TIMEOUT - 1 <= time.monotonic() - begun <= HEAD_TIMEOUT + LATE
 
 
 def test_bytes_right_after_connect_arrive_once_and_in_order(net: World) -> None:
