@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_one_host_that_is_wrong_keeps_all_from_being_changed(tmp_path: Path) -> 
     assert done.returncode == 2, done.stdout
     assert "nothing was changed | gw1.example.net: Refuse a version that is not whole" in " ".join(done.stdout.split())
     assert "PLAY [Deploy one gateway after the other]" not in done.stdout
-    assert not list(Path("/tmp").glob("tributary-check-*"))
+    assert not list(Path(gettempdir()).glob("tributary-check-*"))
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
