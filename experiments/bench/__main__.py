@@ -1,4 +1,4 @@
-"""The command ``bench``: every benchmark is registered here."""
+"""The command ``bench``: scenarios whose points are contenders, told by their medians and ratios."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,16 +8,16 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from experiments.bench.accuracy import accuracy
-from experiments.bench.aggregation import aggregation
 from experiments.bench.converter import PARTS, converter
 from experiments.bench.converter.soak import soak
-from experiments.bench.enforcement import enforcement
 from experiments.bench.parts import Parts, names
-from experiments.bench.queueing_delay import queueing_delay
 from experiments.bench.result import Result
-from experiments.bench.throttler_scale import throttler_scale
 from experiments.results import machine
+from experiments.study.arguments import Measuring, add_measuring
+from experiments.study.catalogue import BENCH, BENCHMARKS
+from experiments.study.changes import orders
+from experiments.study.figures import Figures, missing
+from experiments.study.run import perform
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from tributary.settings.entry import Arguments, run
@@ -30,17 +30,20 @@ ratios: machines differ, ratios less so. Needs root.
 _EPILOG = """\
 --json prints one object: "ratios" (ours to each peer, larger is better), "values" (the unit is in each key's name),
 "series" (every single measurement), "missing" (peers that are not installed, to which there is no ratio) and "machine".
+
+Results go to results/experiment/bench-NAME/TIME/, as those of scripts/experiment do, whose report has them too. A run
+that was stopped goes on where it stopped when it is asked for again in the same way.
 """
+_TESTBED = "bench"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``measure`` is called with whether to be quick and with a function that tells of progress; ``parts`` are those
-    that can be measured alone.
-    """
+    """``scenarios`` by their names in the catalogue; what they give is told together."""
 
-    measure: Callable[[bool, Callable[[str], None]], Result]
     about: str
+    scenarios: tuple[str, ...] = ()
+    measure: Callable[[bool, Callable[[str], None]], Result] | None = None
     parts: Parts | None = None
 
 
@@ -51,31 +54,36 @@ def _acceleration(quick: bool, say: Callable[[str], None]) -> Result:
     return acceleration(quick, say)
 
 
-BENCHMARKS = {
-    "aggregation": Benchmark(aggregation, "MPTCP through Squid over both links, against legacy TCP over each"),
+_ALL = {
+    "aggregation": Benchmark("MPTCP through Squid over both links, against legacy TCP over each", ("aggregation",)),
     "enforcement": Benchmark(
-        enforcement, "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second"
+        "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second", scenarios=("enforcement",)
     ),
     "converter": Benchmark(
-        converter, "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", PARTS
+        "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", measure=converter, parts=PARTS
     ),
-    "throttler-scale": Benchmark(throttler_scale, "memory, time and throughput with 100,000 throttled subflows"),
-    "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
-    "converter-soak": Benchmark(soak, "ten minutes of random connections through it: bytes, ends, memory, descriptors"),
+    "throttler-scale": Benchmark(
+        "memory, time and throughput with 100,000 throttled subflows", scenarios=("throttler-scale",)
+    ),
+    "queueing-delay": Benchmark(
+        "how long packets wait in a held class, and would in a long queue", scenarios=("queueing-delay",)
+    ),
+    "converter-soak": Benchmark(
+        "ten minutes of random connections through it: bytes, ends, memory, descriptors", measure=soak
+    ),
     "acceleration": Benchmark(
-        _acceleration, "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx"
+        "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx",
+        measure=_acceleration,
     ),
-    "accuracy": Benchmark(accuracy, "held rates and a quota against what passes on the wire"),
+    "accuracy": Benchmark("held rates and a quota against what passes on the wire", scenarios=("accuracy",)),
 }
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Measuring):
     """``bench run``; ``name`` is a benchmark's, ``only`` and ``peers`` are those of its parts."""
 
     name: str
-    quick: bool
-    json: bool
     only: Sequence[str]
     peers: Sequence[str]
 
@@ -98,36 +106,52 @@ def parser() -> Arguments:
     listing.does(Listing, _list)
     measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
     measure.does(Run, _run)
-    measure.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
-    measure.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works")
-    measure.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    measure.add_argument("name", choices=_ALL, metavar="NAME", help=", ".join(_ALL))
     only = f"of converter, some measurements: {', '.join(PARTS.measurements)}"
     measure.add_argument("--only", type=names, default=(), metavar="NAME,...", help=only)
     peers = f"of converter, beside some peers: {', '.join(PARTS.peers)}"
     measure.add_argument("--peers", type=names, default=(), metavar="NAME,...", help=peers)
+    add_measuring(measure, "the figures")
     return made
 
 
 def _list(_options: Listing) -> None:
-    for name, benchmark in BENCHMARKS.items():
+    for name, benchmark in _ALL.items():
         print(f"{name:20} {benchmark.about}")
 
 
 def _run(options: Run) -> None:
+    wanted = _ALL[options.name]
     measure = _wanted(options)
     preflight.need_all("bench run")
     take_down_orphans()
-    console = Console(stderr=True)
-    result = measure(options.quick, console.print)
-    if options.json:
-        print(json.dumps(_as_json(result), indent=2))
+    if measure is None:
+        figures, absent = _measured(options, wanted.scenarios)
     else:
-        _show(options.name, result)
+        result = measure(options.quick, Console(stderr=True).print)
+        figures, absent = Figures(result.series, result.ratios, result.values), list(result.missing)
+    if options.json:
+        print(json.dumps(_as_json(figures, absent), indent=2))
+    else:
+        _show(options.name, figures, absent)
 
 
-def _wanted(options: Run) -> Callable[[bool, Callable[[str], None]], Result]:
+def _measured(options: Run, names: Sequence[str]) -> tuple[Figures, list[str]]:
+    """What the scenarios of these ``names`` give together, and the peers that are missing."""
+    wanted = orders([BENCHMARKS[f"{BENCH}{name}"] for name in names], (), options.quick)
+    where = (_TESTBED, options.results / "experiment", Console(stderr=True), options)
+    figures, absent = Figures(), dict[str, None]()
+    for order in wanted:
+        assert order.scenario.figures is not None, "a benchmark has figures"
+        readings = perform("bench", order, *where).readings
+        figures |= order.scenario.figures(readings)
+        absent |= dict.fromkeys(missing(readings))
+    return figures, list(absent)
+
+
+def _wanted(options: Run) -> Callable[[bool, Callable[[str], None]], Result] | None:
     """The benchmark, or the parts of it that are asked for; raises Failure (exit 64) if it has no such parts."""
-    benchmark = BENCHMARKS[options.name]
+    benchmark = _ALL[options.name]
     if not (options.only or options.peers):
         return benchmark.measure
     if benchmark.parts is None:
@@ -135,27 +159,27 @@ def _wanted(options: Run) -> Callable[[bool, Callable[[str], None]], Result]:
     return partial(benchmark.parts.measure, benchmark.parts.selected(options.only, options.peers))
 
 
-def _as_json(result: Result) -> dict[str, object]:
+def _as_json(figures: Figures, absent: Sequence[str]) -> dict[str, object]:
     return {
-        "ratios": {name: round(ratio, 4) for name, ratio in result.ratios.items()},
-        "values": {name: round(value, 4) for name, value in result.values.items()},
-        "series": [{"name": each.name, "unit": each.unit, "numbers": each.numbers} for each in result.series],
-        "missing": list(result.missing),
+        "ratios": {name: round(ratio, 4) for name, ratio in figures.ratios.items()},
+        "values": {name: round(value, 4) for name, value in figures.values.items()},
+        "series": [{"name": each.name, "unit": each.unit, "numbers": list(each.numbers)} for each in figures.series],
+        "missing": list(absent),
         "machine": machine(),
     }
 
 
-def _show(name: str, result: Result) -> None:
+def _show(name: str, figures: Figures, absent: Sequence[str]) -> None:
     table = Table("", "median", "least", "most", "unit", title=name)
-    for each in result.series:
+    for each in figures.series:
         numbers = (each.median, min(each.numbers), max(each.numbers))
         table.add_row(each.name, *(f"{number:.1f}" for number in numbers), each.unit)
     console = Console()
     console.print(table)
-    for key, number in (result.ratios | result.values).items():
+    for key, number in (figures.ratios | figures.values).items():
         console.print(f"{key} = {number:.3f}", highlight=False)
-    if result.missing:
-        console.print(f"not here, and left out: {', '.join(result.missing)}", highlight=False)
+    if absent:
+        console.print(f"not here, and left out: {', '.join(absent)}", highlight=False)
 
 
 def command() -> None:

@@ -1,21 +1,8 @@
 """What a benchmark gives."""
 
 from dataclasses import dataclass, field
-from statistics import median
 
-
-@dataclass(frozen=True)
-class Series:
-    """What one contender reached, once a repetition; ``unit`` is that of every number, such as ``Mbit/s``."""
-
-    name: str
-    unit: str
-    numbers: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """The number to quote."""
-        return median(self.numbers)
+from experiments.study.figures import Series
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from experiments.bench.acceleration.starting import starting
 from experiments.bench.acceleration.tenants import tenants
 from experiments.bench.converter.contenders import NATIVE
 from experiments.bench.pair import NAME
-from experiments.bench.result import Result, Series
+from experiments.bench.result import Result
+from experiments.study.figures import Series
 from experiments.testbed.cables import laid_out
 from experiments.testbed.native import build
 

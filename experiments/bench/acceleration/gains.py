@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from experiments.bench.pair import NAME
-from experiments.bench.result import Series
 from experiments.scenarios.acceleration import PROXIES, SCENARIO, AccelerationOptions, Segments, transfers
+from experiments.study.figures import Series
 from experiments.testbed.chain import By
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import load

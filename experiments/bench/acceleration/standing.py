@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from experiments.bench.result import Series
 from experiments.scenarios.acceleration_setup import setup_times, transparent
+from experiments.study.figures import Series
 from experiments.testbed.cables import CLIENT_SIDE, Cabling
 from experiments.testbed.chain import intercept
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from experiments.bench.converter.contenders import NATIVE, every_contender
 from experiments.bench.converter.footprint import resident
-from experiments.bench.result import Series
 from experiments.scenarios.acceleration_start import UNLIMITED, StartOptions, limits, start_milliseconds
+from experiments.study.figures import Series
 from experiments.study.readings import Point
 from experiments.testbed.cables import Cabling
 

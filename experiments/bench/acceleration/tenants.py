@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments.bench.converter.contenders import HAPROXY
 from experiments.bench.converter.footprint import proportional
 from experiments.bench.pair import NAME
-from experiments.bench.result import Series
+from experiments.study.figures import Series
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.native import Programs
 from experiments.testbed.node import Node

@@ -17,7 +17,8 @@ from experiments.bench.converter.throughput import DIRECT_NAME, KINDS, Course, R
 from experiments.bench.pair import NAME
 from experiments.bench.parts import Parts, Selection
 from experiments.bench.processors import kept_to
-from experiments.bench.result import Result, Series
+from experiments.bench.result import Result
+from experiments.study.figures import Series
 from experiments.testbed.cables import Cabling, laid_out
 from experiments.testbed.native import build
 
