@@ -1,17 +1,13 @@
 """The command ``bench``: scenarios whose points are contenders, told by their medians and ratios."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from rich.console import Console
 from rich.table import Table
 
-from experiments.bench.converter import PARTS, converter
-from experiments.bench.converter.soak import soak
-from experiments.bench.parts import Parts, names
-from experiments.bench.result import Result
+from experiments.bench.parts import MEASUREMENTS, PEERS
 from experiments.results import machine
 from experiments.study.arguments import Measuring, add_measuring
 from experiments.study.catalogue import BENCH, BENCHMARKS
@@ -42,40 +38,35 @@ class Benchmark:
     """``scenarios`` by their names in the catalogue; what they give is told together."""
 
     about: str
-    scenarios: tuple[str, ...] = ()
-    measure: Callable[[bool, Callable[[str], None]], Result] | None = None
-    parts: Parts | None = None
-
-
-def _acceleration(quick: bool, say: Callable[[str], None]) -> Result:
-    # Not at the top: its scenarios bring what draws, which takes a second to load.
-    from experiments.bench.acceleration import acceleration
-
-    return acceleration(quick, say)
+    scenarios: tuple[str, ...]
 
 
 _ALL = {
     "aggregation": Benchmark("MPTCP through Squid over both links, against legacy TCP over each", ("aggregation",)),
     "enforcement": Benchmark(
-        "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second", scenarios=("enforcement",)
+        "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second", ("enforcement",)
     ),
     "converter": Benchmark(
-        "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", measure=converter, parts=PARTS
+        "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", ("converter",)
     ),
-    "throttler-scale": Benchmark(
-        "memory, time and throughput with 100,000 throttled subflows", scenarios=("throttler-scale",)
-    ),
+    "throttler-scale": Benchmark("memory, time and throughput with 100,000 throttled subflows", ("throttler-scale",)),
     "queueing-delay": Benchmark(
-        "how long packets wait in a held class, and would in a long queue", scenarios=("queueing-delay",)
+        "how long packets wait in a held class, and would in a long queue", ("queueing-delay",)
     ),
     "converter-soak": Benchmark(
-        "ten minutes of random connections through it: bytes, ends, memory, descriptors", measure=soak
+        "ten minutes of random connections through it: bytes, ends, memory, descriptors", ("converter-soak",)
     ),
     "acceleration": Benchmark(
         "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx",
-        measure=_acceleration,
+        (
+            "acceleration-transfers",
+            "acceleration-setup",
+            "acceleration-start",
+            "acceleration-instances",
+            "acceleration-one-core",
+        ),
     ),
-    "accuracy": Benchmark("held rates and a quota against what passes on the wire", scenarios=("accuracy",)),
+    "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("accuracy",)),
 }
 
 
@@ -107,10 +98,10 @@ def parser() -> Arguments:
     measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
     measure.does(Run, _run)
     measure.add_argument("name", choices=_ALL, metavar="NAME", help=", ".join(_ALL))
-    only = f"of converter, some measurements: {', '.join(PARTS.measurements)}"
-    measure.add_argument("--only", type=names, default=(), metavar="NAME,...", help=only)
-    peers = f"of converter, beside some peers: {', '.join(PARTS.peers)}"
-    measure.add_argument("--peers", type=names, default=(), metavar="NAME,...", help=peers)
+    only = f"of converter, some measurements: {', '.join(MEASUREMENTS)}"
+    measure.add_argument("--only", type=_names, default=(), metavar="NAME,...", help=only)
+    peers = f"of converter, beside some peers: {', '.join(PEERS)}"
+    measure.add_argument("--peers", type=_names, default=(), metavar="NAME,...", help=peers)
     add_measuring(measure, "the figures")
     return made
 
@@ -121,24 +112,31 @@ def _list(_options: Listing) -> None:
 
 
 def _run(options: Run) -> None:
-    wanted = _ALL[options.name]
-    measure = _wanted(options)
+    wanted, changes = _ALL[options.name], _changes(options)
     preflight.need_all("bench run")
     take_down_orphans()
-    if measure is None:
-        figures, absent = _measured(options, wanted.scenarios)
-    else:
-        result = measure(options.quick, Console(stderr=True).print)
-        figures, absent = Figures(result.series, result.ratios, result.values), list(result.missing)
+    figures, absent = _measured(options, wanted.scenarios, changes)
     if options.json:
         print(json.dumps(_as_json(figures, absent), indent=2))
     else:
         _show(options.name, figures, absent)
 
 
-def _measured(options: Run, names: Sequence[str]) -> tuple[Figures, list[str]]:
+def _changes(options: Run) -> list[str]:
+    """What --only and --peers come to; raises Failure (exit 64) for a part that is not there."""
+    given = {"only": options.only, "peers": options.peers}
+    accepted = {"only": MEASUREMENTS, "peers": PEERS}
+    if any(given.values()) and options.name != "converter":
+        raise Failure(Exit.USAGE, f"{options.name}: --only and --peers: accepted with converter alone")
+    for option, names in given.items():
+        if unknown := [name for name in names if name not in accepted[option]]:
+            raise Failure(Exit.USAGE, f"--{option}: {', '.join(unknown)}: accepted: {', '.join(accepted[option])}")
+    return [f"{option}={','.join(names)}" for option, names in given.items() if names]
+
+
+def _measured(options: Run, names: Sequence[str], changes: Sequence[str]) -> tuple[Figures, list[str]]:
     """What the scenarios of these ``names`` give together, and the peers that are missing."""
-    wanted = orders([BENCHMARKS[f"{BENCH}{name}"] for name in names], (), options.quick)
+    wanted = orders([BENCHMARKS[f"{BENCH}{name}"] for name in names], changes, options.quick)
     where = (_TESTBED, options.results / "experiment", Console(stderr=True), options)
     figures, absent = Figures(), dict[str, None]()
     for order in wanted:
@@ -149,14 +147,9 @@ def _measured(options: Run, names: Sequence[str]) -> tuple[Figures, list[str]]:
     return figures, list(absent)
 
 
-def _wanted(options: Run) -> Callable[[bool, Callable[[str], None]], Result] | None:
-    """The benchmark, or the parts of it that are asked for; raises Failure (exit 64) if it has no such parts."""
-    benchmark = _ALL[options.name]
-    if not (options.only or options.peers):
-        return benchmark.measure
-    if benchmark.parts is None:
-        raise Failure(Exit.USAGE, f"{options.name}: --only and --peers: accepted with converter alone")
-    return partial(benchmark.parts.measure, benchmark.parts.selected(options.only, options.peers))
+def _names(text: str) -> tuple[str, ...]:
+    """What stands between the commas of an argument."""
+    return tuple(filter(None, text.split(",")))
 
 
 def _as_json(figures: Figures, absent: Sequence[str]) -> dict[str, object]:

@@ -24,7 +24,6 @@ from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
 from experiments.testbed.selfcheck import TOLERANCE
 
-NAME = "bench"
 LISTENER, CLIENT = IPv4Address(cables.LISTENER), IPv4Address("10.1.1.2")
 JOINING = tuple(IPv4Address("10.1.2.2") + number for number in range(8))
 """As many as the kernel takes endpoints (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h)."""
@@ -43,18 +42,11 @@ class Pair:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Wired]:  # noqa: ARG002
         """Both, with their cables, for the length of the block."""
-        with pair(name) as testbed:
+        with standing(name, cables.IDLE) as testbed:
+            cables.lay(testbed)
+            _as_wires(testbed)
+            _join_from_path2(testbed)
             yield Wired(testbed)
-
-
-@contextmanager
-def pair(name: str) -> Iterator[Testbed]:
-    """The two nodes and their cables for the length of the block."""
-    with standing(name, cables.IDLE) as testbed:
-        cables.lay(testbed)
-        _as_wires(testbed)
-        _join_from_path2(testbed)
-        yield testbed
 
 
 def _as_wires(testbed: Testbed) -> None:

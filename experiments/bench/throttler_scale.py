@@ -98,7 +98,7 @@ def figures(readings: Readings) -> Figures:
 
 def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dict[str, float]]:
     """A pair whose throttler holds so many, and what that took."""
-    testbed = stack.enter_context(pair.pair(name))
+    testbed = stack.enter_context(pair.Pair().standing(name, seed=0)).testbed
     # Nobody is to answer or forward what is played: no socket owns its addresses.
     testbed.gateway.sysctl(net__ipv4__ip_forward=0)
     # Each frame is looked up on its own, not some forty at once (ip-link(8), gso_max_segs).

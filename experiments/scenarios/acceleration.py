@@ -93,7 +93,8 @@ class Acceleration:
         return "netem" if self.chain.netem else "link-emulator"
 
 
-def _points(_options: AccelerationOptions, _topology: Topology) -> list[Point]:
+def points(_options: AccelerationOptions, _topology: Topology | None = None) -> list[Point]:
+    """Each number of proxies, by each way and without."""
     return [{"proxies": str(proxies), "by": by.value} for proxies in PROXIES for by in By]
 
 
@@ -222,7 +223,7 @@ SCENARIO = Scenario(
     profile=PROFILES / "long-path.toml",
     options=AccelerationOptions,
     quick={"repeat": 1, "count": 3, "size": "10kB,25kB,500kB"},
-    points=_points,
+    points=points,
     blueprint=_ground,
     measure=_measure,
     judge=_judge,

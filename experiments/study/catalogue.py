@@ -31,7 +31,20 @@ _EXPERIMENTS = (
     "acceleration-setup",
     "acceleration-start",
 )
-_BENCHMARKS = ("aggregation", "enforcement", "throttler-scale", "queueing-delay", "accuracy")
+_BENCHMARKS = (
+    "aggregation",
+    "enforcement",
+    "converter",
+    "throttler-scale",
+    "queueing-delay",
+    "converter-soak",
+    "acceleration-transfers",
+    "acceleration-setup",
+    "acceleration-start",
+    "acceleration-instances",
+    "acceleration-one-core",
+    "accuracy",
+)
 
 
 @dataclass(frozen=True)
