@@ -3,21 +3,16 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from experiments.bench.parts import MEASUREMENTS, PEERS
-from experiments.results import machine
 from experiments.study.arguments import Measuring, add_measuring
 from experiments.study.catalogue import BENCH, BENCHMARKS
-from experiments.study.changes import orders
-from experiments.study.figures import Figures, missing
-from experiments.study.run import perform
-from experiments.testbed import preflight
-from experiments.testbed.build import take_down_orphans
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
+
+if TYPE_CHECKING:
+    from experiments.study.figures import Figures
 
 _DESCRIPTION = """\
 Runs a benchmark on network namespaces of this machine, ours beside its peers in the same run, and prints medians and
@@ -112,6 +107,10 @@ def _list(_options: Listing) -> None:
 
 
 def _run(options: Run) -> None:
+    # Here and below, not at the top: what measures takes a second to load, and help measures nothing.
+    from experiments.testbed import preflight
+    from experiments.testbed.build import take_down_orphans
+
     wanted, changes = _ALL[options.name], _changes(options)
     preflight.need_all("bench run")
     take_down_orphans()
@@ -134,8 +133,14 @@ def _changes(options: Run) -> list[str]:
     return [f"{option}={','.join(names)}" for option, names in given.items() if names]
 
 
-def _measured(options: Run, names: Sequence[str], changes: Sequence[str]) -> tuple[Figures, list[str]]:
+def _measured(options: Run, names: Sequence[str], changes: Sequence[str]) -> "tuple[Figures, list[str]]":
     """What the scenarios of these ``names`` give together, and the peers that are missing."""
+    from rich.console import Console
+
+    from experiments.study.changes import orders
+    from experiments.study.figures import Figures, missing
+    from experiments.study.run import perform
+
     wanted = orders([BENCHMARKS[f"{BENCH}{name}"] for name in names], changes, options.quick)
     where = (_TESTBED, options.results / "experiment", Console(stderr=True), options)
     figures, absent = Figures(), dict[str, None]()
@@ -152,7 +157,9 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
 
 
-def _as_json(figures: Figures, absent: Sequence[str]) -> dict[str, object]:
+def _as_json(figures: "Figures", absent: Sequence[str]) -> dict[str, object]:
+    from experiments.results import machine
+
     return {
         "ratios": {name: round(ratio, 4) for name, ratio in figures.ratios.items()},
         "values": {name: round(value, 4) for name, value in figures.values.items()},
@@ -162,7 +169,10 @@ def _as_json(figures: Figures, absent: Sequence[str]) -> dict[str, object]:
     }
 
 
-def _show(name: str, figures: Figures, absent: Sequence[str]) -> None:
+def _show(name: str, figures: "Figures", absent: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("", "median", "least", "most", "unit", title=name)
     for each in figures.series:
         numbers = (each.median, min(each.numbers), max(each.numbers))

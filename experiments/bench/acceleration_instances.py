@@ -25,7 +25,7 @@ from experiments.study.scenario import Options, Repeat
 from experiments.testbed import native
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.node import Node
-from experiments.testbed.selfcheck import TOLERANCE
+from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.failure import Exit, Failure
 
 _LISTEN, _ORIGIN = "127.0.0.1:3128", "203.0.113.2:8080"

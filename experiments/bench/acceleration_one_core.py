@@ -17,7 +17,7 @@ from experiments.study.benchmark import benchmark
 from experiments.study.figures import Figures, Series, ratios
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
-from experiments.testbed.selfcheck import TOLERANCE
+from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.units import Size
 
 _PEERS = ("varnish", "haproxy", "nginx")

@@ -22,7 +22,7 @@ from experiments.testbed import cables
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
-from experiments.testbed.selfcheck import TOLERANCE
+from experiments.testbed.tolerance import TOLERANCE
 
 LISTENER, CLIENT = IPv4Address(cables.LISTENER), IPv4Address("10.1.1.2")
 JOINING = tuple(IPv4Address("10.1.2.2") + number for number in range(8))

@@ -25,7 +25,7 @@ from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
-from experiments.testbed.selfcheck import TOLERANCE
+from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.failure import Exit, Failure
 
 _PORT = 5001

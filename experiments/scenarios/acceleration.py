@@ -29,8 +29,9 @@ from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.chain import CONVERT_PORT, PORT, By, Chain, split, standing_chain
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.selfcheck import TOLERANCE, check_link
 from experiments.testbed.selfcheck import Reading as LinkReading
+from experiments.testbed.selfcheck import check_link
+from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Size
 

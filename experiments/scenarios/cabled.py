@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import Cabling, laid_out
-from experiments.testbed.selfcheck import TOLERANCE
 from experiments.testbed.selfcheck import Reading as LinkReading
+from experiments.testbed.tolerance import TOLERANCE
 
 
 class Unlinked:

@@ -20,6 +20,7 @@ from experiments.study.readings import Verdict, name_of
 from experiments.study.report import page, render
 from experiments.study.run import Order, perform
 from experiments.study.scenario import Scenario
+from experiments.study.telling import tell
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from tributary.settings.entry import Arguments, run
@@ -337,12 +338,7 @@ def _show(verdicts: Mapping[str, Sequence[Verdict]]) -> None:
     console = Console()
     for name, each in verdicts.items():
         console.print(f"[bold]{name}[/]")
-        for verdict in each:
-            mark = "[green]holds[/]" if verdict.holds else "[red]FAILS[/]"
-            line = f"{mark}  {verdict.claim}: {verdict.bound}, measured {verdict.measured}"
-            console.print(line, highlight=False, soft_wrap=True)
-            if verdict.because:
-                console.print(f"       because: {verdict.because}", highlight=False, soft_wrap=True)
+        tell(console, each)
 
 
 def command() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.testbed.selfcheck import add_tolerance
+from experiments.testbed.tolerance import add_tolerance
 from tributary.places import ROOT
 from tributary.settings.entry import Arguments
 from tributary.settings.units import Share

@@ -34,7 +34,8 @@ def bench(results: Path, name: str, *arguments: str, path: str = os.environ["PAT
 
 
 def test_every_join_under_load_gets_its_element_from_either_source(tmp_path: Path) -> None:
-    values = bench(tmp_path, "enforcement")["values"]
+    # The links matter to no figure of it.
+    values = bench(tmp_path, "enforcement", "--tolerance", "50%")["values"]
     for source in ("kernel", "scapy"):
         assert values[f"{source}_joins"] >= 400
         assert values[f"{source}_missed"] == 0

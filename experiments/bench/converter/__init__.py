@@ -32,7 +32,7 @@ from experiments.study.figures import Figures, Series
 from experiments.study.readings import Point, Reading, Readings, name_of
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed.cables import Cabling
-from experiments.testbed.selfcheck import TOLERANCE
+from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.units import Size
 
 _PROCESSORS = 2
