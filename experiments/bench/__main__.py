@@ -1,27 +1,18 @@
-"""The command ``bench``: every benchmark is registered here."""
+"""The command ``bench``: scenarios whose points are contenders, told by their medians and ratios."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-
-from experiments.bench.accuracy import accuracy
-from experiments.bench.aggregation import aggregation
-from experiments.bench.converter import PARTS, converter
-from experiments.bench.converter.soak import soak
-from experiments.bench.enforcement import enforcement
-from experiments.bench.parts import Parts, names
-from experiments.bench.queueing_delay import queueing_delay
-from experiments.bench.result import Result
-from experiments.bench.throttler_scale import throttler_scale
-from experiments.results import machine
-from experiments.testbed import preflight
-from experiments.testbed.build import take_down_orphans
+from experiments.bench.parts import MEASUREMENTS, PEERS
+from experiments.study.arguments import Measuring, add_measuring
+from experiments.study.catalogue import BENCH, BENCHMARKS
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
+
+if TYPE_CHECKING:
+    from experiments.study.figures import Figures
 
 _DESCRIPTION = """\
 Runs a benchmark on network namespaces of this machine, ours beside its peers in the same run, and prints medians and
@@ -30,52 +21,55 @@ ratios: machines differ, ratios less so. Needs root.
 _EPILOG = """\
 --json prints one object: "ratios" (ours to each peer, larger is better), "values" (the unit is in each key's name),
 "series" (every single measurement), "missing" (peers that are not installed, to which there is no ratio) and "machine".
+
+Results go to results/experiment/bench-NAME/TIME/, as those of scripts/experiment do, whose report has them too. A run
+that was stopped goes on where it stopped when it is asked for again in the same way.
 """
+_TESTBED = "bench"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``measure`` is called with whether to be quick and with a function that tells of progress; ``parts`` are those
-    that can be measured alone.
-    """
+    """``scenarios`` by their names in the catalogue; what they give is told together."""
 
-    measure: Callable[[bool, Callable[[str], None]], Result]
     about: str
-    parts: Parts | None = None
+    scenarios: tuple[str, ...]
 
 
-def _acceleration(quick: bool, say: Callable[[str], None]) -> Result:
-    # Not at the top: its scenarios bring what draws, which takes a second to load.
-    from experiments.bench.acceleration import acceleration
-
-    return acceleration(quick, say)
-
-
-BENCHMARKS = {
-    "aggregation": Benchmark(aggregation, "MPTCP through Squid over both links, against legacy TCP over each"),
+_ALL = {
+    "aggregation": Benchmark("MPTCP through Squid over both links, against legacy TCP over each", ("aggregation",)),
     "enforcement": Benchmark(
-        enforcement, "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second"
+        "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second", ("enforcement",)
     ),
     "converter": Benchmark(
-        converter, "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", PARTS
+        "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", ("converter",)
     ),
-    "throttler-scale": Benchmark(throttler_scale, "memory, time and throughput with 100,000 throttled subflows"),
-    "queueing-delay": Benchmark(queueing_delay, "how long packets wait in a held class, and would in a long queue"),
-    "converter-soak": Benchmark(soak, "ten minutes of random connections through it: bytes, ends, memory, descriptors"),
+    "throttler-scale": Benchmark("memory, time and throughput with 100,000 throttled subflows", ("throttler-scale",)),
+    "queueing-delay": Benchmark(
+        "how long packets wait in a held class, and would in a long queue", ("queueing-delay",)
+    ),
+    "converter-soak": Benchmark(
+        "ten minutes of random connections through it: bytes, ends, memory, descriptors", ("converter-soak",)
+    ),
     "acceleration": Benchmark(
-        _acceleration, "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx"
+        "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx",
+        (
+            "acceleration-transfers",
+            "acceleration-setup",
+            "acceleration-start",
+            "acceleration-instances",
+            "acceleration-one-core",
+        ),
     ),
-    "accuracy": Benchmark(accuracy, "held rates and a quota against what passes on the wire"),
+    "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("accuracy",)),
 }
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Measuring):
     """``bench run``; ``name`` is a benchmark's, ``only`` and ``peers`` are those of its parts."""
 
     name: str
-    quick: bool
-    json: bool
     only: Sequence[str]
     peers: Sequence[str]
 
@@ -98,64 +92,97 @@ def parser() -> Arguments:
     listing.does(Listing, _list)
     measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
     measure.does(Run, _run)
-    measure.add_argument("name", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
-    measure.add_argument("--quick", action="store_true", help="fewer and shorter measurements, to see that it works")
-    measure.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    only = f"of converter, some measurements: {', '.join(PARTS.measurements)}"
-    measure.add_argument("--only", type=names, default=(), metavar="NAME,...", help=only)
-    peers = f"of converter, beside some peers: {', '.join(PARTS.peers)}"
-    measure.add_argument("--peers", type=names, default=(), metavar="NAME,...", help=peers)
+    measure.add_argument("name", choices=_ALL, metavar="NAME", help=", ".join(_ALL))
+    only = f"of converter, some measurements: {', '.join(MEASUREMENTS)}"
+    measure.add_argument("--only", type=_names, default=(), metavar="NAME,...", help=only)
+    peers = f"of converter, beside some peers: {', '.join(PEERS)}"
+    measure.add_argument("--peers", type=_names, default=(), metavar="NAME,...", help=peers)
+    add_measuring(measure, "the figures")
     return made
 
 
 def _list(_options: Listing) -> None:
-    for name, benchmark in BENCHMARKS.items():
+    for name, benchmark in _ALL.items():
         print(f"{name:20} {benchmark.about}")
 
 
 def _run(options: Run) -> None:
-    measure = _wanted(options)
+    # Here and below, not at the top: what measures takes a second to load, and help measures nothing.
+    from experiments.testbed import preflight
+    from experiments.testbed.build import take_down_orphans
+
+    wanted, changes = _ALL[options.name], _changes(options)
     preflight.need_all("bench run")
     take_down_orphans()
-    console = Console(stderr=True)
-    result = measure(options.quick, console.print)
+    figures, absent = _measured(options, wanted.scenarios, changes)
     if options.json:
-        print(json.dumps(_as_json(result), indent=2))
+        print(json.dumps(_as_json(figures, absent), indent=2))
     else:
-        _show(options.name, result)
+        _show(options.name, figures, absent)
 
 
-def _wanted(options: Run) -> Callable[[bool, Callable[[str], None]], Result]:
-    """The benchmark, or the parts of it that are asked for; raises Failure (exit 64) if it has no such parts."""
-    benchmark = BENCHMARKS[options.name]
-    if not (options.only or options.peers):
-        return benchmark.measure
-    if benchmark.parts is None:
+def _changes(options: Run) -> list[str]:
+    """What --only and --peers come to; raises Failure (exit 64) for a part that is not there."""
+    given = {"only": options.only, "peers": options.peers}
+    accepted = {"only": MEASUREMENTS, "peers": PEERS}
+    if any(given.values()) and options.name != "converter":
         raise Failure(Exit.USAGE, f"{options.name}: --only and --peers: accepted with converter alone")
-    return partial(benchmark.parts.measure, benchmark.parts.selected(options.only, options.peers))
+    for option, names in given.items():
+        if unknown := [name for name in names if name not in accepted[option]]:
+            raise Failure(Exit.USAGE, f"--{option}: {', '.join(unknown)}: accepted: {', '.join(accepted[option])}")
+    return [f"{option}={','.join(names)}" for option, names in given.items() if names]
 
 
-def _as_json(result: Result) -> dict[str, object]:
+def _measured(options: Run, names: Sequence[str], changes: Sequence[str]) -> "tuple[Figures, list[str]]":
+    """What the scenarios of these ``names`` give together, and the peers that are missing."""
+    from rich.console import Console
+
+    from experiments.study.changes import orders
+    from experiments.study.figures import Figures, missing
+    from experiments.study.run import perform
+
+    wanted = orders([BENCHMARKS[f"{BENCH}{name}"] for name in names], changes, options.quick)
+    where = (_TESTBED, options.results / "experiment", Console(stderr=True), options)
+    figures, absent = Figures(), dict[str, None]()
+    for order in wanted:
+        assert order.scenario.figures is not None, "a benchmark has figures"
+        readings = perform("bench", order, *where).readings
+        figures |= order.scenario.figures(readings)
+        absent |= dict.fromkeys(missing(readings))
+    return figures, list(absent)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """What stands between the commas of an argument."""
+    return tuple(filter(None, text.split(",")))
+
+
+def _as_json(figures: "Figures", absent: Sequence[str]) -> dict[str, object]:
+    from experiments.results import machine
+
     return {
-        "ratios": {name: round(ratio, 4) for name, ratio in result.ratios.items()},
-        "values": {name: round(value, 4) for name, value in result.values.items()},
-        "series": [{"name": each.name, "unit": each.unit, "numbers": each.numbers} for each in result.series],
-        "missing": list(result.missing),
+        "ratios": {name: round(ratio, 4) for name, ratio in figures.ratios.items()},
+        "values": {name: round(value, 4) for name, value in figures.values.items()},
+        "series": [{"name": each.name, "unit": each.unit, "numbers": list(each.numbers)} for each in figures.series],
+        "missing": list(absent),
         "machine": machine(),
     }
 
 
-def _show(name: str, result: Result) -> None:
+def _show(name: str, figures: "Figures", absent: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("", "median", "least", "most", "unit", title=name)
-    for each in result.series:
+    for each in figures.series:
         numbers = (each.median, min(each.numbers), max(each.numbers))
         table.add_row(each.name, *(f"{number:.1f}" for number in numbers), each.unit)
     console = Console()
     console.print(table)
-    for key, number in (result.ratios | result.values).items():
+    for key, number in (figures.ratios | figures.values).items():
         console.print(f"{key} = {number:.3f}", highlight=False)
-    if result.missing:
-        console.print(f"not here, and left out: {', '.join(result.missing)}", highlight=False)
+    if absent:
+        console.print(f"not here, and left out: {', '.join(absent)}", highlight=False)
 
 
 def command() -> None:

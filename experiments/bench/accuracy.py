@@ -10,10 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import product
+from statistics import median
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from experiments.bench import pair
 from experiments.bench.flows import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
-from experiments.bench.result import Result, Series
+from experiments.scenarios.cabled import Wired
+from experiments.scenarios.sweeps import listed
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures, Series
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from tributary.settings.failure import Exit, Failure
@@ -34,20 +43,24 @@ table inet {table} {{
 """
 
 
-@dataclass(frozen=True)
-class Extent:
-    """Which rates, and for how many seconds each is let settle and is measured; the quota and its time."""
-
-    rates: tuple[str, ...]
-    settle: float
-    measure: float
-    quota: str
-    quota_seconds: float
-
-
-_FULL = Extent(("256kbit", "1mbit", "10mbit", "100mbit", "1gbit"), 2, 10, "20MB", 12)
-_QUICK = Extent(("1mbit", "100mbit"), 1, 3, "5MB", 5)
 _BEFORE_CUT, _AFTER_CUT = "50mbit", "1mbit"
+_ALONE, _BESIDE = "nothing", "plain TCP"
+_SECONDS = "a number of seconds above 0"
+
+
+class AccuracyOptions(Options):
+    """Each of the ``rates`` has ``settle`` seconds until it is measured for ``seconds``; and the ``quota`` its own."""
+
+    repeat: Repeat = 1
+    rates: Annotated[
+        tuple[PositiveRate, ...],
+        BeforeValidator(listed),
+        Field(min_length=1, description="rates with commas between them, such as '1mbit,100mbit'"),
+    ] = tuple(PositiveRate.parse(rate) for rate in ("256kbit", "1mbit", "10mbit", "100mbit", "1gbit"))
+    settle: float = Field(default=2.0, gt=0, description=_SECONDS)
+    seconds: float = Field(default=10.0, gt=0, description=_SECONDS)
+    quota: Size = Field(default=Size(20_000_000), description="a size, such as '20MB'")
+    quota_seconds: float = Field(default=12.0, gt=0, description=_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -58,23 +71,39 @@ class Sample:
     passed: int
 
 
-def accuracy(quick: bool, say: Callable[[str], None]) -> Result:
-    """Five rates for ten seconds each, alone and beside plain TCP, both ways; two for three seconds if ``quick``."""
-    extent = _QUICK if quick else _FULL
-    reached: dict[str, list[float]] = {}
-    errors: list[float] = []
-    with pair.pair(pair.NAME) as testbed, serving(testbed):
-        for rate, direction, beside in product(extent.rates, _DIRECTIONS, (False, True)):
-            measured = _held(testbed, extent, rate, direction, beside)
-            reached.setdefault(f"{direction}: {rate}", []).append(measured / 1e6)
-            errors.append(_error(measured, PositiveRate.parse(rate).amount))
-            name = f"{direction}{' beside TCP' if beside else ''}: {rate}"
-            say(f"{name}: {measured / 1e6:.3f} Mbit/s ({errors[-1]:+.2f} %)")
-        quota = _quota_error(testbed, extent)
-        say(f"quota: {quota:+.2f} %")
-    return Result(
-        series=tuple(Series(name, "Mbit/s", tuple(numbers)) for name, numbers in reached.items()),
-        values={"rate_error_pct_max": max(map(abs, errors)), "quota_error_pct": quota},
+def _points(options: AccuracyOptions) -> list[Point]:
+    """Every rate both ways, alone and beside plain TCP, and the quota."""
+    held: list[Point] = [
+        {"rate": str(rate), "direction": direction, "beside": beside}
+        for rate, direction, beside in product(options.rates, _DIRECTIONS, (_ALONE, _BESIDE))
+    ]
+    return [*held, {"quota": str(options.quota)}]
+
+
+def _measure(built: Wired, options: AccuracyOptions, point: Point, repetition: int) -> Reading:
+    """``error_percent``: by how much more passes than it should; and the ``mbps`` of a rate."""
+    with serving(built.testbed):
+        if "quota" in point:
+            return Reading(point, repetition, {"error_percent": _quota_error(built.testbed, options)}, {})
+        reached = _held(built.testbed, options, point)
+    error = _error(reached, PositiveRate.parse(point["rate"]).amount)
+    return Reading(point, repetition, {"mbps": reached / 1e6, "error_percent": error}, {})
+
+
+def figures(readings: Readings) -> Figures:
+    """The largest error of all rates, and the quota's."""
+    held = Readings(reading for reading in readings if "rate" in reading.point)
+    quota = Readings(reading for reading in readings if "quota" in reading.point)
+    each = sorted({(reading.point["direction"], PositiveRate.parse(reading.point["rate"])) for reading in held})
+    return Figures(
+        [
+            Series(f"{direction}: {rate}", "Mbit/s", held.at(direction=direction, rate=str(rate)).values("mbps"))
+            for direction, rate in each
+        ],
+        values={
+            "rate_error_pct_max": max(map(abs, held.values("error_percent"))),
+            "quota_error_pct": median(quota.values("error_percent")),
+        },
     )
 
 
@@ -82,32 +111,32 @@ def _error(measured: float, wanted: float) -> float:
     return 100 * (measured / wanted - 1)
 
 
-def _held(testbed: Testbed, extent: Extent, rate: str, direction: str, beside: bool) -> float:
+def _held(testbed: Testbed, options: AccuracyOptions, point: Point) -> float:
     """Bits per second of frames that one held MPTCP subflow reached."""
-    seconds = extent.settle + extent.measure + 30
+    seconds, direction = options.settle + options.seconds + 30, point["direction"]
     with ExitStack() as stack:
-        stack.enter_context(pair.throttling(testbed, rule(rate, direction)))
+        stack.enter_context(pair.throttling(testbed, rule(point["rate"], direction)))
         read = stack.enter_context(_counted(testbed, direction))
-        if beside:
+        if point["beside"] == _BESIDE:
             stack.enter_context(flow(testbed, BESIDE_PORT, direction, seconds, "--pace", str(_BESIDE_PACE)))
         stack.enter_context(flow(testbed, HELD_PORT, direction, seconds, *HELD))
-        time.sleep(extent.settle)
+        time.sleep(options.settle)
         first = read()
-        time.sleep(extent.measure)
+        time.sleep(options.seconds)
         return _bits_per_second(first, read())
 
 
-def _quota_error(testbed: Testbed, extent: Extent) -> float:
+def _quota_error(testbed: Testbed, options: AccuracyOptions) -> float:
     """By how many per cent more than the quota passed before the cut."""
     with ExitStack() as stack:
-        stack.enter_context(pair.throttling(testbed, quota_rule(extent.quota)))
+        stack.enter_context(pair.throttling(testbed, quota_rule(str(options.quota))))
         read = stack.enter_context(_counted(testbed, "download", header=0))
-        stack.enter_context(flow(testbed, HELD_PORT, "download", extent.quota_seconds + 30, *HELD))
-        samples, end = [read()], time.monotonic() + extent.quota_seconds
+        stack.enter_context(flow(testbed, HELD_PORT, "download", options.quota_seconds + 30, *HELD))
+        samples, end = [read()], time.monotonic() + options.quota_seconds
         while time.monotonic() < end:
             time.sleep(0.1)
             samples.append(read())
-    return _error(before_cut(samples, PositiveRate.parse(_AFTER_CUT).amount), Size.parse(extent.quota).amount)
+    return _error(before_cut(samples, PositiveRate.parse(_AFTER_CUT).amount), options.quota.amount)
 
 
 def before_cut(samples: Sequence[Sample], rate_after: float) -> float:
@@ -158,3 +187,16 @@ def _sample(node: Node, header: int) -> Sample:
 def quota_rule(quota: str) -> str:
     """The policy's rule that holds a client to less when it has had ``quota``."""
     return rule(_BEFORE_CUT, "download") + f'quota = "{quota} per month"\nthen = "{_AFTER_CUT}"\nscope = "client"\n'
+
+
+SCENARIO = benchmark(
+    name="accuracy",
+    question="Are rates held, both ways, alone and beside other traffic, and is a quota cut where it ends?",
+    about=__doc__,
+    options=AccuracyOptions,
+    quick={"rates": "1mbit,100mbit", "settle": 1.0, "seconds": 3.0, "quota": "5MB", "quota_seconds": 5.0},
+    points=_points,
+    blueprint=lambda _options, _profile, _point: pair.Pair(),
+    measure=_measure,
+    figures=figures,
+)

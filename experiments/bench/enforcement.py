@@ -6,25 +6,29 @@ source of the throttler in turn. One at a time: from the third ACK to the first 
 
 import json
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median, quantiles
 from time import sleep
 
+from pydantic import Field
+
 from experiments.bench import pair
-from experiments.bench.result import Result, Series
 from experiments.enforcement import watched
 from experiments.fetch import fetch
-from experiments.testbed.appliance import WIRED_SLOW, start_squid, start_throttler
-from experiments.testbed.build import Testbed, standing
+from experiments.scenarios.cabled import Wired
+from experiments.study.benchmark import benchmark
+from experiments.study.blueprint import Blueprint, StandingTestbed, TestbedBlueprint
+from experiments.study.figures import Figures, Series
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
+from experiments.testbed.appliance import WIRED_SLOW, start_throttler
+from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
-from experiments.testbed.profile import DEFAULT
-from experiments.testbed.server import random_file, start_server
+from experiments.testbed.server import random_file
 from experiments.testbed.topology import PROXY_PORT, Profile
 from tributary.settings.failure import Exit, Failure
-from tributary.settings.files import load
 
 _SOURCES = {"kernel": "kernel", "scapy": "sniffer"}
 _PORT = 3128
@@ -39,16 +43,17 @@ _GRACE = 3.0
 """Seconds after the load that a late element gets."""
 
 
-@dataclass(frozen=True)
-class Load:
-    """``joins`` a second for ``seconds``, so many of them by each session."""
-
-    joins: int
-    seconds: int
-    by_session: int
+_SINGLE = "one at a time"
 
 
-_FULL, _QUICK = Load(joins=1000, seconds=30, by_session=8), Load(joins=100, seconds=5, by_session=4)
+class JoinOptions(Options):
+    """``joins`` a second for ``seconds``, so many of them ``by_session``; and ``singles``, one at a time."""
+
+    repeat: Repeat = 1
+    joins: int = Field(default=1000, ge=1, description="a whole number of joins a second, at least 1")
+    seconds: int = Field(default=30, ge=1, description="a whole number of seconds, at least 1")
+    by_session: int = Field(default=8, ge=1, le=8, description="a whole number of joins, 1 to 8")
+    singles: int = Field(default=30, ge=1, description="a whole number of joins, at least 1")
 
 
 @dataclass(frozen=True)
@@ -80,60 +85,72 @@ class Measured:
         seen = [(int(at - start), 1000 * latency) for at, latency in self.joins if latency is not None]
         return tuple(median(value for _, value in group) for _, group in groupby(seen, key=lambda each: each[0]))
 
-    def values(self, name: str) -> dict[str, float]:
-        """As a result tells it."""
+    def values(self) -> dict[str, float]:
+        """As a reading tells it."""
         return {
-            f"{name}_p50_ms": median(self.milliseconds),
-            f"{name}_p99_ms": quantiles(self.milliseconds, n=100, method="inclusive")[98],
-            f"{name}_joins": len(self.joins),
-            f"{name}_missed": self.missed,
+            "p50_ms": median(self.milliseconds),
+            "p99_ms": quantiles(self.milliseconds, n=100, method="inclusive")[98],
+            "joins": float(len(self.joins)),
+            "missed": float(self.missed),
+            "joins_per_second": self.per_second,
         }
 
 
-def enforcement(quick: bool, say: Callable[[str], None]) -> Result:
-    """Thirty seconds of 1,000 joins each by either source, and thirty single ones; five of 100, and five, if quick."""
-    described = _QUICK if quick else _FULL
-    measured = {name: _under_load(source, described, say) for name, source in _SOURCES.items()}
-    single = _one_at_a_time(5 if quick else 30, say)
-    return Result(
-        series=(
-            *(Series(f"{name}: median of each second", "ms", each.medians) for name, each in measured.items()),
-            Series("join to first held packet", "ms", single),
-        ),
+def _blueprint(_options: JoinOptions, profile: Profile, point: Point) -> Blueprint:
+    return TestbedBlueprint(profile, tuned=False) if point["joins"] == _SINGLE else pair.Pair()
+
+
+def _measure(built: Wired | StandingTestbed, options: JoinOptions, point: Point, repetition: int) -> Reading:
+    """``p50_ms`` and what else Measured.values() has; or ``p50_ms`` and ``most_ms`` of single joins."""
+    if point["joins"] == _SINGLE:
+        times = _one_at_a_time(built.testbed, options.singles)
+        return Reading(point, repetition, {"p50_ms": median(times), "most_ms": max(times)}, {}, {"p50_ms": times})
+    measured = _under_load(built.testbed, _SOURCES[point["joins"]], options)
+    return Reading(point, repetition, measured.values(), {}, {"p50_ms": measured.medians})
+
+
+def figures(readings: Readings) -> Figures:
+    """By either source of the throttler under load, and of single joins."""
+    loads, single = {name: readings.at(joins=name) for name in _SOURCES}, readings.at(joins=_SINGLE)
+    return Figures(
+        [
+            *(Series(f"{name}: median of each second", "ms", each.samples("p50_ms")) for name, each in loads.items()),
+            Series("join to first held packet", "ms", single.samples("p50_ms")),
+        ],
         values={
-            **{key: value for name, each in measured.items() for key, value in each.values(name).items()},
-            "joins_per_second": min(each.per_second for each in measured.values()),
-            "enforcement_p50_ms": median(single),
-            "enforcement_max_ms": max(single),
+            **{
+                f"{name}_{value}": median(each.values(value))
+                for name, each in loads.items()
+                for value in ("p50_ms", "p99_ms", "joins", "missed")
+            },
+            "joins_per_second": min(rate for each in loads.values() for rate in each.values("joins_per_second")),
+            "enforcement_p50_ms": median(single.samples("p50_ms")),
+            "enforcement_max_ms": max(single.values("most_ms")),
         },
     )
 
 
-def _under_load(source: str, described: Load, say: Callable[[str], None]) -> Measured:
-    say(f"source {source}: {described.joins} joins a second for {described.seconds} s")
-    with pair.pair(pair.NAME) as testbed, ExitStack() as stack:
-        _make_room(testbed, described)
+def _under_load(testbed: Testbed, source: str, options: JoinOptions) -> Measured:
+    _make_room(testbed)
+    with pair.joining(testbed, options.by_session), ExitStack() as stack:
         stack.enter_context(pair.throttling(testbed, RULES, source))
         probe = [sys.executable, "-m", "experiments.probes.installs", PATHS[1], str(_PORT)]
         watching = stack.enter_context(testbed.gateway.start("installs", probe).wait_until_ready())
         generator = [sys.executable, "-m", "experiments.probes.join_load"]
         accept = [*generator, "accept", str(pair.LISTENER), str(_PORT)]
         stack.enter_context(testbed.gateway.start("accept", accept).wait_until_ready())
-        sessions = str(described.joins / described.by_session)
-        printed = testbed.client.run(
-            *generator, "open", str(pair.LISTENER), str(_PORT), sessions, str(described.seconds)
-        )
+        sessions = str(options.joins / options.by_session)
+        printed = testbed.client.run(*generator, "open", str(pair.LISTENER), str(_PORT), sessions, str(options.seconds))
         sleep(_GRACE)
         watching.stop(seconds=60)
         return _read(watching.output(), json.loads(printed)["failed"])
 
 
-def _make_room(testbed: Testbed, described: Load) -> None:
+def _make_room(testbed: Testbed) -> None:
     """Limits that are there against misuse, and would bend the load."""
     for node in (testbed.client, testbed.gateway):
         node.sysctl(net__core__somaxconn=4096, net__ipv4__tcp_max_syn_backlog=8192, net__ipv4__tcp_syncookies=0)
     testbed.client.sysctl(net__ipv4__ip_local_port_range="10000 65000", net__ipv4__tcp_fin_timeout=5)
-    pair.let_join(testbed, described.by_session)
 
 
 def _read(output: str, failed: int) -> Measured:
@@ -149,17 +166,26 @@ def _read(output: str, failed: int) -> Measured:
     return measured
 
 
-def _one_at_a_time(repetitions: int, say: Callable[[str], None]) -> tuple[float, ...]:
+def _one_at_a_time(testbed: Testbed, joins: int) -> list[float]:
     """Milliseconds from the third ACK to the first held packet, in downloads that are throttled from their join on."""
     file = random_file(5_000_000, seed=1)
     times = []
-    with standing(pair.NAME, load(DEFAULT, Profile)) as testbed:
-        start_server(testbed, file.path.parent)
-        start_squid(testbed)
-        start_throttler(testbed, WIRED_SLOW)
-        for repetition in range(repetitions):
+    with start_throttler(testbed, WIRED_SLOW):
+        for _ in range(joins):
             with watched(testbed) as held:
                 fetch(testbed, "held", file, "wired", PROXY_PORT)
             times.append(held().milliseconds)
-            say(f"join {repetition + 1}: {times[-1]:.1f} ms")
-    return tuple(times)
+    return times
+
+
+SCENARIO = benchmark(
+    name="enforcement",
+    question="How soon is a join enforced, at 1,000 joins a second, by either source?",
+    about=__doc__,
+    options=JoinOptions,
+    quick={"joins": 100, "seconds": 5, "by_session": 4, "singles": 5},
+    points=lambda _options: [{"joins": each} for each in (*_SOURCES, _SINGLE)],
+    blueprint=_blueprint,
+    measure=_measure,
+    figures=figures,
+)

@@ -12,16 +12,18 @@ They stand beside the one emulated link of a testbed, which gives the nodes, the
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 from itertools import product
+from tempfile import mkdtemp
 
+from experiments.scenarios.cabled import Wired
 from experiments.testbed import cables
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
+from experiments.testbed.tolerance import TOLERANCE
 
-NAME = "bench"
-"""Of the testbed; a second one beside it gets a 2 at its end."""
 LISTENER, CLIENT = IPv4Address(cables.LISTENER), IPv4Address("10.1.1.2")
 JOINING = tuple(IPv4Address("10.1.2.2") + number for number in range(8))
 """As many as the kernel takes endpoints (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h)."""
@@ -29,14 +31,22 @@ JOINING = tuple(IPv4Address("10.1.2.2") + number for number in range(8))
 _TABLE = "201"
 
 
-@contextmanager
-def pair(name: str = NAME) -> Iterator[Testbed]:
-    """The two nodes and their cables for the length of the block."""
-    with standing(name, cables.IDLE) as testbed:
-        cables.lay(testbed)
-        _as_wires(testbed)
-        _join_from_path2(testbed)
-        yield testbed
+@dataclass(frozen=True)
+class Pair:
+    """The two nodes before they stand."""
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return {"cables": "veth, two, without offloads"}
+
+    @contextmanager
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Wired]:  # noqa: ARG002
+        """Both, with their cables, for the length of the block."""
+        with standing(name, cables.IDLE) as testbed:
+            cables.lay(testbed)
+            _as_wires(testbed)
+            _join_from_path2(testbed)
+            yield Wired(testbed)
 
 
 def _as_wires(testbed: Testbed) -> None:
@@ -53,10 +63,15 @@ def _join_from_path2(testbed: Testbed) -> None:
         client.ip("address", "add", f"{address}/24", "dev", path)
 
 
-def let_join(testbed: Testbed, addresses: int) -> None:
-    """From now on each new session of the client joins from so many of the addresses JOINING."""
+@contextmanager
+def joining(testbed: Testbed, addresses: int) -> Iterator[None]:
+    """Each session of the client that begins in the block joins from so many of the addresses JOINING."""
     for address in JOINING[:addresses]:
         testbed.client.ip("mptcp", "endpoint", "add", str(address), "dev", PATHS[1], "subflow")
+    try:
+        yield
+    finally:
+        testbed.client.ip("mptcp", "endpoint", "flush")
 
 
 def policy(rules: str) -> str:
@@ -69,8 +84,8 @@ def throttling(testbed: Testbed, rules: str, source: str = "auto") -> Iterator[P
     """The throttler on the gateway with the TOML ``rules`` for the two paths; raises Failure if it does not start."""
     file = testbed.directory / "policy.toml"
     file.write_text(policy(rules))
-    # Its own folder for used quotas, so that each run begins with nothing used.
-    state = ("--state-directory", str(testbed.directory / "throttler-state"))
+    # A new folder for used quotas, so that nothing is used when it starts.
+    state = ("--state-directory", mkdtemp(prefix="throttler-", dir=testbed.directory))
     command = [sys.executable, "-m", "throttler", "run", "--policy", str(file), "--source", source, *state]
     with testbed.gateway.start("throttler", command).wait_until_ready() as process:
         yield process

@@ -5,36 +5,39 @@ cables add nothing to speak of. A long queue's delay is what applications and MP
 """
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
+from statistics import median
+
+from pydantic import Field
 
 from experiments.bench import pair
 from experiments.bench.flows import HELD, HELD_PORT, flow, rule, serving
-from experiments.bench.result import Result, Series
+from experiments.scenarios.cabled import Wired
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures, Series
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
 from experiments.testbed.appliance import lengthen_held_queue, throttler_status
 from experiments.testbed.build import Testbed
 from tributary.settings.failure import Exit, Failure
 
 _RATE = "5mbit"
 _SETTLE, _BETWEEN = 2.0, 0.25
+_OURS, _LONG = "throttler", "pfifo"
 
 
-def queueing_delay(quick: bool, say: Callable[[str], None]) -> Result:
-    """A bulk download held to 5 Mbit/s, ten seconds with each leaf in turn, twice; three, once, if ``quick``."""
-    seconds, repetitions = (3, 1) if quick else (10, 2)
-    found: dict[str, list[float]] = {"throttler": [], "pfifo": []}
-    with pair.pair(pair.NAME) as testbed, serving(testbed):
-        for name in [*found] * repetitions:
-            times = _round_trips(testbed, seconds, plain=name == "pfifo")
-            say(f"{name}: {min(times):.1f} to {max(times):.1f} ms")
-            found[name] += times
-    series = {name: Series(name, "ms", tuple(times)) for name, times in found.items()}
-    short, long = (series[name].median for name in ("throttler", "pfifo"))
-    return Result(
-        series=tuple(series.values()),
-        ratios={"delay_pfifo_vs_throttler": long / short},
-        values={"delay_throttler_ms": short, "delay_pfifo_ms": long},
-    )
+class QueueingOptions(Options):
+    """A bulk download held to 5 Mbit/s, for ``seconds`` with each leaf in turn."""
+
+    repeat: Repeat = 2
+    seconds: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
+
+
+def _measure(built: Wired, options: QueueingOptions, point: Point, repetition: int) -> Reading:
+    """``rtt_ms``, a median."""
+    with serving(built.testbed):
+        times = _round_trips(built.testbed, options.seconds, plain=point["leaf"] == _LONG)
+    return Reading(point, repetition, {"rtt_ms": median(times)}, {}, {"rtt_ms": times})
 
 
 def _round_trips(testbed: Testbed, seconds: float, plain: bool) -> list[float]:
@@ -59,3 +62,27 @@ def _round_trip(testbed: Testbed) -> float:
             if subflow.download and subflow.rtt_us is not None:
                 return subflow.rtt_us / 1000
     raise Failure(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
+
+
+def figures(readings: Readings) -> Figures:
+    """How much longer packets wait in the long queue."""
+    series = [Series(leaf, "ms", readings.at(leaf=leaf).samples("rtt_ms")) for leaf in (_OURS, _LONG)]
+    short, long = (each.median for each in series)
+    return Figures(
+        series,
+        ratios={"delay_pfifo_vs_throttler": long / short},
+        values={f"delay_{each.name}_ms": each.median for each in series},
+    )
+
+
+SCENARIO = benchmark(
+    name="queueing-delay",
+    question="How long do packets wait in a held class, and would in a long queue?",
+    about=__doc__,
+    options=QueueingOptions,
+    quick={"repeat": 1, "seconds": 3.0},
+    points=lambda _options: [{"leaf": leaf} for leaf in (_OURS, _LONG)],
+    blueprint=lambda _options, _profile, _point: pair.Pair(),
+    measure=_measure,
+    figures=figures,
+)

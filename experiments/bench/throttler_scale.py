@@ -7,18 +7,25 @@ on its wire, the other a single one. A plain TCP download runs through the shape
 import json
 import os
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from pydantic import Field
+
 from experiments.bench import pair
-from experiments.bench.result import Result, Series
+from experiments.scenarios.cabled import Unlinked
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures, Series, ratios
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
 from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
+from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.failure import Exit, Failure
 
 _PORT = 5001
@@ -34,55 +41,64 @@ scope = "client"
 _BULK = (sys.executable, "-m", "experiments.probes.bulk")
 
 
+_FULL, _SINGLE = "full table", "one element"
+_TOOK = ("rss_mb", "install_s", "subflows", "classes", "capture_dropped")
+
+
+class ScaleOptions(Options):
+    """So many ``subflows`` are held; each download takes so many ``seconds``."""
+
+    repeat: Repeat = 15
+    subflows: int = Field(default=100_000, ge=1, description="a whole number of subflows, at least 1")
+    seconds: float = Field(default=1.5, gt=0, description="a number of seconds above 0")
+
+
 @dataclass(frozen=True)
-class Extent:
-    """How many subflows, and how often, for how many seconds each, the throughput is measured."""
+class Tables(Unlinked):
+    """The testbeds by what their throttlers hold, and what the full one took."""
+
+    testbeds: dict[str, Testbed]
+    took: dict[str, float]
+
+
+@dataclass(frozen=True)
+class TwoTables:
+    """Two pairs of nodes, each with its throttler, of which one holds so many ``subflows``, before they stand."""
 
     subflows: int
-    repetitions: int
-    seconds: float
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return pair.Pair().as_json() | {"subflows": self.subflows}
+
+    @contextmanager
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Tables]:  # noqa: ARG002
+        """Both, with all that they hold, for the length of the block."""
+        with ExitStack() as stack:
+            single, _ = _throttled(stack, f"{name}2", 1)
+            full, took = _throttled(stack, name, self.subflows)
+            yield Tables({_FULL: full, _SINGLE: single}, took)
 
 
-_FULL, _QUICK = Extent(100_000, 15, 1.5), Extent(5_000, 5, 0.5)
+def _measure(built: Tables, options: ScaleOptions, point: Point, repetition: int) -> Reading:
+    """``mbps`` of a download; and what the full table took, which is the same in all readings."""
+    reached = {"mbps": _download(built.testbeds[point["table"]], options.seconds)}
+    return Reading(point, repetition, reached | (built.took if point["table"] == _FULL else {}), {})
 
 
-@dataclass(frozen=True)
-class Contender:
-    """A pair of nodes with its throttler, and how many subflows that holds after how long."""
-
-    testbed: Testbed
-    throttler: Process
-    subflows: int
-    install_s: float
-
-
-def throttler_scale(quick: bool, say: Callable[[str], None]) -> Result:
-    """100,000 subflows and fifteen downloads of 1.5 seconds each; 5,000 and five of half a second if ``quick``."""
-    extent = _QUICK if quick else _FULL
-    with ExitStack() as stack:
-        say("holding one subflow")
-        single = _standing(stack, f"{pair.NAME}2", 1)
-        say(f"holding {extent.subflows:,} subflows")
-        full = _standing(stack, pair.NAME, extent.subflows)
-        say(f"{full.subflows:,} after {full.install_s:.1f} s")
-        values = _weigh(full)
-        contenders = {"full table": full, "one element": single}
-        reached = _throughputs(contenders, extent, say)
-    series = {name: Series(name, "Mbit/s", tuple(numbers)) for name, numbers in reached.items()}
-    return Result(
-        series=tuple(series.values()),
-        ratios={"full_table_vs_empty": _ratio(reached["full table"], reached["one element"])},
-        values=values,
+def figures(readings: Readings) -> Figures:
+    """What the full table costs, and what it leaves of the throughput."""
+    full, single = readings.at(table=_FULL), readings.at(table=_SINGLE)
+    return Figures(
+        [Series(name, "Mbit/s", readings.at(table=name).values("mbps")) for name in (_FULL, _SINGLE)],
+        ratios=ratios("mbps", {"full_table_vs_empty": (full, single)}),
+        values={name: median(full.values(name)) for name in _TOOK},
     )
 
 
-def _ratio(ours: list[float], peers: list[float]) -> float:
-    """The median of the ratios of neighbours in time: what else the machine does then disturbs both."""
-    return median(own / peer for own, peer in zip(ours, peers, strict=True))
-
-
-def _standing(stack: ExitStack, name: str, subflows: int) -> Contender:
-    testbed = stack.enter_context(pair.pair(name))
+def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dict[str, float]]:
+    """A pair whose throttler holds so many, and what that took."""
+    testbed = stack.enter_context(pair.Pair().standing(name, seed=0)).testbed
     # Nobody is to answer or forward what is played: no socket owns its addresses.
     testbed.gateway.sysctl(net__ipv4__ip_forward=0)
     # Each frame is looked up on its own, not some forty at once (ip-link(8), gso_max_segs).
@@ -90,12 +106,11 @@ def _standing(stack: ExitStack, name: str, subflows: int) -> Contender:
     throttler = stack.enter_context(pair.throttling(testbed, RULES, "sniffer"))
     serve = [*_on(0), *_BULK, "serve", str(pair.LISTENER), str(_PORT)]
     stack.enter_context(testbed.gateway.start("serve", serve).wait_until_ready())
-    held, seconds = _play(testbed, subflows)
-    return Contender(testbed, throttler, held, seconds)
+    return testbed, _play(testbed, subflows) | _weigh(testbed, throttler)
 
 
-def _play(testbed: Testbed, subflows: int) -> tuple[int, float]:
-    """Raises Failure (exit 1) unless each of ``subflows`` got its element."""
+def _play(testbed: Testbed, subflows: int) -> dict[str, float]:
+    """How many ``subflows`` are held, after ``install_s``; raises Failure (exit 1) unless each got its element."""
     printed = testbed.gateway.run(
         *(sys.executable, "-m", "experiments.probes.replay", PATHS[0], testbed.client.namespace),
         *("--subflows", str(subflows), "--by-session", str(_BY_SESSION), "--by-client", str(_BY_CLIENT)),
@@ -106,16 +121,14 @@ def _play(testbed: Testbed, subflows: int) -> tuple[int, float]:
         raise Failure(
             Exit.WRONG_RESULT, f"{told['subflows']} of {subflows} subflows were held in time (capture: {dropped})"
         )
-    return told["subflows"], told["install_s"]
+    return {name: float(told[name]) for name in ("subflows", "install_s")}
 
 
-def _weigh(full: Contender) -> dict[str, float]:
+def _weigh(testbed: Testbed, throttler: Process) -> dict[str, float]:
     return {
-        "rss_mb": _resident(full.throttler.popen.pid) / 1e6,
-        "install_s": full.install_s,
-        "subflows": full.subflows,
-        "classes": _classes(full.testbed),
-        "capture_dropped": sum(counts.dropped for counts in throttler_status(full.testbed).capture.values()),
+        "rss_mb": _resident(throttler.popen.pid) / 1e6,
+        "classes": float(_classes(testbed)),
+        "capture_dropped": float(sum(counts.dropped for counts in throttler_status(testbed).capture.values())),
     }
 
 
@@ -132,20 +145,6 @@ def _classes(testbed: Testbed) -> int:
     return sum(line.startswith("class htb") for text in shown for line in text.splitlines())
 
 
-def _throughputs(
-    contenders: dict[str, Contender], extent: Extent, say: Callable[[str], None]
-) -> dict[str, list[float]]:
-    """Mbit/s of each contender, in turn, and each time the other one first."""
-    reached: dict[str, list[float]] = {name: [] for name in contenders}
-    order = list(contenders)
-    for repetition in range(extent.repetitions):
-        for name in order:
-            reached[name].append(_download(contenders[name].testbed, extent.seconds))
-            say(f"repetition {repetition + 1}: {name}: {reached[name][-1]:.0f} Mbit/s")
-        order.reverse()
-    return reached
-
-
 def _on(processor: int) -> tuple[str, ...]:
     """A prefix that keeps a command on one processor: where the scheduler puts it decides a fifth of the throughput."""
     return ("taskset", "--cpu-list", str(sorted(os.sched_getaffinity(0))[processor]))
@@ -155,3 +154,17 @@ def _download(testbed: Testbed, seconds: float) -> float:
     where = (str(pair.LISTENER), str(_PORT), "download", str(seconds))
     printed = testbed.client.run(*_on(-1), *_BULK, "run", *where)
     return float(json.loads(printed)["bits_per_second"]) / 1e6
+
+
+SCENARIO = benchmark(
+    name="throttler-scale",
+    question="What do 100,000 held subflows cost: memory, time to install, throughput?",
+    about=__doc__,
+    options=ScaleOptions,
+    quick={"repeat": 5, "subflows": 5000, "seconds": 0.5},
+    points=lambda _options: [{"table": table} for table in (_FULL, _SINGLE)],
+    blueprint=lambda options, _profile, _point: TwoTables(options.subflows),
+    measure=_measure,
+    figures=figures,
+    in_turn=True,
+)

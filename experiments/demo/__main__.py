@@ -29,13 +29,15 @@ from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.record import Download
 from experiments.results import manifest, results_folder, write_json
+from experiments.study.telling import tell
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.counters import counted
 from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
-from experiments.testbed.selfcheck import Reading, add_tolerance, as_json, check_links
+from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
+from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 from tributary.places import ROOT
 from tributary.settings.entry import Arguments, run
@@ -225,10 +227,7 @@ def _show(run: Run, size: Size, folder: Path) -> None:
         )
     console = Console()
     console.print(table)
-    for claim in claims(run):
-        mark = "[green]holds[/]" if claim.holds else "[red]FAILS[/]"
-        line = f"{mark}  {claim.claim} {claim.bound:g}, measured {claim.measured:g}"
-        console.print(line, highlight=False, soft_wrap=True)
+    tell(console, claims(run))
     if found := kernels_part(run):
         console.print(found, highlight=False, soft_wrap=True)
     console.print(f"\n{run.enforcement.milliseconds:.1f} ms from the join's third ACK to the first packet held")

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from experiments.enforcement import Enforcement
 from experiments.record import Download
+from experiments.study.readings import Estimate, Verdict, at_least, at_most
 from experiments.testbed.topology import Topology
 
 WIRED, WIRELESS = "wired", "wireless"
@@ -14,16 +15,6 @@ MPTCP, NATIVE, THROTTLED = "mptcp", "mptcp_native", "mptcp_throttled"
 _SUM_SHARE = 0.90  # of what the two links carry by legacy TCP
 _HELD_MARGIN = 1.05
 _LINK_SHARE = 0.85
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One thing that the appliance promises: what was measured, the bound, and whether it holds."""
-
-    claim: str
-    measured: float
-    bound: float
-    holds: bool
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ def summary(run: Run) -> dict[str, object]:
         "enforcement_ms": round(run.enforcement.milliseconds, 3),
         "throttled_after_s": round(run.throttled_after, 3),
         "beyond_window": asdict(run.beyond_window),
-        "claims": [asdict(claim) for claim in claims(run)],
+        "claims": [claim.as_json() for claim in claims(run)],
     }
 
 
@@ -84,30 +75,23 @@ def kernels_part(run: Run) -> str | None:
     )
 
 
-def claims(run: Run) -> list[Claim]:
+def claims(run: Run) -> list[Verdict]:
     """What the appliance promises, each held against what was measured."""
     legacy = [run.downloads[name].mbps for name in (LEGACY_WIRED, LEGACY_WIRELESS)]
     mptcp, native, throttled = (run.downloads[name] for name in (MPTCP, NATIVE, THROTTLED))
     whole = sum(download.sha256 == run.sha256 for download in run.downloads.values())
     wireless = next(link.down.rate.amount for link in run.topology.links if link.name == WIRELESS) / 1e6
+    squid, ours = Estimate(mptcp.mbps, 0), Estimate(native.mbps, 0)
+    both = _SUM_SHARE * sum(legacy)
+    held, free = (Estimate(throttled.wire_mbps(path, run.throttled_after), 0) for path in (WIRED, WIRELESS))
     return [
         _equals("downloads that arrive whole (SHA-256)", whole, len(run.downloads)),
         _equals("subflows that carry data with MPTCP, by either converter", _carrying(mptcp, native), 2),
-        _at_least("MPTCP reaches 90 % of the sum of both links (Mbit/s)", mptcp.mbps, _SUM_SHARE * sum(legacy)),
-        _at_least(
-            "the native converter reaches 90 % of the sum of both links (Mbit/s)", native.mbps, _SUM_SHARE * sum(legacy)
-        ),
-        _at_least("MPTCP beats the faster link (Mbit/s)", mptcp.mbps, max(legacy)),
-        _at_most(
-            "wired, throttled, on the wire (Mbit/s)",
-            throttled.wire_mbps(WIRED, run.throttled_after),
-            _HELD_MARGIN * run.held_mbps,
-        ),
-        _at_least(
-            "wireless, while wired is throttled, on the wire (Mbit/s)",
-            throttled.wire_mbps(WIRELESS, run.throttled_after),
-            _LINK_SHARE * wireless,
-        ),
+        at_least("MPTCP reaches 90 % of the sum of both links", squid, both, "Mbit/s"),
+        at_least("the native converter reaches 90 % of the sum of both links", ours, both, "Mbit/s"),
+        at_least("MPTCP beats the faster link", squid, max(legacy), "Mbit/s"),
+        at_most("wired, throttled, on the wire", held, _HELD_MARGIN * run.held_mbps, "Mbit/s"),
+        at_least("wireless, while wired is throttled, on the wire", free, _LINK_SHARE * wireless, "Mbit/s"),
         _equals("subflows of the throttled download: no reconnect", throttled.subflows, 2),
     ]
 
@@ -139,13 +123,5 @@ def _carrying(*downloads: Download) -> int:
     return min(sum(count > 0 for count in each.samples[-1].received.values()) for each in downloads)
 
 
-def _equals(claim: str, measured: int, bound: int) -> Claim:
-    return Claim(claim, measured, bound, measured == bound)
-
-
-def _at_least(claim: str, measured: float, bound: float) -> Claim:
-    return Claim(f"{claim}: at least", round(measured, 2), round(bound, 2), measured >= bound)
-
-
-def _at_most(claim: str, measured: float, bound: float) -> Claim:
-    return Claim(f"{claim}: at most", round(measured, 2), round(bound, 2), measured <= bound)
+def _equals(claim: str, measured: int, bound: int) -> Verdict:
+    return Verdict(claim, str(measured), str(bound), measured == bound)

@@ -29,8 +29,9 @@ from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.chain import CONVERT_PORT, PORT, By, Chain, split, standing_chain
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.selfcheck import TOLERANCE, check_link
 from experiments.testbed.selfcheck import Reading as LinkReading
+from experiments.testbed.selfcheck import check_link
+from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Size
 
@@ -93,7 +94,8 @@ class Acceleration:
         return "netem" if self.chain.netem else "link-emulator"
 
 
-def _points(_options: AccelerationOptions, _topology: Topology) -> list[Point]:
+def points(_options: AccelerationOptions, _topology: Topology | None = None) -> list[Point]:
+    """Each number of proxies, by each way and without."""
     return [{"proxies": str(proxies), "by": by.value} for proxies in PROXIES for by in By]
 
 
@@ -222,7 +224,7 @@ SCENARIO = Scenario(
     profile=PROFILES / "long-path.toml",
     options=AccelerationOptions,
     quick={"repeat": 1, "count": 3, "size": "10kB,25kB,500kB"},
-    points=_points,
+    points=points,
     blueprint=_ground,
     measure=_measure,
     judge=_judge,

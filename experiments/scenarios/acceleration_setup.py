@@ -25,7 +25,7 @@ from experiments.study.scenario import Options, Scenario
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Cabling
 from experiments.testbed.chain import PORT, intercept
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.selfcheck import TOLERANCE
+from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Topology
 
 CONVERTER, NOBODY = "converter", "nobody"

@@ -62,7 +62,7 @@ def limits(options: StartOptions, _topology: Topology | None = None) -> list[Poi
 def _measure(built: Cabled, options: StartOptions, point: Point, repetition: int) -> Reading:
     """``start_ms``, a median."""
     taken = start_milliseconds(built.cabling, point, options.count)
-    return Reading(point, repetition, {"start_ms": median(taken)}, {})
+    return Reading(point, repetition, {"start_ms": median(taken)}, {}, {"start_ms": taken})
 
 
 def start_milliseconds(cabling: Cabling, limit: Point, count: int) -> tuple[float, ...]:

@@ -10,14 +10,13 @@ request's on the same connection, and an answer's. Expected: a few wake-ups of a
 the native converter; Squid parses a request, asks its access lists and begins a transaction: several times as long.
 """
 
-import json
-import sys
 from collections.abc import Iterator
 from statistics import median, quantiles
 
 from matplotlib.figure import Figure
 from pydantic import Field
 
+from experiments.conversion import ONE_AT_A_TIME, Delays, watched
 from experiments.plots import tidy
 from experiments.scenarios.downloads import FAMILIES
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
@@ -49,18 +48,14 @@ def _measure(built: StandingTestbed, options: DelayOptions, point: Point, repeti
     testbed = built.testbed
     # A join would take requests to the other link, where nobody watches.
     testbed.client.ip("mptcp", "endpoint", "flush")
-    probe = [sys.executable, "-m", "experiments.probes.conversion", testbed.topology.links[0].name, "core"]
     origin = [str(native.build().load), "origin", "--listen", f"[::]:{_PORT}"]
     with (
         testbed.server.start("origin", origin).wait_until_ready(),
-        testbed.gateway.start("conversion", probe).wait_until_ready() as process,
+        watched(testbed.gateway, testbed.topology.links[0].name, "core") as seen,
     ):
         for command in (["connect", "--fresh"], ["requests"]):
             testbed.client.run("timeout", "60", str(native.build().load), *command, *_route(testbed, options, point))
-        process.stop(30)
-        told: dict[str, list[float]] = json.loads(process.output().splitlines()[-1])
-    if told["lost"]:
-        raise Failure(Exit.WRONG_RESULT, f"the probe lost {told['lost']} packets: no figure can be trusted")
+        told = seen()
     return Reading(point, repetition, dict(_values(told)), {})
 
 
@@ -70,11 +65,11 @@ def _route(testbed: Testbed, options: DelayOptions, point: Point) -> list[str]:
     server, proxy, source = f"{topology.SERVER4}:{_PORT}", f"{topology.PROXY4}:{port}", str(link.client4)
     if point["family"] == "ipv6":
         server, proxy, source = f"[{topology.SERVER6}]:{_PORT}", f"[{topology.PROXY6}]:{port}", str(link.client6)
-    one_at_a_time = ["--clients", "1", "--pause", "2", "--seconds", str(options.seconds)]
-    return ["--mptcp", "--source", source, "--to", server, "--via-http-proxy", proxy, *one_at_a_time]
+    route = ["--source", source, "--to", server, "--via-http-proxy", proxy]
+    return [*route, *ONE_AT_A_TIME, "--seconds", str(options.seconds)]
 
 
-def _values(told: dict[str, list[float]]) -> Iterator[tuple[str, float]]:
+def _values(told: Delays) -> Iterator[tuple[str, float]]:
     for kind in _KINDS:
         times = told[kind]
         if len(times) < 20:

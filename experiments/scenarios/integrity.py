@@ -34,8 +34,8 @@ from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
 from experiments.testbed.counters import counted
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.selfcheck import TOLERANCE
 from experiments.testbed.selfcheck import Reading as LinkReading
+from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import LinkSettings, Profile
 from tributary.settings.units import Duration, PositiveRate, Size
 

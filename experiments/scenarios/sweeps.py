@@ -1,6 +1,6 @@
 """What the sweeps over one quantity have in common: downloads of equal length, and a value plotted over it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 from matplotlib.axes import Axes
@@ -28,6 +28,18 @@ class TimedOptions(Options):
 def listed(value: object) -> object:
     """A text with commas as the tuple of its parts; anything else as it is."""
     return tuple(value.split(",")) if isinstance(value, str) else value
+
+
+def some_of(names: Sequence[str]) -> Callable[[object], object]:
+    """Reads a text with commas as the tuple of its parts, each of which is one of ``names``; raises ValueError."""
+
+    def read(value: object) -> object:
+        parts = listed(value)
+        if not isinstance(parts, tuple) or not set(parts) <= set(names):
+            raise ValueError(f"{', '.join(names)}, with commas between them")
+        return parts
+
+    return read
 
 
 def numbers(kind: type[int] | type[float]) -> Callable[[object], object]:

@@ -11,21 +11,20 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.study.catalogue import SCENARIOS, from_file, is_file
+from experiments.study.arguments import Measuring, add_measuring, add_results
+from experiments.study.catalogue import BENCHMARKS, EVERYTHING, SCENARIOS, from_file, is_file
 from experiments.study.changes import orders, over
 from experiments.study.folder import Folder, Record
 from experiments.study.published import publish, published
 from experiments.study.readings import Verdict, name_of
 from experiments.study.report import page, render
-from experiments.study.run import Allowed, Order, perform
+from experiments.study.run import Order, perform
 from experiments.study.scenario import Scenario
+from experiments.study.telling import tell
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
-from experiments.testbed.selfcheck import add_tolerance
-from tributary.places import ROOT
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
-from tributary.settings.units import Share
 
 _DESCRIPTION = """\
 Runs an experiment on network namespaces of this machine: measures, draws, and judges what came out against what the
@@ -94,8 +93,6 @@ exit codes:
 """
 _TEMPLATE = Path(__file__).parent / "template.py.txt"
 _NAME = re.compile("[a-z][a-z0-9-]*")
-_MOST_STOLEN = Share(20_000)
-"""While 3 % were taken a process woke up 15 ms too late."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class New:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Measuring):
     """``experiment run``; ``name`` is an experiment's, its file's or "all", ``changes`` are KEY=VALUE each."""
 
     name: str
@@ -121,13 +118,8 @@ class Run:
     sweeps: Sequence[str]
     profile: Path | None
     repeat: int | None
-    quick: bool
-    results: Path
     testbed: str
-    most_stolen: Share
-    tolerance: Share
     dry_run: bool
-    json: bool
 
 
 @dataclass(frozen=True)
@@ -197,27 +189,17 @@ def _describe_run(parser: Arguments) -> None:
         "--profile", type=Path, metavar="FILE", help="other access links than the experiment's (experiments/profiles/)"
     )
     parser.add_argument("--repeat", type=int, metavar="COUNT", help="how often everything is measured (default: 3)")
-    parser.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
-    _add_results(parser, "where to put them")
     parser.add_argument(
         "--testbed", default="experiment", metavar="NAME", help="the testbed's name (default: experiment)"
     )
-    parser.add_argument(
-        "--most-stolen",
-        type=Share.argument,
-        default=_MOST_STOLEN,
-        metavar="SHARE",
-        help="of the processors' time, by a hypervisor; beyond, a reading is taken again (default: %(default)s)",
-    )
-    add_tolerance(parser)
+    add_measuring(parser, "the verdicts")
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
-    parser.add_argument("--json", action="store_true", help="print the verdicts as one JSON object on standard output")
 
 
 def _describe_publish(parser: Arguments) -> None:
     parser.does(Publish, _publish)
     _add_names(parser)
-    _add_results(parser, "where the results are")
+    add_results(parser, "where the results are")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write them")
 
 
@@ -230,15 +212,15 @@ def _add_names(parser: Arguments) -> None:
 def _describe_report(parser: Arguments) -> None:
     parser.does(Report, _report)
     _add_names(parser)
-    _add_results(parser, "where the results are")
+    add_results(parser, "where the results are")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="the page to write (default: DIR/experiment/report.html)"
     )
 
 
 def _known(name: str) -> str:
-    if name not in SCENARIOS and not is_file(name):
-        raise argparse.ArgumentTypeError(f"{name}: accepted: {', '.join(SCENARIOS)}, or a file that ends in .py")
+    if name not in EVERYTHING and not is_file(name):
+        raise argparse.ArgumentTypeError(f"{name}: accepted: {', '.join(EVERYTHING)}, or a file that ends in .py")
     return name
 
 
@@ -247,19 +229,13 @@ def _runnable(name: str) -> str:
 
 
 def _new_name(name: str) -> str:
-    if not _NAME.fullmatch(name) or name in SCENARIOS:
+    if not _NAME.fullmatch(name) or name in EVERYTHING:
         raise argparse.ArgumentTypeError(f"{name}: accepted: a-z, 0-9 and -, a letter first, and no experiment's here")
     return name
 
 
 def _scenarios(names: Iterable[str]) -> list[Scenario[Any]]:
-    return [from_file(Path(name)) if is_file(name) else SCENARIOS[name] for name in names]
-
-
-def _add_results(parser: Arguments, what: str) -> None:
-    parser.add_argument(
-        "--results", type=Path, default=ROOT / "results", metavar="DIR", help=f"{what} (default: results/)"
-    )
+    return [from_file(Path(name)) if is_file(name) else EVERYTHING[name] for name in names]
 
 
 def _list(options: Listing) -> int:
@@ -297,8 +273,8 @@ def _run(options: Run) -> int:
     take_down_orphans()
     console = Console(stderr=True)
     results = options.results / "experiment"
-    where = (options.testbed, results, console, Allowed(options.most_stolen, options.tolerance))
-    verdicts = {order.scenario.name: perform(order, *where) for order in wanted}
+    where = (options.testbed, results, console, options)
+    verdicts = {order.scenario.name: perform("experiment", order, *where).verdicts for order in wanted}
     if options.json:
         print(json.dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
     else:
@@ -307,20 +283,25 @@ def _run(options: Run) -> int:
 
 
 def _report(options: Report) -> int:
-    chosen = _scenarios(options.names or SCENARIOS)
     results = options.results / "experiment"
+    chosen = _chosen(options.names, results)
     _write_report(chosen, _records(chosen, results), options.output or results / "report.html")
     return 0
 
 
 def _publish(options: Publish) -> int:
-    chosen = _scenarios(options.names or SCENARIOS)
+    chosen = _chosen(options.names, options.results / "experiment")
     records = _records(chosen, options.results / "experiment")
     for name, record in records.items():
         publish(record, options.to / "experiment" / name)
         print(options.to / "experiment" / name)
     _write_report(chosen, records, options.to / "report.html")
     return 0
+
+
+def _chosen(names: Sequence[str], results: Path) -> list[Scenario[Any]]:
+    """Those of these ``names``; without any, every experiment, and the benchmarks that have run."""
+    return _scenarios(names or [*SCENARIOS, *(name for name in BENCHMARKS if (results / name).exists())])
 
 
 def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record]:
@@ -357,12 +338,7 @@ def _show(verdicts: Mapping[str, Sequence[Verdict]]) -> None:
     console = Console()
     for name, each in verdicts.items():
         console.print(f"[bold]{name}[/]")
-        for verdict in each:
-            mark = "[green]holds[/]" if verdict.holds else "[red]FAILS[/]"
-            line = f"{mark}  {verdict.claim}: {verdict.bound}, measured {verdict.measured}"
-            console.print(line, highlight=False, soft_wrap=True)
-            if verdict.because:
-                console.print(f"       because: {verdict.because}", highlight=False, soft_wrap=True)
+        tell(console, each)
 
 
 def command() -> None:

@@ -96,6 +96,7 @@ def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> S
         blueprint=_Placed(scenario, tuple(axes)),
         judge=_Judged(scenario, combinations),
         draw=_Drawn(scenario, combinations),
+        figures=None,
         axes=axes,
     )
 

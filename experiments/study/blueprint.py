@@ -8,9 +8,10 @@ from typing import Protocol
 
 from experiments.testbed.appliance import start_converter, start_squid, tune
 from experiments.testbed.build import Testbed, standing
-from experiments.testbed.selfcheck import TOLERANCE, check_links
 from experiments.testbed.selfcheck import Reading as LinkReading
+from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import FILES, start_server
+from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 from tributary.settings.failure import Exit, Failure
 

@@ -1,6 +1,7 @@
-"""Every experiment, in the order in which a reader wants them; and those that people have in files of their own."""
+"""Every experiment and benchmark, in the order in which a reader wants them; and those in files of people's own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -11,7 +12,7 @@ from tributary.settings.failure import Exit, Failure
 if TYPE_CHECKING:
     from experiments.study.scenario import Scenario
 
-_NAMES = (
+_EXPERIMENTS = (
     "legacy",
     "multipath",
     "buffer",
@@ -30,25 +31,48 @@ _NAMES = (
     "acceleration-setup",
     "acceleration-start",
 )
+_BENCHMARKS = (
+    "aggregation",
+    "enforcement",
+    "converter",
+    "throttler-scale",
+    "queueing-delay",
+    "converter-soak",
+    "acceleration-transfers",
+    "acceleration-setup",
+    "acceleration-start",
+    "acceleration-instances",
+    "acceleration-one-core",
+    "accuracy",
+)
 
 
+@dataclass(frozen=True)
 class Catalogue(Mapping[str, "Scenario[Any]"]):
-    """The project's experiments by their names. One is imported when it is looked up: plots take a second to load."""
+    """Scenarios by their names. One is imported from its module when it is looked up: plots take a second to load."""
+
+    modules: Mapping[str, str]
 
     def __getitem__(self, name: str) -> "Scenario[Any]":
-        if name not in _NAMES:
-            raise KeyError(name)
-        found: Scenario[Any] = import_module(f"experiments.scenarios.{name.replace('-', '_')}").SCENARIO
+        found: Scenario[Any] = import_module(self.modules[name]).SCENARIO
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
+        return iter(self.modules)
 
     def __len__(self) -> int:
-        return len(_NAMES)
+        return len(self.modules)
 
 
-SCENARIOS = Catalogue()
+def _in(room: str, names: Iterable[str]) -> dict[str, str]:
+    return {name: f"experiments.{room}.{name.removeprefix(BENCH).replace('-', '_')}" for name in names}
+
+
+BENCH = "bench-"
+"""What the name of a benchmark begins with among all scenarios."""
+SCENARIOS = Catalogue(_in("scenarios", _EXPERIMENTS))
+BENCHMARKS = Catalogue(_in("bench", (f"{BENCH}{name}" for name in _BENCHMARKS)))
+EVERYTHING = Catalogue({**SCENARIOS.modules, **BENCHMARKS.modules})
 
 
 def is_file(name: str) -> bool:
@@ -76,7 +100,7 @@ def from_file(path: Path) -> "Scenario[Any]":
     found = getattr(module, "SCENARIO", None)
     if not isinstance(found, Scenario):
         raise Failure(Exit.USAGE, f"{path}: has no SCENARIO: {accepted}")
-    if found.name in SCENARIOS:
+    if found.name in EVERYTHING:
         raise Failure(Exit.USAGE, f"{path}: name = {found.name!r}: accepted: a name that no experiment here has")
     return found
 

@@ -1,13 +1,17 @@
 """What an experiment measured, and what follows from it. Pure: no clock, no network, no file."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, Self
 
 Point = Mapping[str, str]
 """One set of circumstances, such as {"converter": "native", "family": "ipv4"}."""
+
+
+STOLEN = "stolen_percent"
+"""The value of each reading that says what part of the processors' time a hypervisor took meanwhile."""
 
 
 def name_of(point: Point) -> str:
@@ -19,19 +23,22 @@ def name_of(point: Point) -> str:
 class Reading:
     """What one repetition at one point gave.
 
-    ``values`` have their unit in the name; ``series`` are (seconds, Mbit/s) of each path.
+    ``values`` have their unit in the name; ``series`` are (seconds, Mbit/s) of each path. ``samples`` are the single
+    measurements that a value of the same name is the median of, where they are kept.
     """
 
     point: Point
     repetition: int
     values: Mapping[str, float]
     series: Mapping[str, Sequence[tuple[float, float]]]
+    samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         """From what as_json() gave."""
         series = {path: [(at, rate) for at, rate in rates] for path, rates in document["series"].items()}
-        return cls(document["point"], document["repetition"], document["values"], series)
+        samples = document.get("samples", {})
+        return cls(document["point"], document["repetition"], document["values"], series, samples)
 
     def as_json(self) -> dict[str, object]:
         """For a file."""
@@ -40,6 +47,7 @@ class Reading:
             "repetition": self.repetition,
             "values": dict(self.values),
             "series": {path: list(rates) for path, rates in self.series.items()},
+            **({"samples": {name: list(numbers) for name, numbers in self.samples.items()}} if self.samples else {}),
         }
 
 
@@ -87,6 +95,15 @@ class Readings:
     def values(self, name: str) -> list[float]:
         """The value ``name`` of every reading that has it."""
         return [reading.values[name] for reading in self if name in reading.values]
+
+    def samples(self, name: str) -> list[float]:
+        """Every single measurement of the value ``name``: where none were kept, the value itself."""
+        return [
+            number
+            for reading in self
+            if name in reading.values
+            for number in reading.samples.get(name, (reading.values[name],))
+        ]
 
     def estimate(self, name: str) -> Estimate:
         """The mean of the value ``name``, with its interval; raises KeyError if no reading has it."""

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from experiments.study.folder import Record
 from experiments.study.plot import inline, plot
-from experiments.study.readings import Readings, Verdict
+from experiments.study.readings import STOLEN, Readings, Verdict
 from experiments.study.scenario import Scenario
 from experiments.study.tables import Table, links, numbers
 from experiments.testbed.topology import Profile, Topology
@@ -43,6 +43,8 @@ class Section:
     command: str
     numbers: Table
     links: Table
+    figures: Mapping[str, str]
+    """What is quoted of a benchmark."""
 
     @property
     def holding(self) -> int:
@@ -112,7 +114,15 @@ def _section(scenario: Scenario[Any], record: Record) -> Section:
         command=shlex.join(record.manifest["command"]),
         numbers=numbers(record.readings),
         links=links(record.testbeds),
+        figures=_figures(scenario, record.readings),
     )
+
+
+def _figures(scenario: Scenario[Any], readings: Readings) -> dict[str, str]:
+    if scenario.figures is None:
+        return {}
+    found = scenario.figures(readings)
+    return {name: f"{number:.3f}" for name, number in (found.ratios | found.values).items()}
 
 
 def _drawn_again(scenario: Scenario[Any], record: Record) -> str:
@@ -155,7 +165,7 @@ def _settings(document: Mapping[str, Any], prefix: str = "") -> str:
 
 def _stolen(readings: Readings) -> str:
     """The part of the processors' time that a hypervisor gave to others while the readings were taken."""
-    shares = readings.values("stolen_percent")
+    shares = readings.values(STOLEN)
     if not shares:
         return "unknown"
     mean, most = sum(shares) / len(shares), max(shares)

@@ -1,7 +1,7 @@
 """One run of an experiment: what is missing is measured, then judged and drawn from the readings alone."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from experiments.results import commit, finish, manifest, write_json
+from experiments.study.arguments import Allowed
 from experiments.study.blueprint import Blueprint, Standing
 from experiments.study.folder import Folder
 from experiments.study.plot import plot
-from experiments.study.readings import Point, Reading, Verdict, name_of
+from experiments.study.readings import STOLEN, Point, Reading, Readings, Verdict, name_of
 from experiments.study.scenario import Options, Scenario
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.topology import Profile, Topology
-from tributary.settings.units import Share
 
 _ATTEMPTS = 3
 
@@ -42,9 +42,21 @@ class Order:
         """The circumstances to measure in."""
         return self.scenario.points(self.options, self.topology)
 
+    @property
+    def readings(self) -> Iterator[tuple[int, Point]]:
+        """The repetition and the point of each, in the order to take them."""
+        for repetition in range(1, self.options.repeat + 1):
+            turned = self.scenario.in_turn and repetition % 2 == 0
+            yield from ((repetition, point) for point in (self.points[::-1] if turned else self.points))
+
     def blueprint(self, point: Point) -> Blueprint:
         """What to measure ``point`` on."""
         return self.scenario.blueprint(self.options, self.profile, point)
+
+    def place(self, reading: tuple[int, Point]) -> tuple[int, Blueprint]:
+        """What a reading is taken on, and the seed for that: its repetition, where each has links of its own."""
+        repetition, point = reading
+        return (1 if self.scenario.in_turn else repetition), self.blueprint(point)
 
     def plan(self) -> dict[str, object]:
         """What two runs must agree in for one to go on where the other stopped."""
@@ -60,33 +72,24 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Allowed:
-    """How far a machine may be from quiet.
+class Outcome:
+    """What a whole run gave."""
 
-    A hypervisor may take the share ``most_stolen`` of its processors' time during a reading; a link may be off its
-    description by the share ``tolerance``.
-    """
-
-    most_stolen: Share
-    tolerance: Share
+    readings: Readings
+    verdicts: Sequence[Verdict]
 
 
-def perform(order: Order, name: str, results: Path, console: Console, allowed: Allowed) -> Sequence[Verdict]:
-    """Measure what is missing of ``order``, on testbeds called ``name``, and conclude; returns the verdicts.
+def perform(script: str, order: Order, name: str, results: Path, console: Console, allowed: Allowed) -> Outcome:
+    """Measure what is missing of ``order``, on testbeds called ``name``, and conclude, for scripts/``script``.
 
     All that was measured and concluded is in ``results``. A reading is taken again if the hypervisor took more
     meanwhile than is ``allowed``.
     """
     plan = order.plan()
     folder = Folder.resume_or_begin(results / order.scenario.name, plan)
-    wanted = [
-        (repetition, point)
-        for repetition in range(1, order.options.repeat + 1)
-        for point in order.points
-        if not folder.has(point, repetition)
-    ]
+    wanted = [(repetition, point) for repetition, point in order.readings if not folder.has(point, repetition)]
     if wanted:
-        write_json(folder.path / "manifest.json", manifest("experiment", plan=plan, paper=order.scenario.paper))
+        write_json(folder.path / "manifest.json", manifest(script, plan=plan, paper=order.scenario.paper))
         _Measurement(order, name, folder, console, allowed).measure(wanted)
     return _conclude(order, folder)
 
@@ -100,24 +103,22 @@ class _Measurement:
     allowed: Allowed
 
     def measure(self, wanted: Sequence[tuple[int, Point]]) -> None:
-        """A testbed for as many readings in a row as it serves; its links' seed is the number of the repetition."""
+        """A testbed for as many readings in a row as it serves."""
         columns = (TextColumn("{task.description:60}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self.console) as progress:
             total = len(self.order.points) * self.order.options.repeat
             task = progress.add_task(self.order.scenario.name, total=total, completed=total - len(wanted))
-            for (repetition, blueprint), group in groupby(
-                wanted, lambda each: (each[0], self.order.blueprint(each[1]))
-            ):
+            for (seed, blueprint), group in groupby(wanted, self.order.place):
                 progress.update(task, description=f"{self.order.scenario.name}: checking the links")
-                with blueprint.standing(self.name, repetition, self.allowed.tolerance.fraction) as built:
-                    self._note(built, blueprint, repetition)
-                    for _, point in group:
+                with blueprint.standing(self.name, seed, self.allowed.tolerance.fraction) as built:
+                    self._note(built, blueprint, seed)
+                    for repetition, point in group:
                         progress.update(task, description=f"{self.order.scenario.name}: {name_of(point)}")
                         self.folder.add(self._undisturbed(built, point, repetition))
                         progress.advance(task)
 
     def _undisturbed(self, built: Standing, point: Point, repetition: int) -> Reading:
-        """A reading, taken again if the hypervisor took too much time meanwhile; its value ``stolen_percent`` tells."""
+        """A reading, taken again if the hypervisor took too much time meanwhile; its value STOLEN tells."""
         for attempt in range(1, _ATTEMPTS + 1):
             with stolen() as share:
                 reading = self.order.scenario.measure(built, self.order.options, point, repetition)
@@ -126,18 +127,18 @@ class _Measurement:
                 break
             self.console.print(f"{name_of(point)}: again, the hypervisor took {lost:.1%} of the processors' time")
             wait_for_calm(self.allowed.most_stolen.fraction)
-        return replace(reading, values={**reading.values, "stolen_percent": 100 * lost})
+        return replace(reading, values={**reading.values, STOLEN: 100 * lost})
 
-    def _note(self, built: Standing, blueprint: Blueprint, repetition: int) -> None:
-        about = {"seed": repetition, "emulated_by": built.emulation, "measured": as_json(built.links)}
+    def _note(self, built: Standing, blueprint: Blueprint, seed: int) -> None:
+        about = {"seed": seed, "emulated_by": built.emulation, "measured": as_json(built.links)}
         self.folder.note_testbed(blueprint.as_json() | about)
 
 
-def _conclude(order: Order, folder: Folder) -> Sequence[Verdict]:
+def _conclude(order: Order, folder: Folder) -> Outcome:
     readings = folder.readings()
     verdicts = order.scenario.judge(order.options, order.topology, readings)
     write_json(folder.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
     folder.write_tables(order.scenario.name, readings)
     (folder.path / "plot.svg").write_text(plot(order.scenario, order.topology, readings))
     finish(folder.path)
-    return verdicts
+    return Outcome(readings, verdicts)

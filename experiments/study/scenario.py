@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import Field
 
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
+from experiments.study.figures import Figures
 from experiments.study.readings import Point, Reading, Readings, Verdict
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import Settings
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+Repeat = Annotated[int, Field(ge=1, description="a whole number of repetitions, at least 1")]
+
+
 class Options(Settings):
     """What --set can change of every scenario, beside its links."""
 
-    repeat: int = Field(default=3, ge=1, description="a whole number of repetitions, at least 1")
+    repeat: Repeat = 3
 
 
 Chosen = TypeVar("Chosen", bound=Options)
@@ -39,6 +43,8 @@ class Scenario(Generic[Chosen]):
     one of them on, ``measure`` one reading there (the last argument counts repetitions from 1), ``judge`` the verdicts,
     and ``draw`` the plot, from the readings alone. With ``any_links`` it runs over links of any profile, without over
     its own alone. ``about`` is the module's docstring: the topology, what is derived and what is expected of it.
+
+    A benchmark is one whose points are contenders (experiments/study/benchmark.py).
     """
 
     name: str
@@ -55,5 +61,9 @@ class Scenario(Generic[Chosen]):
     about: str
     blueprint: Callable[[Chosen, Profile, Point], Blueprint] = one_blueprint
     any_links: bool = True
+    in_turn: bool = False
+    """All repetitions are measured on what stands once, and every other one has the points the other way round."""
+    figures: Callable[[Readings], Figures] | None = None
+    """What a benchmark quotes of the readings."""
     axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What it is swept over beside its own points (experiments/study/axes.py)."""

@@ -1,6 +1,5 @@
 """Measures each link of a testbed and compares it with its description: no experiment runs on a link that is off."""
 
-import argparse
 import json
 import math
 import re
@@ -12,12 +11,11 @@ from typing import Any
 
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
+from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Link
 from experiments.testbed.trace import Trace
 from tributary.settings.failure import Exit, Failure
-from tributary.settings.units import Share
 
-TOLERANCE = 0.05
 WAKE_UPS_MS = 1.0
 """What a round trip may differ by in any case: two timers of the emulated link, and ping's own wake-up, are late.
 
@@ -81,17 +79,6 @@ def _off(reading: Reading, tolerance: float) -> Failure:
         Exit.IN_USE,
         f"link {reading.link}: {reading.what} is {reading.measured:.2f}, described as {reading.described:.2f}:"
         f" off by {reading.off:.0%}, at most {allowed} is allowed (is the machine busy?)",
-    )
-
-
-def add_tolerance(parser: argparse.ArgumentParser) -> None:
-    """Give ``parser``, of a command that checks its links, the option --tolerance."""
-    parser.add_argument(
-        "--tolerance",
-        type=Share.argument,
-        default=Share.parse(f"{TOLERANCE:.0%}"),
-        metavar="SHARE",
-        help="by how much a link may be off its description (default: %(default)s)",
     )
 
 

@@ -18,9 +18,13 @@ pytestmark = pytest.mark.flaky(reruns=2, reruns_delay=45)
 BENCH = (sys.executable, "-m", "experiments.bench", "run")
 
 
-def bench(name: str, *arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
+# What is measured is not held to a bound: so a machine that is not calm is no reason to wait, or to measure again.
+BRIEF = ("--quick", "--most-stolen", "100%")
+
+
+def bench(results: Path, name: str, *arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
     before = traces()
-    command = [*BENCH, name, "--quick", "--json", *arguments]
+    command = [*BENCH, name, *BRIEF, "--json", "--results", str(results), *arguments]
     environment = os.environ | {"PATH": path}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
@@ -29,8 +33,9 @@ def bench(name: str, *arguments: str, path: str = os.environ["PATH"]) -> dict[st
     return result
 
 
-def test_every_join_under_load_gets_its_element_from_either_source() -> None:
-    values = bench("enforcement")["values"]
+def test_every_join_under_load_gets_its_element_from_either_source(tmp_path: Path) -> None:
+    # The links matter to no figure of it.
+    values = bench(tmp_path, "enforcement", "--tolerance", "50%")["values"]
     for source in ("kernel", "scapy"):
         assert values[f"{source}_joins"] >= 400
         assert values[f"{source}_missed"] == 0
@@ -39,8 +44,8 @@ def test_every_join_under_load_gets_its_element_from_either_source() -> None:
     assert values["joins_per_second"] > 0
 
 
-def test_thousands_of_subflows_are_held_and_no_packet_is_dropped() -> None:
-    result = bench("throttler-scale")
+def test_thousands_of_subflows_are_held_and_no_packet_is_dropped(tmp_path: Path) -> None:
+    result = bench(tmp_path, "throttler-scale")
     values = result["values"]
     assert values["subflows"] == 5000
     assert 50 <= values["classes"] < 100  # one for each client, and what they hang on
@@ -50,8 +55,8 @@ def test_thousands_of_subflows_are_held_and_no_packet_is_dropped() -> None:
     assert result["ratios"]["full_table_vs_empty"] > 0
 
 
-def test_split_tcp_saves_time_and_costs_little() -> None:
-    result = bench("acceleration")
+def test_split_tcp_saves_time_and_costs_little(tmp_path: Path) -> None:
+    result = bench(tmp_path, "acceleration")
     values = result["values"]
     for proxies in (1, 2, 3):
         # What is possible is 25, 33.3 and 37.5 %, and half with 0-RTT Convert.
@@ -66,8 +71,8 @@ def test_split_tcp_saves_time_and_costs_little() -> None:
     assert all(ratio > 0 for ratio in result["ratios"].values())
 
 
-def test_held_rates_and_the_quota_are_near_what_was_asked_for() -> None:
-    result = bench("accuracy")
+def test_held_rates_and_the_quota_are_near_what_was_asked_for(tmp_path: Path) -> None:
+    result = bench(tmp_path, "accuracy")
     # What is not held at all is off by thousands of per cent; how near exactly, a busy machine cannot tell.
     assert result["values"]["rate_error_pct_max"] < 25
     assert abs(result["values"]["quota_error_pct"]) < 25
@@ -77,7 +82,8 @@ def test_held_rates_and_the_quota_are_near_what_was_asked_for() -> None:
 
 
 def path_without(program: str, folder: Path) -> str:
-    """``folder``, with links to all programs of the PATH but this one."""
+    """``folder``, new, with links to all programs of the PATH but this one."""
+    folder.mkdir()
     for place in map(Path, os.environ["PATH"].split(os.pathsep)):
         for each in place.iterdir() if place.is_dir() else ():
             link = folder / each.name
@@ -88,7 +94,7 @@ def path_without(program: str, folder: Path) -> str:
 
 def test_the_converter_is_measured_beside_the_peers_that_are_here(tmp_path: Path) -> None:
     wanted = ("--only", "bulk,upload", "--peers", "relay,haproxy,varnish,direct")
-    result = bench("converter", *wanted, path=path_without("varnishd", tmp_path))
+    result = bench(tmp_path, "converter", *wanted, path=path_without("varnishd", tmp_path / "programs"))
     peers = ("relay", "haproxy", "direct")
     compared = {f"{measurement}_vs_{peer}" for measurement in ("bulk", "upload") for peer in peers}
     assert set(result["ratios"]) == {*compared, "bulk_vs_haproxy_best", "upload_spread"}

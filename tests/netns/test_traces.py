@@ -10,7 +10,8 @@ import pytest
 
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.selfcheck import TOLERANCE, check_links
+from experiments.testbed.selfcheck import check_links
+from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Profile
 from tributary.settings.files import check, load
 

@@ -117,8 +117,13 @@ def test_a_join_is_matched_with_the_first_element_after_it(
 
 def test_what_was_measured_under_load_is_summed_up() -> None:
     measured = Measured(((10.0, 0.002), (10.5, 0.004), (11.5, None), (12.0, 0.006)))
-    assert measured.values("x") == {"x_p50_ms": 4, "x_p99_ms": pytest.approx(5.96), "x_joins": 4, "x_missed": 1}
-    assert measured.per_second == 1.5
+    assert measured.values() == {
+        "p50_ms": 4,
+        "p99_ms": pytest.approx(5.96),
+        "joins": 4,
+        "missed": 1,
+        "joins_per_second": 1.5,
+    }
     assert measured.medians == (3, 6)
 
 

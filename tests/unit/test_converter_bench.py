@@ -1,9 +1,8 @@
 """The pure parts of the converter's benchmark."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from itertools import pairwise
 
 import pytest
 from scapy.layers.inet import IP, TCP
@@ -11,34 +10,31 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from experiments.bench.__main__ import main
-from experiments.bench.converter import PARTS, present
-from experiments.bench.converter.contenders import NATIVE, Contender, every_contender
-from experiments.bench.converter.extent import FULL, QUICK
+from experiments.bench.converter import SCENARIO, ConverterOptions, points, present
+from experiments.bench.converter.contenders import CONTENDERS, Contender
 from experiments.bench.converter.footprint import most_held
-from experiments.bench.converter.ratios import ratios
+from experiments.bench.converter.ratios import ratios_of
 from experiments.bench.converter.steering import mask
-from experiments.bench.converter.throughput import (
+from experiments.bench.converter.throughput import KINDS, load_of, moves_bytes, only_comes_down, value_of
+from experiments.bench.parts import (
     BULK,
     CONNECTIONS,
-    DIRECT_NAME,
-    KINDS,
+    DELAY,
+    DIRECT,
+    MEASUREMENTS,
+    NATIVE,
+    PEERS,
     REQUESTS,
     UPLOAD,
-    Course,
-    measurements,
 )
 from experiments.probes.conversion import Packet, conversions, packet
-from experiments.testbed.build import Testbed
+from experiments.study.changes import orders
+from experiments.study.readings import Reading, Readings
 from experiments.testbed.cables import Cabling
-from experiments.testbed.native import Programs
-from experiments.testbed.topology import Topology
 from tributary.settings.failure import Exit, Failure
 
-
-@pytest.fixture
-def cabling(tmp_path: Path) -> Cabling:
-    testbed = Testbed("none", Topology(()), tmp_path, netem=True)
-    return Cabling(testbed, Programs(Path("/bin/sh"), Path("/bin/sh")))
+FULL = ConverterOptions()
+QUICK = ConverterOptions.model_validate(dict(SCENARIO.quick))
 
 
 @contextmanager
@@ -115,6 +111,15 @@ def test_a_frame_tells_data_and_syn(
         assert (found.has_data, found.is_syn, found.is_syn_ack) == expected
 
 
+def told(reached: Mapping[tuple[str, str], Sequence[float]]) -> Readings:
+    """Each repetition's figure by measurement and contender, as readings."""
+    return Readings(
+        Reading({"measure": measurement, "by": by}, repetition, {value_of(measurement): figure}, {})
+        for (measurement, by), figures in reached.items()
+        for repetition, figure in enumerate(figures, start=1)
+    )
+
+
 def test_ratios_are_those_of_each_repetition_and_of_those_that_took_part() -> None:
     reached = {
         (BULK, NATIVE): [10.0, 30.0, 20.0],
@@ -122,21 +127,21 @@ def test_ratios_are_those_of_each_repetition_and_of_those_that_took_part() -> No
         (BULK, "direct"): [40.0, 40.0, 40.0],
         (CONNECTIONS, "nginx"): [5.0],
     }
-    assert ratios(reached) == {"bulk_vs_squid": 2.5, "bulk_vs_direct": 0.5}
+    assert ratios_of(told(reached)) == {"bulk_vs_squid": 2.5, "bulk_vs_direct": 0.5}
 
 
 def test_a_peer_that_stands_still_now_and_then_is_held_against_at_its_best() -> None:
     reached = {(BULK, NATIVE): [10.0, 30.0, 20.0], (BULK, "haproxy"): [1.0, 40.0, 2.0]}
-    assert ratios(reached) == {"bulk_vs_haproxy": 10, "bulk_vs_haproxy_best": 0.5}
+    assert ratios_of(told(reached)) == {"bulk_vs_haproxy": 10, "bulk_vs_haproxy_best": 0.5}
 
 
 def test_the_spread_of_uploads_is_that_of_ours_from_the_slowest_to_the_fastest() -> None:
     reached = {(UPLOAD, NATIVE): [4.0, 8.0, 2.0], (UPLOAD, "relay"): [4.0, 4.0, 4.0]}
-    assert ratios(reached) == {"upload_vs_relay": 1, "upload_spread": 0.25}
+    assert ratios_of(told(reached)) == {"upload_vs_relay": 1, "upload_spread": 0.25}
 
 
-def reached_by(*contenders: str) -> dict[tuple[str, str], list[float]]:
-    return {(each.name, name): [2.0] for each in measurements(FULL) for name in (NATIVE, *contenders)}
+def reached_by(*contenders: str) -> Readings:
+    return told({(each, name): [2.0] for each in KINDS for name in (NATIVE, *contenders)})
 
 
 def test_the_ratios_have_what_their_readers_rely_on() -> None:
@@ -145,11 +150,11 @@ def test_the_ratios_have_what_their_readers_rely_on() -> None:
     of_connections = {f"connections_vs_{peer}" for peer in ("haproxy", "nginx", "squid")}
     of_requests = {f"requests_vs_{peer}" for peer in ("haproxy", "nginx", "squid", "varnish")}
     best = {"bulk_vs_haproxy_best", "bulk_vs_varnish_best"}
-    assert set(ratios(reached_by(*PARTS.peers))) == of_downloads | best | of_uploads | of_connections | of_requests
+    assert set(ratios_of(reached_by(*PEERS))) == of_downloads | best | of_uploads | of_connections | of_requests
 
 
 def test_there_is_no_ratio_to_who_is_not_here() -> None:
-    found = ratios(reached_by("squid", "haproxy", "relay", DIRECT_NAME))
+    found = ratios_of(reached_by("squid", "haproxy", "relay", DIRECT))
     assert found
     assert not [name for name in found if "nginx" in name or "varnish" in name]
 
@@ -162,26 +167,26 @@ def test_a_contender_that_is_not_installed_is_left_out_by_name() -> None:
     assert told == ["absent is left out: /no/such/module.so is not here (scripts/setup --dev installs it)"]
 
 
-def course(cabling: Cabling, *taking_part: Contender, direct: bool = True) -> Course:
-    return Course(cabling, taking_part, direct, (0, 1), print)
+def of_throughput(options: ConverterOptions) -> dict[str, set[str]]:
+    """Who takes part in each kind of measurement."""
+    return {kind: {each["by"] for each in points(options) if each["measure"] == kind} for kind in KINDS}
 
 
-def test_who_stalls_is_left_out_of_bytes_alone(cabling: Cabling) -> None:
-    one = Contender("one", 1, (), nothing)
-    these = course(cabling, one, replace(one, name="other", stalls=True))
-    able = {each.kind: set(these.routes(each)) for each in measurements(FULL)}
-    assert list(able) == list(KINDS)
+def test_who_stalls_is_left_out_of_bytes_alone() -> None:
+    able = of_throughput(FULL)
+    assert list(dict.fromkeys(each["measure"] for each in points(FULL))) == list(MEASUREMENTS)
     for kind, names in able.items():
-        assert names == {"one", "direct"} | ({"other"} if kind in (CONNECTIONS, REQUESTS) else set())
+        assert names == {NATIVE, *PEERS} - (set() if kind in (CONNECTIONS, REQUESTS) else {"nginx"})
 
 
-def test_without_direct_there_are_contenders_alone(cabling: Cabling) -> None:
-    these = course(cabling, Contender("one", 1, (), nothing), direct=False)
-    assert all(set(these.routes(each)) == {"one"} for each in measurements(QUICK))
+def test_without_direct_there_are_contenders_alone() -> None:
+    able = of_throughput(QUICK.model_copy(update={"peers": ("relay",)}))
+    assert all(names == {NATIVE, "relay"} for names in able.values())
+    assert not [each for each in points(FULL) if each["by"] == DIRECT and each["measure"] not in KINDS]
 
 
 def test_all_but_downloads_is_steered() -> None:
-    assert {each.kind for each in measurements(FULL) if not each.only_comes_down} == {UPLOAD, CONNECTIONS, REQUESTS}
+    assert {kind for kind in KINDS if not only_comes_down(kind)} == {UPLOAD, CONNECTIONS, REQUESTS}
 
 
 @pytest.mark.parametrize(
@@ -193,10 +198,26 @@ def test_a_processor_is_a_bit_of_the_kernels_mask(processor: int, expected: str)
 
 
 def test_what_is_not_named_is_measured_whole() -> None:
-    everything = PARTS.selected((), ())
-    assert (everything.measurements, everything.peers) == (frozenset(PARTS.measurements), frozenset(PARTS.peers))
-    some = PARTS.selected(("connections",), ("haproxy", "nginx"))
-    assert (some.measurements, some.peers) == (frozenset({"connections"}), frozenset({"haproxy", "nginx"}))
+    assert (FULL.only, FULL.peers) == (MEASUREMENTS, PEERS)
+    (some,) = orders([SCENARIO], ["only=connections", "peers=haproxy,nginx"])
+    assert {(each["measure"], each["by"]) for each in some.points} == {
+        (CONNECTIONS, by) for by in (NATIVE, "haproxy", "nginx")
+    }
+
+
+def test_a_part_that_is_not_there_is_no_option_either() -> None:
+    with pytest.raises(Failure, match=r"only = 'downloads': accepted: costs, delay, bulk, "):
+        orders([SCENARIO], ["only=downloads"])
+
+
+def test_contenders_of_a_measurement_follow_each_other_and_costs_are_measured_alone() -> None:
+    (order,) = orders([SCENARIO], (), quick=True)
+    turns = [(each["measure"], each.get("connections")) for _, each in order.readings]
+    changes = [one for one, other in pairwise(turns) if one != other]
+    assert len(changes) == 2 * len(set(turns)) - 2  # the second repetition begins where the first one ended
+    stands = {each["measure"]: order.blueprint(each).as_json()["listening"] for each in order.points}
+    assert stands["costs"] == []
+    assert all(stands[kind] == list(CONTENDERS) for kind in (DELAY, *KINDS))
 
 
 @pytest.mark.parametrize(
@@ -213,25 +234,26 @@ def test_a_part_that_is_not_there_is_refused_before_anything_is_touched(argument
     assert refused.value.code is Exit.USAGE
 
 
-def test_every_contender_has_a_name_and_a_port_of_its_own(cabling: Cabling) -> None:
-    names = [each.name for each in every_contender(cabling)]
+def test_every_contender_has_a_name_and_a_port_of_its_own() -> None:
+    names = list(CONTENDERS)
     assert names == ["native", "squid", "haproxy", "varnish", "nginx", "relay"]
-    assert [*names[1:], DIRECT_NAME] == list(PARTS.peers)
-    assert len({each.port for each in every_contender(cabling)}) == len(names)
+    assert [*names[1:], DIRECT] == list(PEERS)
+    assert len({each.port for each in CONTENDERS.values()}) == len(names)
 
 
-def test_squid_and_ours_are_asked_and_the_others_forward(cabling: Cabling) -> None:
-    asked = {each.name for each in every_contender(cabling) if "--via-http-proxy" in each.route}
+def test_squid_and_ours_are_asked_and_the_others_forward() -> None:
+    asked = {name for name, each in CONTENDERS.items() if "--via-http-proxy" in each.route}
     assert asked == {"native", "squid"}
-    assert asked == {each.name for each in every_contender(cabling) if "--via-connect" in each.tunnel}
+    assert asked == {name for name, each in CONTENDERS.items() if "--via-connect" in each.tunnel}
 
 
 def test_the_bytes_of_a_bulk_measurement_are_the_same_for_any_number_of_connections() -> None:
-    for extent in (FULL, QUICK):
-        for each in measurements(extent):
-            if each.is_bulk:
-                told = dict(zip(each.arguments[1:5:2], map(int, each.arguments[2:5:2]), strict=True))
-                assert told["--connections"] * told["--bytes"] == pytest.approx(extent.bulk_bytes, rel=1e-6)
+    for options in (FULL, QUICK):
+        for point in points(options):
+            if moves_bytes(point["measure"]):
+                load = load_of(point, options.size.amount, options.seconds)
+                said = dict(zip(load[1:5:2], map(int, load[2:5:2]), strict=True))
+                assert said["--connections"] * said["--bytes"] == pytest.approx(options.size.amount, rel=1e-6)
 
 
 def test_more_connections_than_there_are_descriptors_for_are_not_tried() -> None:

@@ -1,57 +1,98 @@
 """The native converter beside what else there is: speed, delay, start and memory, on the same two processors.
 
-Each figure is of MPTCP clients. The contenders listen all at once and are measured in turn.
+    client --- gateway --- server      plain cables; the contenders listen at the gateway, all at once
+
+Each figure is of MPTCP clients. The contenders are measured in turn, and the next repetition has them the other way
+round. What each takes before there is work is measured while it is alone on the machine.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from statistics import median
+from typing import Annotated
 
-from experiments.bench.converter.contenders import NATIVE, Contender, every_contender
+from pydantic import BeforeValidator, Field
+
+from experiments.bench.converter.contenders import CONTENDERS, Contender, route_of
+from experiments.bench.converter.delay import KINDS as DELAYS
 from experiments.bench.converter.delay import conversion_microseconds
-from experiments.bench.converter.extent import FULL, QUICK, Extent
 from experiments.bench.converter.footprint import holding, idle, most_held, start_milliseconds
-from experiments.bench.converter.ratios import ratios
-from experiments.bench.converter.throughput import DIRECT_NAME, KINDS, Course, Reached, measure, measurements
-from experiments.bench.pair import NAME
-from experiments.bench.parts import Parts, Selection
+from experiments.bench.converter.ratios import ratios_of
+from experiments.bench.converter.steering import steered
+from experiments.bench.converter.throughput import KINDS, load_of, moves_bytes, only_comes_down, throughput, value_of
+from experiments.bench.parts import BULK, BULK_MANY, COSTS, DELAY, DIRECT, MEASUREMENTS, NATIVE, PEERS
 from experiments.bench.processors import kept_to
-from experiments.bench.result import Result, Series
-from experiments.testbed.cables import Cabling, laid_out
-from experiments.testbed.native import build
+from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.sweeps import numbers, some_of
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures, Series
+from experiments.study.readings import Point, Reading, Readings, name_of
+from experiments.study.scenario import Options, Repeat
+from experiments.testbed.cables import Cabling
+from experiments.testbed.tolerance import TOLERANCE
+from tributary.settings.units import Size
 
 _PROCESSORS = 2
-_COSTS, _DELAY = "costs", "delay"
+_COSTS = ("start_ms", "idle_rss_mb", "per_idle_connection_kb", "held_connections")
+_UNITS = {"mbps": "Mbit/s", "per_second": "per second"}
+_SECONDS = "a number of seconds above 0"
+_CONNECTIONS = "a whole number of connections, at least 1"
 
 
-def converter(quick: bool, say: Callable[[str], None]) -> Result:
-    """A gigabyte and five repetitions of everything, or a third of it twice if ``quick``; medians and ratios."""
-    return parts(PARTS.selected((), ()), quick, say)
+class ConverterOptions(Options):
+    """Some measurements ``only``, beside some ``peers``.
+
+    ``size``: of all transfers of a bulk measurement together, also over ``many`` connections. ``seconds`` and
+    ``delay_seconds``: of each measurement that takes a time. ``starts``: of each contender in a repetition. ``idle``:
+    connections that every contender holds, for what one costs; ``held``: those that ours holds at once.
+    """
+
+    repeat: Repeat = 5
+    only: Annotated[tuple[str, ...], BeforeValidator(some_of(MEASUREMENTS))] = MEASUREMENTS
+    peers: Annotated[tuple[str, ...], BeforeValidator(some_of(PEERS))] = PEERS
+    size: Size = Field(default=Size(1_000_000_000), description="a size, such as '300MB'")
+    many: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...],
+        BeforeValidator(numbers(int)),
+        Field(min_length=1, description="numbers of connections with commas between them, such as '8,64'"),
+    ] = (8, 64)
+    seconds: float = Field(default=3.0, gt=0, description=_SECONDS)
+    delay_seconds: float = Field(default=1.0, gt=0, description=_SECONDS)
+    starts: int = Field(default=4, ge=1, description="a whole number of starts, at least 1")
+    idle: int = Field(default=2000, ge=1, description=_CONNECTIONS)
+    held: int = Field(default=20_000, ge=1, description=_CONNECTIONS)
 
 
-def parts(wanted: Selection, quick: bool, say: Callable[[str], None]) -> Result:
-    """The same of what is ``wanted`` alone."""
-    extent = QUICK if quick else FULL
-    say("building the converter")
-    programs = build(released=True)
-    processors = sorted(os.sched_getaffinity(0))[:_PROCESSORS]
-    with kept_to(processors), laid_out(programs, NAME) as made, ExitStack() as stack:
-        asked = [each for each in every_contender(made) if each.name in {NATIVE, *wanted.peers}]
-        taking_part = present(asked, say)
-        values, starts = _costs(made, taking_part, extent, say) if _COSTS in wanted.measurements else ({}, [])
-        for contender in taking_part:
-            stack.enter_context(contender.running(made))
-        for contender in taking_part if _DELAY in wanted.measurements else ():
-            values |= _named(contender, conversion_microseconds(made, contender, extent.seconds))
-        course = Course(made, taking_part, DIRECT_NAME in wanted.peers, processors, say)
-        of_these = [each for each in measurements(extent) if each.kind in wanted.measurements]
-        reached = measure(course, of_these, extent.repetitions)
-    missing = tuple(each.name for each in asked if each.missing)
-    return Result((*_series(reached, extent), *starts), ratios(reached), values, missing)
+@dataclass(frozen=True)
+class Contest(Cabled):
+    """The nodes with those who listen, all on the same ``processors``; readings of peers that were ``given_up``."""
+
+    processors: Sequence[int]
+    given_up: set[str] = field(default_factory=set)
 
 
-PARTS = Parts((_COSTS, _DELAY, *KINDS), ("squid", "haproxy", "varnish", "nginx", "relay", DIRECT_NAME), parts)
+@dataclass(frozen=True)
+class Contending(Cables):
+    """The same before it stands: those of these names listen that are here."""
+
+    listening: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return super().as_json() | {"listening": list(self.listening)}
+
+    @contextmanager
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Contest]:
+        """They listen for the length of the block."""
+        processors = sorted(os.sched_getaffinity(0))[:_PROCESSORS]
+        with kept_to(processors), super().standing(name, seed, tolerance) as built, ExitStack() as stack:
+            asked = [CONTENDERS[each] for each in self.listening]
+            for contender in present(asked, lambda text: print(text, file=sys.stderr)):
+                stack.enter_context(contender.running(built.cabling))
+            yield Contest(built.cabling, processors)
 
 
 def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> list[Contender]:
@@ -59,41 +100,120 @@ def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> lis
     for contender in all_of_them:
         if contender.missing:
             say(f"{contender.name} is left out: {contender.missing} is not here (scripts/setup --dev installs it)")
-        elif contender.stalls:
-            say(f"{contender.name} is left out of bulk: its transfers stall")
     return [contender for contender in all_of_them if not contender.missing]
 
 
-def _costs(
-    made: Cabling, taking_part: Sequence[Contender], extent: Extent, say: Callable[[str], None]
-) -> tuple[dict[str, float], list[Series]]:
-    """What each takes before there is work, alone on the machine: values, and how long each start took."""
-    values: dict[str, float] = {}
-    starts = []
-    for contender in taking_part:
-        times = start_milliseconds(made, contender, extent.starts)
-        starts.append(Series(f"start, {contender.name}", "ms", times))
-        megabytes, kilobytes = idle(made, contender, extent.idle)
-        own = {"start_ms": median(times), "idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
-        values |= _named(contender, own)
-        say(f"{contender.name}: " + ", ".join(f"{name} {value:.1f}" for name, value in own.items()))
-        if contender.name == NATIVE:
-            values["held_connections"] = _held(made, contender, most_held(extent.held))
-    return values, starts
+def _asked(options: ConverterOptions) -> tuple[str, ...]:
+    """The contenders, ours first."""
+    return tuple(name for name in CONTENDERS if name == NATIVE or name in options.peers)
 
 
-def _held(made: Cabling, contender: Contender, connections: int) -> float:
-    with contender.running(made), holding(made, contender.tunnel, connections):
-        return connections
+def points(options: ConverterOptions) -> list[Point]:
+    """Each measurement of each contender that can take part."""
+    return [
+        {**measurement, "by": by}
+        for measurement in _measurements(options)
+        for by in (*_asked(options), *([DIRECT] if DIRECT in options.peers else []))
+        if _able(measurement["measure"], by)
+    ]
 
 
-def _named(contender: Contender, values: Mapping[str, float]) -> dict[str, float]:
-    """Ours under the bare names, the others' with their own in front."""
-    prefix = "" if contender.name == NATIVE else f"{contender.name}_"
-    return {f"{prefix}{name}": value for name, value in values.items()}
+def _measurements(options: ConverterOptions) -> Iterator[Point]:
+    for measurement in (each for each in MEASUREMENTS if each in options.only):
+        if measurement == BULK_MANY:
+            yield from ({"measure": measurement, "connections": str(each)} for each in options.many)
+        else:
+            yield {"measure": measurement}
 
 
-def _series(reached: Reached, extent: Extent) -> Iterator[Series]:
-    units = {measurement.name: measurement.unit for measurement in measurements(extent)}
-    for (measurement, contender), numbers in reached.items():
-        yield Series(f"{measurement}, {contender}", units[measurement], tuple(numbers))
+def _able(measurement: str, by: str) -> bool:
+    if by == DIRECT:
+        return measurement in KINDS
+    return not (CONTENDERS[by].stalls and moves_bytes(measurement))
+
+
+def _blueprint(options: ConverterOptions, _profile: object, point: Point) -> Contending:
+    return Contending(released=True, listening=() if point["measure"] == COSTS else _asked(options))
+
+
+def _measure(built: Contest, options: ConverterOptions, point: Point, repetition: int) -> Reading:
+    """Nothing of a peer that is not here, or that failed in all its tries at this point before."""
+    contender = CONTENDERS.get(point["by"])
+    if (contender and contender.missing) or name_of(point) in built.given_up:
+        return Reading(point, repetition, {}, {})
+    if contender and point["measure"] == COSTS:
+        return _costs(built.cabling, options, contender, Reading(point, repetition, {}, {}))
+    if contender and point["measure"] == DELAY:
+        taken = conversion_microseconds(built.cabling, contender, options.delay_seconds)
+        return Reading(point, repetition, taken, {})
+    load = load_of(point, options.size.amount, options.seconds)
+    steering = steered(built.cabling.testbed, built.processors)
+    with nullcontext() if only_comes_down(point["measure"]) else steering:
+        reached = throughput(built.cabling, point, load, route_of(point["by"]))
+    if not reached:
+        built.given_up.add(name_of(point))
+    return Reading(point, repetition, reached, {})
+
+
+def _costs(cabling: Cabling, options: ConverterOptions, contender: Contender, nothing: Reading) -> Reading:
+    """What it takes before there is work."""
+    starts = start_milliseconds(cabling, contender, options.starts)
+    megabytes, kilobytes = idle(cabling, contender, options.idle)
+    values = {"start_ms": median(starts), "idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
+    if contender.name == NATIVE:
+        held = most_held(options.held)
+        with contender.running(cabling), holding(cabling, contender.tunnel, held):
+            values["held_connections"] = float(held)
+    return Reading(nothing.point, nothing.repetition, values, {}, {"start_ms": starts})
+
+
+def figures(readings: Readings) -> Figures:
+    """Ours under the bare names of values, the others' with their own in front."""
+    values = {
+        f"{'' if by == NATIVE else f'{by}_'}{value}": median(numbers)
+        for by in CONTENDERS
+        for value in (*_COSTS, *DELAYS)
+        if (numbers := readings.at(by=by).samples(value))
+    }
+    return Figures([*_series(readings)], ratios_of(readings), values)
+
+
+def _series(readings: Readings) -> Iterator[Series]:
+    for title in dict.fromkeys(_title(each.point) for each in readings if each.point["measure"] in KINDS):
+        these = Readings(each for each in readings if _title(each.point) == title)
+        value = value_of(next(iter(these)).point["measure"])
+        yield from _by(these, title, value, _UNITS[value])
+    yield from _by(readings.at(measure=COSTS), "start", "start_ms", "ms")
+
+
+def _title(point: Point) -> str:
+    return f"{BULK} {point['connections']} connections" if "connections" in point else point["measure"]
+
+
+def _by(readings: Readings, name: str, value: str, unit: str) -> Iterator[Series]:
+    for by in (*CONTENDERS, DIRECT):
+        if numbers_ := readings.at(by=by).samples(value):
+            yield Series(f"{name}, {by}", unit, numbers_)
+
+
+SCENARIO = benchmark(
+    name="converter",
+    question="How fast is the native converter, and what does it take, beside Squid, HAProxy, Varnish, nginx, a relay?",
+    about=__doc__,
+    options=ConverterOptions,
+    quick={
+        "repeat": 2,
+        "size": "300MB",
+        "many": 8,
+        "seconds": 0.5,
+        "delay_seconds": 0.5,
+        "starts": 2,
+        "idle": 500,
+        "held": 2000,
+    },
+    points=points,
+    blueprint=_blueprint,
+    measure=_measure,
+    figures=figures,
+    in_turn=True,
+)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.bench.parts import DIRECT, NATIVE
 from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Cabling
 from experiments.testbed.node import Node, Process
 from tributary.settings.failure import Exit, Failure
@@ -19,7 +20,7 @@ from tributary.settings.failure import Exit, Failure
 Route = tuple[str, ...]
 """Arguments of tributary-load that say how it gets to the origin."""
 
-DIRECT: Route = ("--to", MPTCP_ORIGIN)
+_DIRECT: Route = ("--to", MPTCP_ORIGIN)
 """Without any converter: MPTCP to the origin, through the gateway as a router."""
 
 _MPTCPIZE = ["mptcpize", "run"]
@@ -211,19 +212,22 @@ def _relay(cabling: Cabling, listen: str) -> Iterator[list[str]]:
     yield [str(cabling.programs.load), "relay", "--listen", listen, "--to", ORIGIN, "--buffer", "256KiB", "--mptcp"]
 
 
-NATIVE = "native"
-
-
-def every_contender(cabling: Cabling) -> tuple[Contender, ...]:
-    """All of them; which ones are there is for the caller to see."""
-    programs = cabling.programs
-    return (
-        Contender(NATIVE, 3128, (str(programs.converter),), _native, mptcpized=False, is_asked=True),
+CONTENDERS = {
+    each.name: each
+    for each in (
+        Contender(NATIVE, 3128, (), _native, mptcpized=False, is_asked=True),
         Contender("squid", 3129, ("squid",), _squid, is_asked=True),
         Contender("haproxy", 3130, ("haproxy",), _haproxy),
         Contender("varnish", 3131, ("varnishd",), _varnish),
         # nginx waits for edges of epoll(7) that an MPTCP socket with data left in it does not give (Linux 6.18, nginx
         # 1.22): a bulk transfer stands still for ever. Small requests fit in the buffers, and pass.
         Contender("nginx", 3132, ("nginx", str(_NGINX_MODULE)), _nginx, stalls=True),
-        Contender("relay", 3133, (str(programs.load),), _relay, mptcpized=False),
+        Contender("relay", 3133, (), _relay, mptcpized=False),
     )
+}
+"""All of them; which ones are here is for the caller to see. Ours and the relay are built before they are started."""
+
+
+def route_of(name: str) -> Route:
+    """To the origin through the contender of this name, or without any."""
+    return _DIRECT if name == DIRECT else CONTENDERS[name].route

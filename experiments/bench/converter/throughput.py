@@ -1,125 +1,66 @@
-"""Bytes, connections and requests a second, of every contender in turn."""
+"""Bytes, connections and requests a second."""
 
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
-from experiments.bench.converter.contenders import DIRECT, NATIVE, Contender, Route
-from experiments.bench.converter.extent import Extent
-from experiments.bench.converter.steering import steered
+from experiments.bench.converter.contenders import Route
+from experiments.bench.parts import BULK, BULK_MANY, CONNECTIONS, NATIVE, REQUESTS, UPLOAD
+from experiments.study.readings import Point, name_of
 from experiments.testbed.cables import Cabling
 from tributary.settings.failure import Failure
 
-BULK, BULK_MANY, UPLOAD = "bulk", "bulk_many", "upload"
-CONNECTIONS, REQUESTS = "connections", "requests"
-KINDS = (BULK, BULK_MANY, UPLOAD, CONNECTIONS, REQUESTS)
-"""Of measurements; there is one of each, but of BULK_MANY one for each number of connections."""
-DIRECT_NAME = "direct"
-"""What stands for no converter at all among the contenders."""
+_BYTES = (BULK, BULK_MANY, UPLOAD)
+_COMMANDS = {CONNECTIONS: "connect", REQUESTS: "requests"}
+KINDS = (*_BYTES, *_COMMANDS)
 _CLIENTS = "64"
 _PAUSE = 0.2
 """Seconds in which what the last measurement left comes to its end."""
 _TRIES = 3
 """Squid 5.7 breaks some uploads off (by MPTCP, at these rates) that it takes when they are tried again."""
 
-Reached = dict[tuple[str, str], list[float]]
-"""Each repetition's figure by measurement and contender."""
+
+def moves_bytes(measurement: str) -> bool:
+    """Whether bytes are counted."""
+    return measurement in _BYTES
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """``arguments`` of tributary-load, and what to take of what it tells."""
-
-    kind: str
-    name: str
-    unit: str
-    arguments: tuple[str, ...]
-    key: str
-    scale: float = 1.0
-
-    @property
-    def is_bulk(self) -> bool:
-        """Whether bytes are counted."""
-        return self.kind in (BULK, BULK_MANY, UPLOAD)
-
-    @property
-    def only_comes_down(self) -> bool:
-        """Whether next to nothing goes from the client to the origin."""
-        return self.kind in (BULK, BULK_MANY)
+def only_comes_down(measurement: str) -> bool:
+    """Whether next to nothing goes from the client to the origin."""
+    return measurement in (BULK, BULK_MANY)
 
 
-@dataclass(frozen=True)
-class Course:
-    """Where and how measurements are made: by whom, how long, on which processors. ``say`` tells of progress."""
-
-    cabling: Cabling
-    taking_part: Sequence[Contender]
-    direct: bool
-    processors: Sequence[int]
-    say: Callable[[str], None]
-
-    def routes(self, measurement: Measurement) -> dict[str, Route]:
-        """Those that ``measurement`` can be made of, with DIRECT_NAME if that takes part."""
-        able = [each for each in self.taking_part if not (each.stalls and measurement.is_bulk)]
-        return {each.name: each.route for each in able} | ({DIRECT_NAME: DIRECT} if self.direct else {})
-
-    def steering(self, measurement: Measurement) -> AbstractContextManager[None]:
-        """What ``measurement`` needs of the cables."""
-        return nullcontext() if measurement.only_comes_down else steered(self.cabling.testbed, self.processors)
+def value_of(measurement: str) -> str:
+    """The name of what is measured."""
+    return "mbps" if moves_bytes(measurement) else "per_second"
 
 
-def measurements(extent: Extent) -> Iterator[Measurement]:
-    """All of them."""
-    yield _bulk(BULK, BULK, extent, 1)
-    for connections in extent.many:
-        yield _bulk(BULK_MANY, f"{BULK} {connections} connections", extent, connections)
-    yield _bulk(UPLOAD, UPLOAD, extent, 1, "--upload")
-    for kind, command in ((CONNECTIONS, "connect"), (REQUESTS, "requests")):
-        load = (command, "--clients", _CLIENTS, "--seconds", str(extent.seconds))
-        yield Measurement(kind, kind, "per second", load, "per_second")
+def load_of(point: Point, size: int, seconds: float) -> tuple[str, ...]:
+    """Arguments of tributary-load: ``size`` bytes over all connections together, or so many ``seconds``."""
+    measurement = point["measure"]
+    if not moves_bytes(measurement):
+        return (_COMMANDS[measurement], "--clients", _CLIENTS, "--seconds", str(seconds))
+    connections = int(point.get("connections", "1"))
+    each = ("--connections", str(connections), "--bytes", str(size // connections))
+    return ("bulk", *each, *(["--upload"] if measurement == UPLOAD else []))
 
 
-def _bulk(kind: str, name: str, extent: Extent, connections: int, *direction: str) -> Measurement:
-    size = ("--connections", str(connections), "--bytes", str(extent.bulk_bytes // connections))
-    return Measurement(kind, name, "Mbit/s", ("bulk", *size, *direction), "bits_per_second", 1e-6)
-
-
-def measure(course: Course, wanted: Sequence[Measurement], repetitions: int) -> Reached:
-    """Every repetition has each measurement of every contender; the next has the contenders the other way round.
-
-    A peer that fails in all its tries of a measurement is left out of it from then on.
-    """
-    reached: Reached = {}
-    given_up: set[tuple[str, str]] = set()
-    for repetition in range(repetitions):
-        for measurement in wanted:
-            in_turn = list(course.routes(measurement).items())[:: -1 if repetition % 2 else 1]
-            with course.steering(measurement):
-                for name, route in in_turn:
-                    if (key := (measurement.name, name)) in given_up:
-                        continue
-                    time.sleep(_PAUSE)
-                    figure = _figure(course, measurement, name, route)
-                    if figure is None:
-                        given_up.add(key)
-                    else:
-                        reached.setdefault(key, []).append(figure)
-    return reached
-
-
-def _figure(course: Course, measurement: Measurement, name: str, route: Route) -> float | None:
-    """None for a peer that failed each time; raises Failure if ours failed once."""
+def throughput(cabling: Cabling, point: Point, load: tuple[str, ...], route: Route) -> dict[str, float]:
+    """``mbps`` or ``per_second``; nothing of a peer that failed each time. Raises Failure if ours failed once."""
+    time.sleep(_PAUSE)
     for _ in range(_TRIES):
         try:
-            told = course.cabling.load(*measurement.arguments, *route, "--mptcp")
+            return _figure(point, cabling.load(*load, *route, "--mptcp"))
         except Failure as failure:
-            if name == NATIVE:
+            if point["by"] == NATIVE:
                 raise
-            course.say(f"{measurement.name}, {name}: failed: {failure}")
-            continue
-        errors = f", {told['errors']} errors: {told['first_error']}" if told.get("errors") else ""
-        figure: float = measurement.scale * told[measurement.key]
-        course.say(f"{measurement.name}, {name}: {figure:.0f} {measurement.unit}{errors}")
-        return figure
-    return None
+            print(f"{name_of(point)}: failed: {failure}", file=sys.stderr)
+    return {}
+
+
+def _figure(point: Point, told: Mapping[str, Any]) -> dict[str, float]:
+    if told.get("errors"):
+        print(f"{name_of(point)}: {told['errors']} errors: {told['first_error']}", file=sys.stderr)
+    value = value_of(point["measure"])
+    return {value: told["bits_per_second"] / 1e6 if value == "mbps" else float(told[value])}

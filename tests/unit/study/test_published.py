@@ -8,7 +8,7 @@ import pytest
 
 from experiments.study import tidy
 from experiments.study.__main__ import main
-from experiments.study.catalogue import SCENARIOS
+from experiments.study.catalogue import EVERYTHING
 from experiments.study.published import publish, published
 from experiments.testbed.topology import Profile, Topology
 from tributary.places import ROOT
@@ -28,7 +28,7 @@ def test_little_is_tracked() -> None:
 
 @pytest.mark.parametrize("name", KEPT)
 def test_the_readings_give_the_verdicts_again(name: str) -> None:
-    record, scenario = published(RESULTS / "experiment" / name), SCENARIOS[name]
+    record, scenario = published(RESULTS / "experiment" / name), EVERYTHING[name]
     assert record is not None
     plan = record.manifest["plan"]
     options = scenario.options.model_validate(plan["options"], strict=False)

@@ -1,0 +1,34 @@
+"""How long packets stay in a converter, by timestamps on both of its sides."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from experiments.testbed.node import Node
+from tributary.settings.failure import Exit, Failure
+
+ONE_AT_A_TIME = ("--clients", "1", "--pause", "2", "--mptcp")
+"""Arguments of tributary-load for what is watched."""
+
+Delays = dict[str, list[float]]
+"""Microseconds of every packet by its kind, as experiments.probes.conversion tells them."""
+
+
+@contextmanager
+def watched(gateway: Node, client_side: str, server_side: str) -> Iterator[Callable[[], Delays]]:
+    """Watch both interfaces while the block runs; the function given ends that, and says what was seen.
+
+    It raises Failure (exit 1) if packets were lost to the probe.
+    """
+    command = [sys.executable, "-m", "experiments.probes.conversion", client_side, server_side]
+    with gateway.start("conversion", command).wait_until_ready() as probe:
+
+        def seen() -> Delays:
+            probe.stop(30)
+            told = json.loads(probe.output().splitlines()[-1])
+            if lost := told.pop("lost"):
+                raise Failure(Exit.WRONG_RESULT, f"the probe lost {lost} packets: no figure can be trusted")
+            return dict(told)
+
+        yield seen

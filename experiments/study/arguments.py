@@ -1,0 +1,55 @@
+"""What every command that measures is told: where its results go, and how far the machine may be from quiet."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.testbed.tolerance import add_tolerance
+from tributary.places import ROOT
+from tributary.settings.entry import Arguments
+from tributary.settings.units import Share
+
+_MOST_STOLEN = Share(20_000)
+"""While 3 % were taken a process woke up 15 ms too late."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """How far a machine may be from quiet.
+
+    A hypervisor may take the share ``most_stolen`` of its processors' time during a reading; a link may be off its
+    description by the share ``tolerance``.
+    """
+
+    most_stolen: Share
+    tolerance: Share
+
+
+@dataclass(frozen=True)
+class Measuring(Allowed):
+    """Beside that, the folder for ``results``; and whether to be ``quick``, and to print ``json``."""
+
+    results: Path
+    quick: bool
+    json: bool
+
+
+def add_measuring(parser: Arguments, printed: str) -> None:
+    """The arguments of Measuring; ``printed`` is what --json prints."""
+    parser.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
+    add_results(parser, "where to put them")
+    parser.add_argument(
+        "--most-stolen",
+        type=Share.argument,
+        default=_MOST_STOLEN,
+        metavar="SHARE",
+        help="of the processors' time, by a hypervisor; beyond, a reading is taken again (default: %(default)s)",
+    )
+    add_tolerance(parser)
+    parser.add_argument("--json", action="store_true", help=f"print {printed} as one JSON object on standard output")
+
+
+def add_results(parser: Arguments, what: str) -> None:
+    """Their folder."""
+    parser.add_argument(
+        "--results", type=Path, default=ROOT / "results", metavar="DIR", help=f"{what} (default: results/)"
+    )
