@@ -29,6 +29,7 @@ _NAMES = (
     "acceleration-buffer",
     "acceleration-setup",
     "acceleration-start",
+    "overlay-paths",
 )
 
 
