@@ -13,6 +13,7 @@ from experiments.bench.aggregation import aggregation
 from experiments.bench.converter import PARTS, converter
 from experiments.bench.converter.soak import soak
 from experiments.bench.enforcement import enforcement
+from experiments.bench.overlay import overlay
 from experiments.bench.parts import Parts, names
 from experiments.bench.queueing_delay import queueing_delay
 from experiments.bench.result import Result
@@ -65,6 +66,7 @@ BENCHMARKS = {
     "acceleration": Benchmark(
         _acceleration, "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx"
     ),
+    "overlay": Benchmark(overlay, "chains of all pairs of 115 and 315 nodes, one changed link, a look-up"),
     "accuracy": Benchmark(accuracy, "held rates and a quota against what passes on the wire"),
 }
 

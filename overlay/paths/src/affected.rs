@@ -2,7 +2,7 @@
 
 use crate::chains::Chains;
 use crate::graph::{Link, Node};
-use crate::staircase::{Cost, STAY, Stair, put, together, under};
+use crate::staircase::{Cost, Stair, put, together, under};
 use crate::sweep::place;
 
 /// The pairs whose best chain, under some limit of the longest hop, may take a link; by their first node.
@@ -84,123 +84,102 @@ fn takes_between(chains: &Chains, [from, near, far, to]: [Node; 4], own: Cost, d
 
 /// Make the staircases of the pairs that are `affected` anew, from the limit `least` on, by `links`.
 ///
-/// It is the sweep again, for these pairs alone: what the others have at a limit is known.
-pub(crate) fn replay(
-    pairs: &mut [Vec<Stair>],
-    count: usize,
-    links: &[Link],
-    least: u32,
-    affected: Affected,
-) {
+/// It is the sweep again, for these pairs alone: what the others have at a limit is known. They have all links of the
+/// limit's length in already, so what costs as much as they say is good enough.
+pub(crate) fn replay(pairs: &mut [Vec<Stair>], links: &[Link], least: u32, affected: &Affected) {
+    if affected.0.is_empty() {
+        return;
+    }
     for (from, ends) in &affected.0 {
         for &to in ends {
             let stairs = &mut pairs[place(*from, to)];
             stairs.truncate(stairs.partition_point(|stair| stair.longest < least));
         }
     }
-    let mut rows: Vec<Row> = affected
-        .0
-        .into_iter()
-        .map(|(from, ends)| Row::new(from, ends, count))
-        .collect();
-    if rows.is_empty() {
-        return;
-    }
-    // A link that is no best chain between its own ends is on none.
-    let counts = |link: &Link| {
-        under(&pairs[place(link.low, link.high)], link.delay)
-            .is_none_or(|best| best.cost >= Cost::of_link(link.delay))
+    let mut climb = Climb {
+        standing: vec![Standing::default(); pairs.len()],
+        pairs,
     };
-    let later = &links[links.partition_point(|link| link.delay < least)..];
-    let later: Vec<Link> = later.iter().copied().filter(counts).collect();
-    for link in later {
-        for row in &mut rows {
-            row.take(pairs, link);
-        }
-    }
-}
-
-/// The pairs from one node on: `ends` are to be made anew, `places` say which stair of every pair the limit stands on.
-struct Row {
-    from: Node,
-    ends: Vec<Node>,
-    places: Vec<u32>,
-}
-
-impl Row {
-    fn new(from: Node, ends: Vec<Node>, count: usize) -> Self {
-        Self {
-            from,
-            ends,
-            places: vec![0; count],
-        }
-    }
-
-    /// Take the next longest link in. Staircases that are not affected have all links of its length in already, so
-    /// what costs as much as they say is good enough.
-    fn take(&mut self, pairs: &mut [Vec<Stair>], link: Link) {
+    for &link in &links[links.partition_point(|link| link.delay < least)..] {
         let own = Cost::of_link(link.delay);
-        let low = self.cost(pairs, link.low, link.delay);
-        let high = self.cost(pairs, link.high, link.delay);
-        if low + own <= high {
-            self.go_over(pairs, link, (link.low, link.high), low + own);
-        } else if high + own <= low {
-            self.go_over(pairs, link, (link.high, link.low), high + own);
+        if climb.cost(link.low, link.high, link.delay) < own {
+            continue; // no best chain between its own ends, so on no other one
+        }
+        for (from, ends) in &affected.0 {
+            let low = climb.cost(*from, link.low, link.delay);
+            let high = climb.cost(*from, link.high, link.delay);
+            if low + own <= high {
+                climb.go_over(*from, ends, (link.low, link.high), low + own, link.delay);
+            } else if high + own <= low {
+                climb.go_over(*from, ends, (link.high, link.low), high + own, link.delay);
+            }
         }
     }
+}
 
-    /// The cost to `to` under the limit, which never goes down.
-    fn cost(&mut self, pairs: &[Vec<Stair>], to: Node, limit: u32) -> Cost {
-        let stairs: &[Stair] = if self.from == to {
-            &STAY
-        } else {
-            &pairs[place(self.from, to)]
-        };
-        let at = &mut self.places[usize::from(to)];
-        while stairs
-            .get(*at as usize)
-            .is_some_and(|next| next.longest <= limit)
-        {
-            *at += 1;
-        }
-        match *at {
-            0 => Cost::INFINITE,
-            above => stairs[above as usize - 1].cost,
+/// All staircases while the limit goes up: where each stands is kept apart, since few change at a limit.
+struct Climb<'a> {
+    pairs: &'a mut [Vec<Stair>],
+    standing: Vec<Standing>,
+}
+
+/// A staircase at a limit: the cost there, the limit from which on it is less, and which stair has that.
+#[derive(Clone)]
+struct Standing {
+    cost: Cost,
+    until: u32,
+    next: u32,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self {
+            cost: Cost::INFINITE,
+            until: 0,
+            next: 0,
         }
     }
+}
 
-    fn go_over(
-        &self,
-        pairs: &mut [Vec<Stair>],
-        link: Link,
-        (near, far): (Node, Node),
-        before: Cost,
-    ) {
-        for &to in &self.ends {
-            let rest: &[Stair] = if far == to {
-                &STAY
-            } else {
-                &pairs[place(far, to)]
-            };
-            let Some(rest) = under(rest, link.delay) else {
-                continue;
-            };
-            let cost = before + rest.cost;
-            let stairs = &mut pairs[place(self.from, to)];
-            if stairs.last().is_none_or(|last| cost < last.cost) {
-                let via = if self.from < to {
-                    (near, far)
-                } else {
-                    (far, near)
-                };
+impl Climb<'_> {
+    /// The cost between two nodes under `limit`, which is never less than in the call before.
+    fn cost(&mut self, from: Node, to: Node, limit: u32) -> Cost {
+        if from == to {
+            return Cost::ZERO;
+        }
+        let place = place(from, to);
+        let standing = &mut self.standing[place];
+        if standing.until <= limit {
+            let mut later = self.pairs[place][standing.next as usize..].iter();
+            standing.until = u32::MAX;
+            for stair in later.by_ref() {
+                if stair.longest > limit {
+                    standing.until = stair.longest;
+                    break;
+                }
+                standing.cost = stair.cost;
+                standing.next += 1;
+            }
+        }
+        standing.cost
+    }
+
+    /// Put what the way over a link gives, `before` up to its far end, where it is better than what was there.
+    fn go_over(&mut self, from: Node, ends: &[Node], via: (Node, Node), before: Cost, limit: u32) {
+        for &to in ends {
+            let cost = before + self.cost(via.1, to, limit);
+            if cost < self.cost(from, to, limit) {
+                let place = place(from, to);
+                let via = if from < to { via } else { (via.1, via.0) };
                 put(
-                    stairs,
+                    &mut self.pairs[place],
                     Stair {
                         cost,
-                        longest: link.delay,
+                        longest: limit,
                         via,
                     },
                 );
+                self.standing[place].cost = cost;
             }
         }
     }

@@ -28,24 +28,18 @@ impl Chains {
                 *self = Self::of(self.graph.clone());
                 return;
             }
-            self.take_away(before, affected);
+            self.take_away(before, &affected);
         }
         if let Some(delay) = delay {
             self.add(link(delay));
         }
     }
 
-    fn take_away(&mut self, link: Link, affected: Affected) {
+    fn take_away(&mut self, link: Link, affected: &Affected) {
         self.graph.set(link.low, link.high, None);
         let at = self.links.binary_search(&link).expect("the graph's links");
         self.links.remove(at);
-        replay(
-            &mut self.pairs,
-            self.graph.len(),
-            &self.links,
-            link.delay,
-            affected,
-        );
+        replay(&mut self.pairs, &self.links, link.delay, affected);
     }
 
     /// The chains over a new link are the best ones to it and on from it.
