@@ -61,6 +61,7 @@ _ALL = {
             "acceleration-one-core",
         ),
     ),
+    "overlay": Benchmark("chains of all pairs of 115 and 315 nodes, one changed link, a look-up", ("overlay",)),
     "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("accuracy",)),
 }
 

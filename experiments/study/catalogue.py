@@ -30,6 +30,7 @@ _EXPERIMENTS = (
     "acceleration-buffer",
     "acceleration-setup",
     "acceleration-start",
+    "overlay-paths",
 )
 _BENCHMARKS = (
     "aggregation",
@@ -44,6 +45,7 @@ _BENCHMARKS = (
     "acceleration-instances",
     "acceleration-one-core",
     "accuracy",
+    "overlay",
 )
 
 

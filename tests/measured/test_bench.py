@@ -71,6 +71,14 @@ def test_split_tcp_saves_time_and_costs_little(tmp_path: Path) -> None:
     assert all(ratio > 0 for ratio in result["ratios"].values())
 
 
+def test_chains_of_all_pairs_one_change_and_a_look_up_are_timed(tmp_path: Path) -> None:
+    result = bench(tmp_path, "overlay")
+    values = result["values"]
+    assert 0 < values["one_change_115_ms"] < values["pairs_115_ms"] < 1000 * values["pairs_315_s"]
+    assert 0 < values["lookup_us"] < 100
+    assert all(ratio > 0 for ratio in result["ratios"].values())
+
+
 def test_held_rates_and_the_quota_are_near_what_was_asked_for(tmp_path: Path) -> None:
     result = bench(tmp_path, "accuracy")
     # What is not held at all is off by thousands of per cent; how near exactly, a busy machine cannot tell.

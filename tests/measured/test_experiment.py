@@ -93,6 +93,7 @@ SMALL = {
     "acceleration-buffer": ("size=2MB", "ratio=2"),
     "acceleration-setup": ("connections=30,60",),
     "acceleration-start": ("count=2", "memory=6MB", "processor=50%"),
+    "overlay-paths": (),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
 }
 

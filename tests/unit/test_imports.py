@@ -18,8 +18,10 @@ BELOW: dict[str, set[str]] = {
     "doctor": {"tributary"},
     "debs": {"tributary"},
     "image": {"tributary", "squid", "debs"},
-    # What the throttler answers is read by its own types; all else by the commands that a user types.
-    "experiments": {"tributary", "throttler.service.status"},
+    "overlay": {"tributary"},
+    # What the throttler answers is read by its own types, chains are asked for where they are computed; all else is by
+    # the commands that a user types.
+    "experiments": {"tributary", "throttler.service.status", "overlay.calculator"},
 }
 """The rooms, and what each stands on."""
 

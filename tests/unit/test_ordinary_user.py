@@ -23,6 +23,7 @@ COMMANDS = (
     ("firstboot", "--help"),
     ("squid", "--help"),
     ("cpe", "--help"),
+    ("overlay", "--help"),
     ("demo", "--help"),
     ("check", "--help"),
     ("test", "--help"),

@@ -7,6 +7,7 @@ code  meaning
 ====  ==========================================================================
 1     the work was done and its result is wrong (a checksum, a failed self-check)
 64    wrong arguments or a wrong settings file; nothing was touched
+65    an input file holds data that is not accepted; nothing was touched
 66    an input file is not there or cannot be read
 69    something needed is missing: a tool, a kernel feature, an interface
 71    the system refused an operation
@@ -24,6 +25,7 @@ class Exit(IntEnum):
 
     WRONG_RESULT = 1
     USAGE = 64
+    BAD_DATA = 65
     NO_INPUT = 66
     UNAVAILABLE = 69
     SYSTEM = 71

@@ -1,0 +1,161 @@
+"""The command scripts/overlay: chains of converters over a graph of delays."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from overlay.calculator import ask
+from tributary.settings.entry import Arguments, run
+
+_MOST_ROUNDS = 60
+_FIRST_WINDOW_KB = 15
+
+_DESCRIPTION = """\
+Says which chain of converters a transfer should take, by the round-trip times between them. It computes and simulates;
+nothing carries its answers to converters yet. Needs no root.
+"""
+_MODEL = """\
+A transfer of r rounds over a chain takes half the sum of the chain's round-trip times, and r - 1 times the largest of
+them. A sender begins with 15 kB and doubles each round, so that r rounds carry 15 kB * (2^r - 1): 1 round 15 kB,
+5 rounds 465 kB, 10 rounds 15 MB.
+
+GRAPH is a text with a link a line, NODE NODE MILLISECONDS: the round-trip time, 0.001 to 4000, once or the same both
+ways. # begins a comment. Nodes without a link get the sum of the delays on the shortest path, as packets would go.
+Graphs to try are in overlay/graphs/.
+
+exit codes:
+  0 done                                64 wrong arguments, or a node that the graph has not
+  65 the graph is refused: which line   66 the graph cannot be read
+  69 the program is missing             71 the program does not build, or failed
+"""
+_PATHS = """\
+Prints the chain of converters from A, where clients come in, to B, next to the server, that a transfer takes least time
+over, with the fewest converters among equals; and all chains that are best for some number of rounds: none is shorter
+without a longer hop.
+"""
+_SIMULATE = """\
+Compares the best chains of all pairs of nodes with chains that are chosen by one criterion:
+  shortest   the least sum of round-trip times: the pair alone, unless a detour is shorter than its own link
+  minimax    the least longest hop, and the shortest chain of these
+  tree       the least longest hop, as it comes: along the shortest spanning tree
+It says how much longer transfers take over these, in percent of the best chain's time, and how many converters a chain
+has on average, both ends among them.
+"""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """``overlay paths``; ``a`` and ``b`` are names of nodes."""
+
+    graph: Path
+    a: str
+    b: str
+    rounds: int
+    json: bool
+
+
+@dataclass(frozen=True)
+class Simulate:
+    """``overlay simulate``."""
+
+    graph: Path
+    rounds: Sequence[int]
+    json: bool
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer one ``overlay`` command; returns its exit code."""
+    return parser().perform(arguments)
+
+
+def parser() -> Arguments:
+    """Both commands and their arguments."""
+    made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_MODEL)
+    commands = made.add_subparsers(required=True, metavar="paths | simulate")
+    paths = commands.add_parser("paths", help="the best chain between two nodes", description=_PATHS, epilog=_MODEL)
+    paths.does(Paths, _paths)
+    _add_graph(paths)
+    paths.add_argument("a", metavar="A", help="the node where clients come in")
+    paths.add_argument("b", metavar="B", help="the node next to the server")
+    about = f"round trips that the transfer takes, 1 to {_MOST_ROUNDS} (default: %(default)s)"
+    paths.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
+    about = "compare with chains that are chosen by one criterion"
+    simulate = commands.add_parser("simulate", help=about, description=_SIMULATE, epilog=_MODEL)
+    simulate.does(Simulate, _simulate)
+    _add_graph(simulate)
+    about = f"numbers of rounds, 1 to {_MOST_ROUNDS} (default: 1,5,10)"
+    simulate.add_argument("--rounds", type=_many_rounds, default=(1, 5, 10), metavar="N,...", help=about)
+    for each in (paths, simulate):
+        each.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    return made
+
+
+def _add_graph(parser: Arguments) -> None:
+    parser.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times: see below")
+
+
+def _rounds(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_ROUNDS):
+        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 1 to {_MOST_ROUNDS}")
+    return int(text)
+
+
+def _many_rounds(text: str) -> tuple[int, ...]:
+    return tuple(_rounds(each) for each in text.split(","))
+
+
+def _paths(options: Paths) -> None:
+    answer = ask(["paths", "--rounds", str(options.rounds), "--", str(options.graph), options.a, options.b])
+    print(json.dumps(answer, indent=2) if options.json else _chain_text(answer))
+
+
+def _simulate(options: Simulate) -> None:
+    rounds = ",".join(map(str, options.rounds))
+    answer = ask(["simulate", "--rounds", rounds, "--", str(options.graph)])
+    print(json.dumps(answer, indent=2) if options.json else _comparison_text(answer))
+
+
+def _chain_text(answer: Mapping[str, Any]) -> str:
+    best, rounds = answer["best"], answer["rounds"]
+    size = _FIRST_WINDOW_KB * (2**rounds - 1)
+    direct = answer["direct"]["time_ms"]
+    lines = [
+        f"{rounds} rounds, up to {size:,} kB: {best['time_ms']:.1f} ms; {direct:.1f} ms without converters between",
+        "",
+        f"  {best['nodes'][0]}",
+    ]
+    lines += [f"  {node}  {hop:g} ms" for node, hop in zip(best["nodes"][1:], best["hops_ms"], strict=True)]
+    lines += ["", f"{'longest hop':>12} {'sum':>8} {'time':>8}  chain"]
+    lines += [
+        f"{each['longest_ms']:>9g} ms {each['length_ms']:>5g} ms {each['time_ms']:>5.1f} ms  {' '.join(each['nodes'])}"
+        for each in answer["front"]
+    ]
+    return "\n".join(lines)
+
+
+def _comparison_text(answer: Mapping[str, Any]) -> str:
+    lines = [
+        f"{answer['nodes']} nodes, {answer['pairs']:,} pairs; time beyond that of the best chain",
+        "",
+        "rounds chosen by converters   pairs slower   by over 40 %   median  80th pc.  95th pc.     most",
+    ]
+    for each in answer["comparisons"]:
+        lines.append(f"{each['rounds']:>6} {'best chain':9} {each['converters']:>10.2f}")
+        for name in ("shortest", "minimax", "tree"):
+            other = each[name]
+            shares = f"{other['pairs_worse_percent']:>12.1f} % {other['pairs_40_worse_percent']:>12.1f} %"
+            worse = [f"{other['worse_percent'][at]:>7.1f} %" for at in (50, 80, 95, 100)]
+            lines.append(f"{'':6} {name:9} {other['converters']:>11.2f} {shares} {' '.join(worse)}")
+    return "\n".join(lines)
+
+
+def command() -> None:
+    """The whole command: ends the process."""
+    run(main, "overlay")
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,96 @@
+//! What the commands say, as JSON: times in milliseconds, nodes by their names.
+
+use overlay_paths::compare::{Comparison, compare};
+use overlay_paths::{Chains, Figures, Graph, Node, Rounds, transfer_time};
+use serde::Serialize;
+
+/// One chain.
+#[derive(Debug, Serialize)]
+struct Chain {
+    nodes: Vec<String>,
+    hops_ms: Vec<f64>,
+    length_ms: f64,
+    longest_ms: f64,
+    time_ms: f64,
+}
+
+/// The best chain for so many rounds, and what it is chosen from.
+#[derive(Debug, Serialize)]
+pub struct Paths {
+    rounds: u8,
+    best: Chain,
+    /// Without a converter between the two ends.
+    direct: Chain,
+    /// All that are Pareto-optimal in length and longest hop, the shortest hops first.
+    front: Vec<Chain>,
+}
+
+/// The answer for the way from `ingress` to `egress` over a full mesh.
+pub fn paths(mesh: Graph, ingress: Node, egress: Node, rounds: Rounds) -> Paths {
+    let chains = Chains::of(mesh);
+    let describe = |nodes: &[Node], figures| describe(chains.graph(), nodes, figures, rounds);
+    let best = chains.best(ingress, egress, rounds).expect("a full mesh");
+    let delay = chains.graph().delay(ingress, egress).unwrap_or(0);
+    let direct = if ingress == egress {
+        vec![ingress]
+    } else {
+        vec![ingress, egress]
+    };
+    let front = chains.front(ingress, egress).into_iter().map(|figures| {
+        let nodes = chains
+            .chain(ingress, egress, figures.longest)
+            .expect("a chain of the front");
+        describe(&nodes, figures)
+    });
+    Paths {
+        rounds: rounds.count(),
+        best: describe(&best.nodes, best.figures),
+        direct: describe(
+            &direct,
+            Figures {
+                length: delay,
+                longest: delay,
+                hops: 1,
+            },
+        ),
+        front: front.collect(),
+    }
+}
+
+fn describe(graph: &Graph, nodes: &[Node], figures: Figures, rounds: Rounds) -> Chain {
+    let hops = nodes
+        .windows(2)
+        .map(|hop| graph.delay(hop[0], hop[1]).expect("a link of the chain"));
+    Chain {
+        nodes: nodes
+            .iter()
+            .map(|&node| graph.names()[usize::from(node)].clone())
+            .collect(),
+        hops_ms: hops.map(milliseconds).collect(),
+        length_ms: milliseconds(figures.length),
+        longest_ms: milliseconds(figures.longest),
+        time_ms: transfer_time(figures.length, figures.longest, rounds) / 1e3,
+    }
+}
+
+fn milliseconds(microseconds: u32) -> f64 {
+    f64::from(microseconds) / 1e3
+}
+
+/// The comparison over all pairs of a graph.
+#[derive(Debug, Serialize)]
+pub struct Simulation {
+    nodes: usize,
+    pairs: usize,
+    comparisons: Vec<Comparison>,
+}
+
+/// The comparison over a full mesh, once for each of `rounds`.
+pub fn simulate(mesh: Graph, rounds: &[Rounds]) -> Simulation {
+    let nodes = mesh.len();
+    Simulation {
+        nodes,
+        pairs: nodes * (nodes - 1) / 2,
+        comparisons: compare(&Chains::of(mesh), rounds),
+    }
+}

@@ -1,0 +1,142 @@
+//! How long it takes to compute all pairs, to take one changed link in, and to look a chain up.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use overlay_paths::{Chains, Graph, Node, Rounds, peer};
+use serde::Serialize;
+
+/// Lookups in a row, since one is too short for a clock.
+const LOOKUPS: u32 = 100_000;
+
+/// Every single measurement, by what it is and its unit.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    pairs_115_ms: Vec<f64>,
+    pairs_315_s: Vec<f64>,
+    one_change_115_ms: Vec<f64>,
+    one_change_315_ms: Vec<f64>,
+    lookup_us: Vec<f64>,
+    floyd_warshall_115_ms: Vec<f64>,
+    floyd_warshall_315_s: Vec<f64>,
+    /// How many Pareto-optimal chains a pair has on average, with 115 nodes.
+    chains_a_pair_115: f64,
+}
+
+/// Measure all of it, `repeat` times each but for `changes` changed links.
+pub fn measure(repeat: u32, changes: u32) -> Measured {
+    let (small, large) = (plane(115), plane(315));
+    let mut chains = Chains::of(small.clone());
+    let pairs = || {
+        small
+            .nodes()
+            .flat_map(|high| (0..high).map(move |low| (low, high)))
+    };
+    let fronts = pairs().map(|(low, high)| chains.front(low, high).len());
+    #[expect(clippy::cast_precision_loss, reason = "thousands")]
+    let chains_a_pair_115 = fronts.sum::<usize>() as f64 / pairs().count() as f64;
+    let lookup_us =
+        repeated(repeat, || lookups(&chains)).map(|seconds| seconds / f64::from(LOOKUPS) * 1e6);
+    let mut random = Random(7);
+    Measured {
+        pairs_115_ms: repeated(repeat, || Chains::of(small.clone()))
+            .map(|seconds| seconds * 1e3)
+            .collect(),
+        pairs_315_s: repeated(repeat.min(3), || Chains::of(large.clone())).collect(),
+        lookup_us: lookup_us.collect(),
+        one_change_115_ms: changed(&mut chains, changes, &mut random),
+        one_change_315_ms: changed(&mut Chains::of(large.clone()), changes, &mut random),
+        floyd_warshall_115_ms: repeated(repeat, || peer::shortest(&small))
+            .map(|seconds| seconds * 1e3)
+            .collect(),
+        floyd_warshall_315_s: repeated(repeat, || peer::shortest(&large)).collect(),
+        chains_a_pair_115,
+    }
+}
+
+/// A complete graph as measurements give it: points in a square of 50 ms, each round trip 1 to 1.6 times as long as
+/// the straight line, in microseconds. Nearly all links count for something, which is the hard case.
+fn plane(count: usize) -> Graph {
+    let mut random = Random(42);
+    let points: Vec<(f64, f64)> = (0..count)
+        .map(|_| (random.share(), random.share()))
+        .collect();
+    let mut graph = Graph::numbered(count);
+    for high in graph.nodes() {
+        for low in 0..high {
+            let (a, b) = (points[usize::from(low)], points[usize::from(high)]);
+            let straight = 50_000.0 * (a.0 - b.0).hypot(a.1 - b.1);
+            graph.set(
+                low,
+                high,
+                Some(whole(straight * (1.0 + 0.6 * random.share()))),
+            );
+        }
+    }
+    graph
+}
+
+fn repeated<T>(count: u32, work: impl Fn() -> T) -> impl Iterator<Item = f64> {
+    (0..count).map(move |_| {
+        let begun = Instant::now();
+        black_box(work());
+        begun.elapsed().as_secs_f64()
+    })
+}
+
+fn lookups(chains: &Chains) -> usize {
+    let mut random = Random(3);
+    let pick = |random: &mut Random| {
+        Node::try_from(random.next() % chains.graph().len() as u64).expect("few")
+    };
+    let mut found = 0;
+    for _ in 0..LOOKUPS {
+        let (from, to) = (pick(&mut random), pick(&mut random));
+        let rounds = Rounds::of_size(random.next() % 20_000_000);
+        found += chains
+            .best(from, to, rounds)
+            .map_or(0, |chain| chain.nodes.len());
+    }
+    found
+}
+
+/// Milliseconds for each of `count` links, any of them, that becomes shorter or longer by up to a half.
+fn changed(chains: &mut Chains, count: u32, random: &mut Random) -> Vec<f64> {
+    let one = |_| {
+        let links = chains.graph().links();
+        let link = links[usize::try_from(random.next()).expect("64 bits") % links.len()];
+        let delay = whole(f64::from(link.delay) * (0.5 + random.share()));
+        let begun = Instant::now();
+        chains.change(link.low, link.high, Some(delay));
+        begun.elapsed().as_secs_f64() * 1e3
+    };
+    (0..count).map(one).collect()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "far below a minute"
+)]
+fn whole(microseconds: f64) -> u32 {
+    microseconds.round().max(1.0) as u32
+}
+
+/// Marsaglia's xorshift (Journal of Statistical Software, 2003): the same numbers every time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// From 0 to below 1.
+    fn share(&mut self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "53 bits")]
+        let above = (self.next() >> 11) as f64;
+        above / 9_007_199_254_740_992.0
+    }
+}

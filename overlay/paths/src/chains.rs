@@ -1,0 +1,117 @@
+//! The answers: which chain for which pair and how many rounds.
+
+use crate::graph::{Graph, Link, Node};
+use crate::model::{Rounds, doubled_time};
+use crate::staircase::{STAY, Stair, under};
+use crate::sweep::{place, staircases};
+
+/// What of a chain its time follows from, and how many converters it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Figures {
+    /// The sum of its round-trip times in microseconds.
+    pub length: u32,
+    /// The largest of its round-trip times in microseconds.
+    pub longest: u32,
+    /// How many links it has: one less than nodes.
+    pub hops: u16,
+}
+
+/// A chain: its nodes from the ingress to the egress, both included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// What it amounts to.
+    pub figures: Figures,
+}
+
+/// The best chains of all pairs of a graph's nodes.
+#[derive(Clone, Debug)]
+pub struct Chains {
+    pub(crate) graph: Graph,
+    pub(crate) links: Vec<Link>,
+    pub(crate) pairs: Vec<Vec<Stair>>,
+}
+
+impl Chains {
+    /// Those of `graph`, computed now.
+    pub fn of(graph: Graph) -> Self {
+        let links = graph.links();
+        let pairs = staircases(&graph, &links);
+        Self {
+            graph,
+            links,
+            pairs,
+        }
+    }
+
+    /// What they were computed from.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The chains between two nodes that are Pareto-optimal in length and longest hop, the shortest hops first.
+    pub fn front(&self, from: Node, to: Node) -> Vec<Figures> {
+        let mut front: Vec<Figures> = self.stairs(from, to).iter().map(figures).collect();
+        front.dedup_by_key(|figures| figures.length);
+        front
+    }
+
+    /// The chain that a transfer of so many rounds takes least time over, with the fewest converters among equals;
+    /// None if no chain joins the two.
+    pub fn best(&self, ingress: Node, egress: Node, rounds: Rounds) -> Option<Chain> {
+        let figures = self.best_figures(ingress, egress, rounds)?;
+        Some(Chain {
+            nodes: self.chain(ingress, egress, figures.longest)?,
+            figures,
+        })
+    }
+
+    /// The figures of that chain.
+    pub fn best_figures(&self, ingress: Node, egress: Node, rounds: Rounds) -> Option<Figures> {
+        let all = self.stairs(ingress, egress).iter().map(figures);
+        all.min_by_key(|each| (doubled_time(each.length, each.longest, rounds), each.hops))
+    }
+
+    /// The shortest chain none of whose hops exceeds `longest` microseconds, with the fewest converters among equals.
+    pub fn chain(&self, from: Node, to: Node, longest: u32) -> Option<Vec<Node>> {
+        let whole = under(self.stairs(from, to), longest)?;
+        let mut nodes = Vec::with_capacity(usize::from(whole.cost.hops()) + 1);
+        nodes.push(from);
+        self.go_on(&mut nodes, to, longest);
+        Some(nodes)
+    }
+
+    /// Add to `nodes` the best chain from their last one to `to`.
+    fn go_on(&self, nodes: &mut Vec<Node>, to: Node, longest: u32) {
+        let from = *nodes.last().expect("a chain begins with its ingress");
+        if from == to {
+            return;
+        }
+        let stair = under(self.stairs(from, to), longest).expect("a part of a chain is a chain");
+        let (near, far) = if from < to {
+            stair.via
+        } else {
+            (stair.via.1, stair.via.0)
+        };
+        self.go_on(nodes, near, longest);
+        nodes.push(far);
+        self.go_on(nodes, to, longest);
+    }
+
+    pub(crate) fn stairs(&self, a: Node, b: Node) -> &[Stair] {
+        if a == b {
+            &STAY
+        } else {
+            &self.pairs[place(a, b)]
+        }
+    }
+}
+
+fn figures(stair: &Stair) -> Figures {
+    Figures {
+        length: stair.cost.length(),
+        longest: stair.longest,
+        hops: stair.cost.hops(),
+    }
+}

@@ -1,0 +1,128 @@
+//! Round-trip times between nodes.
+
+use crate::peer;
+
+/// A node, by its place among [`Graph::names`].
+pub type Node = u16;
+
+/// As many nodes as lengths of chains (u32 microseconds) and counts of hops are sure to hold.
+pub const MOST_NODES: usize = 1000;
+
+/// A round-trip time that is not known, or a pair without a link.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A link: both directions have the same round-trip time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Link {
+    /// Round-trip time in microseconds.
+    pub delay: u32,
+    /// The end with the smaller number.
+    pub low: Node,
+    /// The other end.
+    pub high: Node,
+}
+
+/// Nodes and the round-trip times between them, symmetric, complete or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graph {
+    names: Vec<String>,
+    delays: Vec<u32>,
+}
+
+impl Graph {
+    /// Nodes of these names, without links.
+    ///
+    /// # Panics
+    /// With more than [`MOST_NODES`].
+    pub fn new(names: Vec<String>) -> Self {
+        assert!(names.len() <= MOST_NODES, "at most {MOST_NODES} nodes");
+        let delays = vec![NONE; names.len() * names.len()];
+        Self { names, delays }
+    }
+
+    /// As many nodes, named by their numbers.
+    pub fn numbered(count: usize) -> Self {
+        Self::new((0..count).map(|number| number.to_string()).collect())
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> std::ops::Range<Node> {
+        0..Node::try_from(self.len()).unwrap_or(Node::MAX)
+    }
+
+    /// The names of the nodes.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<Node> {
+        self.nodes()
+            .find(|&node| self.names[usize::from(node)] == name)
+    }
+
+    /// The round-trip time of the link between two nodes in microseconds, if they have one.
+    pub fn delay(&self, a: Node, b: Node) -> Option<u32> {
+        Some(self.delays[self.place(a, b)]).filter(|&delay| delay != NONE)
+    }
+
+    /// Give the link between two different nodes another round-trip time in microseconds; None takes it away.
+    ///
+    /// # Panics
+    /// For a link from a node to itself, and for a time of 0.
+    pub fn set(&mut self, a: Node, b: Node, delay: Option<u32>) {
+        assert!(a != b && delay != Some(0), "{a} to {b} in {delay:?}");
+        let (there, back) = (self.place(a, b), self.place(b, a));
+        self.delays[there] = delay.unwrap_or(NONE);
+        self.delays[back] = self.delays[there];
+    }
+
+    /// All links, the shortest first.
+    pub fn links(&self) -> Vec<Link> {
+        let pairs = self
+            .nodes()
+            .flat_map(|high| (0..high).map(move |low| (low, high)));
+        let mut links: Vec<Link> = pairs
+            .filter_map(|(low, high)| self.delay(low, high).map(|delay| Link { delay, low, high }))
+            .collect();
+        links.sort_unstable();
+        links
+    }
+
+    /// The full mesh: nodes without a link get the sum of the delays on the shortest path, as packets would go.
+    ///
+    /// Nodes that no path joins stay without.
+    #[must_use]
+    pub fn mesh(&self) -> Self {
+        let lengths = peer::shortest(self);
+        let delays = self.delays.iter().zip(lengths);
+        Self {
+            names: self.names.clone(),
+            delays: delays
+                .map(|(&own, sum)| if own == NONE { sum } else { own })
+                .enumerate()
+                .map(|(place, delay)| {
+                    if place % (self.len() + 1) == 0 {
+                        NONE
+                    } else {
+                        delay
+                    }
+                })
+                .collect(),
+        }
+    }
+
+    fn place(&self, a: Node, b: Node) -> usize {
+        usize::from(a) * self.len() + usize::from(b)
+    }
+}

@@ -1,0 +1,25 @@
+//! Which chain of converters a transfer should take, by the round-trip times measured between them.
+//!
+//! A transfer of r rounds over p1..pk takes 1/2 * sum d(pi, pi+1) + (r - 1) * max d(pi, pi+1), d the round-trip time
+//! (MOSTO: Siracusano et al., IEEE JSAC 2017, DOI 10.1109/JSAC.2017.2760185). So of all chains between two nodes only
+//! those matter that are Pareto-optimal in length and longest hop; among equals the one with the fewest converters.
+//!
+//! No socket, no clock, no file: [`read`] makes a [`Graph`] out of text, [`Chains`] has the answers for all pairs.
+
+#![forbid(unsafe_code)]
+
+mod affected;
+mod chains;
+mod change;
+pub mod compare;
+mod graph;
+mod model;
+pub mod peer;
+mod read;
+mod staircase;
+mod sweep;
+
+pub use chains::{Chain, Chains, Figures};
+pub use graph::{Graph, Link, MOST_NODES, Node};
+pub use model::{Rounds, transfer_time};
+pub use read::{Refusal, read};

@@ -1,0 +1,148 @@
+//! The chains of a graph, as JSON on standard output: what scripts/overlay calls.
+
+#![forbid(unsafe_code)]
+
+mod answers;
+mod bench;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use overlay_paths::{Graph, Rounds, read};
+use serde::Serialize;
+
+/// Which chain of converters a transfer should take, by the round-trip times between them.
+///
+/// Prints one JSON object. A GRAPH has a link a line, NODE NODE MILLISECONDS (round trip), once or both ways; pairs
+/// without one get the sum of the delays on the shortest path.
+#[derive(Debug, Parser)]
+#[command(name = "overlay-paths", version, after_help = AFTER)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER: &str = "\
+Exit status:
+  0   done
+  64  wrong arguments, such as a node that the graph has not
+  65  the graph is refused: its line, and what is wrong with it
+  66  the graph cannot be read";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The best chain between two nodes, and all that may be the best
+    Paths {
+        /// The file with the round-trip times
+        graph: PathBuf,
+        /// The node where clients come in
+        ingress: String,
+        /// The node nearest to the server
+        egress: String,
+        /// How many round trips the transfer takes, from 1 to 60
+        #[arg(long, default_value = "5", value_parser = rounds)]
+        rounds: Rounds,
+    },
+    /// How chains chosen by length alone, or by the longest hop alone, compare with the best ones, over all pairs
+    Simulate {
+        /// The file with the round-trip times
+        graph: PathBuf,
+        /// Numbers of rounds
+        #[arg(long, default_value = "1,5,10", value_delimiter = ',', value_parser = rounds)]
+        rounds: Vec<Rounds>,
+    },
+    /// Time all pairs of 115 and of 315 nodes, one changed link, and a look-up
+    Bench {
+        /// How often all pairs are computed
+        #[arg(long, default_value = "9", value_parser = clap::value_parser!(u32).range(1..))]
+        repeat: u32,
+        /// How many links change
+        #[arg(long, default_value = "300", value_parser = clap::value_parser!(u32).range(1..))]
+        changes: u32,
+    },
+}
+
+/// Why there is no answer: the exit status of sysexits(3), and one line.
+#[derive(Debug)]
+struct Failure(u8, String);
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = if error.use_stderr() { 64 } else { 0 };
+            error.print().ok();
+            return ExitCode::from(code);
+        }
+    };
+    match run(&arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(code, line)) => {
+            eprintln!("overlay-paths: {line}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Paths {
+            graph,
+            ingress,
+            egress,
+            rounds,
+        } => {
+            let mesh = mesh(graph)?;
+            let [ingress, egress] = [ingress, egress].map(|name| {
+                let unknown = || {
+                    Failure(
+                        64,
+                        format!(
+                            "{name} is no node of {}: accepted: {}",
+                            graph.display(),
+                            some(&mesh)
+                        ),
+                    )
+                };
+                mesh.node(name).ok_or_else(unknown)
+            });
+            print(&answers::paths(mesh.clone(), ingress?, egress?, *rounds))
+        }
+        Command::Simulate { graph, rounds } => print(&answers::simulate(mesh(graph)?, rounds)),
+        Command::Bench { repeat, changes } => print(&bench::measure(*repeat, *changes)),
+    }
+}
+
+fn mesh(path: &Path) -> Result<Graph, Failure> {
+    let bytes = fs::read(path)
+        .map_err(|error| Failure(66, format!("{}: cannot be read: {error}", path.display())))?;
+    let refused = |what: String| Failure(65, format!("{}, {what}", path.display()));
+    let text = String::from_utf8(bytes).map_err(|error| refused(error.utf8_error().to_string()))?;
+    read(&text)
+        .map(|graph| graph.mesh())
+        .map_err(|refusal| refused(refusal.to_string()))
+}
+
+/// The first names of a graph, for people to see what names are like.
+fn some(graph: &Graph) -> String {
+    match graph.names() {
+        [one, other, third, _, ..] => format!("{one}, {other}, {third}, ..."),
+        few => few.join(", "),
+    }
+}
+
+fn rounds(text: &str) -> Result<Rounds, String> {
+    let count = text.parse().ok().filter(|count| *count <= 60);
+    count
+        .and_then(Rounds::new)
+        .ok_or_else(|| "accepted: a whole number from 1 to 60".into())
+}
+
+fn print(answer: &impl Serialize) -> Result<(), Failure> {
+    let text =
+        serde_json::to_string_pretty(answer).map_err(|error| Failure(71, error.to_string()))?;
+    println!("{text}");
+    Ok(())
+}

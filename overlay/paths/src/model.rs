@@ -1,0 +1,82 @@
+//! How long a transfer takes, by the model of MOSTO.
+
+use std::num::NonZeroU8;
+
+/// What a sender may have under way in its first round trip: ten segments (RFC 6928), 15 kB.
+const FIRST_WINDOW: u64 = 15_000;
+
+/// A size class: how many round trips of slow start a transfer takes, each with twice the bytes of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rounds(NonZeroU8);
+
+impl Rounds {
+    /// As many rounds; None for 0.
+    pub fn new(count: u8) -> Option<Self> {
+        NonZeroU8::new(count).map(Self)
+    }
+
+    /// The rounds of a transfer of so many bytes: 1 up to 15 kB, 2 up to 45 kB, r up to 15 kB * (2^r - 1).
+    pub fn of_size(bytes: u64) -> Self {
+        let windows = u128::from(bytes.div_ceil(FIRST_WINDOW).max(1)) + 1;
+        let further = windows.next_power_of_two().trailing_zeros() - 1;
+        Self(NonZeroU8::MIN.saturating_add(u8::try_from(further).unwrap_or(u8::MAX)))
+    }
+
+    /// How many they are, at least 1.
+    pub fn count(self) -> u8 {
+        self.0.get()
+    }
+}
+
+/// The time in microseconds of a transfer over a chain of this length and longest hop, both round-trip times in
+/// microseconds: 1/2 * length + (r - 1) * longest.
+pub fn transfer_time(length: u32, longest: u32, rounds: Rounds) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "2^52 microseconds are a hundred years"
+    )]
+    let doubled = doubled_time(length, longest, rounds) as f64;
+    doubled / 2.0
+}
+
+/// Twice that time, which is a whole number.
+pub(crate) fn doubled_time(length: u32, longest: u32, rounds: Rounds) -> u64 {
+    u64::from(length) + 2 * u64::from(rounds.count() - 1) * u64::from(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_more_for_twice_the_bytes() {
+        let cases = [
+            (0, 1),
+            (1, 1),
+            (15_000, 1),
+            (15_001, 2),
+            (45_000, 2),
+            (45_001, 3),
+            (465_000, 5),
+            (465_001, 6),
+            (15_345_000, 10),
+            (u64::MAX, 51),
+        ];
+        for (bytes, rounds) in cases {
+            assert_eq!(Rounds::of_size(bytes).count(), rounds, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn half_the_length_once_and_the_longest_hop_for_each_further_round() {
+        for (length, longest, rounds, time) in
+            [(100, 60, 1, 50.0), (100, 60, 5, 290.0), (7, 7, 2, 10.5)]
+        {
+            let rounds = Rounds::new(rounds).unwrap();
+            assert_eq!(
+                transfer_time(length, longest, rounds).to_bits(),
+                f64::to_bits(time)
+            );
+        }
+    }
+}

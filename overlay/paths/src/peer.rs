@@ -1,0 +1,41 @@
+//! Plain algorithms for one criterion each, to compare with: for the length, and for the longest hop.
+
+use crate::graph::{Graph, NONE};
+
+/// The length in microseconds of the shortest path of every pair, row by row; `u32::MAX` where there is none.
+///
+/// Floyd and Warshall's: Floyd, "Algorithm 97", Communications of the ACM 1962.
+pub fn shortest(graph: &Graph) -> Vec<u32> {
+    closure(graph, u32::saturating_add)
+}
+
+/// The least possible longest hop in microseconds of every pair, row by row; `u32::MAX` where there is no path.
+pub fn minimax(graph: &Graph) -> Vec<u32> {
+    closure(graph, u32::max)
+}
+
+fn closure(graph: &Graph, join: impl Fn(u32, u32) -> u32) -> Vec<u32> {
+    let count = graph.len();
+    let mut best: Vec<u32> = graph
+        .nodes()
+        .flat_map(|a| {
+            graph.nodes().map(move |b| {
+                if a == b {
+                    0
+                } else {
+                    graph.delay(a, b).unwrap_or(NONE)
+                }
+            })
+        })
+        .collect();
+    for middle in 0..count {
+        let through = best[middle * count..(middle + 1) * count].to_vec();
+        for row in best.chunks_exact_mut(count) {
+            let first = row[middle];
+            for (cell, &second) in row.iter_mut().zip(&through) {
+                *cell = (*cell).min(join(first, second));
+            }
+        }
+    }
+    best
+}

@@ -1,0 +1,100 @@
+//! All pairs: limits of the longest hop in ascending order, all-pairs shortest paths kept right as links come in.
+//!
+//! A link that comes in shortens the way from s to t only if it shortens the one from s to its far end, and the one
+//! from its near end to t. The pairs to look at are few, and none if the link is no better than what was there, as most
+//! are where delays are those of a network's shortest paths.
+
+use crate::graph::{Graph, Link, Node};
+use crate::staircase::{Cost, Stair, put};
+
+/// Where the staircase of two different nodes is.
+pub(crate) fn place(a: Node, b: Node) -> usize {
+    let (low, high) = (usize::from(a.min(b)), usize::from(a.max(b)));
+    high * (high - 1) / 2 + low
+}
+
+/// The staircases of all pairs, from the node with the smaller number to the other one, at their [`place`]s.
+pub(crate) fn staircases(graph: &Graph, links: &[Link]) -> Vec<Vec<Stair>> {
+    let mut sweep = Sweep::new(graph.len());
+    for &link in links {
+        sweep.take(link);
+    }
+    sweep.pairs
+}
+
+/// The state between two links. `costs` are those of all pairs by the links so far, row by row.
+struct Sweep {
+    count: usize,
+    costs: Vec<Cost>,
+    pairs: Vec<Vec<Stair>>,
+    before: Vec<(usize, Cost)>,
+    after: Vec<(usize, Cost)>,
+}
+
+impl Sweep {
+    fn new(count: usize) -> Self {
+        let mut costs = vec![Cost::INFINITE; count * count];
+        for node in 0..count {
+            costs[node * (count + 1)] = Cost::ZERO;
+        }
+        let pairs = vec![Vec::new(); count * count.saturating_sub(1) / 2];
+        Self {
+            count,
+            costs,
+            pairs,
+            before: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
+    /// Take the next longest link in.
+    fn take(&mut self, link: Link) {
+        let (low, high, own) = (
+            usize::from(link.low),
+            usize::from(link.high),
+            Cost::of_link(link.delay),
+        );
+        if self.costs[low * self.count + high] <= own {
+            return;
+        }
+        self.before.clear();
+        self.after.clear();
+        let to_low = &self.costs[low * self.count..][..self.count];
+        let to_high = &self.costs[high * self.count..][..self.count];
+        for (node, (&near, &far)) in to_low.iter().zip(to_high).enumerate() {
+            if near + own < far {
+                self.before.push((node, near + own));
+            } else if far + own < near {
+                self.after.push((node, far));
+            }
+        }
+        for &(from, before) in &self.before {
+            let row = &mut self.costs[from * self.count..][..self.count];
+            for &(to, after) in &self.after {
+                let cost = before + after;
+                if cost < row[to] {
+                    row[to] = cost;
+                    let via = if from < to {
+                        (link.low, link.high)
+                    } else {
+                        (link.high, link.low)
+                    };
+                    let (low, high) = (from.min(to), from.max(to));
+                    put(
+                        &mut self.pairs[high * (high - 1) / 2 + low],
+                        Stair {
+                            cost,
+                            longest: link.delay,
+                            via,
+                        },
+                    );
+                }
+            }
+        }
+        for &(from, _) in &self.before {
+            for &(to, _) in &self.after {
+                self.costs[to * self.count + from] = self.costs[from * self.count + to];
+            }
+        }
+    }
+}

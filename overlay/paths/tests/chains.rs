@@ -1,0 +1,256 @@
+//! The chains of all pairs against slower ways to the same.
+
+use std::collections::BTreeMap;
+
+use overlay_paths::{Chains, Figures, Graph, Node, Rounds, peer};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+/// Graphs of so many nodes with few different round-trip times, so that there are many equals; not always connected.
+fn graphs(nodes: std::ops::Range<usize>, most: u32) -> impl Strategy<Value = Graph> {
+    nodes
+        .prop_flat_map(move |count| {
+            (
+                Just(count),
+                prop::collection::vec(0..=most, count * (count - 1) / 2),
+            )
+        })
+        .prop_map(|(count, delays)| {
+            let mut graph = Graph::numbered(count);
+            let mut delays = delays.into_iter();
+            for high in graph.nodes() {
+                for low in 0..high {
+                    graph.set(low, high, delays.next().filter(|&delay| delay > 0));
+                }
+            }
+            graph
+        })
+}
+
+/// What the chain `nodes` amounts to; None if one of its links is not there.
+fn figures(graph: &Graph, nodes: &[Node]) -> Option<Figures> {
+    let delays: Option<Vec<u32>> = nodes
+        .windows(2)
+        .map(|hop| graph.delay(hop[0], hop[1]))
+        .collect();
+    let delays = delays?;
+    Some(Figures {
+        length: delays.iter().sum(),
+        longest: delays.iter().copied().max().unwrap_or(0),
+        hops: u16::try_from(delays.len()).unwrap(),
+    })
+}
+
+/// All simple chains from the last of `nodes` to `to`.
+fn every_chain(graph: &Graph, nodes: &mut Vec<Node>, to: Node, found: &mut Vec<Figures>) {
+    let last = *nodes.last().unwrap();
+    if last == to {
+        found.push(figures(graph, nodes).unwrap());
+        return;
+    }
+    for next in graph.nodes() {
+        if !nodes.contains(&next) && graph.delay(last, next).is_some() {
+            nodes.push(next);
+            every_chain(graph, nodes, to, found);
+            nodes.pop();
+        }
+    }
+}
+
+/// Those that no other one beats in length or longest hop, the shortest hops first, each with the fewest hops.
+fn pareto(all: &[Figures]) -> Vec<Figures> {
+    let mut fewest: BTreeMap<(u32, u32), u16> = BTreeMap::new();
+    for each in all {
+        let hops = fewest
+            .entry((each.longest, each.length))
+            .or_insert(each.hops);
+        *hops = each.hops.min(*hops);
+    }
+    let mut front: Vec<Figures> = Vec::new();
+    for ((longest, length), hops) in fewest {
+        if front.last().is_none_or(|last| length < last.length) {
+            front.push(Figures {
+                length,
+                longest,
+                hops,
+            });
+        }
+    }
+    front
+}
+
+fn time(figures: Figures, rounds: Rounds) -> u64 {
+    u64::from(figures.length) + 2 * u64::from(rounds.count() - 1) * u64::from(figures.longest)
+}
+
+/// Every chain that `chains` names is there, joins its ends, and amounts to what is said of it.
+fn all_chains_are_as_said(chains: &Chains) {
+    let graph = chains.graph();
+    for from in graph.nodes() {
+        for to in graph.nodes() {
+            for said in chains.front(from, to) {
+                let nodes = chains.chain(from, to, said.longest).unwrap();
+                assert_eq!((nodes[0], *nodes.last().unwrap()), (from, to));
+                assert_eq!(
+                    figures(graph, &nodes),
+                    Some(said),
+                    "{from} to {to}: {nodes:?}"
+                );
+            }
+            for rounds in [1, 5, 10].map(|count| Rounds::new(count).unwrap()) {
+                if let Some(best) = chains.best(from, to, rounds) {
+                    assert_eq!(
+                        figures(graph, &best.nodes),
+                        Some(best.figures),
+                        "{from} to {to}: {best:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn same(one: &Chains, other: &Chains) {
+    assert_eq!(one.graph(), other.graph());
+    for from in one.graph().nodes() {
+        for to in one.graph().nodes() {
+            assert_eq!(one.front(from, to), other.front(from, to), "{from} to {to}");
+            for rounds in (1..=20).map(|count| Rounds::new(count).unwrap()) {
+                assert_eq!(
+                    one.best_figures(from, to, rounds),
+                    other.best_figures(from, to, rounds)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_detour_is_taken_when_rounds_pay_for_it() {
+    // A -10- B, or A -6- C -6- B: longer by 2, and 4 less in each further round.
+    let mut graph = Graph::numbered(4);
+    for (a, b, delay) in [(0, 1, 10), (0, 2, 6), (2, 1, 6)] {
+        graph.set(a, b, Some(delay));
+    }
+    let chains = Chains::of(graph);
+    let direct = Figures {
+        length: 10,
+        longest: 10,
+        hops: 1,
+    };
+    let detour = Figures {
+        length: 12,
+        longest: 6,
+        hops: 2,
+    };
+    assert_eq!(chains.front(1, 0), [detour, direct]);
+    for (rounds, nodes) in [(1, vec![1, 0]), (2, vec![1, 2, 0]), (20, vec![1, 2, 0])] {
+        let best = chains.best(1, 0, Rounds::new(rounds).unwrap()).unwrap();
+        assert_eq!(best.nodes, nodes, "{rounds} rounds");
+    }
+    assert_eq!(
+        chains.best(0, 3, Rounds::of_size(1)),
+        None,
+        "a node without links"
+    );
+    assert_eq!(chains.best(2, 2, Rounds::of_size(1)).unwrap().nodes, [2]);
+}
+
+#[test]
+fn among_equals_the_fewest_converters() {
+    // 0 -2- 1 -2- 2 -4- 3: the link 0 -4- 2 is as long as the two, and no longer than the longest hop.
+    let mut graph = Graph::numbered(4);
+    for (a, b, delay) in [(0, 1, 2), (1, 2, 2), (2, 3, 4), (0, 2, 4)] {
+        graph.set(a, b, Some(delay));
+    }
+    let chains = Chains::of(graph);
+    assert_eq!(chains.chain(0, 3, 4), Some(vec![0, 2, 3]));
+    assert_eq!(
+        chains.front(0, 2),
+        [Figures {
+            length: 4,
+            longest: 2,
+            hops: 2
+        }]
+    );
+    assert_eq!(
+        chains.best(0, 2, Rounds::of_size(1)).unwrap().nodes,
+        [0, 2],
+        "one round: no hop counts but the sum"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn small_graphs_agree_with_brute_force(graph in graphs(2..7, 6)) {
+        let chains = Chains::of(graph.clone());
+        for from in graph.nodes() {
+            for to in graph.nodes().filter(|&to| to != from) {
+                let mut all = Vec::new();
+                every_chain(&graph, &mut vec![from], to, &mut all);
+                prop_assert_eq!(chains.front(from, to), pareto(&all));
+                for rounds in (1..=8).map(|count| Rounds::new(count).unwrap()) {
+                    let least = all.iter().map(|&each| (time(each, rounds), each.hops)).min();
+                    let best = chains.best_figures(from, to, rounds);
+                    prop_assert_eq!(best.map(|best| (time(best, rounds), best.hops)), least);
+                }
+            }
+        }
+        all_chains_are_as_said(&chains);
+    }
+
+    #[test]
+    fn changes_give_what_a_computation_anew_gives(
+        graph in graphs(2..14, 9),
+        changes in prop::collection::vec((any::<Index>(), any::<Index>(), 0_u32..12), 1..12),
+    ) {
+        let mut chains = Chains::of(graph);
+        for (a, b, delay) in changes {
+            let count = chains.graph().len();
+            let (a, b) = (a.index(count), b.index(count));
+            if a != b {
+                let [a, b] = [a, b].map(|node| Node::try_from(node).unwrap());
+                chains.change(a, b, Some(delay).filter(|&delay| delay > 0));
+            }
+        }
+        same(&chains, &Chains::of(chains.graph().clone()));
+        all_chains_are_as_said(&chains);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn large_graphs_agree_with_plain_algorithms_at_both_ends(graph in graphs(60..130, 2000)) {
+        let chains = Chains::of(graph.clone());
+        let (shortest, minimax) = (peer::shortest(&graph), peer::minimax(&graph));
+        for from in graph.nodes() {
+            for to in graph.nodes().filter(|&to| to != from) {
+                let front = chains.front(from, to);
+                let cell = usize::from(from) * graph.len() + usize::from(to);
+                prop_assert_eq!(front.last().map_or(u32::MAX, |last| last.length), shortest[cell]);
+                prop_assert_eq!(front.first().map_or(u32::MAX, |first| first.longest), minimax[cell]);
+            }
+        }
+    }
+
+    #[test]
+    fn changes_of_large_meshes_give_what_a_computation_anew_gives(
+        graph in graphs(30..50, 40),
+        changes in prop::collection::vec((any::<Index>(), any::<Index>(), 1_u32..60), 4),
+    ) {
+        let mut chains = Chains::of(graph.mesh());
+        for (a, b, delay) in changes {
+            let count = chains.graph().len();
+            let [a, b] = [a, b].map(|node| Node::try_from(node.index(count)).unwrap());
+            if a != b {
+                chains.change(a, b, Some(delay));
+            }
+        }
+        same(&chains, &Chains::of(chains.graph().clone()));
+        all_chains_are_as_said(&chains);
+    }
+}

@@ -1,0 +1,104 @@
+"""scripts/overlay: chains of graphs, and what is no graph."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from overlay.__main__ import main
+from tributary.places import CACHE, ROOT
+from tributary.settings.failure import Exit, Failure
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("cargo") is None and not (CACHE / "bin/overlay-paths").exists(),
+    reason="missing: overlay-paths, and cargo to build it with",
+)
+
+GRAPHS = sorted((ROOT / "overlay/graphs").glob("*.intra"))
+DETOUR = "A B 10  # or, longer by 2 ms and by no hop above 6\nA C 6\nC B 6\n"
+
+
+@pytest.fixture
+def detour(tmp_path: Path) -> str:
+    path = tmp_path / "detour"
+    path.write_text(DETOUR)
+    return str(path)
+
+
+def refusal(*words: str) -> Failure:
+    with pytest.raises(Failure) as caught:
+        main(words)
+    return caught.value
+
+
+@pytest.mark.parametrize(("rounds", "chain", "time"), [(1, ["A", "B"], 5.0), (5, ["A", "C", "B"], 30.0)])
+def test_a_detour_is_taken_when_rounds_pay_for_it(
+    detour: str, rounds: int, chain: list[str], time: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["paths", detour, "A", "B", "--rounds", str(rounds), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["best"]["nodes"], answer["best"]["time_ms"]) == (chain, time)
+    assert [each["nodes"] for each in answer["front"]] == [["A", "C", "B"], ["A", "B"]]
+
+
+def test_the_chain_in_words(detour: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["paths", detour, "A", "B"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("5 rounds, up to 465 kB: 30.0 ms; 45.0 ms without converters between\n\n  A\n  C  6 ms\n")
+    assert "10 ms    10 ms  45.0 ms  A B" in printed
+
+
+def test_the_comparison(detour: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", detour, "--rounds", "1,10", "--json"]) == 0
+    one, ten = json.loads(capsys.readouterr().out)["comparisons"]
+    assert (one["minimax"]["worse_percent"][100], one["shortest"]["worse_percent"][100]) == (pytest.approx(20), 0)
+    assert ten["minimax"]["worse_percent"][100] == 0 and ten["shortest"]["pairs_40_worse_percent"] > 30
+    assert main(["simulate", detour]) == 0
+    assert "3 nodes, 3 pairs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("A B 1\nA B 2\n", "line 2: A B is 2 ms here and 1 ms in line 1: accepted: the same both ways"),
+        ("A B 1\nB C -1\n", "line 2: -1 is no round-trip time: accepted: milliseconds from 0.001 to 4000"),
+        ("A B\n", "line 1: 2 words: accepted: NODE NODE MILLISECONDS"),
+        ("A B nan\n", "line 1: nan is no round-trip time: accepted: milliseconds from 0.001 to 4000"),
+        ("A B 1\nC C 1\n", "line 2: C to itself: accepted: a link between two nodes"),
+        ("A B 1\nC D 1\n", "line 2: no chain of links joins C to A: accepted: a graph in one piece"),
+        ("", "line 1: there is no link at all: accepted: NODE NODE MILLISECONDS, a link a line"),
+    ],
+)
+def test_what_is_no_graph_is_refused_with_its_line(text: str, line: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph"
+    path.write_text(text)
+    failure = refusal("simulate", str(path))
+    assert (failure.code, str(failure)) == (Exit.BAD_DATA, f"{path}, {line}")
+
+
+def test_a_graph_that_is_not_there(tmp_path: Path) -> None:
+    failure = refusal("paths", str(tmp_path / "none"), "A", "B")
+    assert failure.code == Exit.NO_INPUT and "none: cannot be read" in str(failure)
+
+
+def test_a_node_that_is_not_there(detour: str) -> None:
+    failure = refusal("paths", detour, "A", "D")
+    assert (failure.code, str(failure)) == (Exit.USAGE, f"D is no node of {detour}: accepted: A, B, C")
+
+
+@pytest.mark.parametrize("rounds", ["0", "61", "1.5", "", "1,0"])
+def test_rounds_that_are_not_accepted(rounds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "GRAPH", f"--rounds={rounds}"])
+    assert ended.value.code == Exit.USAGE
+    assert "accepted: a whole number from 1 to 60" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda path: str(path.stem))
+def test_the_graphs_are_in_one_piece_and_as_their_readme_says(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(graph), "--rounds", "1", "--json"]) == 0
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    links = len(graph.read_text().splitlines()) // 2
+    (row,) = (row for row in (graph.parent / "README.md").read_text().splitlines() if f"`{graph.name}`" in row)
+    assert row.endswith(f"| {nodes} | {links} |")
