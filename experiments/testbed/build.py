@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.testbed import native
 from experiments.testbed.links import connect, kernel_has_netem, set_mtu
+from experiments.testbed.native import Programs
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Link, Profile, Topology
 from tributary.settings.failure import Exit, Failure
@@ -56,6 +58,13 @@ class Testbed:
         """What emulates the links: "netem", "link-emulator", or both where some links have traces."""
         by_emulator = [link.traced or not self.netem for link in self.topology.links]
         return " and ".join(["netem"] * (not all(by_emulator)) + ["link-emulator"] * any(by_emulator))
+
+    def programs(self) -> Programs:
+        """The Rust programs that run on the gateway; raises Failure if there are none."""
+        return native.build()
+
+    def offer(self, size: int, seed: int) -> None:
+        """Have the random file of ``size`` bytes where the server serves it: namespaces share this machine's."""
 
     def set_mtu(self, mtu: int) -> None:
         """Let every interface between the client and the server carry packets of up to ``mtu`` bytes."""

@@ -139,6 +139,16 @@ class Node:
                 last = (complaints.read().splitlines() or ["it printed nothing"])[-1]
                 raise Failure(Exit.SYSTEM, f"{' '.join(arguments)}: {last}")
 
+    def there(self, path: Path) -> Path:
+        """Where the node has what lies at ``path`` of this machine, in the checkout or its cache."""
+        return path
+
+    def write(self, name: str, text: str) -> Path:
+        """Put a file ``name`` into ``directory``; returns its path."""
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
     def ip(self, *arguments: str) -> str:
         """Run ip(8) on the namespace."""
         return run(["ip", "-n", self.namespace, *arguments])

@@ -111,7 +111,11 @@ def _measure(link: Link, client: Node, gateway: Node) -> Iterator[Reading]:
         measured = flood.over_trace(direction.trace) if direction.trace else flood.over_rate(direction.rate.amount)
         whole = direction.trace is None or direction.trace.period <= _LONGEST_FLOOD
         yield Reading(
-            link.name, what if whole else f"{what}_in_part", direction.rate.amount / 1e6, measured / 1e6, judged=whole
+            link.name,
+            what if whole else f"{what}_in_part",
+            direction.rate.amount / 1e6,
+            measured / 1e6,
+            judged=whole and link.judged(what),
         )
 
 
@@ -123,7 +127,7 @@ def _round_trip(client: Node, link: Link) -> Reading:
     """
     times = _pings(client, link)
     if not link.traced:
-        return Reading(link.name, "rtt_ms", 1000 * link.rtt, times[len(times) // 2])
+        return Reading(link.name, "rtt_ms", 1000 * link.rtt, times[len(times) // 2], judged=link.judged("rtt_ms"))
     directions = (link.down, link.up)
     shortest = 1000 * (link.rtt - sum(direction.jitter.seconds for direction in directions))
     longest = 1000 * (link.rtt + sum(direction.trace.turn(_PEAK) for direction in directions if direction.trace))
