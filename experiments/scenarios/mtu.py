@@ -179,5 +179,6 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    real_links=True,
     blueprint=_ground,
 )

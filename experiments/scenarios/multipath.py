@@ -82,4 +82,5 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    real_links=True,
 )

@@ -247,7 +247,7 @@ def _set_up_client(testbed: Testbed) -> None:
             default = ("route", "add", "default", "via", str(via), "dev", link.name)
             client.ip(*default, "table", str(100 + link.number))
             client.ip(*default, "metric", str(link.number))
-    _allow_subflows(client)
+    allow_subflows(client)
     joining = [(link.client4, link) for link in links[1:]] + [(link.client6, link) for link in links[1:]]
     for address, link in joining[:_MPTCP_MOST]:
         client.ip("mptcp", "endpoint", "add", str(address), "dev", link.name, "subflow")
@@ -257,8 +257,9 @@ def _set_up_gateway(testbed: Testbed) -> None:
     gateway, topology = testbed.gateway, testbed.topology
     _add_addresses(gateway, "lo", f"{topology.PROXY4}/32", f"{topology.PROXY6}/128")
     gateway.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
-    _allow_subflows(gateway)
+    allow_subflows(gateway)
 
 
-def _allow_subflows(node: Node) -> None:
+def allow_subflows(node: Node) -> None:
+    """As many further subflows as the kernel takes."""
     node.ip("mptcp", "limits", "set", "subflows", str(_MPTCP_MOST), "add_addr_accepted", str(_MPTCP_MOST))

@@ -126,7 +126,7 @@ class Node:
         command = self.command(arguments)
         with (
             tempfile.TemporaryFile("w+") as complaints,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True) as popen,
+            subprocess.Popen(command, stdin=self._stdin, stdout=subprocess.PIPE, stderr=complaints, text=True) as popen,
         ):
             assert popen.stdout is not None
             try:
@@ -137,7 +137,15 @@ class Node:
             if popen.wait() != 0:
                 complaints.seek(0)
                 last = (complaints.read().splitlines() or ["it printed nothing"])[-1]
-                raise Failure(Exit.SYSTEM, f"{' '.join(arguments)}: {last}")
+                raise self._failure(arguments, popen.returncode, last)
+
+    @property
+    def _stdin(self) -> int:
+        """Where commands read from, for subprocess."""
+        return subprocess.DEVNULL
+
+    def _failure(self, arguments: Sequence[str], _code: int, complaint: str) -> Failure:
+        return Failure(Exit.SYSTEM, f"{' '.join(arguments)}: {complaint}")
 
     def there(self, path: Path) -> Path:
         """Where the node has what lies at ``path`` of this machine, in the checkout or its cache."""

@@ -18,7 +18,7 @@ private nor anybody's. Any number of access links, numbered from 1 in the order 
 import re
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -32,6 +32,7 @@ PROXY_PORT = 3128
 NATIVE_PORT = 3129
 DEFAULT_QUEUE = 100  # packets
 NO_DELAY, NO_LOSS = Duration(0), Share(0)
+_Links = TypeVar("_Links")
 
 
 class DirectionSettings(Settings):
@@ -70,7 +71,8 @@ class LinkSettings(DirectionSettings):
         return self
 
 
-def _link_names(links: dict[str, LinkSettings]) -> dict[str, LinkSettings]:
+def link_names(links: dict[str, _Links]) -> dict[str, _Links]:
+    """``links`` if each has a name that an interface may have; raises ValueError."""
     # A link's name is also its interfaces' name: at most 15 characters (IFNAMSIZ in linux/if.h).
     for name in links:
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,14}", name) or name in ("core", "lo"):
@@ -83,7 +85,7 @@ class Profile(Settings):
 
     links: Annotated[
         dict[str, LinkSettings],
-        AfterValidator(_link_names),
+        AfterValidator(link_names),
         Field(min_length=1, max_length=250, description="one table [links.NAME] for each of 1 to 250 access links"),
     ]
 
