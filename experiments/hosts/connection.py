@@ -147,13 +147,14 @@ def connected(login: Login, name: str, silence: int) -> Iterator[Host]:
         assert caretaker.stdin is not None and caretaker.stdout is not None
         ended = threading.Event()
         try:
-            said = caretaker.stdout.readline()
-            if not said.startswith("{"):
+            # What a shell says when it starts is none of it.
+            said = next((line for line in caretaker.stdout if line.startswith("{")), None)
+            if said is None:
                 caretaker.stdin.close()
                 code = caretaker.wait(_END_SECONDS)
                 complaints.seek(0)
-                raise _unreached(login, code, complaints.read().splitlines())
-            host = Host(login, tag, _checked(login, json.loads(said)), caretaker, threading.Lock(), silence)
+                raise unreached(login, code, complaints.read().splitlines())
+            host = Host(login, tag, checked(login, json.loads(said)), caretaker, threading.Lock(), silence)
             breath = threading.Thread(target=host.breathe, args=(ended,), daemon=True)
             breath.start()
             yield host
@@ -173,7 +174,7 @@ def _end(caretaker: subprocess.Popen[str]) -> None:
         caretaker.kill()
 
 
-def _unreached(login: Login, code: int, complaints: Sequence[str]) -> Failure:
+def unreached(login: Login, code: int, complaints: Sequence[str]) -> Failure:
     """Why nobody answered, and what to do about it."""
     last = next((line for line in reversed(complaints) if line.strip()), "no answer")
     if code != _LOST:
@@ -192,7 +193,7 @@ def _unreached(login: Login, code: int, complaints: Sequence[str]) -> Failure:
     return Failure(Exit.UNAVAILABLE, f"{login}: cannot be reached: {last}: accepted: what ssh {login.settings} reaches")
 
 
-def _checked(login: Login, about: dict[str, Any]) -> dict[str, Any]:
+def checked(login: Login, about: dict[str, Any]) -> dict[str, Any]:
     """What a caretaker said, if the machine has all that its role takes."""
     checkout = login.settings.checkout
     if about["user"] != 0:

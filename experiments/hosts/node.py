@@ -18,7 +18,9 @@ from tributary.settings.failure import Failure
 
 @dataclass(frozen=True)
 class HostProcess(Process):
-    """A process of a machine: the end of its standard input ends it there."""
+    """A process of a machine, ``called`` so: the end of its standard input ends it there."""
+
+    called: str
 
     def stop(self, seconds: float = 10) -> int:
         """End the process; returns its exit code, 255 if the connection is gone."""
@@ -30,6 +32,9 @@ class HostProcess(Process):
         except subprocess.TimeoutExpired:
             self.popen.kill()
             return self.popen.wait()
+
+    def _called(self) -> str:
+        return self.called
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class HostNode(Node):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return HostProcess(popen, log)
+        return HostProcess(popen, log, f"{self.host.login}: {' '.join(arguments)}")
 
     def change(self, do: str, undo: str) -> None:
         """Run the words of ``do`` there, and those of ``undo`` when everything is put back; raises Failure."""

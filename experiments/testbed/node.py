@@ -75,7 +75,10 @@ class Process:
     def _failed(self, how: str) -> NoReturn:
         self.stop()
         last = " | ".join(self.output().splitlines()[-3:])
-        raise Failure(Exit.SYSTEM, f"{' '.join(map(str, self.popen.args))}: {how}: {last or 'it printed nothing'}")  # type: ignore[arg-type]
+        raise Failure(Exit.SYSTEM, f"{self._called()}: {how}: {last or 'it printed nothing'}")
+
+    def _called(self) -> str:
+        return " ".join(map(str, self.popen.args))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.hosts.caretaker import SILENCE, marked
 from tests.netns.hosts_world import ROLES, World, address_of, machines, sessions
 from tests.netns.traces import traces
 from tributary.places import ROOT
@@ -48,6 +49,7 @@ def test_a_run_leaves_results_and_the_machines_as_they_were(world: World, tmp_pa
     assert code in (0, Exit.WRONG_RESULT), err
     assert world.state() == state
     assert traces() == before
+    assert not left_running()
     assert json.loads(out)["multipath"]
     (folder,) = (tmp_path / "experiment/multipath").iterdir()
     readings = [json.loads(path.read_text()) for path in (folder / "readings").iterdir()]
@@ -64,6 +66,9 @@ def test_a_run_leaves_results_and_the_machines_as_they_were(world: World, tmp_pa
     assert plan["links"]["links"]["wired"]["down"]["rate"] == "40mbit"
     found = next(each for each in stood["measured"] if (each["link"], each["what"]) == ("wireless", "down_mbps"))
     assert 5 < found["described"] < 20
+    report = [sys.executable, "-m", "experiments.study", "report", "multipath", "--results", str(tmp_path)]
+    subprocess.run(report, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    assert "none: real links" in (tmp_path / "experiment/report.html").read_text()
 
 
 def test_packets_of_other_sizes_are_put_back(world: World, tmp_path: Path) -> None:
@@ -87,9 +92,13 @@ def begun(world: World, results: Path) -> subprocess.Popen[str]:
     return process
 
 
+def left_running() -> list[int]:
+    return [pid for role in ROLES for pid in marked(f"away-{role}")]
+
+
 def wait_until_put_back(world: World, state: dict[str, str], before: dict[str, object]) -> None:
-    deadline = time.monotonic() + 30
-    while world.state() != state or traces() != before:
+    deadline = time.monotonic() + 60
+    while world.state() != state or traces() != before or left_running():
         assert time.monotonic() < deadline, [key for key, value in world.state().items() if value != state[key]]
         time.sleep(0.2)
 
@@ -101,24 +110,30 @@ def test_a_run_that_is_stopped_or_killed_leaves_nothing(world: World, tmp_path: 
     process.send_signal(how)
     assert process.wait(60) == (128 + how if how == signal.SIGINT else -how)
     if how == signal.SIGKILL:  # what ends by itself does so in its own time; a killed process leaves its private folder
-        wait_until_put_back(world, state, traces() | {"/run": before["/run"]})
+        wait_until_put_back(world, state, before | {"/tmp": traces()["/tmp"]})
         for folder in Path("/tmp").glob("tributary-hosts-*"):
             shutil.rmtree(folder)
     assert world.state() == state
     assert traces() == before
 
 
-@pytest.mark.parametrize("role", ["client", "gateway"])
+@pytest.mark.parametrize(("role", "silently"), [("client", False), ("gateway", False), ("client", True)])
 def test_a_connection_that_breaks_ends_the_run_and_the_machine_puts_itself_back(
-    world: World, tmp_path: Path, role: str
+    world: World, tmp_path: Path, role: str, silently: bool
 ) -> None:
     before, state = traces(), world.state()
     process = begun(world, tmp_path)
-    for pid in sessions(world, role):
-        os.kill(pid, signal.SIGKILL)
+    if silently:
+        world.testbed.node(role).ip("link", "set", "manage", "down")
+    else:
+        for pid in sessions(world, role):
+            os.kill(pid, signal.SIGKILL)
     _, err = process.communicate(timeout=90)
     assert process.returncode == Exit.UNAVAILABLE, err
     assert f"{role} ({address_of(role)}): the connection broke" in err.splitlines()[-1]
+    if silently:
+        time.sleep(SILENCE)
+        world.testbed.node(role).ip("link", "set", "manage", "up")
     wait_until_put_back(world, state, before)
 
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.hosts.caretaker import version
+from experiments.hosts.connection import Login, checked, unreached
 from experiments.hosts.settings import HostsSettings, load_hosts
 from experiments.hosts.testbed import plan, steps, unmeasured
 from experiments.scenarios import legacy, multipath
@@ -146,6 +148,55 @@ def test_a_profile_and_hosts_exclude_each_other(capsys: pytest.CaptureFixture[st
         main(["run", "legacy", "--hosts", str(EXAMPLE), "--profile", str(PROFILES / "two-fibre.toml"), "--dry-run"])
     assert ended.value.code == Exit.USAGE
     assert "--profile and --hosts: accepted: one of them" in capsys.readouterr().err
+
+
+LOGIN = Login("gateway", settings().gateway, None, Path("/control"))
+FIT = {"user": 0, "version": version(), "mptcp": True, "missing": [], "converter": True}
+
+
+@pytest.mark.parametrize(
+    ("about", "code", "complaint"),
+    [
+        ({"user": 1000}, Exit.NO_PERMISSION, "not root: accepted: user = 'root'"),
+        ({"version": "0"}, Exit.UNAVAILABLE, "/opt/tributary is another version of Tributary (0, here "),
+        ({"mptcp": False}, Exit.UNAVAILABLE, "its kernel has no MPTCP"),
+        ({"missing": ["nginx"]}, Exit.UNAVAILABLE, "not found: nginx: run /opt/tributary/scripts/setup there"),
+        ({"converter": False}, Exit.UNAVAILABLE, "not found: tributary-converter: run"),
+    ],
+)
+def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
+    about: dict[str, object], code: Exit, complaint: str
+) -> None:
+    assert checked(LOGIN, FIT) == FIT
+    with pytest.raises(Failure) as failure:
+        checked(LOGIN, FIT | about)
+    assert str(failure.value).startswith(f"gateway (b): {complaint}")
+    assert failure.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "expected", "complaint"),
+    [
+        (255, "root@b: Permission denied (publickey).", Exit.NO_PERMISSION, "no key is accepted"),
+        (255, "Host key verification failed.", Exit.NO_PERMISSION, "its host key is not known: connect once: ssh b"),
+        (
+            255,
+            "ssh: connect to host b port 22: Connection refused",
+            Exit.UNAVAILABLE,
+            "cannot be reached: ssh: connect",
+        ),
+        (
+            2,
+            "bash: line 1: cd: /opt/tributary: No such file",
+            Exit.UNAVAILABLE,
+            "no Tributary that runs in /opt/tributary",
+        ),
+    ],
+)
+def test_why_nobody_answers_is_told_with_the_remedy(code: int, said: str, expected: Exit, complaint: str) -> None:
+    failure = unreached(LOGIN, code, [said, ""])
+    assert str(failure).startswith(f"gateway (b): {complaint}")
+    assert failure.code == expected
 
 
 def test_the_kernels_settings_can_be_swept_there() -> None:
