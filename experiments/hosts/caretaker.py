@@ -34,6 +34,7 @@ from tributary.places import CACHE, ROOT
 MARK = "TRIBUTARY_HOST"
 SILENCE = 30.0  # seconds after which the other end is gone
 _SYSCTLS = Path("/proc/sys/net")
+_MPTCP = _SYSCTLS / "mptcp/enabled"
 _TOOLS = ("ip", "ss", "sysctl", "ping", "mptcpize", "squid", "nginx")
 _ENVIRONMENT = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYDANTIC_DISABLE_PLUGINS", "TRIBUTARY_CACHE")
 _PASSES = 3
@@ -61,7 +62,7 @@ def description() -> dict[str, Any]:
     return {
         "user": os.geteuid(),
         "version": version(),
-        "mptcp": Path("/proc/sys/net/mptcp/enabled").exists(),
+        "mptcp": _MPTCP.exists(),
         "missing": [tool for tool in _TOOLS if shutil.which(tool) is None],
         "converter": (CACHE / "bin/tributary-converter").exists(),
         "python": sys.executable,
@@ -136,7 +137,9 @@ def _write_sysctls(wanted: dict[Path, bytes]) -> list[str]:
 
 
 def _mptcp_again() -> Iterator[list[str]]:
-    """The commands that make the endpoints and limits of now again, the last first."""
+    """The commands that make the endpoints and limits of now again, the last first; none without MPTCP."""
+    if not _MPTCP.exists():
+        return
     yield from (["ip", "mptcp", "endpoint", "add", *line.split()] for line in _shown("endpoint").splitlines())
     yield ["ip", "mptcp", "endpoint", "flush"]
     yield ["ip", "mptcp", "limits", "set", *_shown("limits").split()]

@@ -113,7 +113,7 @@ class Host:
 
     def lost(self) -> Failure:
         """The failure that a connection that broke is."""
-        remedy = "it puts everything back by itself; the same command goes on where this one stopped"
+        remedy = "it puts everything back by itself within a minute: look after the network, and run it again"
         return Failure(Exit.UNAVAILABLE, f"{self.login}: the connection broke: {remedy}")
 
     def failure(self, words: Sequence[str], code: int, complaint: str) -> Failure:

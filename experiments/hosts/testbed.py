@@ -13,7 +13,7 @@ from pathlib import Path
 from experiments.hosts.connection import Host, Login, connected
 from experiments.hosts.node import HostNode
 from experiments.hosts.settings import ROLES, HostsSettings
-from experiments.testbed.build import Testbed, allow_subflows
+from experiments.testbed.build import Testbed, allow_subflows, check_name
 from experiments.testbed.native import Programs
 from experiments.testbed.selfcheck import measured_anew
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Profile, Topology
@@ -39,7 +39,7 @@ def steps(topology: Topology, settings: HostsSettings) -> Iterator[Step]:
     yield Step(GATEWAY, "sysctl -qw net.ipv4.ip_forward=1")
     if "ipv6" in topology.families:
         yield Step(GATEWAY, "sysctl -qw net.ipv6.conf.all.forwarding=1")
-    yield Step(SERVER, "sysctl -qw net.mptcp.enabled=0")
+    yield Step(SERVER, "sysctl -e -qw net.mptcp.enabled=0")
     for role in (CLIENT, GATEWAY):
         yield Step(role, "ip mptcp endpoint flush")
     for family in topology.families:
@@ -183,6 +183,7 @@ def connect(settings: HostsSettings, name: str) -> Iterator[Hosts]:
     """The machines for the length of the block, each checked first; raises Failure if one is not as it has to be."""
     if shutil.which("ssh") is None:
         raise Failure(Exit.UNAVAILABLE, "ssh: not found: apt-get install openssh-client")
+    check_name(name)
     silence, open_end = os.pipe()
     with ExitStack() as stack:
         stack.callback(os.close, silence)

@@ -153,9 +153,14 @@ def _directory(name: str) -> Path:
     return Path("/run", _STATE + name)
 
 
-def _reserve(name: str) -> Path:
+def check_name(name: str) -> None:
+    """Raise Failure (exit 64) unless a testbed may be called ``name``."""
     if not re.fullmatch(r"[a-z][a-z0-9]{0,15}", name):
         raise Failure(Exit.USAGE, f"testbed name {name!r}: accepted: 1 to 16 of a-z and 0-9, starting with a letter")
+
+
+def _reserve(name: str) -> Path:
+    check_name(name)
     directory = _directory(name)
     try:
         directory.mkdir()
