@@ -27,6 +27,7 @@ def fetch(
 
     Raises Failure if the download fails.
     """
+    testbed.offer(file.size, file.seed)
     lines = []
     command = [*download_command(testbed, file, link, proxy, ipv6), "--every", str(every)]
     if seconds is not None:

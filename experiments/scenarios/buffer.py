@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, draw_paths, name_paths
-from experiments.scenarios.downloads import FAMILIES
 from experiments.scenarios.sweeps import Sizes, TimedOptions, counted_reading, draw_sweep
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
@@ -43,7 +42,7 @@ def _points(options: BufferOptions, topology: Topology) -> list[Point]:
     first = topology.links[0].name
     return [
         {"buffer": str(size), "by": converter, "link": first, "family": family}
-        for family in FAMILIES
+        for family in topology.families
         for converter in CONVERTERS
         for size in options.buffer
         if family == "ipv4" or size in (_TOO_SMALL, _LARGE)
@@ -55,21 +54,23 @@ def _measure(built: StandingTestbed, options: BufferOptions, point: Point, repet
     return counted_reading(built, options, point, repetition)
 
 
-def _judge(options: BufferOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+def _judge(options: BufferOptions, topology: Topology, readings: Readings) -> list[Verdict]:
     return [
         verdict
         for converter in CONVERTERS
         for verdict in (
-            *_on_the_papers_sizes(options, readings.at(by=converter), converter),
+            *_on_the_papers_sizes(options, topology, readings.at(by=converter), converter),
             *_on_the_knee(options, readings.at(by=converter, family="ipv4"), converter),
         )
     ]
 
 
-def _on_the_papers_sizes(options: BufferOptions, readings: Readings, converter: str) -> Iterator[Verdict]:
+def _on_the_papers_sizes(
+    options: BufferOptions, topology: Topology, readings: Readings, converter: str
+) -> Iterator[Verdict]:
     if not {_TOO_SMALL, _LARGE} <= set(options.buffer):
         return
-    for family in FAMILIES:
+    for family in topology.families:
         small, large = (
             readings.at(family=family, buffer=str(size)).estimate("steady_mbps") for size in (_TOO_SMALL, _LARGE)
         )
@@ -136,5 +137,6 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    real_links=True,
     any_links=False,
 )

@@ -18,14 +18,13 @@ from pydantic import Field
 
 from experiments.conversion import ONE_AT_A_TIME, Delays, watched
 from experiments.plots import tidy
-from experiments.scenarios.downloads import FAMILIES
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import DEFAULT
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.failure import Exit, Failure
 
 _PORT = 8080

@@ -18,7 +18,6 @@ from experiments.testbed.topology import Topology
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.units import Size
 
-FAMILIES = ("ipv4", "ipv6")
 LEGACY = "legacy"
 _STEP = 10_000_000  # bytes between the sizes of files, so that few are needed
 QUICK: Mapping[str, int | float | str] = {"repeat": 1, "size": "20MB", "warm_up": 0.5}
@@ -63,7 +62,8 @@ def file_lasting(topology: Topology, seconds: float, seed: int) -> File:
 
 def legacy_points(topology: Topology) -> list[Point]:
     """Legacy TCP over each link alone."""
-    return [{"by": LEGACY, "link": link.name, "family": family} for family in FAMILIES for link in topology.links]
+    links = [link.name for link in topology.links]
+    return [{"by": LEGACY, "link": link, "family": family} for family in topology.families for link in links]
 
 
 def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Readings]) -> list[Axes]:

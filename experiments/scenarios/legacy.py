@@ -8,7 +8,7 @@ queue holds its bandwidth-delay product; of each 1,500 bytes that the link carri
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import FAMILIES, QUICK, DownloadOptions, draw_panels, legacy_points, measure
+from experiments.scenarios.downloads import QUICK, DownloadOptions, draw_panels, legacy_points, measure
 from experiments.study.readings import Point, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import DEFAULT
@@ -29,7 +29,7 @@ def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) ->
             _SHARE * link.down.rate.amount / 1e6,
             "Mbit/s",
         )
-        for family in FAMILIES
+        for family in topology.families
         for link in topology.links
     ]
 
@@ -52,4 +52,5 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    real_links=True,
 )

@@ -56,7 +56,8 @@ def _points(options: MtuOptions, topology: Topology) -> list[Point]:
     return [
         {"mtu": str(mtu), "buffer": str(buffer), "by": by, "link": first, "family": family}
         for mtu in options.mtu
-        for family in (("ipv6", "ipv4") if mtu >= _IPV6_LEAST else ("ipv4",))
+        for family in reversed(topology.families)
+        if family == "ipv4" or mtu >= _IPV6_LEAST
         for buffer in options.buffer
         for by in (LEGACY, *CONVERTERS)
         if buffer == ample or (family == "ipv4" and by != LEGACY)
@@ -80,16 +81,16 @@ def _with_queues(link: LinkSettings, factor: float) -> LinkSettings:
 
 def _measure(built: StandingTestbed, options: MtuOptions, point: Point, repetition: int) -> Reading:
     testbed = built.testbed
-    client, links = testbed.client, [link.name for link in testbed.topology.links]
+    client, gateway, links = testbed.client, testbed.gateway, [link.name for link in testbed.topology.links]
     testbed.set_mtu(int(point["mtu"]))
     bound_receive_buffer(testbed, Size.parse(point["buffer"]).amount)
-    packets, gateway, machine = packets_received(client, links), process_seconds(testbed.gateway), machine_seconds()
+    packets, converter, machine = packets_received(client, links), process_seconds(gateway), machine_seconds(gateway)
     download = timed(built, options, point, repetition)
     gigabytes = download.size / 1e9
     costs = {
         "packets_per_mb": (packets_received(client, links) - packets) / gigabytes / 1000,
-        "converter_s_per_gb": (process_seconds(testbed.gateway) - gateway) / gigabytes,
-        "machine_s_per_gb": (machine_seconds() - machine) / gigabytes,
+        "converter_s_per_gb": (process_seconds(gateway) - converter) / gigabytes,
+        "machine_s_per_gb": (machine_seconds(gateway) - machine) / gigabytes,
     }
     return Reading(point, repetition, values_of(download, options.warm_up) | costs, download.series())
 
@@ -178,5 +179,6 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    real_links=True,
     blueprint=_ground,
 )

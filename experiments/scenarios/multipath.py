@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from experiments.scenarios.downloads import (
-    FAMILIES,
     LEGACY,
     QUICK,
     DownloadOptions,
@@ -33,14 +32,16 @@ _SHARE = 0.9  # of the sum of what legacy TCP gets over each link
 def _points(_options: DownloadOptions, topology: Topology) -> list[Point]:
     """Legacy TCP over each link, in the same run, and each converter."""
     first = topology.links[0].name
-    through: list[Point] = [{"by": name, "link": first, "family": family} for family in FAMILIES for name in CONVERTERS]
+    through: list[Point] = [
+        {"by": name, "link": first, "family": family} for family in topology.families for name in CONVERTERS
+    ]
     return legacy_points(topology) + through
 
 
 def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> list[Verdict]:
     return [
         verdict
-        for family in FAMILIES
+        for family in topology.families
         for converter in CONVERTERS
         for verdict in _verdicts(topology, readings.at(family=family), converter, f"{converter}, {family}")
     ]
@@ -81,4 +82,5 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    real_links=True,
 )

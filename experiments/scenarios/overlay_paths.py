@@ -6,7 +6,7 @@
 Six networks of the Rocketfuel project (overlay/graphs/README.md), 79 to 315 nodes; routers that are no neighbours are
 as far as the shortest path between them. The best chain of each pair is held against three others: "shortest" has the
 least sum; "minimax" the least longest hop, and of such chains the shortest; "tree" the least longest hop as it comes,
-along the shortest spanning tree. The paper does not say which of many minimax chains it takes, and whole milliseconds
+along the shortest spanning tree. We do not know which of many minimax chains the paper takes, and whole milliseconds
 make many equal: the two are the ends of what it may have had.
 
 Derived: with one round only the sum counts, so that the best chain is the shortest; the more rounds, the more the

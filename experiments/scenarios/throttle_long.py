@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import FAMILIES, LEGACY, draw_panels
+from experiments.scenarios.downloads import LEGACY, draw_panels
 from experiments.scenarios.throttling import ALWAYS, FREE, ThrottleOptions, measure, verdicts_on_hold
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.readings import Point, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import DEFAULT
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.units import PositiveRate, Size
 
 _FILLED = 0.85  # of the other link's rate, on the wire

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pydantic import Field
 
 from experiments.record import Download
-from experiments.scenarios.downloads import FAMILIES, fetched
+from experiments.scenarios.downloads import fetched
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options
 from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.units import PositiveRate, Size
 

@@ -11,10 +11,13 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.hosts.settings import HostsSettings, load_hosts
+from experiments.hosts.testbed import connect, plan, unmeasured
 from experiments.study.arguments import Measuring, add_measuring, add_results
 from experiments.study.catalogue import BENCHMARKS, EVERYTHING, SCENARIOS, from_file, is_file
 from experiments.study.changes import orders, over
 from experiments.study.folder import Folder, Record
+from experiments.study.hosts import able, placed
 from experiments.study.published import publish, published
 from experiments.study.readings import Verdict, name_of
 from experiments.study.report import page, render
@@ -23,6 +26,7 @@ from experiments.study.scenario import Scenario
 from experiments.study.telling import tell
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
+from experiments.testbed.topology import Profile
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
 
@@ -43,6 +47,8 @@ _RUN_END = """\
   mtu                       the links' largest packet in bytes
   LINK.KEY                  a link's description, such as wireless.delay=15ms,60ms
   net.NAME                  any setting of the kernel, such as net.ipv4.tcp_ecn=0,1
+
+--hosts measures on real machines, and needs no root here: docs/experiments-hosts.md says what it changes there.
 
 Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, readings/*.json, values.csv, series.csv,
 verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the same way.
@@ -120,6 +126,11 @@ class Run(Measuring):
     repeat: int | None
     testbed: str
     dry_run: bool
+    hosts: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.profile and self.hosts:
+            raise ValueError("--profile and --hosts: accepted: one of them, real links are as they are")
 
 
 @dataclass(frozen=True)
@@ -187,6 +198,12 @@ def _describe_run(parser: Arguments) -> None:
     )
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="other access links than the experiment's (experiments/profiles/)"
+    )
+    parser.add_argument(
+        "--hosts",
+        type=Path,
+        metavar="FILE",
+        help="real machines, by SSH, and their links (experiments/hosts/hosts.toml)",
     )
     parser.add_argument("--repeat", type=int, metavar="COUNT", help="how often everything is measured (default: 3)")
     parser.add_argument(
@@ -265,12 +282,35 @@ def _run(options: Run) -> int:
     chosen = _scenarios(SCENARIOS if options.name == "all" else [options.name])
     if options.profile is not None:
         chosen = over(options.profile, chosen)
-    wanted = orders(chosen, options.changes, options.quick, options.repeat, options.sweeps)
+    if options.hosts is not None:
+        return _run_on_hosts(options, load_hosts(options.hosts), chosen)
+    wanted = _orders(options, chosen)
     if options.dry_run:
         _show_orders(wanted)
         return 0
     preflight.need_all("experiment run")
     take_down_orphans()
+    return _perform(options, wanted)
+
+
+def _run_on_hosts(options: Run, settings: HostsSettings, chosen: Sequence[Scenario[Any]]) -> int:
+    chosen = able(chosen, options.changes, options.sweeps)
+    # Refused now, and not once machines are connected.
+    wanted = _orders(options, [placed(settings, each) for each in chosen], unmeasured(settings))
+    if options.dry_run:
+        _show_orders(wanted)
+        print("\n".join(plan(settings)))
+        return 0
+    with connect(settings, options.testbed) as hosts:
+        there = [placed(settings, each, hosts) for each in chosen]
+        return _perform(options, _orders(options, there, hosts.measured(options.testbed)))
+
+
+def _orders(options: Run, chosen: Sequence[Scenario[Any]], profile: Profile | None = None) -> list[Order]:
+    return orders(chosen, options.changes, options.quick, options.repeat, options.sweeps, profile)
+
+
+def _perform(options: Run, wanted: Sequence[Order]) -> int:
     console = Console(stderr=True)
     results = options.results / "experiment"
     where = (options.testbed, results, console, options)

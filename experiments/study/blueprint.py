@@ -1,13 +1,13 @@
 """What an experiment runs on: links checked, server and converters started, as long as it needs them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from experiments.testbed.appliance import start_converter, start_squid, tune
 from experiments.testbed.build import Testbed, standing
+from experiments.testbed.node import Node
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import FILES, start_server
@@ -16,6 +16,8 @@ from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 from tributary.settings.failure import Exit, Failure
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
+Stands = Callable[[str, Profile, int], AbstractContextManager[Testbed]]
+"""A testbed of this name over these links, with a seed for what is emulated, for the length of a block."""
 CONVERTERS = {"squid": PROXY_PORT, "native": NATIVE_PORT}
 
 
@@ -54,13 +56,17 @@ class StandingTestbed:
         return self.testbed.emulation
 
 
+def _in_namespaces(name: str, profile: Profile, seed: int) -> AbstractContextManager[Testbed]:
+    return standing(name, profile, seed=seed)
+
+
 @dataclass(frozen=True)
 class TestbedBlueprint:
     """What a testbed is made from: its links, and whether both ends have the appliance's kernel settings.
 
     ``sysctls`` are further settings of the gateway's kernel, ``everywhere`` of client, gateway and server. All are made
     before anything listens: a connection's buffers begin as its listener's. ``subflows`` is how many further ones both
-    ends allow, ``mtu`` the links' largest packet in bytes; None is the testbed's own.
+    ends allow, ``mtu`` the links' largest packet in bytes; None is the testbed's own. ``stands`` makes it stand.
     """
 
     profile: Profile
@@ -69,6 +75,7 @@ class TestbedBlueprint:
     everywhere: Mapping[str, str] = field(default_factory=dict)
     subflows: int | None = None
     mtu: int | None = None
+    stands: Stands = _in_namespaces
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
@@ -80,7 +87,7 @@ class TestbedBlueprint:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[StandingTestbed]:
         """The testbed for the length of the block; raises Failure (75) if a link is off by more than ``tolerance``."""
-        with standing(name, self.profile, seed=seed) as testbed:
+        with self.stands(name, self.profile, seed) as testbed:
             links = check_links(testbed, tolerance=tolerance)
             if self.tuned:
                 tune(testbed)
@@ -99,7 +106,7 @@ class TestbedBlueprint:
                     node.run("sysctl", "-q", "-w", f"{key}={value}")
                 except Failure as failure:
                     raise Failure(
-                        Exit.UNAVAILABLE, f"{key}={value}: this machine does not take it{_hint(key)}"
+                        Exit.UNAVAILABLE, f"{key}={value}: this machine does not take it{_hint(node, key)}"
                     ) from failure
         if self.subflows is not None:
             for node in (testbed.client, testbed.gateway):
@@ -108,9 +115,9 @@ class TestbedBlueprint:
             testbed.set_mtu(self.mtu)
 
 
-def _hint(key: str) -> str:
+def _hint(node: Node, key: str) -> str:
     """What else to know of a setting that was refused: of congestion controls, those that namespaces may have."""
     if key != CONGESTION_CONTROL:
         return ""
-    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().strip()
+    allowed = node.run("cat", "/proc/sys/net/ipv4/tcp_allowed_congestion_control").strip()
     return f": accepted in its namespaces: {allowed} (net.ipv4.tcp_allowed_congestion_control)"

@@ -9,6 +9,7 @@ from experiments.study.axes import swept
 from experiments.study.run import Order
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import changed_profile
+from experiments.testbed.topology import Profile
 from tributary.settings.failure import Exit, Failure, refused
 from tributary.settings.files import check, read
 
@@ -19,10 +20,11 @@ def orders(
     quick: bool = False,
     repeat: int | None = None,
     sweeps: Sequence[str] = (),
+    profile: Profile | None = None,
 ) -> list[Order]:
     """What to do for each of ``scenarios``, at all combinations of ``sweeps`` such as ``mtu=1500,1000``.
 
-    A change such as ``size=20MB`` applies to those that have its key.
+    A change such as ``size=20MB`` applies to those that have its key. The links are each one's own, or ``profile``.
 
     Raises Failure with exit 64 for a key that none of them has, and for a value that one of them does not accept, and
     with 66 for a profile that cannot be read.
@@ -31,7 +33,7 @@ def orders(
         if not any(_has(scenario, change) for scenario in scenarios):
             raise _unknown(scenarios, change)
     return [
-        _order(scenario, [change for change in changes if _has(scenario, change)], quick, repeat, sweeps)
+        _order(scenario, [change for change in changes if _has(scenario, change)], quick, repeat, sweeps, profile)
         for scenario in scenarios
     ]
 
@@ -74,7 +76,12 @@ def _unknown(scenarios: Sequence[Scenario[Any]], change: str) -> Failure:
 
 
 def _order(
-    scenario: Scenario[Any], changes: Sequence[str], quick: bool, repeat: int | None, sweeps: Sequence[str]
+    scenario: Scenario[Any],
+    changes: Sequence[str],
+    quick: bool,
+    repeat: int | None,
+    sweeps: Sequence[str],
+    profile: Profile | None,
 ) -> Order:
     document: dict[str, Any] = dict(scenario.quick) if quick else {}
     for change in changes:
@@ -85,7 +92,7 @@ def _order(
         document["repeat"] = repeat
     links = [change for change in changes if "." in change.partition("=")[0]]
     options = check(document, scenario.options, f"{scenario.name}: --set")
-    profile = changed_profile(scenario.profile, links)
+    profile = profile or changed_profile(scenario.profile, links)
     order = Order(swept(scenario, profile, sweeps), options, profile)
     order.blueprint(order.points[0])  # refused now, and not in the middle of a run
     return order

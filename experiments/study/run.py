@@ -66,6 +66,7 @@ class Order:
             "options": self.options.model_dump(mode="json"),
             "links": self.profile.model_dump(mode="json", exclude_none=True),
             **({"axes": axes} if axes else {}),
+            **({"hosts": dict(self.scenario.hosts)} if self.scenario.hosts else {}),
             "kernel": platform.release(),
             "commit": commit(),
         }

@@ -67,3 +67,7 @@ class Scenario(Generic[Chosen]):
     """What a benchmark quotes of the readings."""
     axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What it is swept over beside its own points (experiments/study/axes.py)."""
+    real_links: bool = False
+    """Whether it takes links as they are, on a testbed: then it runs on real machines as well."""
+    hosts: Mapping[str, object] = field(default_factory=dict)
+    """The real machines that it runs on (experiments/study/hosts.py); none: namespaces of this one."""

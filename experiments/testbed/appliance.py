@@ -2,12 +2,12 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
-from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Topology
+from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
 from throttler.service.status import Status, decode
 
 KERNEL_SETTINGS = Path(__file__).parents[2] / "kernel-config/90-tributary.conf"
@@ -21,7 +21,7 @@ _FIRST_BUFFER = 131_072  # bytes that a receive buffer begins with: tcp(7), tcp_
 def tune(testbed: Testbed) -> None:
     """Give the client and the gateway the appliance's kernel settings, as far as this kernel has them."""
     for node in (testbed.client, testbed.gateway):
-        node.run("sysctl", "-e", "-q", "-p", str(KERNEL_SETTINGS))
+        node.run("sysctl", "-e", "-q", "-p", str(node.there(KERNEL_SETTINGS)))
 
 
 def bound_receive_buffer(testbed: Testbed, most: int) -> None:
@@ -31,33 +31,38 @@ def bound_receive_buffer(testbed: Testbed, most: int) -> None:
 
 def squid_settings(testbed: Testbed) -> str:
     """The settings of a Squid that serves the testbed's client and keeps its files in the testbed's folder."""
-    networks = ", ".join(f'"{network}"' for network in Topology.CLIENT_NETWORKS)
-    state = testbed.directory / "squid-state"
-    return f'port = {PROXY_PORT}\nclient_networks = [{networks}]\ndrain = "0s"\nstate_directory = "{state}"\n'
+    topology, state = testbed.topology, testbed.gateway.directory / "squid-state"
+    return (
+        f"port = {PROXY_PORT}\nclient_networks = {_listed(topology.CLIENT_NETWORKS)}\n"
+        f'private_targets = {_listed(topology.OPENED)}\ndrain = "0s"\nstate_directory = "{state}"\n'
+    )
 
 
 def start_squid(testbed: Testbed) -> Process:
     """Start Squid as the HTTP converter; raises Failure if it does not become ready."""
-    settings = testbed.directory / "squid.toml"
-    settings.write_text(squid_settings(testbed))
+    settings = testbed.gateway.write("squid.toml", squid_settings(testbed))
     command = [sys.executable, "-m", "squid", "run", str(settings)]
     return testbed.gateway.start("squid", command).wait_until_ready()
 
 
 def converter_settings(testbed: Testbed) -> str:
     """The configuration of a native converter that serves the testbed's client as an HTTP proxy."""
-    networks = ", ".join(f'"{network}"' for network in Topology.CLIENT_NETWORKS)
+    topology, socket = testbed.topology, testbed.gateway.directory / "converter.sock"
     return (
-        f'[clients]\nnetworks = [{networks}]\n[control]\nsocket = "{testbed.directory / "converter.sock"}"\n'
-        f'[timeouts]\ndrain = "1s"\n[[listen]]\nkind = "http"\naddress = "[::]:{NATIVE_PORT}"\n'
+        f"[clients]\nnetworks = {_listed(topology.CLIENT_NETWORKS)}\n[targets]\nallow = {_listed(topology.OPENED)}\n"
+        f'[control]\nsocket = "{socket}"\n[timeouts]\ndrain = "1s"\n'
+        f'[[listen]]\nkind = "http"\naddress = "[::]:{NATIVE_PORT}"\n'
     )
+
+
+def _listed(networks: Sequence[str]) -> str:
+    return json.dumps(list(networks))
 
 
 def start_converter(testbed: Testbed) -> Process:
     """Start the native converter; raises Failure if it does not become ready."""
-    settings = testbed.directory / "converter.toml"
-    settings.write_text(converter_settings(testbed))
-    command = [str(native.build().converter), "--config", str(settings)]
+    settings = testbed.gateway.write("converter.toml", converter_settings(testbed))
+    command = [str(testbed.programs().converter), "--config", str(settings)]
     return testbed.gateway.start("converter", command).wait_until_ready()
 
 

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.testbed import native
 from experiments.testbed.links import connect, kernel_has_netem, set_mtu
+from experiments.testbed.native import Programs
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Link, Profile, Topology
 from tributary.settings.failure import Exit, Failure
@@ -56,6 +58,13 @@ class Testbed:
         """What emulates the links: "netem", "link-emulator", or both where some links have traces."""
         by_emulator = [link.traced or not self.netem for link in self.topology.links]
         return " and ".join(["netem"] * (not all(by_emulator)) + ["link-emulator"] * any(by_emulator))
+
+    def programs(self) -> Programs:
+        """The Rust programs that run on the gateway; raises Failure if there are none."""
+        return native.build()
+
+    def offer(self, size: int, seed: int) -> None:
+        """Have the random file of ``size`` bytes where the server serves it: namespaces share this machine's."""
 
     def set_mtu(self, mtu: int) -> None:
         """Let every interface between the client and the server carry packets of up to ``mtu`` bytes."""
@@ -144,9 +153,14 @@ def _directory(name: str) -> Path:
     return Path("/run", _STATE + name)
 
 
-def _reserve(name: str) -> Path:
+def check_name(name: str) -> None:
+    """Raise Failure (exit 64) unless a testbed may be called ``name``."""
     if not re.fullmatch(r"[a-z][a-z0-9]{0,15}", name):
         raise Failure(Exit.USAGE, f"testbed name {name!r}: accepted: 1 to 16 of a-z and 0-9, starting with a letter")
+
+
+def _reserve(name: str) -> Path:
+    check_name(name)
     directory = _directory(name)
     try:
         directory.mkdir()
@@ -238,7 +252,7 @@ def _set_up_client(testbed: Testbed) -> None:
             default = ("route", "add", "default", "via", str(via), "dev", link.name)
             client.ip(*default, "table", str(100 + link.number))
             client.ip(*default, "metric", str(link.number))
-    _allow_subflows(client)
+    allow_subflows(client)
     joining = [(link.client4, link) for link in links[1:]] + [(link.client6, link) for link in links[1:]]
     for address, link in joining[:_MPTCP_MOST]:
         client.ip("mptcp", "endpoint", "add", str(address), "dev", link.name, "subflow")
@@ -248,8 +262,9 @@ def _set_up_gateway(testbed: Testbed) -> None:
     gateway, topology = testbed.gateway, testbed.topology
     _add_addresses(gateway, "lo", f"{topology.PROXY4}/32", f"{topology.PROXY6}/128")
     gateway.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
-    _allow_subflows(gateway)
+    allow_subflows(gateway)
 
 
-def _allow_subflows(node: Node) -> None:
+def allow_subflows(node: Node) -> None:
+    """As many further subflows as the kernel takes."""
     node.ip("mptcp", "limits", "set", "subflows", str(_MPTCP_MOST), "add_addr_accepted", str(_MPTCP_MOST))

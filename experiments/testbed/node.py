@@ -75,7 +75,10 @@ class Process:
     def _failed(self, how: str) -> NoReturn:
         self.stop()
         last = " | ".join(self.output().splitlines()[-3:])
-        raise Failure(Exit.SYSTEM, f"{' '.join(map(str, self.popen.args))}: {how}: {last or 'it printed nothing'}")  # type: ignore[arg-type]
+        raise Failure(Exit.SYSTEM, f"{self._called()}: {how}: {last or 'it printed nothing'}")
+
+    def _called(self) -> str:
+        return " ".join(map(str, self.popen.args))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class Node:
         command = self.command(arguments)
         with (
             tempfile.TemporaryFile("w+") as complaints,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True) as popen,
+            subprocess.Popen(command, stdin=self._stdin, stdout=subprocess.PIPE, stderr=complaints, text=True) as popen,
         ):
             assert popen.stdout is not None
             try:
@@ -137,7 +140,25 @@ class Node:
             if popen.wait() != 0:
                 complaints.seek(0)
                 last = (complaints.read().splitlines() or ["it printed nothing"])[-1]
-                raise Failure(Exit.SYSTEM, f"{' '.join(arguments)}: {last}")
+                raise self._failure(arguments, popen.returncode, last)
+
+    @property
+    def _stdin(self) -> int:
+        """Where commands read from, for subprocess."""
+        return subprocess.DEVNULL
+
+    def _failure(self, arguments: Sequence[str], _code: int, complaint: str) -> Failure:
+        return Failure(Exit.SYSTEM, f"{' '.join(arguments)}: {complaint}")
+
+    def there(self, path: Path) -> Path:
+        """Where the node has what lies at ``path`` of this machine, in the checkout or its cache."""
+        return path
+
+    def write(self, name: str, text: str) -> Path:
+        """Put a file ``name`` into ``directory``; returns its path."""
+        path = self.directory / name
+        path.write_text(text)
+        return path
 
     def ip(self, *arguments: str) -> str:
         """Run ip(8) on the namespace."""

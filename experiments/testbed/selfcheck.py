@@ -27,6 +27,10 @@ _FLOOD_PORT, _FLOOD_SECONDS, _OVERLOAD = 5201, 0.5, 1.3
 _LONGEST_FLOOD, _SETTLING, _PEAK = 10.0, 0.2, 0.1  # seconds
 
 
+RTT, DOWN, UP = "rtt_ms", "down_mbps", "up_mbps"
+_FIRST_RATE, _LAST_RATE, _MORE = 10e6, 20e9, 4  # bits per second, and times: what a link that nobody knows may have
+
+
 @dataclass(frozen=True)
 class Reading:
     """One property of a link (``rtt_ms``, ``down_mbps`` or ``up_mbps``): as described, and as measured.
@@ -47,7 +51,7 @@ class Reading:
 
     def fits(self, tolerance: float) -> bool:
         """Whether it is not off by more than ``tolerance``; a round-trip time may be by ``WAKE_UPS_MS`` as well."""
-        late = self.what == "rtt_ms" and abs(self.measured - self.described) <= WAKE_UPS_MS
+        late = self.what == RTT and abs(self.measured - self.described) <= WAKE_UPS_MS
         return not self.judged or late or self.off <= tolerance
 
 
@@ -74,7 +78,7 @@ def check_link(
 
 
 def _off(reading: Reading, tolerance: float) -> Failure:
-    allowed = f"{tolerance:.0%} or {WAKE_UPS_MS:g} ms" if reading.what == "rtt_ms" else f"{tolerance:.0%}"
+    allowed = f"{tolerance:.0%} or {WAKE_UPS_MS:g} ms" if reading.what == RTT else f"{tolerance:.0%}"
     return Failure(
         Exit.IN_USE,
         f"link {reading.link}: {reading.what} is {reading.measured:.2f}, described as {reading.described:.2f}:"
@@ -91,15 +95,32 @@ def _measure(link: Link, client: Node, gateway: Node) -> Iterator[Reading]:
     if link.rtt > 0:
         yield _round_trip(client, link)
     for what, direction, source, sink, address in (
-        ("down_mbps", link.down, gateway, client, link.client4),
-        ("up_mbps", link.up, client, gateway, link.gateway4),
+        (DOWN, link.down, gateway, client, link.client4),
+        (UP, link.up, client, gateway, link.gateway4),
     ):
         flood = _Flood(f"flood-{link.name}-{what}", source, sink, str(address))
         measured = flood.over_trace(direction.trace) if direction.trace else flood.over_rate(direction.rate.amount)
         whole = direction.trace is None or direction.trace.period <= _LONGEST_FLOOD
         yield Reading(
-            link.name, what if whole else f"{what}_in_part", direction.rate.amount / 1e6, measured / 1e6, judged=whole
+            link.name,
+            what if whole else f"{what}_in_part",
+            direction.rate.amount / 1e6,
+            measured / 1e6,
+            judged=whole and link.judged(what),
         )
+
+
+def measured_anew(link: Link, what: str, client: Node, gateway: Node) -> float:
+    """A property of a link of which nothing is known: milliseconds, or Mbit/s of IP packets."""
+    if what == RTT:
+        times = _pings(client, link)
+        return times[len(times) // 2]
+    ends = (gateway, client, str(link.client4)) if what == DOWN else (client, gateway, str(link.gateway4))
+    flood = _Flood(f"flood-{link.name}-{what}", *ends)
+    supposed = _FIRST_RATE
+    while (arrived := flood.over_rate(supposed)) > supposed and supposed < _LAST_RATE:
+        supposed *= _MORE
+    return arrived / 1e6
 
 
 def _round_trip(client: Node, link: Link) -> Reading:
@@ -110,11 +131,11 @@ def _round_trip(client: Node, link: Link) -> Reading:
     """
     times = _pings(client, link)
     if not link.traced:
-        return Reading(link.name, "rtt_ms", 1000 * link.rtt, times[len(times) // 2])
+        return Reading(link.name, RTT, 1000 * link.rtt, times[len(times) // 2], judged=link.judged(RTT))
     directions = (link.down, link.up)
     shortest = 1000 * (link.rtt - sum(direction.jitter.seconds for direction in directions))
     longest = 1000 * (link.rtt + sum(direction.trace.turn(_PEAK) for direction in directions if direction.trace))
-    return Reading(link.name, "rtt_ms", min(longest, max(shortest, times[0])), times[0])
+    return Reading(link.name, RTT, min(longest, max(shortest, times[0])), times[0])
 
 
 def _pings(client: Node, link: Link) -> list[float]:

@@ -1,8 +1,12 @@
-"""The legacy web server: nginx on the server node, which speaks no MPTCP, with real files."""
+"""The legacy web server: nginx on the server node, which speaks no MPTCP, with real files.
+
+Run as a program with a size in bytes and a seed, this makes one of the files.
+"""
 
 import hashlib
 import os
 import random
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,14 +79,18 @@ def random_file(size: int, seed: int) -> File:
 
 def start_server(testbed: Testbed, files: Path) -> Process:
     """Start nginx on the server node with ``files`` as its root; raises Failure if it does not answer in time."""
-    directory = testbed.directory
-    configuration = directory / "nginx.conf"
-    configuration.write_text(_CONFIGURATION.format(directory=directory, files=files))
-    process = testbed.server.start("nginx", ["nginx", "-c", str(configuration), "-e", "stderr"])
+    server = testbed.server
+    text = _CONFIGURATION.format(directory=server.directory, files=server.there(files))
+    configuration = server.write("nginx.conf", text)
+    process = server.start("nginx", ["nginx", "-c", str(configuration), "-e", "stderr"])
     deadline = time.monotonic() + 10
-    while "LISTEN" not in testbed.server.run("ss", "-Htln", "sport = :80"):
+    while "LISTEN" not in server.run("ss", "-Htln", "sport = :80"):
         if process.popen.poll() is not None or time.monotonic() > deadline:
             last = " | ".join(process.output().splitlines()[-3:])
             raise Failure(Exit.SYSTEM, f"nginx does not listen: {last or 'it printed nothing'}")
         time.sleep(0.02)
     return process
+
+
+if __name__ == "__main__":
+    random_file(int(sys.argv[1]), int(sys.argv[2]))

@@ -16,9 +16,9 @@ private nor anybody's. Any number of access links, numbered from 1 in the order 
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -27,10 +27,12 @@ from tributary.settings.files import Settings
 from tributary.settings.units import Duration, PositiveRate, Share
 
 CLIENT, GATEWAY, SERVER = "client", "gateway", "server"
+FAMILIES = ("ipv4", "ipv6")
 PROXY_PORT = 3128
 NATIVE_PORT = 3129
 DEFAULT_QUEUE = 100  # packets
 NO_DELAY, NO_LOSS = Duration(0), Share(0)
+_Links = TypeVar("_Links")
 
 
 class DirectionSettings(Settings):
@@ -69,7 +71,8 @@ class LinkSettings(DirectionSettings):
         return self
 
 
-def _link_names(links: dict[str, LinkSettings]) -> dict[str, LinkSettings]:
+def link_names(links: dict[str, _Links]) -> dict[str, _Links]:
+    """``links`` if each has a name that an interface may have; raises ValueError."""
     # A link's name is also its interfaces' name: at most 15 characters (IFNAMSIZ in linux/if.h).
     for name in links:
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,14}", name) or name in ("core", "lo"):
@@ -82,7 +85,7 @@ class Profile(Settings):
 
     links: Annotated[
         dict[str, LinkSettings],
-        AfterValidator(_link_names),
+        AfterValidator(link_names),
         Field(min_length=1, max_length=250, description="one table [links.NAME] for each of 1 to 250 access links"),
     ]
 
@@ -152,8 +155,8 @@ class Link:
         return IPv6Address(f"fd00:0:0:{self.number:x}::1")
 
     @property
-    def networks(self) -> tuple[IPv4Network, IPv6Network]:
-        """Those that both ends have their addresses of."""
+    def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """Those that the client's addresses on this link are of."""
         return IPv4Network(f"{self.client4}/24", strict=False), IPv6Network(f"{self.client6}/64", strict=False)
 
     @property
@@ -166,18 +169,30 @@ class Link:
         """Round-trip time of an empty link, in seconds."""
         return self.down.delay.seconds + self.up.delay.seconds
 
+    def judged(self, what: str) -> bool:
+        """Whether ``what`` (``rtt_ms``, ``down_mbps`` or ``up_mbps``) has to be as described."""
+        return bool(what)
+
 
 @dataclass(frozen=True)
 class Topology:
-    """A client, a gateway, a server, and the access links between the first two."""
+    """A client, a gateway, a server, and the access links between the first two.
+
+    ``families`` are those that all links have addresses of. The addresses are those of namespaces, unless they are
+    given. ``OPENED`` are networks that a converter refuses to reach unless it is told to: a private server's.
+    """
 
     links: tuple[Link, ...]
+    families: tuple[str, ...] = FAMILIES
 
-    PROXY4 = IPv4Address("10.0.0.1")
-    PROXY6 = IPv6Address("fd00::1")
-    CORE_GATEWAY4, SERVER4 = IPv4Address("203.0.113.1"), IPv4Address("203.0.113.2")
-    CORE_GATEWAY6, SERVER6 = IPv6Address("2001:db8::1"), IPv6Address("2001:db8::2")
-    CLIENT_NETWORKS = ("10.0.0.0/16", "fd00::/48")
+    PROXY4: IPv4Address = field(default=IPv4Address("10.0.0.1"))
+    PROXY6: IPv6Address = field(default=IPv6Address("fd00::1"))
+    SERVER4: IPv4Address = field(default=IPv4Address("203.0.113.2"))
+    SERVER6: IPv6Address = field(default=IPv6Address("2001:db8::2"))
+    CLIENT_NETWORKS: tuple[str, ...] = ("10.0.0.0/16", "fd00::/48")
+    OPENED: tuple[str, ...] = ()
+
+    CORE_GATEWAY4, CORE_GATEWAY6 = IPv4Address("203.0.113.1"), IPv6Address("2001:db8::1")
 
     @staticmethod
     def of(profile: Profile) -> "Topology":

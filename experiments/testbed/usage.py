@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from experiments.testbed.node import Node
 
@@ -21,19 +20,18 @@ def packets_received(node: Node, interfaces: Iterable[str]) -> int:
 
 def process_seconds(node: Node) -> float:
     """Processor time of all processes that run in ``node``, softirqs that interrupt them not counted in full."""
-    return sum(_process_ticks(pid) for pid in node.pids()) / _TICK
+    paths = [f"/proc/{pid}/stat" for pid in node.pids()]
+    # One that has ended meanwhile counts no more.
+    lines = node.run("sh", "-c", 'cat "$@" 2>/dev/null || true', "sh", "/dev/null", *paths).splitlines()
+    return sum(map(_process_ticks, lines)) / _TICK
 
 
-def machine_seconds() -> float:
-    """Processor time that this machine has spent working, link emulation included."""
-    ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+def machine_seconds(node: Node) -> float:
+    """Processor time that the machine of ``node`` has spent working, link emulation included."""
+    ticks = [int(field) for field in node.run("cat", "/proc/stat").splitlines()[0].split()[1:]]
     return sum(ticks[kind] for kind in (_USER, _NICE, _SYSTEM, _IRQ, _SOFTIRQ)) / _TICK
 
 
-def _process_ticks(pid: int) -> int:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return 0  # it has ended meanwhile
+def _process_ticks(stat: str) -> int:
     fields = stat.rpartition(")")[2].split()
     return int(fields[_UTIME]) + int(fields[_STIME])

@@ -1,0 +1,117 @@
+"""A node of a testbed that is a machine of its own, with what is run there told to it over SSH."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from experiments.hosts.caretaker import MARK
+from experiments.hosts.connection import Host
+from experiments.testbed.node import Node, Process
+from tributary.places import CACHE, ROOT
+from tributary.settings.failure import Failure
+
+
+@dataclass(frozen=True)
+class HostProcess(Process):
+    """A process of a machine, ``called`` so: the end of its standard input ends it there."""
+
+    called: str
+
+    def stop(self, seconds: float = 10) -> int:
+        """End the process; returns its exit code, 255 if the connection is gone."""
+        assert self.popen.stdin is not None
+        with suppress(OSError):
+            self.popen.stdin.close()
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            return self.popen.wait()
+
+    def _called(self) -> str:
+        return self.called
+
+
+@dataclass(frozen=True)
+class HostNode(Node):
+    """A machine. ``directory`` is a folder there, ``logs`` one here, for what its processes print."""
+
+    host: Host
+    logs: Path
+
+    @classmethod
+    def of(cls, host: Host, logs: Path) -> Self:
+        """The node that ``host`` is."""
+        return cls(host.tag, host.directory, host, logs)
+
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """``arguments`` as a command that runs there; the Python, checkout and cache of here are those of there."""
+        return self.host.command([self._there(word) for word in arguments])
+
+    def there(self, path: Path) -> Path:
+        """Where the machine has what lies at ``path`` of this one."""
+        return Path(self._there(str(path)))
+
+    def _there(self, word: str) -> str:
+        if word == sys.executable:
+            return str(self.host.about["python"])
+        for here, there in ((CACHE, self.host.cache), (ROOT, self.host.login.settings.checkout)):
+            if word.startswith(f"{here}/"):
+                return f"{there}{word.removeprefix(str(here))}"
+        return word
+
+    def pids(self) -> list[int]:
+        """What runs there for this testbed."""
+        find = f"grep -lsFzx {MARK}={self.host.tag} /proc/[0-9]*/environ || true"
+        return [int(line.split("/")[2]) for line in self.run("sh", "-c", find).splitlines()]
+
+    def run(self, *arguments: str) -> str:
+        """Run a command there and return what it printed; raises Failure."""
+        done = subprocess.run(
+            self.command(arguments), stdin=self._stdin, capture_output=True, text=True, check=False, errors="replace"
+        )
+        if done.returncode != 0:
+            raise self._failure(arguments, done.returncode, " ".join(done.stderr.split()))
+        return done.stdout
+
+    def ip(self, *arguments: str) -> str:
+        """Run ip(8) there."""
+        return self.run("ip", *arguments)
+
+    def write(self, name: str, text: str) -> Path:
+        """Put a file ``name`` into ``directory``; returns its path."""
+        path = self.directory / name
+        put = self.host.login.over(f"cat >{shlex.quote(str(path))}")
+        done = subprocess.run(put, input=text, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise self._failure([f"write {path}"], done.returncode, " ".join(done.stderr.split()))
+        return path
+
+    def start(self, name: str, arguments: Sequence[str]) -> Process:
+        """Start a process there, which ends with the connection at the latest; it prints into ``logs``/``name``.log."""
+        log = self.logs / f"{self.host.login.role}-{name}.log"
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                self.command(arguments),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return HostProcess(popen, log, f"{self.host.login}: {' '.join(arguments)}")
+
+    def change(self, do: str, undo: str) -> None:
+        """Run the words of ``do`` there, and those of ``undo`` when everything is put back; raises Failure."""
+        self.host.tell(do=do.split(), undo=undo.split())
+
+    @property
+    def _stdin(self) -> int:
+        return self.host.silence
+
+    def _failure(self, arguments: Sequence[str], code: int, complaint: str) -> Failure:
+        return self.host.failure(arguments, code, complaint)

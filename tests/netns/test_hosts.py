@@ -1,0 +1,163 @@
+"""Experiments on machines that are reached over SSH."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.hosts.caretaker import SILENCE, marked
+from tests.netns.hosts_world import ROLES, World, address_of, machines, sessions
+from tests.netns.traces import traces
+from tributary.places import ROOT
+from tributary.settings.failure import Exit
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/usr/sbin/sshd").exists(), reason="no sshd (openssh-server)"),
+]
+
+BRIEF = ("--quick", "--most-stolen", "100%", "--tolerance", "50%", "--set", "size=3MB", "--set", "warm_up=0.1")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with machines("hosts", tmp_path_factory.mktemp("ssh")) as made:
+        yield made
+
+
+def command(world: World, experiment: str, results: Path, *more: str, hosts: Path | None = None) -> list[str]:
+    study = [sys.executable, "-m", "experiments.study", "run", experiment, *more]
+    return [*study, "--hosts", str(hosts or world.file), "--results", str(results), "--testbed", "away"]
+
+
+def run(world: World, experiment: str, results: Path, *more: str, hosts: Path | None = None) -> tuple[int, str, str]:
+    line = command(world, experiment, results, *more, hosts=hosts)
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_run_leaves_results_and_the_machines_as_they_were(world: World, tmp_path: Path) -> None:
+    before, state = traces(), world.state()
+    code, out, err = run(world, "multipath", tmp_path, *BRIEF, "--json")
+    assert code in (0, Exit.WRONG_RESULT), err
+    assert world.state() == state
+    assert traces() == before
+    assert not left_running()
+    assert json.loads(out)["multipath"]
+    (folder,) = (tmp_path / "experiment/multipath").iterdir()
+    readings = [json.loads(path.read_text()) for path in (folder / "readings").iterdir()]
+    assert len(readings) == 8
+    for reading in readings:
+        assert reading["values"]["subflows"] == (1 if reading["point"]["by"] == "legacy" else 2)
+    (stood,) = map(json.loads, (folder / "testbeds.jsonl").read_text().splitlines())
+    assert stood["emulated_by"] == "none: real links"
+    judged = {(each["link"], each["what"]): each["judged"] for each in stood["measured"]}
+    assert {link for (link, _), yes in judged.items() if yes} == {"wired"}
+    assert len(judged) == 6
+    plan = json.loads((folder / "manifest.json").read_text())["plan"]
+    assert [plan["hosts"][role]["at"] for role in ROLES] == [address_of(role) for role in ROLES]
+    assert plan["links"]["links"]["wired"]["down"]["rate"] == "40mbit"
+    found = next(each for each in stood["measured"] if (each["link"], each["what"]) == ("wireless", "down_mbps"))
+    assert 5 < found["described"] < 20
+    report = [sys.executable, "-m", "experiments.study", "report", "multipath", "--results", str(tmp_path)]
+    subprocess.run(report, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    assert "none: real links" in (tmp_path / "experiment/report.html").read_text()
+
+
+def test_packets_of_other_sizes_are_put_back(world: World, tmp_path: Path) -> None:
+    before, state = traces(), world.state()
+    sizes = ("--set", "mtu=1400", "--set", "seconds=1", "--set", "warm_up=0.1", "--set", "buffer=4MB")
+    code, _, err = run(world, "mtu", tmp_path, *BRIEF[:5], *sizes, "--sweep", "congestion=reno")
+    assert code in (0, Exit.WRONG_RESULT), err
+    assert world.state() == state
+    assert traces() == before
+
+
+def begun(world: World, results: Path) -> subprocess.Popen[str]:
+    """A run whose first reading is taken."""
+    line = command(world, "legacy", results, *BRIEF)
+    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    deadline = time.monotonic() + 60
+    while not list(results.glob("experiment/legacy/*.partial/readings/*.json")):
+        assert process.poll() is None and process.stderr is not None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return process
+
+
+def left_running() -> list[int]:
+    return [pid for role in ROLES for pid in marked(f"away-{role}")]
+
+
+def wait_until_put_back(world: World, state: dict[str, str], before: dict[str, object]) -> None:
+    deadline = time.monotonic() + 60
+    while world.state() != state or traces() != before or left_running():
+        assert time.monotonic() < deadline, [key for key, value in world.state().items() if value != state[key]]
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_stopped_or_killed_leaves_nothing(world: World, tmp_path: Path, how: signal.Signals) -> None:
+    before, state = traces(), world.state()
+    process = begun(world, tmp_path)
+    process.send_signal(how)
+    assert process.wait(60) == (128 + how if how == signal.SIGINT else -how)
+    if how == signal.SIGKILL:  # what ends by itself does so in its own time; a killed process leaves its private folder
+        wait_until_put_back(world, state, before | {"/tmp": traces()["/tmp"]})
+        for folder in Path("/tmp").glob("tributary-hosts-*"):
+            shutil.rmtree(folder)
+    assert world.state() == state
+    assert traces() == before
+
+
+@pytest.mark.parametrize(("role", "silently"), [("client", False), ("gateway", False), ("client", True)])
+def test_a_connection_that_breaks_ends_the_run_and_the_machine_puts_itself_back(
+    world: World, tmp_path: Path, role: str, silently: bool
+) -> None:
+    before, state = traces(), world.state()
+    process = begun(world, tmp_path)
+    if silently:
+        world.testbed.node(role).ip("link", "set", "manage", "down")
+    else:
+        for pid in sessions(world, role):
+            os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=90)
+    assert process.returncode == Exit.UNAVAILABLE, err
+    assert f"{role} ({address_of(role)}): the connection broke" in err.splitlines()[-1]
+    if silently:
+        time.sleep(SILENCE)
+        world.testbed.node(role).ip("link", "set", "manage", "up")
+    wait_until_put_back(world, state, before)
+
+
+def test_what_a_machine_lacks_is_told_by_its_name(world: World, tmp_path: Path) -> None:
+    before = traces()
+    (world.folder / "elsewhere").mkdir()
+    hosts = world.written("none.toml", gateway=str(world.folder / "elsewhere"))
+    code, _, err = run(world, "legacy", tmp_path, hosts=hosts)
+    assert (code, err.splitlines()[-1].split(": ")[:2]) == (
+        Exit.UNAVAILABLE,
+        ["experiment", f"gateway ({address_of('gateway')})"],
+    )
+    assert "scripts/setup" in err
+    assert traces() == before
+
+
+def test_a_machine_that_does_not_answer_or_takes_no_key_is_told_by_its_name(world: World, tmp_path: Path) -> None:
+    text = world.file.read_text()
+    away = world.folder / "away.toml"
+    away.write_text(text.replace(address_of("server"), "10.200.2.1"))
+    code, _, err = run(world, "legacy", tmp_path, hosts=away)
+    assert (code, "server (10.200.2.1): cannot be reached" in err) == (Exit.UNAVAILABLE, True), err
+    (world.folder / "no-key").write_text((world.folder / "ssh_config").read_text().replace("/client\n", "/host\n"))
+    refused = world.folder / "refused.toml"
+    refused.write_text(text.replace('"ssh_config"', '"no-key"'))
+    code, _, err = run(world, "legacy", tmp_path, hosts=refused)
+    assert (code, f"client ({address_of('client')}): no key is accepted" in err) == (Exit.NO_PERMISSION, True), err
