@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.netns.converter_world import CLIENT, CLIENT6, GATEWAY, GATEWAY6, MPTCP, PORTS, SERVER, TCP, World
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 KINDS = ("connect", "absolute", "socks5", "convert", "tproxy", "redirect")
 TUNNELS = tuple(kind for kind in KINDS if kind != "absolute")

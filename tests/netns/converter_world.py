@@ -31,10 +31,10 @@ from typing import Any
 import pytest
 
 from experiments.testbed import native
-from experiments.testbed.node import Node, end_processes
+from experiments.testbed.node import Node
 from tests.netns.converter_names import Names
 from tests.netns.squid_world import IPPROTO_MPTCP, Syn, Wire, inside
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually, standing_nodes
 
 SERVER, SERVER6, SERVER_PRIVATE = "203.0.113.2", "2001:db8::2", "10.7.0.2"
 GATEWAY, GATEWAY6 = "10.0.1.1", "fd00:1::1"
@@ -330,15 +330,10 @@ def leave_files(converter: Converter, free: int) -> None:
 @contextmanager
 def standing() -> Iterator[World]:
     """Build all of it; whatever happens, take all of it down again."""
-    nodes: list[Node] = []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conv-")))
-        stack.callback(_take_down, nodes)
-        for name in ("lan", "client", "gateway", "server"):
-            node = Node(f"conv-{name}-{os.getpid()}", directory)
-            node.create()
-            nodes.append(node)
-        lan, client, gateway, server = nodes
+        nodes = standing_nodes("conv-", ("lan", "client", "gateway", "server"), directory)
+        lan, client, gateway, server = stack.enter_context(nodes)
         _wire(lan, client, gateway, server)
         wire, names = Wire(gateway), Names(server, SERVER)
         stack.callback(wire.close)
@@ -359,12 +354,6 @@ def running(conv: World, request: pytest.FixtureRequest) -> Iterator[Converter]:
     """A converter with the CONFIG of the tests' file, shared by them."""
     with conv.converter(request.module.CONFIG) as converter:
         yield converter
-
-
-def _take_down(nodes: list[Node]) -> None:
-    end_processes(nodes)
-    for node in nodes:
-        node.delete()
 
 
 def _cable(left: Node, right: Node, name: str) -> None:

@@ -16,18 +16,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tributary.places import ROOT
+from tests.netns.world import eventually, in_namespace, on, process, program, run, said_ready
 
 SERVER_4, SERVER_6, PORT = "203.0.113.1", "2001:db8::1", 5124
 LINKS = {"dsl": 1, "lte": 2}
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 SETTINGS = """
 [wan.dsl]
 interface = "dsl"
@@ -36,76 +34,6 @@ interface = "dsl"
 interface = "lt*"
 """
 PROBED = SETTINGS + f'[probe]\ntarget = "{SERVER_4}:{PORT}"\ninterval = "1s"\ntimeout = "1s"\nfailures = 2\n'
-
-# Sends numbered blocks for ever; what a probe needs is the accept alone.
-SERVER = f"""
-import socket, struct, threading, time
-def serve(connection):
-    try:
-        for number in range(10**9):
-            connection.sendall(struct.pack("!Q", number) * 1024)
-            time.sleep(0.005)
-    except OSError:
-        connection.close()
-listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 262)
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.bind(("::", {PORT}))
-listener.listen(100)
-print("ready", flush=True)
-while True:
-    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-"""
-
-# Reads and checks every block, and says how many came when it is asked.
-CLIENT = f"""
-import socket, struct, sys, threading
-address = sys.argv[1]
-family = socket.AF_INET6 if ":" in address else socket.AF_INET
-connection = socket.socket(family, socket.SOCK_STREAM, 262)
-connection.connect((address, {PORT}))
-count, ended = 0, ""
-def read():
-    global count, ended
-    try:
-        with connection.makefile("rb") as stream:
-            while block := stream.read(8192):
-                assert block == struct.pack("!Q", count) * 1024, "wrong data"
-                count += 1
-            ended = "end"
-    except Exception as error:
-        ended = repr(error)
-threading.Thread(target=read, daemon=True).start()
-print("ready", flush=True)
-for _ in sys.stdin:
-    print(ended or count, flush=True)
-"""
-
-
-def run(*command: str, check: bool = True) -> str:
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
-    assert not check or result.returncode == 0, f"{command}: {result.stderr}"
-    return result.stdout
-
-
-def eventually(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """Wait until ``fact`` is true; returns what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (value := fact()):
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
-    return value
-
-
-@contextmanager
-def process(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """A process with pipes, which has said ``ready``; ended, if need be by force, at the end."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT) as child:
-        try:
-            assert child.stdout is not None and child.stdout.readline() == "ready\n", command
-            yield child
-        finally:
-            child.kill()
 
 
 @dataclass(frozen=True)
@@ -137,7 +65,7 @@ class World:
 
     def on(self, namespace: str, command: str, check: bool = True) -> str:
         """Run a command in a namespace, words apart by blanks."""
-        return run("ip", "netns", "exec", namespace, *command.split(), check=check)
+        return on(namespace, command, check=check)
 
     def on_router(self, command: str, check: bool = True) -> str:
         return self.on(self.router, command, check)
@@ -201,7 +129,7 @@ class World:
 
     def command(self, *words: str) -> tuple[str, ...]:
         """A command of ``cpe`` in the router's namespace."""
-        return ("ip", "netns", "exec", self.router, sys.executable, "-m", "cpe", *words)
+        return in_namespace(self.router, sys.executable, "-m", "cpe", *words)
 
     def status(self) -> dict[str, Any]:
         """The links of ``cpe status`` by their names."""
@@ -212,14 +140,14 @@ class World:
         """A running daemon; ended as a user would end it."""
         words = ("run", str(self.settings(text)), "--state-directory", str(self.directory / "state"))
         with process(*self.command(*words)) as child:
-            yield child
+            yield said_ready(child)
             stop(child)
 
     @contextmanager
     def transfer(self, server: str = SERVER_4) -> Iterator[Transfer]:
         """A download that has begun."""
-        with process("ip", "netns", "exec", self.router, sys.executable, "-c", CLIENT, server) as child:
-            transfer = Transfer(child)
+        with process(*in_namespace(self.router, *program("block_reader", server, str(PORT)))) as child:
+            transfer = Transfer(said_ready(child))
             assert transfer.goes_on()
             yield transfer
 
@@ -243,7 +171,8 @@ def world(directory: Path, links: Sequence[str] = tuple(LINKS)) -> Iterator[Worl
         built.on(built.provider, "ip mptcp limits set subflow 8 add_addr_accepted 0")
         for link in links:
             built.add_link(link)
-        with process("ip", "netns", "exec", built.provider, sys.executable, "-c", SERVER):
+        with process(*in_namespace(built.provider, *program("numbered_blocks", str(PORT)))) as server:
+            said_ready(server)
             yield built
     finally:
         for name in (built.router, built.provider):

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
-from experiments.testbed.node import Node, Process, end_processes
+from experiments.testbed.node import Node, Process
 from squid import host
+from tests.netns.world import standing_nodes
 
 PROXY = ("10.0.0.1", 3128)
 PROXY6 = ("fd00::1", 3128)
@@ -248,13 +249,11 @@ def read_answer(connection: socket.socket, seconds: float) -> Answer:
 @contextmanager
 def world() -> Iterator[World]:
     """Build all of it; whatever happens, take all of it down again."""
-    nodes: list[Node] = []
     with ExitStack() as stack:
         # Squid's user has to reach the state directory, and pytest's own folders are closed to others.
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sq-")))
         directory.chmod(0o755)
-        stack.callback(_take_down, nodes)
-        client, gateway, server = (_node(f"sq-{letter}", directory, nodes) for letter in "cgs")
+        client, gateway, server = stack.enter_context(standing_nodes("sq-", "cgs", directory))
         _wire(client, gateway, server)
         (directory / "hosts").write_text(HOSTS)
         origin = Origin(server)
@@ -299,19 +298,6 @@ def squids_socket(node: Node, family: int, protocol: int) -> socket.socket:
             os.seteuid(0)
     made.settimeout(2)
     return made
-
-
-def _node(name: str, directory: Path, nodes: list[Node]) -> Node:
-    node = Node(f"{name}{os.getpid()}", directory)
-    node.create()
-    nodes.append(node)
-    return node
-
-
-def _take_down(nodes: list[Node]) -> None:
-    end_processes(nodes)
-    for node in nodes:
-        node.delete()
 
 
 def _wire(client: Node, gateway: Node, server: Node) -> None:

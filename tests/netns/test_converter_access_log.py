@@ -12,7 +12,7 @@ from tests.netns.converter_clients import hears, opened, read_all, request, take
 from tests.netns.converter_impatient import TIMES
 from tests.netns.converter_services import answer, content
 from tests.netns.converter_world import ALL, GATEWAY, MPTCP, SERVER, TCP, World, needs_tools
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

@@ -20,7 +20,7 @@ from tests.netns.converter_clients import ALL_KINDS, ALL_TUNNELS, PROTOCOLS, ope
 from tests.netns.converter_services import CONTENT
 from tests.netns.converter_world import ALL, GATEWAY, GATEWAY6, PORTS, SERVER, SERVER6, Converter, World, needs_tools
 from tests.netns.squid_world import inside
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

@@ -27,7 +27,7 @@ from tests.netns.converter_clients import (
 from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, gateway, node, route
 from tests.netns.converter_services import SERVED, SERVICE, echo, greet
 from tests.netns.converter_world import ALL, GATEWAY, SERVER, SERVER6, Converter, World, needs_tools, start
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

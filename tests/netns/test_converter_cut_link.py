@@ -12,7 +12,7 @@ import pytest
 from tests.netns.converter_clients import KINDS, TRANSPARENT, get, take_head
 from tests.netns.converter_impatient import net, running
 from tests.netns.converter_world import CLIENT, MPTCP, Converter, World, needs_tools
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 __all__ = ["net", "running"]
 pytestmark = [needs_tools, pytest.mark.slow]

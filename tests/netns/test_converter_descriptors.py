@@ -10,7 +10,7 @@ from tests.netns.converter_clients import hears, proxy, socks_request
 from tests.netns.converter_services import greet
 from tests.netns.converter_world import ALL, METRICS, SERVER, Converter, World, leave_files, needs_tools
 from tests.netns.squid_world import inside
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

@@ -8,7 +8,7 @@ import pytest
 from tests.netns.converter_clients import ALL_KINDS, hears, opened, read_all, take
 from tests.netns.converter_services import SERVED, SERVICE, answer, echo, greet
 from tests.netns.converter_world import ALL, SERVER, SERVER6, World, needs_tools
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

@@ -25,7 +25,7 @@ from tests.netns.converter_clients import (
 from tests.netns.converter_impatient import IMPATIENT
 from tests.netns.converter_services import greet
 from tests.netns.converter_world import ALL, MPTCP, PORTS, SERVER, World, needs_tools, start
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

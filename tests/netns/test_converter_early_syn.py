@@ -31,7 +31,7 @@ from tests.netns.converter_world import (
     needs_tools,
 )
 from tests.netns.squid_world import inside
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

@@ -16,7 +16,7 @@ from tests.netns.converter_clients import get, hears, joined, read_all, take, ta
 from tests.netns.converter_services import greet
 from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools, start
 from tests.netns.test_converter_service_manager import manager, next_message
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 SIZE = 4 << 20

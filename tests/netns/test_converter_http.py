@@ -9,7 +9,7 @@ from tests.netns.converter_clients import PROTOCOLS, Refused, get, proxy, read_a
 from tests.netns.converter_messages import chunks, dechunked, heard, path_of, respond
 from tests.netns.converter_services import CONTENT
 from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

@@ -41,7 +41,7 @@ from tests.netns.converter_world import (
     needs_tools,
     start,
 )
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 __all__ = ["net", "running"]
 pytestmark = needs_tools

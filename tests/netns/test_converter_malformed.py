@@ -7,7 +7,7 @@ import pytest
 
 from tests.netns.converter_clients import Refused, convert_connect, convert_message, convert_reply, proxy, read_all
 from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

@@ -13,7 +13,7 @@ import pytest
 from tests.netns.converter_clients import hears, request, reset
 from tests.netns.converter_world import ALL, CLIENT, GATEWAY, PORTS, SERVER, Converter, World, needs_tools, run
 from tests.netns.squid_world import inside
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = [needs_tools, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ from tests.netns.converter_impatient import BUFFER, net, running
 from tests.netns.converter_messages import chunks, dechunked, fields_of, respond
 from tests.netns.converter_services import CONTENT
 from tests.netns.converter_world import SERVER, Converter, World, needs_tools
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 __all__ = ["net", "running"]
 pytestmark = needs_tools

@@ -1,7 +1,6 @@
 """The native converter and its service manager: sockets that it is passed, and states that it tells."""
 
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from tests.netns.converter_world import (
     needs_tools,
     start,
 )
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually, program
 from tributary.settings.failure import Exit
 
 pytestmark = needs_tools
@@ -35,19 +34,7 @@ pytestmark = needs_tools
 @contextmanager
 def activated(world: World, directory: Path, config: str, protocol: int) -> Iterator[Converter]:
     """A converter that is passed a listening socket for port 3128, as systemd does (sd_listen_fds(3))."""
-    launcher = f"""
-import os, socket, sys
-listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, {protocol})
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-listener.bind(("::", 3128))
-listener.listen(64)
-print("passed", listener.fileno(), flush=True)
-os.dup2(listener.fileno(), 3) if listener.fileno() != 3 else os.set_inheritable(3, True)
-os.environ |= dict(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-    converter = start(world.gateway, directory, config, sys.executable, "-c", launcher)
+    converter = start(world.gateway, directory, config, *program("passed_socket", str(protocol)))
     try:
         eventually(lambda: converter.popen.poll() is not None or "listening" in converter.log)
         yield converter

@@ -22,7 +22,7 @@ from tests.netns.converter_world import (
     needs_tools,
 )
 from tests.netns.test_converter_early_syn import given_up, seen
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

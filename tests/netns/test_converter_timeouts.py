@@ -23,7 +23,7 @@ from tests.netns.converter_clients import (
 from tests.netns.converter_impatient import net, running
 from tests.netns.converter_services import CONTENT, content
 from tests.netns.converter_world import SERVER, Converter, World, needs_tools
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 __all__ = ["net", "running"]
 pytestmark = needs_tools

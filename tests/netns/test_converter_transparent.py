@@ -40,7 +40,7 @@ from tests.netns.converter_world import (
     World,
     needs_tools,
 )
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.cpe_world import PROBED, SERVER_4, SERVER_6, World, eventually, world
+from tests.netns.cpe_world import PROBED, SERVER_4, SERVER_6, World, world
+from tests.netns.world import eventually
 
 pytestmark = pytest.mark.slow
 

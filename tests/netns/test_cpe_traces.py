@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.cpe_world import ENVIRONMENT, PROBED, World, eventually, process, run, stop, world
+from tests.netns.cpe_world import PROBED, World, stop, world
+from tests.netns.world import ENVIRONMENT, eventually, process, run, said_ready
 from tributary.settings.failure import Exit
 
 pytestmark = pytest.mark.slow
@@ -175,6 +176,7 @@ def test_it_needs_one_capability(house: World) -> None:
     limit = ("setpriv", "--bounding-set=-all,+net_admin", "--no-new-privs")
     before = house.everything()
     with process(*words[:4], *limit, *words[4:]) as child, house.transfer():
+        said_ready(child)
         eventually(lambda: house.subflows() == BOTH)
         eventually(lambda: all(link["probe"]["rtt_ms"] is not None for link in house.status().values()))
         house.on(house.provider, "ss -K -tn dst 10.2.0.2")

@@ -12,7 +12,7 @@ from tests.ansible.playbooks import needs_ansible
 from tests.netns.fleet_gateway import JOINS, PORT, SHARED, WITHOUT_BFD
 from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, missing, standing
 from tests.netns.squid_world import inside
-from tests.netns.throttler_world import eventually
+from tests.netns.world import eventually
 
 pytestmark = [
     pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),

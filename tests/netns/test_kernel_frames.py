@@ -17,19 +17,8 @@ import pytest
 from scapy.layers.l2 import Ether
 
 from experiments.probes.handshake_frames import Ends, subflows
-from tests.netns.throttler_world import (
-    CLIENT,
-    GATEWAY,
-    IPV4,
-    IPV6,
-    Connection,
-    connection,
-    eventually,
-    in_namespace,
-    on,
-    process,
-    run,
-)
+from tests.netns.throttler_world import CLIENT, GATEWAY, IPV4, IPV6, Connection, connection
+from tests.netns.world import eventually, in_namespace, on, process, program, run
 from throttler.sources.dissect import segment
 from tributary.wire.keys import address_hmac, join_hmac, token
 from tributary.wire.options import (
@@ -61,15 +50,6 @@ pytestmark = [
 OTHER_LINK = {IPV4: ("10.0.2.1", "10.0.2.2"), IPV6: ("fd00:0:0:2::1", "fd00:0:0:2::2")}
 """The gateway's and the client's address on the link that joins."""
 
-# Goes with data unread, and so closes all subflows at once (__mptcp_close of net/mptcp/protocol.c).
-HASTY = """
-import select, socket, sys
-family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
-connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-connection.connect((sys.argv[1], 3128))
-connection.sendall(b"20000\\n")
-select.select([connection], [], [])
-"""
 
 Count = Callable[[type[Option]], int]
 """How many options of a kind have been seen."""
@@ -89,7 +69,7 @@ def options_of(segments: Sequence[Segment]) -> Iterator[Option]:
 @contextmanager
 def captured(file: Path) -> Iterator[Count]:
     """Counts while all frames at the client are written into a file."""
-    with process(CLIENT, sys.executable, "-m", "tests.netns.frame_capture", str(file)) as child:
+    with process(*in_namespace(CLIENT, sys.executable, "-m", "tests.netns.frame_capture", str(file))) as child:
         assert child.stdin is not None and child.stdout is not None and child.stdout.readline() == "ready\n"
         yield lambda kind: sum(isinstance(option, kind) for option in options_of(seen(file)))
         child.stdin.close()
@@ -137,7 +117,7 @@ def sessions(world: None, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
                 with connection(address) as orderly:
                     live(orderly, address, 4000 + 10 * version + checksums, count)
                     orderly.close()
-                run(*in_namespace(CLIENT, sys.executable, "-c", HASTY, address))
+                run(*in_namespace(CLIENT, *program("leave_unread", address)))
                 until(count, MpFastclose)
             found[f"IPv{version}{' with checksums' if checksums else ''}"] = seen(file)
     return found

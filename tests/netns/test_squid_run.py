@@ -5,8 +5,7 @@ import os
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from experiments.testbed.node import Node
 from tests.netns.squid_world import SERVER, SETTINGS, World, inside, needed, squid, start_squid, world, write_settings
+from tests.netns.world import eventually
 
 pytestmark = [pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}"), pytest.mark.slow]
 
@@ -114,7 +114,7 @@ def test_state_directory_of_a_squid_that_still_drains_is_refused(net: World) -> 
     ):
         refuse_state_of(net, "draining")
         running.popen.terminate()
-        eventually(lambda: "3128" not in net.client.run("ss", "-HtlnM"))
+        eventually(lambda: "3128" not in net.client.run("ss", "-HtlnM"), 20)
         refuse_state_of(net, "draining")
     with start_squid(net.client, net.directory, SETTINGS, "draining"):
         pass
@@ -204,18 +204,10 @@ def test_killed_run_leaves_a_guarded_squid_that_the_next_one_respects_and_then_r
     assert_refused(run(net.client, net, f"port = 3129\n{SETTINGS}"), 75, "another `squid run`")
     orphan = squid_of(net, "killed")
     os.kill(orphan, signal.SIGTERM)
-    eventually(lambda: not Path(f"/proc/{orphan}").exists())
+    eventually(lambda: not Path(f"/proc/{orphan}").exists(), 20)
     assert start_squid(net.client, net.directory, SETTINGS, "killed").stop() == 143
     assert traces(net.client, net) == before
 
 
 def squid_of(net: World, name: str) -> int:
     return int((net.directory / name / "squid.pid").read_text())
-
-
-def eventually(fact: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until ``fact`` is true."""
-    deadline = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.05)

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,23 +13,18 @@ import pytest
 
 from tests.netns.throttler_world import (
     CLIENT,
-    ENVIRONMENT,
     GATEWAY,
     WIRED_SLOW,
     ask,
     classes,
     connection,
     elements,
-    eventually,
-    in_namespace,
     installed,
-    on,
-    process,
-    run,
     status,
     throttler,
     throttler_beside,
 )
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,48 +35,6 @@ pytestmark = [
 STEPS = 20
 PORT = 3129
 SEED = 20
-
-# Sends a stream of bytes that both sides can work out until the client has had enough, which it says by a byte.
-SENDER = f"""
-import hashlib, itertools, socket
-listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.bind(("0.0.0.0", {PORT}))
-listener.listen(1)
-print("ready", flush=True)
-connection, _ = listener.accept()
-sent = hashlib.sha256()
-for number in itertools.count():
-    block = hashlib.sha256(number.to_bytes(8)).digest() * 512
-    connection.sendall(block)
-    sent.update(block)
-    try:
-        connection.recv(1, socket.MSG_DONTWAIT)
-        break
-    except BlockingIOError:
-        pass
-connection.shutdown(socket.SHUT_WR)
-print(sent.hexdigest(), flush=True)
-connection.recv(1)
-"""
-RECEIVER = f"""
-import hashlib, select, socket, sys
-connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-connection.connect(("10.0.1.1", {PORT}))
-got, total, asked = hashlib.sha256(), 0, False
-while True:
-    ready, _, _ = select.select([connection] + ([] if asked else [sys.stdin]), [], [])
-    if sys.stdin in ready:
-        connection.sendall(b"x")
-        asked = True
-    if connection in ready:
-        block = connection.recv(65536)
-        if not block:
-            break
-        got.update(block)
-        total += len(block)
-print(got.hexdigest(), total, flush=True)
-"""
 
 
 class Throttler:
@@ -144,9 +96,9 @@ class Throttler:
 @contextmanager
 def download() -> Iterator[tuple[subprocess.Popen[str], subprocess.Popen[str]]]:
     """The sender and the receiver, which comes when the sender listens: before, it would be refused."""
-    with process(GATEWAY, sys.executable, "-c", SENDER) as sender:
-        assert sender.stdout is not None and sender.stdout.readline() == "ready\n"
-        with process(CLIENT, sys.executable, "-c", RECEIVER) as receiver:
+    with process(*in_namespace(GATEWAY, *program("hash_sender", str(PORT)))) as sender:
+        said_ready(sender)
+        with process(*in_namespace(CLIENT, *program("hash_receiver", str(PORT)))) as receiver:
             yield sender, receiver
 
 
@@ -252,18 +204,8 @@ def test_an_ifb_device_that_a_kill_left_without_its_qdisc_is_no_obstacle(tmp_pat
         run(*in_namespace(GATEWAY, "ip", "link", "del", "tributary-up"), check=False)
 
 
-# Brackets without an end, from anybody who can reach the control socket.
-NESTED = """
-import socket
-connection = socket.socket(socket.AF_UNIX)
-connection.connect("\\0tributary/throttler")
-connection.sendall(b"[" * 60000 + b"\\n")
-print(connection.recv(1000).decode())
-"""
-
-
 def test_a_request_nested_too_deeply_is_refused() -> None:
     with throttler("kernel") as child:
         command = in_namespace(GATEWAY, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-        answer = run(*command, sys.executable, "-c", NESTED, check=False)
+        answer = run(*command, *program("nested_request"), check=False)
         assert "not a request" in answer and child.poll() is None

@@ -13,7 +13,6 @@ import pytest
 
 from tests.netns.throttler_world import (
     CLIENT,
-    ENVIRONMENT,
     GATEWAY,
     IPV4,
     IPV6,
@@ -21,45 +20,18 @@ from tests.netns.throttler_world import (
     classes,
     connection,
     elements,
-    eventually,
     holds,
-    in_namespace,
     installed,
-    on,
-    process,
-    run,
     status,
     throttler,
 )
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
 from tributary.settings.failure import Exit
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
     pytest.mark.usefixtures("world"),
 ]
-
-# A join with the token in argv[1] from an address that nobody has, whose third ACK has a wrong HMAC.
-FORGER = """
-import socket, sys
-from scapy.layers.inet import IP, TCP
-from scapy.layers.l2 import Ether
-from tributary.wire.options import MpJoinAck, MpJoinSyn, emit
-token, source, gateway = int(sys.argv[1], 16), sys.argv[2], sys.argv[3]
-wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-wire.bind(("wired", 3))
-def send(flags, seq, ack, option):
-    data = emit(option)
-    # The options go as Scapy's payload, under a header whose offset counts them in; so the checksum covers them.
-    header = TCP(sport=5555, dport=3128, flags=flags, seq=seq, ack=ack, dataofs=5 + len(data) // 4)
-    wire.send(bytes(Ether(dst=gateway) / IP(src=source, dst="10.0.1.1") / header / data))
-send("S", 1000, 0, MpJoinSyn(False, 9, token, b"abcd"))
-while True:
-    answer = Ether(wire.recv(2000))
-    if TCP in answer and answer[TCP].dport == 5555 and answer[IP].dst == source:
-        break
-assert answer[TCP].flags == "SA", answer[TCP].flags
-send("A", 1001, answer[TCP].seq + 1, MpJoinAck(bytes(20)))
-"""
 
 
 def refused(policy: Path = WIRED_SLOW) -> tuple[int, str]:
@@ -253,7 +225,7 @@ def test_a_forged_join_gets_no_element(source: str) -> None:
         neighbour = ("lladdr", link[0]["address"], "dev", "wired")
         run("ip", "-n", GATEWAY, "neighbour", "replace", "10.0.1.77", *neighbour)
         token = status()["sessions"][0]["token"]
-        run(*in_namespace(CLIENT, sys.executable, "-c", FORGER, token, "10.0.1.77", own[0]["address"]))
+        run(*in_namespace(CLIENT, *program("forged_join", token, "10.0.1.77", own[0]["address"])))
         eventually(lambda: source == "kernel" or status()["counters"].get("wrong HMACs") == 1)
         assert not [element for element in elements() if "10.0.1.77" in element]
         assert len(status()["sessions"][0]["subflows"]) == 2
@@ -279,43 +251,11 @@ def test_without_a_throttler_status_says_so() -> None:
     assert result.stderr == "throttler: no throttler runs in this network namespace\n"
 
 
-# Answers the first line with as many bytes, and the second too, but closes before they can be sent.
-HASTY_SERVER = """
-import socket
-listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.setsockopt(socket.SOL_SOCKET, 32, 1 << 23)  # SO_SNDBUFFORCE
-listener.bind(("0.0.0.0", 3129))
-listener.listen()
-print("ready", flush=True)
-connection = listener.accept()[0]
-for _ in range(2):
-    connection.sendall(bytes(int(connection.recv(100))))
-connection.close()
-print("closed", flush=True)
-input()
-"""
-
-# Reads the first thousand bytes at once, and the other two million when it is told to.
-LATE_READER = """
-import socket, sys
-connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-connection.connect((sys.argv[1], 3129))
-connection.sendall(b"1000")
-left = 1000
-while left:
-    left -= len(connection.recv(left))
-connection.sendall(b"2000000")
-sys.stdin.readline()
-print(sum(iter(lambda: len(connection.recv(65536)), 0)), flush=True)
-"""
-
-
 def test_a_hold_lasts_until_all_is_sent_that_was_written_before_the_close(source: str) -> None:
-    with process(GATEWAY, sys.executable, "-c", HASTY_SERVER) as server, throttler(source):
-        assert server.stdout is not None and server.stdout.readline() == "ready\n"
-        with process(CLIENT, sys.executable, "-c", LATE_READER, IPV4) as reader:
-            assert reader.stdin is not None and reader.stdout is not None
+    with process(*in_namespace(GATEWAY, *program("hasty_server"))) as server, throttler(source):
+        said_ready(server)
+        with process(*in_namespace(CLIENT, *program("late_reader", IPV4))) as reader:
+            assert server.stdout is not None and reader.stdin is not None and reader.stdout is not None
             assert server.stdout.readline() == "closed\n"
             eventually(elements)
             time.sleep(1.5)

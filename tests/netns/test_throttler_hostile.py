@@ -11,30 +11,14 @@ import re
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.netns.throttler_world import (
-    CLIENT,
-    ENVIRONMENT,
-    GATEWAY,
-    IPV4,
-    IPV6,
-    classes,
-    connection,
-    elements,
-    eventually,
-    in_namespace,
-    on,
-    process,
-    run,
-    status,
-    throttler,
-)
+from tests.netns.throttler_world import CLIENT, GATEWAY, IPV4, IPV6, classes, connection, elements, status, throttler
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run
 from throttler.sources.handshakes import Limits
 from tributary.wire.options import (
     MPTCP,
@@ -63,48 +47,6 @@ pytestmark = [
 SYN, ACK, FIN, RST = Flags.SYN, Flags.ACK, Flags.FIN, Flags.RST
 MOST_GROWTH = 30 * 2**20
 """Bytes by which a flood may let the daemon's resident memory grow."""
-
-# Sends the frames of its input, one a line in hexadecimal, argv[1] of them a second; prints the seconds it took.
-SENDER = """
-import socket, sys, time
-frames = [bytes.fromhex(line) for line in sys.stdin]
-wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-wire.bind(("wired", 0))
-began = time.monotonic()
-for number, frame in enumerate(frames):
-    if number % 50 == 0:
-        time.sleep(max(0, began + number / int(sys.argv[1]) - time.monotonic()))
-    wire.send(frame)
-print(time.monotonic() - began)
-"""
-
-# For each line of its input opens argv[1] sessions, waits until each has argv[2] more subflows, says so, and closes
-# them at the next line.
-CHURN = """
-import socket, sys, time
-sessions, joins = map(int, sys.argv[1:])
-def subflows(connection):
-    # MPTCP_INFO at SOL_MPTCP (linux/mptcp.h): its first byte counts the subflows beside the first.
-    return connection.getsockopt(284, 1, 64)[0]
-def opened():
-    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-    connection.connect(("10.0.1.1", 3128))
-    connection.sendall(b"100\\n")
-    left = 100
-    while left:
-        left -= len(connection.recv(left))
-    return connection
-for _ in sys.stdin:
-    alive = [opened() for _ in range(sessions)]
-    deadline = time.monotonic() + 10
-    while any(subflows(connection) < joins for connection in alive):
-        assert time.monotonic() < deadline, [subflows(connection) for connection in alive]
-        time.sleep(0.01)
-    print("joined", flush=True)
-    sys.stdin.readline()
-    for connection in alive:
-        connection.close()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +86,7 @@ def _checksum(data: bytes) -> bytes:
 def send(ethernet: bytes, packets: Iterable[bytes], rate: int = 5000) -> float:
     """Put packets on the wire at that many a second; returns the seconds it took."""
     lines = "\n".join((ethernet + each).hex() for each in packets)
-    command = in_namespace(CLIENT, sys.executable, "-c", SENDER, str(rate))
+    command = in_namespace(CLIENT, *program("frame_sender", str(rate)))
     result = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert result.returncode == 0, result.stderr
     return float(result.stdout)
@@ -377,7 +319,7 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
         # All but the one over wireless.
         held = sessions * joins
         idle, before = kernel_state(), resident(child)
-        with process(CLIENT, sys.executable, "-c", CHURN, str(sessions), str(joins)) as client:
+        with process(*in_namespace(CLIENT, *program("churn", str(sessions), str(joins)))) as client:
             assert client.stdin is not None and client.stdout is not None
             for _ in range(rounds):
                 client.stdin.write("open\n")

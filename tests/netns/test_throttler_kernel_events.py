@@ -10,37 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.netns.throttler_world import CLIENT, ENVIRONMENT, GATEWAY, connection, eventually, in_namespace, run
+from tests.netns.throttler_world import CLIENT, GATEWAY, connection
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, program, run
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
     pytest.mark.usefixtures("world"),
 ]
-
-# In the gateway's namespace: for each line of its input, what happened since the last one, or what the sockets say.
-LISTENER = """
-import json, sys, time
-from tributary.mptcp import sockets
-from tributary.mptcp.path_manager import EventsLost, PathManager
-from throttler.sources import routes
-def told(events):
-    return [{"kind": type(event).__name__, "subflow": str(getattr(event, "subflow", "")), "token": event.token,
-             "interface": getattr(event, "interface", None), "initial": getattr(event, "initial", None),
-             "backup": getattr(event, "backup", None), "address": getattr(event, "address", None)} for event in events]
-with PathManager(routes.interface_of, int(sys.argv[1])) as manager:
-    print("ready", flush=True)
-    for line in sys.stdin:
-        if line.strip() == "snapshot":
-            answer = told(sockets.differences({}, sockets.snapshot(time.time_ns()), routes.interface_of, 0))
-        elif line.strip() == "traffic":
-            answer = [[str(name), each.acked, each.received] for name, each in sockets.traffic().items()]
-        else:
-            try:
-                answer = told(manager.events(1000))
-            except EventsLost:
-                answer = "lost"
-        print(json.dumps(answer), flush=True)
-"""
 
 
 class Listener:
@@ -62,7 +38,7 @@ class Listener:
 
 @contextmanager
 def listener(buffer: int = 1 << 20) -> Iterator[Listener]:
-    command = in_namespace(GATEWAY, sys.executable, "-c", LISTENER, str(buffer))
+    command = in_namespace(GATEWAY, *program("event_listener", str(buffer)))
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT) as child:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"

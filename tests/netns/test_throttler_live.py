@@ -15,7 +15,6 @@ import pytest
 
 from tests.netns.throttler_world import (
     CLIENT,
-    ENVIRONMENT,
     GATEWAY,
     IPV4,
     WIRED_SLOW,
@@ -23,15 +22,12 @@ from tests.netns.throttler_world import (
     classes,
     connection,
     elements,
-    eventually,
     holds,
-    in_namespace,
-    on,
-    run,
     status,
     throttler,
     throttler_beside,
 )
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, run
 from tributary.settings.failure import Exit
 
 pytestmark = [

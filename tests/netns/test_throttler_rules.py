@@ -20,13 +20,12 @@ from tests.netns.throttler_world import (
     classes,
     connection,
     elements,
-    eventually,
     holds,
     installed,
-    on,
     status,
     throttler,
 )
+from tests.netns.world import eventually, on
 from tributary.settings.failure import Exit
 
 pytestmark = [

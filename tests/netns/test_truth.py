@@ -9,22 +9,9 @@ from experiments.testbed.appliance import start_converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT
+from tests.netns.world import program
 from tributary.places import ROOT
 
-# Downloads by MPTCP, and tells its subflows while the connection is still there; ends with its input.
-CLIENT = """
-import json, socket, sys
-from experiments.probes.subflows import subflows_of
-proxy, port, url, size = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-connection.connect((proxy, port))
-connection.sendall(f"GET {url} HTTP/1.1\\r\\nHost: server\\r\\n\\r\\n".encode())
-left = size
-while left > 0:
-    left -= len(connection.recv(1 << 18))
-print(json.dumps({each.local: each.received for each in subflows_of(connection)}), flush=True)
-sys.stdin.read()
-"""
 TOLERANCE = 0.02
 
 
@@ -33,7 +20,7 @@ def test_both_kernels_and_the_packets_agree_on_what_each_subflow_carried(testbed
     links = [link.name for link in testbed.topology.links]
     capture = [sys.executable, "-m", "tests.netns.payload_capture", str(NATIVE_PORT), *links]
     where = [str(testbed.topology.PROXY4), str(NATIVE_PORT), f"http://{testbed.topology.SERVER4}/{file.path.name}"]
-    command = testbed.client.command([sys.executable, "-c", CLIENT, *where, str(file.size)])
+    command = testbed.client.command(program("truth_client", *where, str(file.size)))
     pipe = subprocess.PIPE
     with (
         start_server(testbed, file.path.parent),

@@ -16,8 +16,7 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,100 +24,13 @@ from typing import Any
 import pytest
 
 from experiments.testbed.node import Node
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
 from tributary.places import ROOT
 
 WIRED_SLOW = ROOT / "tc-policies" / "wired-slow.toml"
 CLIENT, GATEWAY = f"thr-client-{os.getpid()}", f"thr-gateway-{os.getpid()}"
 LINKS = {"wired": 1, "wireless": 2}
 IPV4, IPV6 = "10.0.1.1", "fd00:0:0:1::1"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-
-# Sends as many bytes as each line of the client says; reads as many if the number is negative, and says so.
-SERVER = """
-import socket, threading
-def serve(connection):
-    block = bytes(65536)
-    try:
-        stream = connection.makefile("rb")
-        for line in stream:
-            left = int(line)
-            if left < 0:
-                while left:
-                    left += len(stream.read(min(-left, 65536)))
-                connection.send(b"k")
-            while left:
-                left -= connection.send(block[:left])
-    except OSError:
-        pass
-    connection.close()
-listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.bind(("::", 3128))
-listener.listen(100)
-print("ready", flush=True)
-while True:
-    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-"""
-
-# Passes each line of its input to the server, reads or sends what was asked for, and says so.
-CLIENT_PROGRAM = """
-import socket, sys
-address = sys.argv[1]
-family = socket.AF_INET6 if ":" in address else socket.AF_INET
-connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
-connection.connect((address, 3128))
-for line in sys.stdin:
-    connection.sendall(line.encode())
-    left = int(line)
-    if left < 0:
-        connection.sendall(bytes(-left))
-        left = 1
-    while left:
-        left -= len(connection.recv(min(left, 65536)))
-    print("done", flush=True)
-connection.close()
-"""
-
-
-def run(*command: str, check: bool = True) -> str:
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
-    assert not check or result.returncode == 0, f"{command}: {result.stderr}"
-    return result.stdout
-
-
-def in_namespace(name: str, *command: str) -> tuple[str, ...]:
-    return ("ip", "netns", "exec", name, *command)
-
-
-def on(name: str, command: str) -> str:
-    """Run an ip, nft, tc or ss command in a namespace."""
-    return run(*in_namespace(name, *command.split()))
-
-
-def eventually(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """Wait until ``fact`` is true; returns what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (value := fact()):
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
-    return value
-
-
-@contextmanager
-def process(name: str, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """A process in a namespace with pipes for its input and output; ended, if need be by force, at the end."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        in_namespace(name, *command), stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT
-    ) as child:
-        try:
-            yield child
-        finally:
-            child.terminate()
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                child.kill()
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +47,8 @@ def world() -> Iterator[None]:
         for name in (CLIENT, GATEWAY):
             Node(name, Path()).set_congestion_control()
         limit_wireless()
-        with process(GATEWAY, sys.executable, "-c", SERVER) as child:
-            assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        with process(*in_namespace(GATEWAY, *program("sized_server"))) as server:
+            said_ready(server)
             yield
     finally:
         for name in (CLIENT, GATEWAY):
@@ -184,7 +96,7 @@ def throttler(source: str, policy: Path = WIRED_SLOW, *options: str) -> Iterator
 def throttler_beside(source: str, policy: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """A throttler that finds the connections that are there."""
     command = (sys.executable, "-m", "throttler", "run", "--policy", str(policy), "--source", source, *options)
-    with process(GATEWAY, *command) as child:
+    with process(*in_namespace(GATEWAY, *command), stderr=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stderr is not None
         # Nobody reads the log before the end, and who writes into a full pipe waits.
         fcntl.fcntl(child.stderr, fcntl.F_SETPIPE_SZ, 1 << 20)
@@ -224,7 +136,7 @@ class Connection:
 
 @contextmanager
 def connection(address: str = IPV4) -> Iterator[Connection]:
-    with process(CLIENT, sys.executable, "-c", CLIENT_PROGRAM, address) as child:
+    with process(*in_namespace(CLIENT, *program("sized_client", address))) as child:
         client = Connection(child)
         # A join comes after the first data (RFC 8684 section 3.1).
         client.request(1000)

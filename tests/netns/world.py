@@ -1,0 +1,85 @@
+"""What the worlds of these tests share: network namespaces and their end, commands in them, waiting for what comes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from experiments.testbed.node import Node, end_processes
+from tributary.places import ROOT
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@contextmanager
+def standing_nodes(prefix: str, names: Sequence[str], directory: Path) -> Iterator[list[Node]]:
+    """Namespaces ``PREFIXNAME-PID``; at the end they are gone, and all that ran in them."""
+    made: list[Node] = []
+    try:
+        for name in names:
+            node = Node(f"{prefix}{name}-{os.getpid()}", directory)
+            node.create()
+            made.append(node)
+        yield made
+    finally:
+        end_processes(made)
+        for node in made:
+            node.delete()
+
+
+def run(*command: str, check: bool = True) -> str:
+    """What a command printed; ``check`` whether it succeeded."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=250)
+    assert not check or result.returncode == 0, f"{command}: {result.stderr}"
+    return result.stdout
+
+
+def in_namespace(name: str, *command: str) -> tuple[str, ...]:
+    """``command`` as one that runs in a namespace."""
+    return ("ip", "netns", "exec", name, *command)
+
+
+def on(name: str, command: str, *, check: bool = True) -> str:
+    """Run an ip, nft, tc or ss command in a namespace."""
+    return run(*in_namespace(name, *command.split()), check=check)
+
+
+def program(name: str, *arguments: str) -> tuple[str, ...]:
+    """The command for one of ``tests/netns/programs``."""
+    return (sys.executable, "-m", f"tests.netns.programs.{name}", *arguments)
+
+
+@contextmanager
+def process(*command: str, stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A process with pipes for its input and output; ended, if need be by force, at the end."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, text=True, env=ENVIRONMENT) as child:
+        try:
+            yield child
+        finally:
+            child.terminate()
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+
+
+def said_ready(child: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """``child`` as soon as its next line is ``ready``."""
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    assert line == "ready\n", (child.args, line)
+    return child
+
+
+def eventually(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Wait until ``fact`` is true; returns what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (value := fact()):
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)
+    return value
