@@ -29,6 +29,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*TESTBED, *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
 
 
+@pytest.mark.calm
 def test_each_link_is_as_described(testbed: Testbed) -> None:
     readings = check_links(testbed)
     assert {reading.what for reading in readings} == {"rtt_ms", "down_mbps", "up_mbps"}

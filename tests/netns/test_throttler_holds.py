@@ -43,6 +43,7 @@ def refused(policy: Path = WIRED_SLOW) -> tuple[int, str]:
     return result.returncode, result.stderr
 
 
+@pytest.mark.calm
 @pytest.mark.parametrize(("address", "family"), [(IPV4, 4), (IPV6, 6)])
 def test_a_held_subflow_obeys_its_rate(source: str, address: str, family: int) -> None:
     with throttler(source), connection(address) as client:

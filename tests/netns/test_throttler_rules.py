@@ -61,6 +61,7 @@ def rate_over(seconds: float, count: Callable[[], int]) -> float:
     return 8 * (count() - before) / (time.monotonic() - start)
 
 
+@pytest.mark.calm
 @pytest.mark.parametrize(("address", "family"), [(IPV4, 4), (IPV6, 6)])
 def test_an_upload_is_held_on_its_way_in(address: str, family: int, source: str, policy: Callable[..., Path]) -> None:
     before = installed(), on(GATEWAY, "ip -br link")
@@ -118,6 +119,7 @@ def test_the_rate_of_a_link_holds_for_what_no_rule_is_about(policy: Callable[...
         client.finish()
 
 
+@pytest.mark.calm
 def test_who_may_borrow_gets_more_than_its_rate_while_the_link_is_idle(policy: Callable[..., Path]) -> None:
     links = '[links.wired]\ndownload = "12mbit"\n'
     rule = 'path = "wired"\nrate = "1mbit"\nborrow = true\nceiling = "9mbit"'

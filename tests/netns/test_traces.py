@@ -15,7 +15,7 @@ from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Profile
 from tributary.settings.files import check, load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.calm]
 
 PORT = 5202
 PACKET = 1428  # IP bytes of each packet of the flood

@@ -166,4 +166,5 @@ def classes() -> list[str]:
 
 
 def installed() -> tuple[str, str]:
-    return on(GATEWAY, "nft list ruleset"), on(GATEWAY, "tc qdisc show")
+    """The rules and qdiscs, without the count of references, which packets on their way hold, too."""
+    return on(GATEWAY, "nft list ruleset"), re.sub(r" refcnt \d+", "", on(GATEWAY, "tc qdisc show"))
