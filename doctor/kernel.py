@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from doctor.findings import Finding, State, fine
 
-_PATIENCE = 20  # seconds; a module that has to be loaded from a slow card takes one or two
+_TIMEOUT = 20  # seconds; a module that has to be loaded from a slow card takes one or two
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def works(script: str) -> bool:
     """Whether ``script`` ends with 0 in a network namespace of its own."""
     try:
         done = subprocess.run(
-            ["unshare", "--net", "sh", "-c", script], capture_output=True, timeout=_PATIENCE, check=False
+            ["unshare", "--net", "sh", "-c", script], capture_output=True, timeout=_TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired:
         return False

@@ -17,7 +17,7 @@ _IPPROTO_MPTCP = 262
 _SOL_MPTCP, _MPTCP_INFO = 284, 1
 _FLAGS = struct.Struct("=8xI")  # struct mptcp_info in linux/mptcp.h
 _FALLBACK = 1  # MPTCP_INFO_FLAG_FALLBACK
-_PATIENCE = 5.0  # seconds; a SYN that is dropped is sent again after one, without the option after some
+_TIMEOUT = 5.0  # seconds; a SYN that is dropped is sent again after one, without the option after some
 
 
 class Outcome(Enum):
@@ -42,7 +42,7 @@ def attempt(address: str, server: str, port: int) -> Try:
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM, _IPPROTO_MPTCP) as connection:
-            connection.settimeout(_PATIENCE)
+            connection.settimeout(_TIMEOUT)
             connection.bind((address, 0))
             connection.connect((server, port))
             return Try(address, Outcome.MULTIPATH if speaks_mptcp(connection) else Outcome.PLAIN)

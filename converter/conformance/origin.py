@@ -76,7 +76,7 @@ class Origin:
         return message.connect(self.address, self.port, options)
 
     def accept(self) -> Stream:
-        self._socket.settimeout(self._rig.patience())
+        self._socket.settimeout(self._rig.remaining())
         try:
             return self._rig.stream(self._socket.accept()[0])
         except TimeoutError:

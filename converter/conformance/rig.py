@@ -61,12 +61,12 @@ class Rig:
     ) -> None:
         self._open.close()
 
-    def patience(self) -> float:
+    def remaining(self) -> float:
         return max(min(self.settings.timeout, self._deadline - time.monotonic()), 0.001)
 
     def stream(self, connection: socket.socket) -> Stream:
         """Wraps a connection that ends with the check."""
-        stream = Stream(connection, self.patience, self._note)
+        stream = Stream(connection, self.remaining, self._note)
         self._open.callback(stream.reset)
         return stream
 
@@ -114,7 +114,7 @@ class Rig:
         """A connection to the converter."""
         time.sleep(self.settings.pace)
         connection = self._socket(source)
-        connection.settimeout(self.patience())
+        connection.settimeout(self.remaining())
         try:
             connection.connect(self.settings.converter)
         except OSError as error:
@@ -133,7 +133,7 @@ class Rig:
         """A connection whose SYN carries `data`, without a Fast Open cookie (RFC 8803 appendix A.1)."""
         time.sleep(self.settings.pace)
         connection = self._socket()
-        connection.settimeout(self.patience())
+        connection.settimeout(self.remaining())
         try:
             connection.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)
             self._note(f"> {data.hex()} in the SYN")

@@ -29,17 +29,17 @@ class Ending(StrEnum):
 
 
 class Stream:
-    """A connected socket. `patience` gives the seconds that an operation may still wait."""
+    """A connected socket. `remaining` gives the seconds that an operation may still wait."""
 
-    def __init__(self, connection: socket.socket, patience: Callable[[], float], note: Callable[[str], None]) -> None:
+    def __init__(self, connection: socket.socket, remaining: Callable[[], float], note: Callable[[str], None]) -> None:
         self._socket = connection
-        self._patience = patience
+        self._remaining = remaining
         self._note = note
         with suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:
-        self._socket.settimeout(self._patience())
+        self._socket.settimeout(self._remaining())
         try:
             self._socket.sendall(data)
         except TimeoutError:
@@ -52,7 +52,7 @@ class Stream:
 
     def receive(self, size: int) -> bytes:
         """Up to `size` bytes: fewer if the connection ends or nothing more comes in time."""
-        return self._receive(size, self._patience())[0]
+        return self._receive(size, self._remaining())[0]
 
     def _receive(self, size: int, seconds: float) -> tuple[bytes, Ending]:
         end = time.monotonic() + seconds
@@ -72,13 +72,13 @@ class Stream:
 
     def expect(self, data: bytes, what: str) -> None:
         """Takes `data` off the stream: exactly these bytes come next."""
-        came, ending = self._receive(len(data), self._patience())
+        came, ending = self._receive(len(data), self._remaining())
         if came != data:
             raise Unmet(f"{what}: {brief(data)}", f"{brief(came)}, then {ending}")
 
     def rest(self, seconds: float | None = None, most: int = 1 << 20) -> tuple[bytes, Ending]:
         """All that comes until the connection ends, or until that many `seconds` are over."""
-        return self._receive(most, self._patience() if seconds is None else seconds)
+        return self._receive(most, self._remaining() if seconds is None else seconds)
 
     def silent(self, seconds: float) -> bool:
         """True if neither bytes nor an end come for that long."""
@@ -98,7 +98,7 @@ class Stream:
         return message.decode(raw)
 
     def _part(self, size: int, before: bytes) -> bytes:
-        came, ending = self._receive(size - len(before), self._patience())
+        came, ending = self._receive(size - len(before), self._remaining())
         if len(before + came) < size:
             if before + came:
                 self._note(f"< {(before + came).hex()}")

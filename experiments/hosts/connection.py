@@ -15,7 +15,7 @@ from experiments.hosts.caretaker import MARK, folder_of, version
 from experiments.hosts.settings import HostSettings
 from tributary.settings.failure import Exit, Failure
 
-_BREATH = 5.0  # seconds between two signs of life: a sixth of the caretaker's patience
+_BREATH = 5.0  # seconds between two signs of life: a sixth of the silence that the caretaker takes for the end
 _CONNECT_SECONDS = 10
 _END_SECONDS = 40  # the caretaker waits for processes twice, and then puts back what they used
 _OPTIONS = ("BatchMode=yes", f"ConnectTimeout={_CONNECT_SECONDS}", "ServerAliveInterval=5", "ServerAliveCountMax=3")

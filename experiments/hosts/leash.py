@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 
 _PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
-_PATIENCE = 4.0  # seconds between SIGTERM and SIGKILL: twice that is less than who waits for it has
+_GRACE = 4.0  # seconds between SIGTERM and SIGKILL: twice that is less than who waits for it has
 
 
 def main(command: list[str]) -> int:
@@ -42,7 +42,7 @@ def _wait(child: subprocess.Popen[bytes]) -> None:
     if ended not in readable:
         child.terminate()
     try:
-        child.wait(_PATIENCE)
+        child.wait(_GRACE)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
@@ -52,7 +52,7 @@ def _wait_for_others(group: int) -> None:
     """What the command has left behind, which is ours now, and still in its process group unless it went far."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.killpg(group, signal.SIGTERM)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _GRACE
         while time.monotonic() < deadline:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
                 time.sleep(0.02)

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 _LARGEST = 1500
 _HEADERS = 20 + 8  # IPv4 and UDP
-_PATIENCE = 15  # seconds until the first packet
+_TIMEOUT = 15  # seconds until the first packet
 
 
 def receive(address: str, port: int, settling: float, seconds: float) -> list[int]:
@@ -24,7 +24,7 @@ def receive(address: str, port: int, settling: float, seconds: float) -> list[in
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         receiver.bind((address, port))
-        receiver.settimeout(_PATIENCE)
+        receiver.settimeout(_TIMEOUT)
         print("ready", flush=True)
         with suppress(TimeoutError):
             receiver.recv(_LARGEST)

@@ -17,7 +17,7 @@ from collections import deque
 from contextlib import suppress
 
 _LIFETIME = 1.5
-_PATIENCE = 0.002
+_TIMEOUT = 0.002
 """Seconds between two looks at the clock."""
 
 
@@ -56,7 +56,7 @@ def open_sessions(address: str, port: int, per_second: float, seconds: float) ->
                 connecting[session.fileno()] = session
                 living.append((now + _LIFETIME, session))
                 opened += 1
-            for number, _ in events.poll(_PATIENCE):
+            for number, _ in events.poll(_TIMEOUT):
                 events.unregister(number)
                 failed += not _says_something(connecting.pop(number))
             while living and living[0][0] <= now:

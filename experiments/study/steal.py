@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PATIENCE = 120.0  # seconds
+_TIMEOUT = 120.0  # seconds
 _STEAL = 7  # proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user time already
 
 
@@ -28,8 +28,8 @@ def stolen() -> Iterator[Callable[[], float]]:
 
 
 def wait_for_calm(most: float) -> None:
-    """Return once no more than ``most`` was stolen for a second, or when patience ends."""
-    deadline = time.monotonic() + _PATIENCE
+    """Return once no more than ``most`` was stolen for a second, or after two minutes."""
+    deadline = time.monotonic() + _TIMEOUT
     while time.monotonic() < deadline:
         with stolen() as now:
             # Nothing is stolen from who wants nothing: wake up often.

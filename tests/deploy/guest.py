@@ -47,7 +47,7 @@ if [ "$(stat --file-system --format=%T /sys/fs/cgroup)" != cgroup2fs ]; then
 fi
 exec "$@"
 """
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Guest:
     def ask(self, command: str) -> str:
         """What ``command`` prints in the guest, whatever it ends with."""
         words = [*self.as_admin, "ssh", "-i", str(self.key), *self.ssh_options, f"root@{GUEST}", command]
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=_PATIENCE).stdout.strip()
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=_TIMEOUT).stdout.strip()
 
     @property
     def as_admin(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _running(root: Path, namespace: str, console: Path) -> Iterator[None]:
 
 
 def _wait(guest: Guest) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while (state := guest.ask("systemctl is-system-running --wait")) != "running":
         failed = guest.ask("systemctl --failed --plain --no-legend")
         assert not failed, failed

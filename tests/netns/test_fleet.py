@@ -177,10 +177,10 @@ def connect_anew(home: Home, start: float) -> float:
 
 @pytest.mark.skipif(not CLOSE_TIMEOUT.exists(), reason="no net.mptcp.close_timeout in this kernel")
 def test_a_dead_nodes_sessions_are_reset_by_the_nodes_that_live(fleet: Fleet) -> None:
-    patience = 1.0
+    timeout = 1.0
     for home in fleet.homes:
         with inside(home.node):
-            CLOSE_TIMEOUT.write_text(f"{patience:.0f}")
+            CLOSE_TIMEOUT.write_text(f"{timeout:.0f}")
     with fleet.whole(), fleet.sessions() as old:
         eventually(lambda: joined(old))
         here = fleet.where()["gw1"]

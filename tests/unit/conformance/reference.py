@@ -25,7 +25,7 @@ TCP_FASTOPEN_NO_COOKIE, TCP_FASTOPEN_CONNECT = 34, 30
 RECVERR = {4: (socket.IPPROTO_IP, 11), 6: (socket.IPPROTO_IPV6, 25)}
 ICMP_ORIGINS = (2, 3)  # of struct sock_extended_err
 HEADER, SUPPORTED, ERROR = 20, 21, 30
-PATIENCE = 5.0  # seconds
+TIMEOUT = 5.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Converter(Reader, Relay):
             self.serve(upstream)
 
     def serve(self, upstream: socket.socket) -> None:
-        upstream.settimeout(PATIENCE)
+        upstream.settimeout(TIMEOUT)
         self.served += 1
         try:
             request, data = self.read(upstream)
@@ -182,7 +182,7 @@ class Converter(Reader, Relay):
         address = request.address.ipv4_mapped or request.address
         family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
         downstream = socket.socket(family, socket.SOCK_STREAM, MPTCP if self.multipath(request) else 0)
-        downstream.settimeout(PATIENCE)
+        downstream.settimeout(TIMEOUT)
         with suppress(OSError):  # not on an MPTCP socket
             downstream.setsockopt(*RECVERR[address.version], 1)
         self.prepare(downstream, request)

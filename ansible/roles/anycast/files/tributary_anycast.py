@@ -28,7 +28,7 @@ from typing import NoReturn
 DRAINED = Path("/var/lib/tributary/anycast/drained")
 _PROTOCOLS = '"anycast*"'
 _BY_HAND = "maintenance"
-_PATIENCE = 30.0  # seconds for `announce`
+_ANNOUNCE_TIMEOUT = 30.0  # seconds for `announce`
 _TIMEOUT = 2.0  # seconds for an answer
 # Refused by every proxy of ours (403), and so answered without anybody else's help.
 _QUESTION = b"GET http://127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
@@ -127,16 +127,16 @@ def drained() -> str | None:
         return None
 
 
-def drain(reason: str, ports: Sequence[int], patience: float) -> int:
-    """Withdraw now, and stay so; wait for connections at ``ports`` for ``patience`` seconds."""
+def drain(reason: str, ports: Sequence[int], timeout: float) -> int:
+    """Withdraw now, and stay so; wait for connections at ``ports`` for ``timeout`` seconds."""
     if drained() is None:
         DRAINED.write_text(f"{reason}\n")
     bird("disable")
     print("withdrawn")
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while ports and (left := connections(ports)):
         if time.monotonic() > deadline:
-            print(f"{left} connections have not ended in {patience:.0f} s")
+            print(f"{left} connections have not ended in {timeout:.0f} s")
             break
         time.sleep(1)
     return 0
@@ -161,10 +161,13 @@ def announce(reason: str | None) -> int:
         print(f"stays withdrawn: drained ({found})")
         return 0
     DRAINED.unlink(missing_ok=True)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _ANNOUNCE_TIMEOUT
     while not announced():
         if time.monotonic() > deadline:
-            print(f"not announced after {_PATIENCE:.0f} s: journalctl -u tributary-anycast says why", file=sys.stderr)
+            print(
+                f"not announced after {_ANNOUNCE_TIMEOUT:.0f} s: journalctl -u tributary-anycast says why",
+                file=sys.stderr,
+            )
             return 1
         time.sleep(0.5)
     print("announced")
