@@ -1,12 +1,21 @@
-"""What all tests share: a run that must not skip; for those of the real kernel, a need of root."""
+"""What all tests share: a run that must not skip, workers that are apart; for those of the kernel, a need of root."""
 
 import os
 
 import pytest
 
+from tests.apart import set_apart
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--apart", action="store_true", help="each worker with network namespaces of its own")
     parser.addoption("--no-skips", action="store_true", help="fail if a test that was selected did not run")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # Not earlier: pytest-rerunfailures has connected its workers by now.
+    if session.config.getoption("--apart") and hasattr(session.config, "workerinput") and os.geteuid() == 0:
+        session.config.add_cleanup(set_apart().cleanup)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
