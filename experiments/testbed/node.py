@@ -14,6 +14,8 @@ from typing import NoReturn, Self
 from tributary.settings.failure import Exit, Failure
 
 READY = "ready"
+_START_SECONDS = 60.0
+"""What a process may take to come up; where a processor is emulated, Python alone takes a third of that."""
 
 
 def run(command: Sequence[str]) -> str:
@@ -41,21 +43,21 @@ class Process:
     def __exit__(self, *_exception: object) -> None:
         self.stop()
 
-    def wait_until_ready(self, seconds: float = 20) -> Self:
+    def wait_until_ready(self) -> Self:
         """Wait for a line ``ready`` in the log; raises Failure if the process ends or stays silent instead."""
-        return self._wait_until(lambda: READY in self.output().splitlines(), seconds)
+        return self._wait_until(lambda: READY in self.output().splitlines())
 
-    def wait_for_output(self, seconds: float = 20) -> Self:
+    def wait_for_output(self) -> Self:
         """Wait for anything in the log; raises Failure if the process ends or stays silent instead."""
-        return self._wait_until(lambda: "\n" in self.output(), seconds)
+        return self._wait_until(lambda: "\n" in self.output())
 
-    def _wait_until(self, done: Callable[[], bool], seconds: float) -> Self:
-        deadline = time.monotonic() + seconds
+    def _wait_until(self, done: Callable[[], bool]) -> Self:
+        deadline = time.monotonic() + _START_SECONDS
         while not done():
             if self.popen.poll() is not None:
                 self._failed(f"ended with exit code {self.popen.returncode}")
             if time.monotonic() > deadline:
-                self._failed(f"was not ready after {seconds:g} s")
+                self._failed(f"was not ready after {_START_SECONDS:g} s")
             time.sleep(0.01)
         return self
 
