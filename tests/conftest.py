@@ -23,6 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name in ("netns", "measured", "vm"):
             item.add_marker(needs_root)
+    # Where files run side by side, a long one that begins last is all that runs.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

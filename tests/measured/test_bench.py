@@ -13,7 +13,7 @@ from tests.netns.traces import traces
 from tributary.places import ROOT
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
-pytestmark = pytest.mark.flaky(reruns=2, reruns_delay=45)
+pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45)]
 
 BENCH = (sys.executable, "-m", "experiments.bench", "run")
 
@@ -79,6 +79,7 @@ def test_chains_of_all_pairs_one_change_and_a_look_up_are_timed(tmp_path: Path) 
     assert all(ratio > 0 for ratio in result["ratios"].values())
 
 
+@pytest.mark.calm
 def test_held_rates_and_the_quota_are_near_what_was_asked_for(tmp_path: Path) -> None:
     result = bench(tmp_path, "accuracy")
     # What is not held at all is off by thousands of per cent; how near exactly, a busy machine cannot tell.

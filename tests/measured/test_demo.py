@@ -15,7 +15,7 @@ from tributary.places import ROOT
 from tributary.settings.failure import Exit
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
-pytestmark = pytest.mark.flaky(reruns=2, reruns_delay=45)
+pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45)]
 
 DEMO = (sys.executable, "-m", "experiments.demo")
 WAYS = ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_native", "mptcp_throttled")
@@ -34,6 +34,7 @@ def check_measured(summary: dict[str, Any]) -> None:
     assert 0 < summary["enforcement_ms"] < 1000
 
 
+@pytest.mark.calm
 def test_the_demo_converts_aggregates_and_throttles_and_leaves_nothing(tmp_path: Path) -> None:
     before = traces()
     done = run(tmp_path)

@@ -15,7 +15,7 @@ from tributary.places import ROOT
 from tributary.settings.failure import Exit
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
-pytestmark = pytest.mark.flaky(reruns=2, reruns_delay=45)
+pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45)]
 
 EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
 # Too short to hold the claims: so a machine that is not calm is no reason to wait, or to measure again.

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -110,8 +111,8 @@ def test_a_run_that_is_stopped_or_killed_leaves_nothing(world: World, tmp_path: 
     process.send_signal(how)
     assert process.wait(60) == (128 + how if how == signal.SIGINT else -how)
     if how == signal.SIGKILL:  # what ends by itself does so in its own time; a killed process leaves its private folder
-        wait_until_put_back(world, state, before | {"/tmp": traces()["/tmp"]})
-        for folder in Path("/tmp").glob("tributary-hosts-*"):
+        wait_until_put_back(world, state, before | {gettempdir(): traces()[gettempdir()]})
+        for folder in Path(gettempdir()).glob("tributary-hosts-*"):
             shutil.rmtree(folder)
     assert world.state() == state
     assert traces() == before
