@@ -31,7 +31,7 @@ from tests.netns.world import eventually
 
 pytestmark = needs_tools
 
-_PASSED = 192
+_PASSED, _AHEAD = 192, 193
 
 
 @contextmanager
@@ -140,6 +140,7 @@ def test_the_table_is_replaced_while_connections_stand(conv: World) -> None:
         ("203.0.113.0/24 nowhere\n", ["routes:1", "nowhere", "direct"]),
         ("\n203.0.113.0/24\n", ["routes:2", "203.0.113.0/24", "a next converter"]),
         ("10.0.0.0/33 direct\n", ["routes:1", "10.0.0.0/33", "prefix length"]),
+        ("10.0.0.0/8 192.0.2.1:1 192.0.2.1:1\n", ["routes:1", "192.0.2.1:1 192.0.2.1:1", "each once"]),
         ("203.0.113.0/24 direct\n203.0.113.0/24 direct\n", ["203.0.113.0/24", "each network once"]),
         (f"203.0.113.0/24 {GATEWAY}:4000\n", [f"gateway = {GATEWAY}:4000", "a listener of this one"]),
         (None, ["routes", "No such file"]),
@@ -179,6 +180,102 @@ def test_a_circle_is_refused_where_it_closes(conv: World, kind: str) -> None:
         eventually(lambda: served(converter) and len(served(first)) == 2 and served(second) and served(third))
         assert (served(second), served(third)) == (["unreachable"], ["unreachable"])
         assert served(first) == ["loop", "unreachable"]
+
+
+MEMBER = f'[gateway]\nconverters = ["{GATEWAY}/32"]\n'
+"""A converter that others may send a named chain through."""
+
+
+def named(*ways: str) -> str:
+    """The first converter's, with these ways to SERVER, each of names of NODES."""
+    texts = [" ".join(NODES.get(name, name) for name in way.split()) for way in ways]
+    return ALL_VIA_GATEWAY + '[gateway]\nwhen_away = "refuse"\n' + route(f"{SERVER}/32", " or ".join(texts))
+
+
+@ALL_KINDS
+@pytest.mark.parametrize("keys", ["", "fast_open = true\nloop_check = true\n"], ids=["plain", "in-the-syn"])
+def test_the_first_converter_names_the_chain(conv: World, kind: str, keys: str) -> None:
+    config = named("first third second").replace("when_away", f"{keys}when_away")
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(node(conv, name, MEMBER + keys)) for name in ("first", "third", "second")]
+        stack.enter_context(conv.converter(config))
+        service = stack.enter_context(conv.serving(SERVICE[kind]))
+        assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
+        eventually(lambda: all(map(served, nodes)))
+        servers = [line["server"] for each in nodes for line in each.lines()]
+        assert servers == [f"{SERVER}:{service.port}"] * 3
+
+
+def test_the_last_one_named_connects_to_the_server_whatever_its_own_routes_are(conv: World) -> None:
+    elsewhere = gateway(NODES["third"], f'converters = ["{GATEWAY}/32"]')
+    with (
+        node(conv, "first", MEMBER),
+        node(conv, "second", elsewhere) as last,
+        node(conv, "third") as third,
+        conv.converter(named("first second")),
+        conv.serving(greet) as service,
+    ):
+        assert hears(conv, "connect", SERVER, service.port) == "hello"
+        eventually(lambda: served(last))
+        assert third.lines() == []
+
+
+def test_the_next_best_way_serves_the_same_connection_where_a_converter_behind_the_next_one_is_away(
+    conv: World,
+) -> None:
+    with (
+        node(conv, "first", MEMBER) as first,
+        node(conv, "third", MEMBER) as third,
+        conv.converter(named("first second", "first third")) as converter,
+        conv.serving(greet) as service,
+    ):
+        for _ in range(2):
+            assert hears(conv, "connect", SERVER, service.port) == "hello"
+        eventually(lambda: len(served(third)) == 2 and len(served(first)) == 4)
+        assert sorted(served(first)) == ["gateway-away", "gateway-away", "whole", "whole"]
+        assert "is away" not in converter.log, "the next one works"
+
+
+def test_without_a_way_that_works_the_client_is_refused(conv: World) -> None:
+    with node(conv, "first", MEMBER), conv.converter(named("third first", "first second")):
+        assert hears(conv, "connect", SERVER, 8000) == "502"
+
+
+def ahead(*converters: str) -> bytes:
+    """The TLV of type 193, as a client that forges it would write it."""
+    addresses = b""
+    for converter in converters:
+        host, port = converter.rsplit(":", 1)
+        mapped = bytes(10) + b"\xff\xff" + socket.inet_aton(host)
+        addresses += struct.pack("!HH16s", 0, int(port), mapped)
+    return struct.pack("!BBH", _AHEAD, 1 + len(addresses) // 4, 0) + addresses
+
+
+@pytest.mark.parametrize("names", [(), ("second",)], ids=["none", "one"])
+def test_a_client_names_no_chain(conv: World, names: tuple[str, ...]) -> None:
+    with (
+        node(conv, "second", MEMBER) as second,
+        conv.converter(ALL + MEMBER) as converter,
+        conv.serving(greet) as service,
+        proxy(conv, "convert") as client,
+    ):
+        forged = ahead(*(NODES[name] for name in names))
+        client.sendall(convert_message(convert_connect(SERVER, service.port), forged))
+        with pytest.raises(Refused, match="convert 32"):
+            convert_reply(client)
+        eventually(lambda: served(converter) == ["chain-forbidden"])
+        assert second.lines() == []
+
+
+def test_a_chain_with_a_stranger_in_it_goes_nowhere(conv: World) -> None:
+    stranger = f"{SERVER}:2301"
+    with (
+        node(conv, "first", MEMBER) as first,
+        conv.converter(named(f"first {stranger}")),
+        conv.serving(greet) as service,
+    ):
+        assert hears(conv, "convert", SERVER, service.port) == "convert 32"
+        eventually(lambda: served(first) == ["chain-forbidden"])
 
 
 def passed(*numbers: int) -> bytes:

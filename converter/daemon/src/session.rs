@@ -163,8 +163,8 @@ impl Session {
     }
 
     /// Whether a request that has passed these converters goes round in circles.
-    pub fn is_loop(&self, passed: &[u64]) -> bool {
-        self.context.dialer.is_loop(passed)
+    pub fn is_loop(&self, passed: &[u64], ahead: usize) -> bool {
+        self.context.dialer.is_loop(passed, ahead)
     }
 
     /// Whether the client is this machine: then a transparent listener has met its own connection.
@@ -206,9 +206,18 @@ impl Session {
         // Nothing goes before the PROXY protocol's header.
         let introduced = self.config.downstream.proxy_protocol;
         let early = if introduced { &[] } else { early };
-        let mut server = if let Some(begun) = self.begun(target) {
+        let is_named = options.ahead.is_some();
+        let begun = self.begun(target).and_then(|begun| {
+            if is_named {
+                // It went another way.
+                begun.give_up();
+                return None;
+            }
+            Some(begun)
+        });
+        let mut server = if let Some(begun) = begun {
             dialer.go_on(begun, options, early, &self.config).await
-        } else if self.listener.listen.via_gateway {
+        } else if is_named || self.listener.listen.via_gateway {
             dialer
                 .dial_by_gateway(target, options, early, &self.config)
                 .await

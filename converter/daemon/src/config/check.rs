@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::{Config, Intercept, Listen, ListenerKind};
 use crate::policy::forbidden_ranges::ranges;
 
@@ -50,7 +52,7 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
     }
     check_counts(config)?;
     check_gateway(config)?;
-    check_clients(config)?;
+    check_nobodys(&config.clients.networks, "clients.networks")?;
     check_allowed(config)?;
     let mut labels = BTreeSet::new();
     let mut addresses = BTreeSet::new();
@@ -102,6 +104,13 @@ fn check_counts(config: &Config) -> Result<(), Wrong> {
 
 fn check_gateway(config: &Config) -> Result<(), Wrong> {
     if let Some(gateway) = &config.gateway {
+        let leads_nowhere = gateway.routes.is_empty() && gateway.routes_file.is_none();
+        if gateway.address.is_none() && leads_nowhere && gateway.converters.is_empty() {
+            let accepted =
+                "the next converter's, unless there are routes, a routes_file or converters";
+            return Err(wrong("gateway.address", "missing", accepted));
+        }
+        check_nobodys(&gateway.converters, "gateway.converters")?;
         if gateway.syn_option && gateway.mptcp {
             let accepted = "only with gateway.mptcp = false (the kernel sends an MPTCP socket's SYNs by another one)";
             return Err(wrong("gateway.syn_option", true, accepted));
@@ -122,11 +131,8 @@ pub fn check_routes(config: &Config) -> Result<(), Wrong> {
             return Err(wrong("gateway.routes", network, accepted));
         }
     }
-    let vias = gateway
-        .routes
-        .iter()
-        .filter_map(|route| route.via.address());
-    for address in vias.chain([gateway.address]) {
+    let named = gateway.routes.iter().flat_map(|route| &route.via.0);
+    for &address in named.flatten().chain(&gateway.address) {
         if config.listen.iter().any(|listen| listen.address == address) {
             let accepted = "another converter's address, not that of a listener of this one";
             return Err(wrong("gateway", address, accepted));
@@ -136,12 +142,12 @@ pub fn check_routes(config: &Config) -> Result<(), Wrong> {
 }
 
 /// Networks as broad as these are nobody's own: the converter would be an open proxy.
-fn check_clients(config: &Config) -> Result<(), Wrong> {
-    for net in &config.clients.networks {
+fn check_nobodys(networks: &[IpNet], key: &str) -> Result<(), Wrong> {
+    for net in networks {
         let least = if net.addr().is_ipv4() { 8 } else { 7 };
         if net.prefix_len() < least {
             let accepted = "networks of /8 and longer, IPv6 of /7 and longer (never an open proxy)";
-            return Err(wrong("clients.networks", net, accepted));
+            return Err(wrong(key, net, accepted));
         }
     }
     Ok(())

@@ -15,13 +15,17 @@ use super::units;
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file
 pub struct Gateway {
-    /// Its address and port.
-    pub address: SocketAddr,
+    /// Its address and port; without one, servers that no route covers are connected to directly.
+    pub address: Option<SocketAddr>,
     /// What goes another way than there, by the server's network; the longest prefix counts.
     #[serde(default)]
     pub routes: Vec<Route>,
     /// A file with more of them, which a SIGHUP reads anew.
     pub routes_file: Option<PathBuf>,
+    /// Where the operator's own converters are: requests from there may name the converters to pass, and these alone may
+    /// be named.
+    #[serde(default)]
+    pub converters: Vec<IpNet>,
     /// Whether requests say which converters they have passed, so that one that goes round in circles is refused. Only
     /// where all next converters are of this project: others refuse such requests.
     #[serde(default)]
@@ -77,45 +81,44 @@ pub enum WhenAway {
 pub struct Route {
     /// The servers' networks.
     pub to: Vec<IpNet>,
-    /// The next converter, or none.
+    /// The ways there.
     pub via: Via,
 }
 
-/// The next converter on the way to a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
-    /// None: the server itself is next.
-    Direct,
-    /// The one with this address and port.
-    Converter(SocketAddr),
-}
+/// The ways to a server, the best one first: of each the converters to pass, the next one first; none in a direct one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Via(pub Vec<Vec<SocketAddr>>);
 
 impl Via {
     /// What an operator may write.
-    pub const ACCEPTED: &'static str =
-        "an address with its port, such as \"192.0.2.1:3129\", or \"direct\"";
-
-    /// The converter's address, if there is one.
-    pub fn address(self) -> Option<SocketAddr> {
-        match self {
-            Self::Direct => None,
-            Self::Converter(address) => Some(address),
-        }
-    }
+    pub const ACCEPTED: &'static str = "the converters to pass, each once by its address with its port, such as \"192.0.2.1:3129\", \
+        or \"direct\"; behind \"or\" the next best way";
 }
 
 impl FromStr for Via {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "direct" => Ok(Self::Direct),
-            _ => text
-                .parse()
-                .map(Self::Converter)
-                .map_err(|_| Self::ACCEPTED),
-        }
+        let words: Vec<_> = text.split_whitespace().collect();
+        let ways = words.split(|word| *word == "or").map(way);
+        let ways: Option<_> = ways.collect();
+        ways.map(Self).ok_or(Self::ACCEPTED)
     }
+}
+
+fn way(words: &[&str]) -> Option<Vec<SocketAddr>> {
+    if words == ["direct"] {
+        return Some(Vec::new());
+    }
+    let mut converters = Vec::new();
+    for word in words {
+        let converter = word.parse().ok()?;
+        if converters.contains(&converter) {
+            return None;
+        }
+        converters.push(converter);
+    }
+    (!converters.is_empty()).then_some(converters)
 }
 
 impl<'de> Deserialize<'de> for Via {

@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::attempt::{Attempt, PendingDial};
 use super::error::DialError;
 use super::names::Names;
-use super::next_hop::{HopAnswer, HopError, NextHop, PendingRequest};
-use super::next_hops::NextHops;
+use super::next_hop::{Asked, HopAnswer, HopError, PendingRequest};
+use super::next_hops::{NextHops, Way};
 use super::order;
 use super::race::race;
 use super::server::{DialOptions, Server};
@@ -88,25 +88,30 @@ impl Dialer {
         config: &Config,
     ) -> Result<PendingDial, DialError> {
         let server = self.check(server, source, config)?;
-        if let Some((hop, gateway)) = self.next_hop(server, config).filter(|_| via_gateway) {
-            if hop.is_worth_a_try() {
-                let passed = self.passed(&[], gateway);
-                let asking = hop.begin(server, &passed, &[], gateway, &config.downstream);
-                return asking
+        let options = DialOptions {
+            source,
+            ..DialOptions::default()
+        };
+        if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
+            let mut ways = self.next_hops.towards(server.ip()).iter();
+            let usable = ways.find(|way| match way {
+                Way::Direct => true,
+                Way::By(hop, _) => hop.is_worth_a_try(),
+            });
+            if let Some(Way::By(hop, ahead)) = usable {
+                let asked = self.asked(server, ahead.as_ref(), &options, gateway);
+                return hop
+                    .begin(asked, &[], gateway, &config.downstream)
                     .map(PendingDial::ByGateway)
                     .map_err(|error| match error {
                         HopError::Away(_) => DialError::GatewayAway,
                         HopError::Server(error) => error,
                     });
             }
-            if gateway.when_away == WhenAway::Refuse {
+            if usable.is_none() && gateway.when_away == WhenAway::Refuse {
                 return Err(DialError::GatewayAway);
             }
         }
-        let options = DialOptions {
-            source,
-            ..DialOptions::default()
-        };
         Attempt::begin(server, &options, &[], &config.downstream).map(PendingDial::Direct)
     }
 
@@ -140,13 +145,14 @@ impl Dialer {
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
-        let target = Target::Address(asking.server);
-        if let Some((hop, gateway)) = self.next_hop(asking.server, config) {
+        let target = Target::Address(asking.asked.server);
+        if let Some(gateway) = &config.gateway {
+            let hop = Arc::clone(&asking.hop);
             let passed = self.passed(&options.passed, gateway);
-            let end = hop.end_begun(asking, &passed, early, gateway);
+            let end = hop.end_begun(asking, passed, early, gateway);
             match timeout(config.timeouts.connect, end).await {
                 Ok(Ok(HopAnswer::Connected(server))) => return Ok(server),
-                Ok(Ok(HopAnswer::Cookie)) => {}
+                Ok(Ok(HopAnswer::Cookie) | Err(HopError::Server(DialError::GatewayAway))) => {}
                 Ok(Err(HopError::Away(why))) => hop.is_away(gateway, &why),
                 Ok(Err(HopError::Server(error))) => return Err(error),
                 Err(_) => return Err(DialError::TimedOut),
@@ -156,7 +162,7 @@ impl Dialer {
     }
 
     /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
-    /// away, as the configuration says. `early` came from the client already, and travels with the request.
+    /// away, by the next best way, and at last as the configuration says. `early` came from the client already, and travels with the request.
     pub async fn dial_by_gateway(
         &self,
         target: &Target,
@@ -168,17 +174,10 @@ impl Dialer {
             let mut last = DialError::NoSuchName;
             let mut direct = Vec::new();
             for server in self.allowed(target, options.source, config).await? {
-                let Some((hop, gateway)) = self.next_hop(server, config) else {
-                    direct.push(server);
-                    continue;
-                };
-                let passed = self.passed(&options.passed, gateway);
-                let asked = hop.ask(server, &passed, early, gateway, &config.downstream);
-                match Box::pin(asked).await {
-                    Some(Ok(server)) => return Ok(server),
-                    Some(Err(error)) => last = error,
-                    None if gateway.when_away == WhenAway::Direct => direct.push(server),
-                    None => last = DialError::GatewayAway,
+                match Box::pin(self.by_one_way(server, &options, early, config)).await {
+                    Ok(Some(server)) => return Ok(server),
+                    Ok(None) => direct.push(server),
+                    Err(error) => last = error,
                 }
             }
             if direct.is_empty() {
@@ -192,14 +191,57 @@ impl Dialer {
             .unwrap_or(Err(DialError::TimedOut))
     }
 
-    /// The next converter on the way to `server`, if one is configured and the way leads there.
-    fn next_hop<'a>(
-        &'a self,
+    /// A connection to `server` by the first way that works; `None` where it is to be connected to directly.
+    async fn by_one_way(
+        &self,
         server: SocketAddr,
-        config: &'a Config,
-    ) -> Option<(&'a NextHop, &'a Gateway)> {
-        let gateway = config.gateway.as_ref()?;
-        Some((self.next_hops.towards(server.ip())?, gateway))
+        options: &DialOptions,
+        early: &[u8],
+        config: &Config,
+    ) -> Result<Option<Server>, DialError> {
+        let Some(gateway) = &config.gateway else {
+            return Ok(None);
+        };
+        let named = options
+            .ahead
+            .as_ref()
+            .map(|ahead| self.next_hops.named(ahead));
+        let ways = match &named {
+            Some(way) => std::slice::from_ref(way),
+            None => self.next_hops.towards(server.ip()),
+        };
+        let mut refused = None;
+        for way in ways {
+            let Way::By(hop, ahead) = way else {
+                return Ok(None);
+            };
+            let asked = self.asked(server, ahead.as_ref(), options, gateway);
+            match hop.ask(&asked, early, gateway, &config.downstream).await {
+                Some(Ok(server)) => return Ok(Some(server)),
+                Some(Err(DialError::Reset)) => return Err(DialError::Reset),
+                Some(Err(error)) => refused = Some(error),
+                None => {}
+            }
+        }
+        match refused {
+            Some(error) => Err(error),
+            None if named.is_none() && gateway.when_away == WhenAway::Direct => Ok(None),
+            None => Err(DialError::GatewayAway),
+        }
+    }
+
+    fn asked(
+        &self,
+        server: SocketAddr,
+        ahead: Option<&Vec<SocketAddr>>,
+        options: &DialOptions,
+        gateway: &Gateway,
+    ) -> Asked {
+        Asked {
+            server,
+            passed: self.passed(&options.passed, gateway),
+            ahead: ahead.cloned(),
+        }
     }
 
     /// The converters that a request has passed when it leaves this one, if the next one is to know.
@@ -211,10 +253,10 @@ impl Dialer {
         }
     }
 
-    /// Whether a request that has passed these converters goes round in circles: it was here before, or has passed more
-    /// than any chain has.
-    pub fn is_loop(&self, passed: &[u64]) -> bool {
-        passed.contains(&self.number) || passed.len() > LONGEST_CHAIN
+    /// Whether a request that has passed these converters goes round in circles: it was here before, or has passed, with
+    /// those `ahead`, more than any chain has.
+    pub fn is_loop(&self, passed: &[u64], ahead: usize) -> bool {
+        passed.contains(&self.number) || passed.len() + ahead > LONGEST_CHAIN
     }
 
     /// The addresses to try, one at least, from the client's address `source` if it is to be kept. Those that are checked

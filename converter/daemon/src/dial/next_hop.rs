@@ -47,12 +47,25 @@ pub struct NextHop {
     pub option: Option<Arc<SynOption>>,
 }
 
+/// What the next converter is asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// A connection to this server.
+    pub server: SocketAddr,
+    /// The converters that have been passed, if it is to know.
+    pub passed: Vec<u64>,
+    /// Those to pass behind it, if it is to know.
+    pub ahead: Option<Vec<SocketAddr>>,
+}
+
 /// A request to the next converter on its way.
 #[derive(Debug)]
 pub struct PendingRequest {
     socket: Socket,
-    /// The server that was asked for.
-    pub server: SocketAddr,
+    /// Where it goes.
+    pub hop: Arc<NextHop>,
+    /// What it asks for.
+    pub asked: Asked,
     /// The request, and what else is to be sent.
     message: Vec<u8>,
     /// How much of it went with the SYN.
@@ -104,13 +117,11 @@ impl NextHop {
         }
     }
 
-    /// Asks for a connection to `server`; `None` where the converter is away. `passed` are the converters that have been
-    /// passed, if it is to know. Asks again where a cookie is wanted first: twice, and once more if the cookie of before
+    /// Asks for a connection; `None` where the converter is away, or cannot get on from there. Asks again where a cookie is wanted first: twice, and once more if the cookie of before
     /// is no longer good (RFC 8803 section 6.2.7).
     pub async fn ask(
-        &self,
-        server: SocketAddr,
-        passed: &[u64],
+        self: &Arc<Self>,
+        asked: &Asked,
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
@@ -118,9 +129,9 @@ impl NextHop {
         if !self.is_worth_a_try() {
             return None;
         }
-        let asked = async {
+        let answered = async {
             for _ in 0..3 {
-                let asking = self.begin(server, passed, early, gateway, settings)?;
+                let asking = self.begin(asked.clone(), early, gateway, settings)?;
                 if let HopAnswer::Connected(server) = self.end(asking, &[], gateway).await? {
                     return Ok(server);
                 }
@@ -128,8 +139,9 @@ impl NextHop {
             let why = "it asks for a cookie again and again";
             Err(HopError::Away(why.into()))
         };
-        match asked.await {
+        match answered.await {
             Ok(server) => Some(Ok(server)),
+            Err(HopError::Server(DialError::GatewayAway)) => None,
             Err(HopError::Server(error)) => Some(Err(error)),
             Err(HopError::Away(why)) => {
                 self.is_away(gateway, &why);
@@ -141,24 +153,26 @@ impl NextHop {
     /// Sends a SYN; with `fast_open` as much of the request and of `early` as it takes goes with it, where the kernel
     /// allows that.
     pub fn begin(
-        &self,
-        server: SocketAddr,
-        passed: &[u64],
+        self: &Arc<Self>,
+        asked: Asked,
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
     ) -> Result<PendingRequest, HopError> {
-        let mut message = self.message(server, passed)?;
+        let mut message = self.message(&asked)?;
         message.extend_from_slice(early);
         let socket =
             sockets::to_next_hop(self.address, gateway.mptcp, gateway.fast_open, settings)?;
-        if let (Some(option), SocketAddr::V4(server)) = (&self.option, server) {
+        // It tells nothing of a way that is named, and what is begun then would be in vain.
+        let option = self.option.as_ref().filter(|_| asked.ahead.is_none());
+        if let (Some(option), SocketAddr::V4(server)) = (option, asked.server) {
             option.tell(&socket, server)?;
         }
         let sent = sockets::connect_with(&socket, self.address, &message)?;
         Ok(PendingRequest {
             socket,
-            server,
+            hop: Arc::clone(self),
+            asked,
             message,
             sent,
         })
@@ -169,12 +183,13 @@ impl NextHop {
     pub async fn end_begun(
         &self,
         mut asking: PendingRequest,
-        passed: &[u64],
+        passed: Vec<u64>,
         early: &[u8],
         gateway: &Gateway,
     ) -> Result<HopAnswer, HopError> {
         if asking.sent == 0 {
-            asking.message = self.message(asking.server, passed)?;
+            asking.asked.passed = passed;
+            asking.message = self.message(&asking.asked)?;
         }
         self.end(asking, early, gateway).await
     }
@@ -187,7 +202,8 @@ impl NextHop {
         gateway: &Gateway,
     ) -> Result<HopAnswer, HopError> {
         asking.message.extend_from_slice(early);
-        let server = asking.server;
+        let server = asking.asked.server;
+        let is_named = asking.asked.ahead.is_some();
         let stream = timeout_at(Instant::now() + gateway.timeout, say(asking))
             .await
             .map_err(|_| HopError::Away("it does not answer".into()))??;
@@ -203,6 +219,10 @@ impl NextHop {
                         early: inbox,
                         early_sent: true,
                     }));
+                }
+                // It is there itself, but the next one of those that were named to it is not.
+                Ok(Some((Answer::Refused(ErrorTlv::NetworkFailure { .. }), _))) if is_named => {
+                    return Err(HopError::Server(DialError::GatewayAway));
                 }
                 Ok(Some((Answer::Refused(error), _))) => return self.refused(error),
                 Ok(None) => {}
@@ -221,15 +241,17 @@ impl NextHop {
         }
     }
 
-    fn message(&self, server: SocketAddr, passed: &[u64]) -> Result<Vec<u8>, HopError> {
-        let request = Request::connect(server).with_passed(passed.to_vec());
+    fn message(&self, asked: &Asked) -> Result<Vec<u8>, HopError> {
+        let request = Request::connect(asked.server)
+            .with_passed(asked.passed.clone())
+            .with_ahead(asked.ahead.clone());
         let request = match &*lock(&self.cookie) {
             Some(cookie) => request.with_cookie(cookie),
             None => request,
         };
         request
             .encode()
-            .map_err(|_| HopError::Away("its cookie does not fit a message".into()))
+            .map_err(|_| HopError::Away("its cookie and the way do not fit a message".into()))
     }
 
     fn refused(&self, error: ErrorTlv) -> Result<HopAnswer, HopError> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ipnet::IpNet;
 use prefix_trie::joint::map::JointPrefixMap;
@@ -12,47 +12,86 @@ use super::next_hop::NextHop;
 use crate::config::Gateway;
 use crate::kernel::syn_option::SynOption;
 
+const MOST_KNOWN: usize = 4096;
+
+/// A way to a server.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// The server itself is next.
+    Direct,
+    /// The next converter, and those that it is told to pass behind itself; `None`: the way on is its own choice.
+    By(Arc<NextHop>, Option<Vec<SocketAddr>>),
+}
+
 /// The next converters, by the servers' networks. Without any, every server is connected to directly.
 #[derive(Debug, Default)]
 pub struct NextHops {
-    otherwise: Option<Arc<NextHop>>,
-    by_network: JointPrefixMap<IpNet, Option<Arc<NextHop>>>,
+    otherwise: Option<Arc<[Way]>>,
+    by_network: JointPrefixMap<IpNet, Arc<[Way]>>,
+    option: Option<Arc<SynOption>>,
+    known: Mutex<HashMap<SocketAddr, Arc<NextHop>>>,
 }
 
 impl NextHops {
     /// As configured. Networks by way of the same converter share what is known of it. The `option` in SYNs is begun
     /// anew only if `old` has none; raises what [`SynOption::start`] does.
     pub fn new(gateway: &Gateway, old: Option<&Self>) -> io::Result<Self> {
-        let kept = old.and_then(|old| old.otherwise.as_ref()?.option.clone());
+        let kept = old.and_then(|old| old.option.clone());
         let option = match (gateway.syn_option, kept) {
             (false, _) => None,
             (true, Some(option)) => Some(option),
             (true, None) => Some(Arc::new(SynOption::start()?)),
         };
-        let mut hops = HashMap::new();
-        let mut hop = |address: SocketAddr| {
-            let known = hops.entry(address);
-            Arc::clone(known.or_insert_with(|| Arc::new(NextHop::new(address, option.clone()))))
+        let mut hops = Self {
+            option,
+            ..Self::default()
         };
-        let otherwise = Some(hop(gateway.address));
-        let mut by_network = JointPrefixMap::new();
+        let gateway_alone = |address| [hops.by_its_own_choice(address)].into();
+        hops.otherwise = gateway.address.map(gateway_alone);
         for route in &gateway.routes {
+            let ways: Arc<[Way]> = route.via.0.iter().map(|each| hops.way(each)).collect();
             for network in &route.to {
-                by_network.insert(*network, route.via.address().map(&mut hop));
+                hops.by_network.insert(*network, Arc::clone(&ways));
             }
         }
-        Ok(Self {
-            otherwise,
-            by_network,
-        })
+        Ok(hops)
     }
 
-    /// The next converter on the way to `server`; none where the server itself is next.
-    pub fn towards(&self, server: IpAddr) -> Option<&NextHop> {
-        self.by_network
-            .get_lpm(&server.into())
-            .map_or(self.otherwise.as_ref(), |(_, hop)| hop.as_ref())
-            .map(Arc::as_ref)
+    /// The ways to `server`, one at least, the best one first.
+    pub fn towards(&self, server: IpAddr) -> &[Way] {
+        let routed = self.by_network.get_lpm(&server.into());
+        let ways = routed.map(|(_, ways)| ways).or(self.otherwise.as_ref());
+        ways.map_or(&[Way::Direct], |ways| ways)
+    }
+
+    /// The way by these converters and no others.
+    pub fn named(&self, converters: &[SocketAddr]) -> Way {
+        match converters {
+            [] => Way::Direct,
+            [next, ahead @ ..] => Way::By(self.hop(*next), Some(ahead.to_vec())),
+        }
+    }
+
+    /// The way of a route: one converter alone need not be of this project, and is not told that it is the last one.
+    fn way(&self, converters: &[SocketAddr]) -> Way {
+        match converters {
+            [next] => self.by_its_own_choice(*next),
+            _ => self.named(converters),
+        }
+    }
+
+    fn by_its_own_choice(&self, next: SocketAddr) -> Way {
+        Way::By(self.hop(next), None)
+    }
+
+    /// What is known of a converter. Of too many, which only requests can name, all is forgotten.
+    fn hop(&self, address: SocketAddr) -> Arc<NextHop> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        let hop = known.entry(address);
+        Arc::clone(hop.or_insert_with(|| Arc::new(NextHop::new(address, self.option.clone()))))
     }
 }
 
@@ -73,6 +112,9 @@ mod tests {
         [[gateway.routes]]
         to = ["10.1.2.0/24"]
         via = "192.0.2.1:3129"
+        [[gateway.routes]]
+        to = ["10.1.3.0/24"]
+        via = "192.0.2.2:3129 192.0.2.3:3129 or 192.0.2.1:3129 or direct"
     "#;
 
     fn hops() -> NextHops {
@@ -80,38 +122,68 @@ mod tests {
         NextHops::new(config.gateway.as_ref().expect("gateway"), None).expect("no option")
     }
 
-    fn next(hops: &NextHops, server: &str) -> Option<String> {
-        let hop = hops.towards(server.parse().expect("address"));
-        hop.map(|hop| hop.address.to_string())
+    fn ways(hops: &NextHops, server: &str) -> Vec<String> {
+        let ways = hops.towards(server.parse().expect("address"));
+        ways.iter().map(text).collect()
+    }
+
+    fn text(way: &Way) -> String {
+        match way {
+            Way::Direct => "direct".into(),
+            Way::By(hop, None) => hop.address.to_string(),
+            Way::By(hop, Some(ahead)) => format!("{} then {ahead:?}", hop.address),
+        }
     }
 
     #[test]
     fn the_longest_prefix_counts_and_the_gateway_takes_the_rest() {
         let hops = hops();
         for (server, via) in [
-            ("10.2.0.1", Some("192.0.2.2:3129")),
-            ("2001:db8::1", Some("192.0.2.2:3129")),
-            ("10.1.0.1", None),
-            ("10.1.2.3", Some("192.0.2.1:3129")),
-            ("203.0.113.1", Some("192.0.2.1:3129")),
-            ("2001:db9::1", Some("192.0.2.1:3129")),
+            ("10.2.0.1", "192.0.2.2:3129"),
+            ("2001:db8::1", "192.0.2.2:3129"),
+            ("10.1.0.1", "direct"),
+            ("10.1.2.3", "192.0.2.1:3129"),
+            ("203.0.113.1", "192.0.2.1:3129"),
+            ("2001:db9::1", "192.0.2.1:3129"),
         ] {
-            assert_eq!(next(&hops, server).as_deref(), via, "{server}");
+            assert_eq!(ways(&hops, server), [via], "{server}");
         }
+    }
+
+    #[test]
+    fn a_network_has_its_ways_in_their_order() {
+        let expected = [
+            "192.0.2.2:3129 then [192.0.2.3:3129]",
+            "192.0.2.1:3129",
+            "direct",
+        ];
+        assert_eq!(ways(&hops(), "10.1.3.1"), expected);
+    }
+
+    #[test]
+    fn who_is_named_last_connects_to_the_server() {
+        let hops = hops();
+        let [first, last] = ["192.0.2.7:1", "192.0.2.8:1"].map(|each| each.parse().expect("one"));
+        let named = |converters: &[SocketAddr]| text(&hops.named(converters));
+        assert_eq!(named(&[first, last]), "192.0.2.7:1 then [192.0.2.8:1]");
+        assert_eq!(named(&[last]), "192.0.2.8:1 then []");
+        assert_eq!(named(&[]), "direct");
     }
 
     #[test]
     fn what_is_known_of_a_converter_counts_for_all_its_networks() {
         let hops = hops();
         let [near, far] = ["10.1.2.3", "203.0.113.1"].map(|server| {
-            hops.towards(server.parse().expect("address"))
-                .expect("a hop")
+            match hops.towards(server.parse().expect("address")) {
+                [Way::By(hop, None)] => hop,
+                ways => panic!("{ways:?}"),
+            }
         });
-        assert!(std::ptr::eq(near, far));
+        assert!(Arc::ptr_eq(near, far));
     }
 
     #[test]
     fn without_a_gateway_servers_are_next() {
-        assert_eq!(next(&NextHops::default(), "203.0.113.1"), None);
+        assert_eq!(ways(&NextHops::default(), "203.0.113.1"), ["direct"]);
     }
 }

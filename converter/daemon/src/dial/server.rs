@@ -15,6 +15,8 @@ pub struct DialOptions {
     pub icmp: bool,
     /// The converters that it has passed on its way here (see [`tributary_wire::convert::Tlv::Passed`]).
     pub passed: Vec<u64>,
+    /// The converters that it is to pass from here on, if the client says so (see [`tributary_wire::convert::Tlv::Ahead`]).
+    pub ahead: Option<Vec<SocketAddr>>,
 }
 
 /// A server's side of a session.

@@ -9,6 +9,7 @@ use super::message::{Missing, message};
 use crate::dial::{DialError, DialOptions, Target};
 use crate::kernel::sockets::IcmpError;
 use crate::kernel::syn_ack::SynAckWatch;
+use crate::policy::chains;
 use crate::session::{Outcome, Session};
 
 /// Serves one client.
@@ -64,7 +65,14 @@ async fn convert(
     since: Clock,
 ) {
     let name = connect.target.to_string();
-    if session.is_loop(&request.passed) {
+    if let Some(ahead) = &request.ahead {
+        if !chains::may_name(session.client.ip(), ahead, session.config.gateway.as_ref()) {
+            let error = Some(ErrorTlv::NotAuthorized);
+            return end(session, "chain-forbidden", &name, error, since).await;
+        }
+    }
+    let ahead = request.ahead.as_ref().map_or(0, Vec::len);
+    if session.is_loop(&request.passed, ahead) {
         let error = ErrorTlv::DestinationUnreachable {
             icmp_code: IcmpError::NETWORK.code,
         };
@@ -77,6 +85,7 @@ async fn convert(
         source: None,
         icmp: true,
         passed: request.passed.clone(),
+        ahead: request.ahead.clone(),
     };
     match session
         .dial(

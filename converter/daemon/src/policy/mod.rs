@@ -1,6 +1,7 @@
 //! Who may come in, what may be reached, and how often.
 
 pub mod admission;
+pub mod chains;
 pub mod cookies;
 pub mod forbidden_ranges;
 pub mod rate_limit;

@@ -8,7 +8,7 @@ use super::option::{TcpOption, option_kind};
 use super::reply::Reply;
 use super::tlv::Tlv;
 
-/// A client's message: an Info TLV, a Connect TLV or both, and a Cookie TLV and a Passed TLV with either.
+/// A client's message: an Info TLV, a Connect TLV or both, and Cookie, Passed and Ahead TLVs with either.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Whether the client asks what the converter supports (RFC 8803 section 6.2.3).
@@ -19,6 +19,8 @@ pub struct Request {
     pub cookie: Option<Vec<u8>>,
     /// The converters that the request has passed (see [`Tlv::Passed`]); none from a client itself.
     pub passed: Vec<u64>,
+    /// The converters that it is still to pass (see [`Tlv::Ahead`]): `None` leaves the way to the receiver.
+    pub ahead: Option<Vec<SocketAddr>>,
 }
 
 /// The connection that a client asks for.
@@ -95,6 +97,13 @@ impl Request {
         Self { passed, ..self }
     }
 
+    /// Names the converters to pass behind the one that gets it; with none it connects to the server itself. Only for
+    /// those that know of Ahead TLVs, as [`Self::with_passed`].
+    #[must_use]
+    pub fn with_ahead(self, ahead: Option<Vec<SocketAddr>>) -> Self {
+        Self { ahead, ..self }
+    }
+
     /// Asks for TCP options, without values, in the SYN to the server, and for the options of its
     /// SYN+ACK. No kinds: only the latter. Without a connection asked for, this changes nothing.
     #[must_use]
@@ -115,7 +124,9 @@ impl Request {
         });
         let cookie = self.cookie.clone().map(Tlv::Cookie);
         let passed = (!self.passed.is_empty()).then(|| Tlv::Passed(self.passed.clone()));
-        let tlvs: Vec<Tlv> = [info, connect, cookie, passed]
+        let ahead = self.ahead.as_ref();
+        let ahead = ahead.map(|ahead| Tlv::Ahead(ahead.iter().copied().map(mapped).collect()));
+        let tlvs: Vec<Tlv> = [info, connect, cookie, passed, ahead]
             .into_iter()
             .flatten()
             .collect();

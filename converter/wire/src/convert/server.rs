@@ -54,6 +54,10 @@ fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, MessageError
             Tlv::Connect { peer, options } => request.connect = Some(connect(peer, options)?),
             Tlv::Cookie(cookie) => request.cookie = Some(cookie),
             Tlv::Passed(numbers) => request.passed = numbers,
+            Tlv::Ahead(converters) => {
+                let ahead = converters.into_iter().map(canonical);
+                request.ahead = Some(ahead.collect::<Result<_, _>>()?);
+            }
             // RFC 8803 section 6.2.8: "valid messages but with invalid or unknown TLVs".
             other => return Err(MessageError::UnsupportedTlv(other.kind())),
         }
@@ -69,10 +73,7 @@ fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, MessageError
 }
 
 fn connect(peer: SocketAddrV6, options: Option<Vec<TcpOption>>) -> Result<Connect, MessageError> {
-    let target = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    if target.port() == 0 || !can_be_peer(target.ip()) {
-        return Err(MessageError::Peer(peer));
-    }
+    let target = canonical(peer)?;
     let kept = |options: Vec<TcpOption>| {
         // RFC 8803 sections 7.1 to 7.3: kinds 0, 1, 2, 3 and 5 MUST be ignored.
         options
@@ -84,6 +85,15 @@ fn connect(peer: SocketAddrV6, options: Option<Vec<TcpOption>>) -> Result<Connec
         target,
         options: options.map(kept),
     })
+}
+
+/// The peer's address: IPv4 where it is IPv4-mapped.
+fn canonical(peer: SocketAddrV6) -> Result<SocketAddr, MessageError> {
+    let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    if address.port() == 0 || !can_be_peer(address.ip()) {
+        return Err(MessageError::Peer(peer));
+    }
+    Ok(address)
 }
 
 /// RFC 8803 section 6.2.5: no multicast, broadcast or host loopback address. The unspecified

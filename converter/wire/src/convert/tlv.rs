@@ -1,4 +1,4 @@
-//! The TLVs of RFC 8803 sections 6.2.3 to 6.2.8, and one of this project's own.
+//! The TLVs of RFC 8803 sections 6.2.3 to 6.2.8, and two of this project's own.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
@@ -24,12 +24,16 @@ pub mod tlv_type {
     pub const ERROR: u8 = 30;
     /// Passed TLV, of the types for private use (RFC 8803 section 10.2.2).
     pub const PASSED: u8 = 192;
+    /// Ahead TLV, of the same types.
+    pub const AHEAD: u8 = 193;
 }
 
 /// Bytes behind the Length of a Base Connect TLV: port and address.
 const BASE_CONNECT: usize = 18;
 /// Bytes of a converter's number in a Passed TLV.
 const NUMBER: usize = 8;
+/// Bytes of a converter's address in an Ahead TLV: two zeros, port and address.
+const CONVERTER: usize = 20;
 
 /// One TLV. Padding that the protocol itself tells from content (zeros behind lists of kinds) is
 /// taken away by the parser; where it cannot be told, values keep it.
@@ -55,6 +59,9 @@ pub enum Tlv {
     /// Passed: the numbers of the converters that a request has passed, the first one first. RFC 8803 does not define it;
     /// behind two zero bytes it has 8 bytes for each.
     Passed(Vec<u64>),
+    /// Ahead: the converters that a request is still to pass, the next one first; behind the last one the server is next.
+    /// RFC 8803 does not define it; behind two zero bytes each has two more, its port, and its address as in a Connect TLV.
+    Ahead(Vec<SocketAddrV6>),
     /// A TLV that is none of these.
     Unknown {
         /// Its type.
@@ -75,6 +82,7 @@ impl Tlv {
             Self::Cookie(_) => tlv_type::COOKIE,
             Self::Error(_) => tlv_type::ERROR,
             Self::Passed(_) => tlv_type::PASSED,
+            Self::Ahead(_) => tlv_type::AHEAD,
             Self::Unknown { kind, .. } => *kind,
         }
     }
@@ -94,6 +102,7 @@ impl Tlv {
             tlv_type::COOKIE => Self::Cookie(body[2..].to_vec()),
             tlv_type::ERROR => Self::Error(ErrorTlv::parse(body[0], &body[1..])),
             tlv_type::PASSED => Self::Passed(numbers(&body[2..])?),
+            tlv_type::AHEAD => Self::Ahead(converters(&body[2..])?),
             _ => Self::Unknown {
                 kind,
                 value: body.to_vec(),
@@ -116,8 +125,7 @@ impl Tlv {
         match self {
             Self::Info => {}
             Self::Connect { peer, options } => {
-                out.extend(peer.port().to_be_bytes());
-                out.extend(peer.ip().octets());
+                emit_address(*peer, out);
                 emit_options(options.as_deref(), out)?;
             }
             Self::ExtendedTcpHeader(value)
@@ -130,6 +138,13 @@ impl Tlv {
             Self::Passed(numbers) => {
                 out.extend([0, 0]);
                 out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+            }
+            Self::Ahead(converters) => {
+                out.extend([0, 0]);
+                for converter in converters {
+                    out.extend([0, 0]);
+                    emit_address(*converter, out);
+                }
             }
             Self::Unknown { value, .. } => out.extend(value),
         }
@@ -145,15 +160,35 @@ fn numbers(value: &[u8]) -> Result<Vec<u64>, MessageError> {
         .map_err(|_| MessageError::TlvLength(tlv_type::PASSED))
 }
 
+fn converters(value: &[u8]) -> Result<Vec<SocketAddrV6>, MessageError> {
+    value
+        .chunks(CONVERTER)
+        .map(|one| match one {
+            [_, _, address @ ..] => address.try_into().map(parse_address).ok(),
+            _ => None,
+        })
+        .collect::<Option<_>>()
+        .ok_or(MessageError::TlvLength(tlv_type::AHEAD))
+}
+
+/// A port and an address, both as a Connect TLV has them.
+fn parse_address([port_high, port_low, address @ ..]: [u8; BASE_CONNECT]) -> SocketAddrV6 {
+    let port = u16::from_be_bytes([port_high, port_low]);
+    let address: [u8; 16] = address;
+    SocketAddrV6::new(Ipv6Addr::from(address), port, 0, 0)
+}
+
+fn emit_address(address: SocketAddrV6, out: &mut Vec<u8>) {
+    out.extend(address.port().to_be_bytes());
+    out.extend(address.ip().octets());
+}
+
 fn parse_connect(body: &[u8]) -> Result<Tlv, MessageError> {
     let Some((base, options)) = body.split_first_chunk::<BASE_CONNECT>() else {
         return Err(MessageError::TlvLength(tlv_type::CONNECT));
     };
-    let &[port_high, port_low, address @ ..] = base;
-    let address: [u8; 16] = address;
-    let port = u16::from_be_bytes([port_high, port_low]);
     Ok(Tlv::Connect {
-        peer: SocketAddrV6::new(Ipv6Addr::from(address), port, 0, 0),
+        peer: parse_address(*base),
         // RFC 8803 section 6.2.5: the two types are told apart by their length.
         options: (!options.is_empty())
             .then(|| connect_options(options))

@@ -55,9 +55,11 @@ fn tlv() -> impl Strategy<Value = Tlv> {
         words(0, 10).prop_map(Tlv::Cookie),
         error().prop_map(Tlv::Error),
         vec(any::<u64>(), 0..6).prop_map(Tlv::Passed),
+        vec(peer(), 0..6).prop_map(Tlv::Ahead),
         (31..=255_u8, words(2, 10))
-            .prop_filter("one that is not known", |(kind, _)| *kind
-                != tlv_type::PASSED)
+            .prop_filter("one that is not known", |(kind, _)| {
+                ![tlv_type::PASSED, tlv_type::AHEAD].contains(kind)
+            })
             .prop_map(|(kind, value)| Tlv::Unknown { kind, value }),
     ]
 }
@@ -70,35 +72,39 @@ fn tlvs() -> impl Strategy<Value = Vec<Tlv>> {
     })
 }
 
-fn request() -> impl Strategy<Value = Request> {
-    let options = proptest::sample::subsequence(SUPPORTED_TCP_EXTENSIONS.to_vec(), 0..=3);
-    let target = (any::<IpAddr>(), 1..=65535_u16).prop_filter("a peer", |(ip, _)| {
+/// Where a connection can go.
+fn target() -> impl Strategy<Value = SocketAddr> {
+    let peer = (any::<IpAddr>(), 1..=65535_u16).prop_filter("a peer", |(ip, _)| {
         let ip = ip.to_canonical();
         let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
         !(ip.is_multicast() || ip.is_loopback() || ip.is_unspecified() || broadcast)
     });
-    let connect = (target, proptest::option::of(options)).prop_map(|((ip, port), options)| {
+    peer.prop_map(|(ip, port)| SocketAddr::new(ip.to_canonical(), port))
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let options = proptest::sample::subsequence(SUPPORTED_TCP_EXTENSIONS.to_vec(), 0..=3);
+    let connect = (target(), proptest::option::of(options)).prop_map(|(target, options)| {
         let options =
             options.map(|kinds| kinds.into_iter().map(TcpOption::empty).collect::<Vec<_>>());
-        Connect {
-            target: SocketAddr::new(ip.to_canonical(), port),
-            options,
-        }
+        Connect { target, options }
     });
     (
         any::<bool>(),
         proptest::option::of(connect),
         proptest::option::of(words(0, 8)),
         vec(any::<u64>(), 0..6),
+        proptest::option::of(vec(target(), 0..6)),
     )
         .prop_filter("asks something", |(info, connect, ..)| {
             *info || connect.is_some()
         })
-        .prop_map(|(info, connect, cookie, passed)| Request {
+        .prop_map(|(info, connect, cookie, passed, ahead)| Request {
             info,
             connect,
             cookie,
             passed,
+            ahead,
         })
 }
 

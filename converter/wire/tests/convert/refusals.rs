@@ -1,7 +1,7 @@
 //! Requests that a converter refuses: the fault, the answer, and the moment it is known.
 
 use tributary_wire::convert::{
-    ErrorTlv, MessageError, Request, SUPPORTED_TCP_EXTENSIONS, Tlv, server, server::Refusal,
+    ErrorTlv, MessageError, Request, SUPPORTED_TCP_EXTENSIONS, Tlv, encode, server, server::Refusal,
 };
 
 use crate::hex::hex;
@@ -102,6 +102,10 @@ fn tlvs_out_of_bounds_are_malformed() {
         MessageError::TlvLength(192),
     );
     malformed(
+        "0103 2263 c102 0000 0000 1404",
+        MessageError::TlvLength(193),
+    );
+    malformed(
         "0105 2263 0a04 0050 2001 0db8 0000 0000 0000 0000",
         MessageError::TlvLength(10),
     );
@@ -158,6 +162,20 @@ fn tlvs_that_a_converter_does_not_take_are_unsupported() {
         "0103 2263 0101 0000 1e01 0100",
         MessageError::UnsupportedTlv(30),
     );
+}
+
+#[test]
+fn converters_that_nothing_can_connect_to_are_malformed() {
+    for address in ["::ffff:127.0.0.1", "ff02::1"] {
+        let peer = std::net::SocketAddrV6::new(address.parse().expect("an address"), 80, 0, 0);
+        let tlvs = [Tlv::Info, Tlv::Ahead(vec![peer])];
+        let bytes = encode(&tlvs).expect("a short message");
+        refuses_whole(
+            &bytes,
+            MessageError::Peer(peer),
+            ErrorTlv::MalformedMessage(bytes.clone()),
+        );
+    }
 }
 
 #[test]

@@ -84,6 +84,13 @@ fn table() -> Vec<(&'static str, Vec<Tlv>)> {
             "0106 2263  c005 0000 0000 0000 0000 0007 0123 4567 89ab cdef",
             vec![Tlv::Passed(vec![7, 0x0123_4567_89ab_cdef])],
         ),
+        ("0102 2263  c101 0000", vec![Tlv::Ahead(vec![])]),
+        (
+            "0107 2263  c106 0000 0000 1404 0000 0000 0000 0000 0000 ffff c000 0209",
+            vec![Tlv::Ahead(vec![
+                "[::ffff:192.0.2.9]:5124".parse().expect("address"),
+            ])],
+        ),
         (
             "0102 2263  c801 abcd",
             vec![Tlv::Unknown {

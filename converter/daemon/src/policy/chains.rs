@@ -1,0 +1,45 @@
+//! Who may say by which converters a connection goes. Pure.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::config::Gateway;
+
+/// Whether the client at this address may name the converters `ahead`: it is one of the operator's converters itself, and
+/// so are all that it names. Everybody else would have this machine connect wherever they like.
+pub fn may_name(client: IpAddr, ahead: &[SocketAddr], gateway: Option<&Gateway>) -> bool {
+    let own = gateway.map_or(&[][..], |gateway| &gateway.converters);
+    let is_own = |address: IpAddr| {
+        let address = address.to_canonical();
+        own.iter().any(|network| network.contains(&address))
+    };
+    is_own(client) && ahead.iter().all(|converter| is_own(converter.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    #[test]
+    fn converters_alone_name_converters() {
+        let text = "[gateway]\nconverters = [\"10.9.0.0/16\", \"2001:db8:9::/48\"]";
+        let config = config::parse(text, "c.toml").expect(text);
+        for (client, ahead, expected) in [
+            ("10.9.0.1", &["10.9.1.1:1", "[2001:db8:9::1]:1"][..], true),
+            ("::ffff:10.9.0.1", &["10.9.1.1:1"], true),
+            ("10.9.0.1", &[], true),
+            ("10.8.0.1", &[], false),
+            ("10.9.0.1", &["10.9.1.1:1", "10.8.0.1:1"], false),
+            ("10.9.0.1", &["[::ffff:10.8.0.1]:1"], false),
+        ] {
+            let client = client.parse().expect("address");
+            let ahead: Vec<_> = ahead
+                .iter()
+                .map(|each| each.parse().expect("one"))
+                .collect();
+            let allowed = may_name(client, &ahead, config.gateway.as_ref());
+            assert_eq!(allowed, expected, "{client} {ahead:?}");
+            assert!(!may_name(client, &ahead, None));
+        }
+    }
+}
