@@ -36,7 +36,7 @@ $gateway tc qdisc show dev tributary-up
 $gateway nft list table netdev throttler
 echo END upload
 $python -m experiments.testbed down --name demo
-$python -m experiments.bench run queueing-delay --quick --json >/tmp/delay.json
+$python -m experiments.bench run queueing-delay --quick --most-stolen 100% --json >/tmp/delay.json
 echo BEGIN delay; cat /tmp/delay.json; echo; echo END delay
 cat >/tmp/converter.toml <<EOF
 [clients]
@@ -84,7 +84,9 @@ echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     work = tmp_path_factory.mktemp("vm", numbered=True)
     try:
-        return boot(root_folder(work), DEMO, seconds=900).replace("\r", "")
+        text = boot(root_folder(work), DEMO, seconds=900).replace("\r", "")
+        print(text)  # pytest shows it beside a test that failed
+        return text
     finally:
         shutil.rmtree(work)
 
