@@ -4,13 +4,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.netns.traces import traces
+from tests.netns.world import eventually, process
 from tributary.places import ROOT
 from tributary.settings.failure import Exit
 
@@ -18,6 +18,8 @@ from tributary.settings.failure import Exit
 pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45)]
 
 DEMO = (sys.executable, "-m", "experiments.demo")
+ROUGHLY = ("--tolerance", "50%")
+"""For what depends on no rate: a busy machine's links need not wait until they are as described."""
 WAYS = ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_native", "mptcp_throttled")
 
 
@@ -45,7 +47,7 @@ def test_the_demo_converts_aggregates_and_throttles_and_leaves_nothing(tmp_path:
 
 @pytest.mark.parametrize("arguments", [[], ["--ipv6"]], ids=["ipv4", "ipv6"])
 def test_the_results_are_whole_and_agree_with_each_other(tmp_path: Path, arguments: list[str]) -> None:
-    done = run(tmp_path, "--size", "5MB", *arguments)  # too short to hold every claim
+    done = run(tmp_path, *ROUGHLY, "--size", "5MB", *arguments)  # too short to hold every claim
     assert done.returncode in (0, Exit.WRONG_RESULT), done.stderr
     check_measured(json.loads(done.stdout))
     folder = next((tmp_path / "demo").iterdir())
@@ -67,16 +69,13 @@ def test_the_results_are_whole_and_agree_with_each_other(tmp_path: Path, argumen
 
 def interrupted(folder: Path, how: signal.Signals) -> int:
     """Start the demo, wait until it downloads through the gateway, send it a signal; returns its exit code."""
-    command = [*DEMO, "--name", "testdemo", "--results", str(folder)]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    command = [*DEMO, *ROUGHLY, "--name", "testdemo", "--results", str(folder)]
     squid = Path("/run/tributary-testbed-testdemo/squid.log")
-    deadline = time.monotonic() + 60
-    while not squid.exists() or "ready" not in squid.read_text():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(how)
-    return process.wait(60)
+    with process(*command, stderr=subprocess.DEVNULL) as demo:
+        eventually(lambda: demo.poll() is not None or (squid.exists() and "ready" in squid.read_text()), 120)
+        assert demo.poll() is None
+        demo.send_signal(how)
+        return demo.wait(60)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -4,13 +4,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from experiments.study.catalogue import SCENARIOS
 from tests.netns.traces import traces
+from tests.netns.world import eventually, process
 from tributary.places import ROOT
 from tributary.settings.failure import Exit
 
@@ -57,16 +57,10 @@ def test_a_run_leaves_results_that_are_whole_and_nothing_else(tmp_path: Path) ->
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals) -> None:
     before = traces()
-    process = subprocess.Popen(
-        command("legacy", tmp_path), cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 60
-    while not (first := list(tmp_path.glob("experiment/legacy/*.partial/readings/*.json"))):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(how)
-    assert process.wait(60) == 128 + how
+    with process(*command("legacy", tmp_path), stderr=subprocess.DEVNULL) as run:
+        first = eventually(lambda: list(tmp_path.glob("experiment/legacy/*.partial/readings/*.json")), 60)
+        run.send_signal(how)
+        assert run.wait(60) == 128 + how
     assert traces() == before
     written = first[0].stat().st_mtime_ns
     done = subprocess.run(command("legacy", tmp_path), capture_output=True, text=True, check=False, cwd=ROOT)

@@ -17,7 +17,7 @@ from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT, Profile
 from tributary.settings.files import check
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.calm]
 
 LINK = {"rate": "100mbit", "delay": "12500us", "queue": 200}
 PROFILE = check({"links": {"left": LINK, "right": LINK}}, Profile, "two equal links")

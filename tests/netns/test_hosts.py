@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -16,6 +17,7 @@ import pytest
 from experiments.hosts.caretaker import SILENCE, marked
 from tests.netns.hosts_world import ROLES, World, address_of, machines, sessions
 from tests.netns.traces import traces
+from tests.netns.world import eventually, process
 from tributary.places import ROOT
 from tributary.settings.failure import Exit
 
@@ -81,16 +83,14 @@ def test_packets_of_other_sizes_are_put_back(world: World, tmp_path: Path) -> No
     assert traces() == before
 
 
-def begun(world: World, results: Path) -> subprocess.Popen[str]:
+@contextmanager
+def begun(world: World, results: Path) -> Iterator[subprocess.Popen[str]]:
     """A run whose first reading is taken."""
-    line = command(world, "legacy", results, *BRIEF)
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    deadline = time.monotonic() + 60
-    while not list(results.glob("experiment/legacy/*.partial/readings/*.json")):
-        assert process.poll() is None and process.stderr is not None, process.stderr and process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return process
+    readings = "experiment/legacy/*.partial/readings/*.json"
+    with process(*command(world, "legacy", results, *BRIEF), stderr=subprocess.PIPE) as study:
+        eventually(lambda: study.poll() is not None or list(results.glob(readings)), 60)
+        assert study.poll() is None and study.stderr is not None, study.stderr and study.stderr.read()
+        yield study
 
 
 def left_running() -> list[int]:
@@ -107,9 +107,9 @@ def wait_until_put_back(world: World, state: dict[str, str], before: dict[str, o
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_or_killed_leaves_nothing(world: World, tmp_path: Path, how: signal.Signals) -> None:
     before, state = traces(), world.state()
-    process = begun(world, tmp_path)
-    process.send_signal(how)
-    assert process.wait(60) == (128 + how if how == signal.SIGINT else -how)
+    with begun(world, tmp_path) as study:
+        study.send_signal(how)
+        assert study.wait(60) == (128 + how if how == signal.SIGINT else -how)
     if how == signal.SIGKILL:  # what ends by itself does so in its own time; a killed process leaves its private folder
         wait_until_put_back(world, state, before | {gettempdir(): traces()[gettempdir()]})
         for folder in Path(gettempdir()).glob("tributary-hosts-*"):
@@ -123,14 +123,14 @@ def test_a_connection_that_breaks_ends_the_run_and_the_machine_puts_itself_back(
     world: World, tmp_path: Path, role: str, silently: bool
 ) -> None:
     before, state = traces(), world.state()
-    process = begun(world, tmp_path)
-    if silently:
-        world.testbed.node(role).ip("link", "set", "manage", "down")
-    else:
-        for pid in sessions(world, role):
-            os.kill(pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=90)
-    assert process.returncode == Exit.UNAVAILABLE, err
+    with begun(world, tmp_path) as study:
+        if silently:
+            world.testbed.node(role).ip("link", "set", "manage", "down")
+        else:
+            for pid in sessions(world, role):
+                os.kill(pid, signal.SIGKILL)
+        _, err = study.communicate(timeout=90)
+    assert study.returncode == Exit.UNAVAILABLE, err
     assert f"{role} ({address_of(role)}): the connection broke" in err.splitlines()[-1]
     if silently:
         time.sleep(SILENCE)

@@ -38,6 +38,7 @@ def test_a_black_hole_swallows_all_of_one_link_and_nothing_of_the_other(testbed:
     assert shown(testbed) == before
 
 
+@pytest.mark.calm
 def test_a_lossy_link_loses_its_share_each_way(testbed: Testbed) -> None:
     with lossy(testbed, testbed.topology.links[0], 50):
         share = lost(testbed, "10.0.1.1", 1000)

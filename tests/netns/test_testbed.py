@@ -15,6 +15,7 @@ from experiments.testbed.profile import DEFAULT
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.topology import Profile
 from tests.netns.traces import traces
+from tests.netns.world import process
 from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import check, load
@@ -109,19 +110,18 @@ def test_a_dry_run_shows_the_links_and_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_up_that_is_interrupted_leaves_nothing(name: str, how: signal.Signals) -> None:
     before = traces()
-    process = subprocess.Popen([*TESTBED, "up", "--name", name], cwd=ROOT, stderr=subprocess.DEVNULL)
-    wait_until_built(name)
-    process.send_signal(how)
-    assert process.wait(30) == 128 + how
+    with process(*TESTBED, "up", "--name", name, stderr=subprocess.DEVNULL) as up:
+        wait_until_built(name)
+        up.send_signal(how)
+        assert up.wait(30) == 128 + how
     assert traces() == before
 
 
 def test_down_removes_what_kill_9_left_behind_and_nothing_else(testbed: Testbed, name: str) -> None:
     before = traces()
-    process = subprocess.Popen([*TESTBED, "up", "--name", name], cwd=ROOT, stderr=subprocess.DEVNULL)
-    wait_until_built(name)
-    process.kill()
-    process.wait()
+    with process(*TESTBED, "up", "--name", name, stderr=subprocess.DEVNULL) as up:
+        wait_until_built(name)
+        up.kill()
     assert name in names()
     assert run("down").returncode == 0
     assert traces() == before
