@@ -3,8 +3,13 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 from tests.apart import set_apart
+
+# What a busy machine takes for one example says nothing of the code.
+settings.register_profile("tributary", deadline=None)
+settings.load_profile("tributary")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
