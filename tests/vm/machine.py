@@ -75,3 +75,6 @@ def _install_python(root: Path) -> None:
     environment.pop("PIP_FIND_LINKS", None)
     command = ["chroot", str(root), "bash", "/tributary/scripts/setup.d/python", "/var/cache/tributary"]
     subprocess.run(command, env=environment, check=True)
+    # Once here, not at each start under emulation.
+    compiling = ["/var/cache/tributary/python/bin/python", "-m", "compileall", "-q", "/tributary"]
+    subprocess.run(["chroot", str(root), *compiling], env=environment, check=True)

@@ -84,9 +84,7 @@ echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     work = tmp_path_factory.mktemp("vm", numbered=True)
     try:
-        text = boot(root_folder(work), DEMO, seconds=900).replace("\r", "")
-        print(text)  # pytest shows it beside a test that failed
-        return text
+        return boot(root_folder(work), DEMO, seconds=900).replace("\r", "")
     finally:
         shutil.rmtree(work)
 

@@ -4,7 +4,7 @@ from throttler.options import RunOptions
 from throttler.policy.model import Policy
 from throttler.service import daemon, state
 from throttler.service.metrics_server import listen_address
-from throttler.sources import source
+from throttler.sources import choice
 from throttler.sources.source import Which
 from tributary.daemons import logs
 
@@ -18,5 +18,5 @@ def run(policy: Policy, options: RunOptions) -> None:
         metrics=listen_address(options.metrics) if options.metrics else None,
         log=logs.to_stderr(logs.Format(options.log)),
     )
-    which = source.choose() if options.source == "auto" else Which(options.source)
-    daemon.run(setup, lambda: source.open_source(which, policy))
+    which = choice.choose() if options.source == "auto" else Which(options.source)
+    daemon.run(setup, lambda: choice.open_source(which, policy))

@@ -1,0 +1,12 @@
+"""Which source a throttler has, and what that costs."""
+
+import subprocess
+import sys
+
+from tributary.places import ROOT
+
+
+def test_a_throttler_that_listens_to_the_kernel_does_not_load_scapy() -> None:
+    look = "import sys, throttler.service.start; print('scapy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
