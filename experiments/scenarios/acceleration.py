@@ -13,7 +13,6 @@ a proxy's window does not grow while it waits for data (RFC 7661), and what it f
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,11 +109,13 @@ def _measure(built: Acceleration, options: AccelerationOptions, point: Point, re
 
 def transfers(chain: Chain, by: By, options: AccelerationOptions) -> dict[str, float]:
     """Medians for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``."""
-    asking = [str(Topology.SERVER4), str(PORT), str(options.count), *(str(size.amount) for size in options.size)]
-    if by is By.ZERO_RTT:
-        asking = ["--convert", f"{chain.segments[0].gateway4}:{CONVERT_PORT}", *asking]
+    command = [
+        *(str(native.build().load), "transfers", "--to", f"{Topology.SERVER4}:{PORT}", "--count", str(options.count)),
+        *(["--via-convert", f"{chain.segments[0].gateway4}:{CONVERT_PORT}"] if by is By.ZERO_RTT else []),
+        *(str(size.amount) for size in options.size),
+    ]
     with chain.converting(by):
-        taken = json.loads(chain.client.run(sys.executable, "-m", "experiments.probes.transfers", *asking))
+        taken = json.loads(chain.client.run(*command))
     values: dict[str, float] = {}
     for size, times in taken.items():
         firsts, wholes = zip(*times, strict=True)

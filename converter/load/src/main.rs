@@ -18,6 +18,7 @@ mod setup;
 mod soak;
 mod sockets;
 mod start;
+mod transfers;
 
 use std::process::ExitCode;
 
@@ -58,6 +59,8 @@ enum Command {
     Connect(requests::Options),
     /// Ask for 1 KiB again and again on connections that are kept
     Requests(requests::Options),
+    /// Time transfers of given sizes, one after the other
+    Transfers(transfers::Options),
     /// Hold many idle connections, and prove that they live
     Hold(hold::Options),
     /// Measure how long connections take to stand, many at once and beside many
@@ -97,6 +100,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bulk(options) => bulk::run(&options),
         Command::Connect(options) => requests::run(options, false),
         Command::Requests(options) => requests::run(options, true),
+        Command::Transfers(options) => transfers::run(&options),
         Command::Hold(options) => with_runtime(hold::run(options)),
         Command::Setup(options) => with_runtime(setup::run(options)),
         Command::Soak(options) => with_runtime(soak::run(options)),

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 
 /// Connections that may wait for their accept; the kernel takes the less of this and `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
+const MSG_FASTOPEN: i32 = 0x2000_0000; // include/linux/socket.h
 
 /// A listening socket, not blocking.
 pub fn listen(address: SocketAddr, mptcp: bool) -> io::Result<TcpListener> {
@@ -35,6 +36,18 @@ pub async fn connect(
     TcpSocket::from_std_stream(socket.into())
         .connect(address)
         .await
+}
+
+/// A connection by TCP to `address` whose SYN carries `data` (RFC 7413); blocks until the peer has answered that.
+pub fn connect_with(address: SocketAddr, data: &[u8]) -> io::Result<TcpStream> {
+    let socket = new(address, false)?;
+    socket.set_nonblocking(false)?;
+    let sent = socket.send_to_with_flags(data, &address.into(), MSG_FASTOPEN)?;
+    if sent < data.len() {
+        return Err(io::Error::from(io::ErrorKind::WriteZero));
+    }
+    socket.set_nonblocking(true)?;
+    TcpStream::from_std(socket.into())
 }
 
 /// Ends `stream` by a reset, of all its subflows if it is MPTCP (RFC 8684 section 3.5).

@@ -196,6 +196,95 @@ fn small_requests_are_all_answered() {
 }
 
 #[test]
+fn each_transfer_of_each_size_is_timed() {
+    let origin = serve(&["origin"]);
+    let output = run(&[
+        "transfers",
+        "--to",
+        &origin.address,
+        "--count",
+        "2",
+        "0",
+        "300000",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let told = told(&output);
+    assert_eq!(told.as_object().expect("an object").len(), 2);
+    for size in ["0", "300000"] {
+        let taken: Vec<(f64, f64)> =
+            serde_json::from_value(told[size].clone()).expect("pairs of milliseconds");
+        assert_eq!(taken.len(), 2);
+        assert!(
+            taken
+                .iter()
+                .all(|&(first, whole)| 0.0 < first && first <= whole),
+            "{taken:?}"
+        );
+    }
+}
+
+/// A converter on loopback that reads one message and request whole, and sends `answer` and closes.
+fn converter(answer: &'static [u8]) -> (String, thread::JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let asked = thread::spawn(move || {
+        let mut client = listener.accept().expect("a client comes").0;
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            let mut piece = [0; 512];
+            let count = client.read(&mut piece).expect("it can be read");
+            assert!(count > 0, "the request ended early");
+            asked.extend_from_slice(&piece[..count]);
+        }
+        client.write_all(answer).expect("it can be written to");
+        asked
+    });
+    (address, asked)
+}
+
+#[test]
+fn a_transfer_by_convert_sends_the_message_before_its_request() {
+    let answer = b"\x01\x01\x22\x63HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let (converter, asked) = converter(answer);
+    let output = run(&[
+        "transfers",
+        "--to",
+        "192.0.2.1:80",
+        "--via-convert",
+        &converter,
+        "5",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(told(&output)["5"].as_array().map(Vec::len), Some(1));
+    let asked = asked.join().expect("a converter does not panic");
+    // RFC 8803 sections 6.1 and 6.2.5: header, then Connect with port and IPv4-mapped address.
+    let message = b"\x01\x06\x22\x63\x0a\x05\x00\x50\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\x00\x02\x01";
+    assert!(asked.starts_with(message), "{asked:02x?}");
+    assert!(asked[message.len()..].starts_with(b"GET /5?close HTTP/1.1\r\n"));
+}
+
+#[test]
+fn a_transfer_that_does_not_come_whole_fails() {
+    let faults: [&[u8]; 3] = [
+        b"\x01\x01\x22\x63HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+        b"\x01\x01\x22\x63HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhell",
+        b"\x01\x02\x22\x63\x1e\x01\x00\x00", // an Error TLV
+    ];
+    for answer in faults {
+        let (converter, _asked) = converter(answer);
+        let output = run(&[
+            "transfers",
+            "--to",
+            "192.0.2.1:80",
+            "--via-convert",
+            &converter,
+            "5",
+        ]);
+        assert_eq!(output.status.code(), Some(69), "{output:?}");
+    }
+}
+
+#[test]
 fn held_connections_are_proven_alive_after_a_line_on_standard_input() {
     let origin = serve(&["origin"]);
     let held = hold(&origin, 100);
@@ -342,6 +431,7 @@ fn nobody_that_answers_is_something_missing() {
         &["bulk", "--bytes", "1"][..],
         &["connect", "--seconds", "0.1"],
         &["hold", "--connections", "1"],
+        &["transfers", "1"],
     ] {
         let nobody = free_address();
         let arguments = [client, &["--to", &nobody]].concat();
