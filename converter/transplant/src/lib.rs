@@ -6,11 +6,13 @@
 //!    be had whole, it says why, and [`release`] has the socket go on as if nothing had been.
 //! 3. A [`Leg`] is the state of one of them; between two legs a [`Translation`] for each direction rewrites segments: what
 //!    comes in by one leg goes out by the other one, as if the converter had sent it there.
-//! 4. A frozen socket that is closed sends nothing. [`thaw`] makes another one out of its state: the way back.
+//! 4. The [`Translator`] does so in the kernel; the sockets can be closed when it has begun.
+//! 5. A frozen socket that is closed sends nothing. [`thaw`] makes another one out of its state: the way back.
 #![deny(unsafe_code)]
 
 mod checksum;
 mod freeze;
+mod kernel;
 mod leg;
 mod sys;
 mod tcp_info;
@@ -18,6 +20,7 @@ mod thaw;
 mod translation;
 
 pub use freeze::{Frozen, Obstacle, Scales, freeze, hold, release};
+pub use kernel::{Action, Seen, Translator};
 pub use leg::{Flow, Leg, Timestamps, Unfit};
 pub use thaw::thaw;
 pub use translation::{Event, Outcome, Refusal, Translation};

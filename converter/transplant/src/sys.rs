@@ -1,9 +1,9 @@
-//! The only unsafe code: options of TCP sockets that no library wraps (tcp(7), `TCP_REPAIR`; include/uapi/linux/tcp.h).
+//! The only unsafe code: what no library wraps of TCP sockets (tcp(7), `TCP_REPAIR`) and of programs in the kernel.
 //! No promise of a caller's is needed for any of it to be sound.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 
 /// An option of a TCP socket. Only these: nothing in their values is a pointer, which the kernel would follow.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +105,46 @@ pub fn wait_for_packets_under_way() -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Runs a program of tc's on an Ethernet frame, which becomes what the program makes of it; returns its answer (bpf(2),
+/// `BPF_PROG_TEST_RUN`).
+pub fn run_program(program: BorrowedFd<'_>, frame: &mut [u8]) -> io::Result<i32> {
+    /// The first fields of `union bpf_attr`'s `test`.
+    #[repr(C)]
+    struct Attributes {
+        program: RawFd,
+        answer: i32,
+        length_in: u32,
+        length_out: u32,
+        data_in: u64,
+        data_out: u64,
+    }
+    const TEST_RUN: libc::c_int = 10;
+    let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
+    let mut result = vec![0; frame.len()];
+    let mut attributes = Attributes {
+        program: program.as_raw_fd(),
+        answer: 0,
+        length_in: length,
+        length_out: length,
+        data_in: frame.as_ptr() as u64,
+        data_out: result.as_mut_ptr() as u64,
+    };
+    // SAFETY: all pointers and lengths describe memory that outlives the call; the kernel writes no further.
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            TEST_RUN,
+            &raw mut attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    frame.copy_from_slice(&result);
+    Ok(attributes.answer)
 }
 
 fn checked(code: libc::c_int) -> io::Result<()> {
