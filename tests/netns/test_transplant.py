@@ -8,7 +8,7 @@ import pytest
 
 from tributary.places import CACHE, ROOT
 
-NEEDED = ("cargo", "clang", "ip", "nft", "unshare")
+NEEDED = ("cargo", "clang", "ethtool", "ip", "nft", "unshare")
 missing = [tool for tool in NEEDED if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
 
@@ -30,6 +30,6 @@ def built() -> None:
     cargo("--no-run")
 
 
-@pytest.mark.parametrize("file", ["freeze", "kernel"])
+@pytest.mark.parametrize("file", ["freeze", "kernel", "leaving"])
 def test_what_needs_root_holds(file: str) -> None:
     cargo("--offline", "--test", file, "--", "--ignored", "--test-threads=1", within=APART)

@@ -148,6 +148,13 @@ pub fn release(socket: impl AsFd) -> io::Result<()> {
     set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF)
 }
 
+/// What would keep [`freeze`] from the state of a socket at this moment. To ask while it is not held yet costs little, and
+/// acknowledgements go on coming in.
+pub fn at_rest(socket: impl AsFd) -> Result<(), Obstacle> {
+    ends(socket.as_fd())?;
+    check(socket.as_fd(), &TcpInfo::of(socket.as_fd())?)
+}
+
 /// Takes the state of a socket that is held ([`hold`]): without that, bytes that come meanwhile would be lost. From then on
 /// closing it sends nothing. With an obstacle it stays held, and as it was.
 pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {

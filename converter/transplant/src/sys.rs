@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::time::Duration;
 
 /// An option of a TCP socket. Only these: nothing in their values is a pointer, which the kernel would follow.
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +146,18 @@ pub fn run_program(program: BorrowedFd<'_>, frame: &mut [u8]) -> io::Result<i32>
     }
     frame.copy_from_slice(&result);
     Ok(attributes.answer)
+}
+
+/// The time since the machine started, as programs in the kernel have it (`CLOCK_MONOTONIC`).
+pub fn monotonic() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec, which outlives the call. For this clock it cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let part = |number: i64| u64::try_from(number).unwrap_or_default();
+    Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
 }
 
 fn checked(code: libc::c_int) -> io::Result<()> {

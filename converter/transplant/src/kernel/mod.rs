@@ -4,6 +4,8 @@
 //! is no translation for. What is rewritten goes out by the device that its translation names, to the next hop that the
 //! kernel's routes there name; forwarding need not be switched on. What cannot be rewritten is dropped and counted.
 
+mod connection;
+
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -16,6 +18,8 @@ use aya::{Ebpf, include_bytes_aligned};
 use crate::leg::Flow;
 use crate::sys;
 use crate::translation::Translation;
+
+pub use connection::{Connection, Limits};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transplant.bpf.o"));
 
