@@ -148,7 +148,7 @@ pub fn release(socket: impl AsFd) -> io::Result<()> {
     set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF)
 }
 
-/// What would keep [`freeze`] from the state of a socket at this moment. To ask while it is not held yet costs little, and
+/// What would keep [`freeze()`] from the state of a socket at this moment. To ask while it is not held yet costs little, and
 /// acknowledgements go on coming in.
 pub fn at_rest(socket: impl AsFd) -> Result<(), Obstacle> {
     ends(socket.as_fd())?;
