@@ -1,0 +1,256 @@
+//! A connection's state out of its socket, by the kernel's repair mode (tcp(7), `TCP_REPAIR`).
+
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::{fmt, io};
+
+use socket2::{Protocol, SockFilter, SockRef};
+
+use crate::leg::{Leg, Timestamps};
+use crate::sys::{self, TcpOption};
+use crate::tcp_info::{self, TcpInfo};
+
+pub(crate) const RECEIVE_QUEUE: u32 = 1; // TCP_RECV_QUEUE
+pub(crate) const SEND_QUEUE: u32 = 2; // TCP_SEND_QUEUE
+/// `TCP_REPAIR_OFF_NO_WP`: out of repair mode, and nothing is sent.
+const REPAIR_OFF: i32 = -1;
+pub(crate) const REPAIR_ON: i32 = 1;
+/// Bytes of a segment's headers without options, and of timestamps with what fills their last word.
+const HEADERS: u32 = 40;
+const TIMESTAMPS_SPACE: u32 = 12;
+
+/// Bytes of `struct tcp_repair_window`.
+pub(crate) const WINDOW: usize = 20;
+
+/// All that is to be known of a connection that rests, to go on with it elsewhere. What it had learned of its path, its
+/// congestion window and its round-trip times, is not in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frozen {
+    /// This end.
+    pub local: SocketAddrV4,
+    /// The other end.
+    pub remote: SocketAddrV4,
+    /// Sequence number of the next byte to be sent.
+    pub snd_nxt: u32,
+    /// Sequence number of the next byte that is expected.
+    pub rcv_nxt: u32,
+    /// Scales of windows, if they were agreed on.
+    pub scales: Option<Scales>,
+    /// Our clock of timestamps, in its own ticks, if they were agreed on; its lowest bit tells of the kernel's unit
+    /// (`do_tcp_getsockopt()` in net/ipv4/tcp.c).
+    pub clock: Option<u32>,
+    /// Whether selective acknowledgements were agreed on.
+    pub sack: bool,
+    /// Bytes of the longest segment that we said we take.
+    pub mss_in: u32,
+    /// Bytes of the longest segment that the other end takes.
+    pub mss_out: u32,
+    /// Bytes of the longest packet that the way to it takes.
+    pub path_mtu: u32,
+    /// `struct tcp_repair_window`, for the same kernel.
+    pub(crate) window: [u8; WINDOW],
+}
+
+/// Bits by which windows are shifted (RFC 7323 section 2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scales {
+    /// The other end's, for windows that come in.
+    pub snd: u8,
+    /// Ours, for windows that go out.
+    pub rcv: u8,
+}
+
+impl Frozen {
+    /// One side of a translation; `theirs` is the last timestamp that came from the other end, if there are timestamps.
+    pub fn leg(&self, theirs: u32) -> Leg {
+        let scales = self.scales.unwrap_or(Scales { snd: 0, rcv: 0 });
+        let mss_out = self.mss_out.min(self.path_mtu.saturating_sub(HEADERS));
+        Leg {
+            local: self.local,
+            remote: self.remote,
+            snd_nxt: self.snd_nxt,
+            rcv_nxt: self.rcv_nxt,
+            snd_scale: scales.snd,
+            rcv_scale: scales.rcv,
+            // The tick that the lowest bit may stand for was not sent yet, or just now.
+            timestamps: self.clock.map(|clock| Timestamps {
+                ours: clock | 1,
+                theirs,
+            }),
+            sack: self.sack,
+            mss_in: u16::try_from(self.mss_in).unwrap_or(u16::MAX),
+            mss_out: u16::try_from(mss_out).unwrap_or(u16::MAX),
+        }
+    }
+}
+
+/// Why a connection's state cannot be had whole. The socket goes on.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// It is not a socket of TCP alone: of Multipath TCP, for one, also where that fell back to TCP.
+    NotTcp,
+    /// Not both of its ends have IPv4 addresses.
+    NotIpv4,
+    /// It is not established, but in this state (`include/net/tcp_states.h`).
+    State(u8),
+    /// Something was agreed on that cannot be gone on with elsewhere, by `TCPI_OPT_` bits: 8 and 16 are explicit
+    /// congestion notification.
+    Options(u8),
+    /// A protocol of the kernel's is above it (`TCP_ULP`).
+    Upper,
+    /// So many bytes were written and are not acknowledged.
+    InFlight(u32),
+    /// So many bytes came and were not read.
+    Unread(u32),
+    /// Bytes came behind others that are missing.
+    OutOfOrder,
+    /// The kernel refuses: without `CAP_NET_ADMIN` it does.
+    Kernel(io::Error),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTcp => f.write_str("the socket is not one of plain TCP"),
+            Self::NotIpv4 => f.write_str("the addresses are not IPv4's"),
+            Self::State(state) => write!(f, "the connection is in state {state}, not established"),
+            Self::Options(bits) => write!(f, "options {bits:#x} of TCP_INFO were agreed on"),
+            Self::Upper => f.write_str("a protocol of the kernel is above TCP"),
+            Self::InFlight(bytes) => write!(f, "{bytes} bytes are not acknowledged"),
+            Self::Unread(bytes) => write!(f, "{bytes} bytes are not read"),
+            Self::OutOfOrder => f.write_str("bytes are missing before others"),
+            Self::Kernel(error) => write!(f, "the kernel refuses: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Obstacle {}
+
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+/// Has the kernel drop all that comes for these sockets, and neither acknowledge nor answer it. When this returns nothing
+/// that came before is under way to them any more, which takes some milliseconds.
+pub fn hold(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let take_nothing = [SockFilter::new(0x06, 0, 0, 0)]; // BPF_RET
+    for socket in sockets {
+        SockRef::from(socket).attach_filter(&take_nothing)?;
+    }
+    sys::wait_for_packets_under_way()
+}
+
+/// Has a socket that was held or frozen go on.
+pub fn release(socket: impl AsFd) -> io::Result<()> {
+    SockRef::from(&socket).detach_filter()?;
+    set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF)
+}
+
+/// What would keep [`freeze()`] from the state of a socket at this moment. To ask while it is not held yet costs little, and
+/// acknowledgements go on coming in.
+pub fn at_rest(socket: impl AsFd) -> Result<(), Obstacle> {
+    ends(socket.as_fd())?;
+    check(socket.as_fd(), &TcpInfo::of(socket.as_fd())?)
+}
+
+/// Takes the state of a socket that is held ([`hold`]): without that, bytes that come meanwhile would be lost. From then on
+/// closing it sends nothing. With an obstacle it stays held, and as it was.
+pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
+    let socket = socket.as_fd();
+    let [local, remote] = ends(socket)?;
+    let info = TcpInfo::of(socket)?;
+    check(socket, &info)?;
+    set(socket, TcpOption::REPAIR, REPAIR_ON)?;
+    state(socket, &info, local, remote)
+        .inspect_err(|_| {
+            // It was on a moment ago, and nothing else is of use to who asks.
+            let _ = set(socket, TcpOption::REPAIR, REPAIR_OFF);
+        })
+        .map_err(Obstacle::from)
+}
+
+fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddrV4; 2], Obstacle> {
+    let socket = SockRef::from(&socket);
+    if socket.protocol()? != Some(Protocol::TCP) {
+        return Err(Obstacle::NotTcp);
+    }
+    let local = socket.local_addr()?.as_socket_ipv4();
+    let remote = socket.peer_addr().map(|address| address.as_socket_ipv4());
+    match (local, remote) {
+        (Some(local), Ok(Some(remote))) => Ok([local, remote]),
+        (Some(_), Err(error)) => Err(error.into()),
+        _ => Err(Obstacle::NotIpv4),
+    }
+}
+
+fn check(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<(), Obstacle> {
+    if info.state() != tcp_info::ESTABLISHED {
+        return Err(Obstacle::State(info.state()));
+    }
+    let known = tcp_info::TIMESTAMPS | tcp_info::SACK | tcp_info::SCALED | tcp_info::HARMLESS;
+    if info.options() & !known != 0 {
+        return Err(Obstacle::Options(info.options() & !known));
+    }
+    if sys::get(socket, TcpOption::ULP, &mut [0; 16])? != 0 {
+        return Err(Obstacle::Upper);
+    }
+    match sys::unacknowledged(socket)? {
+        0 => {}
+        bytes => return Err(Obstacle::InFlight(bytes)),
+    }
+    match sys::unread(socket)? {
+        0 => {}
+        bytes => return Err(Obstacle::Unread(bytes)),
+    }
+    // All that is in order was read: what still takes memory is not in order.
+    if sys::receive_memory(socket)? != 0 {
+        return Err(Obstacle::OutOfOrder);
+    }
+    Ok(())
+}
+
+fn state(
+    socket: BorrowedFd<'_>,
+    info: &TcpInfo,
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+) -> io::Result<Frozen> {
+    let agreed = |bit| info.options() & bit != 0;
+    let (snd, rcv) = info.scales();
+    let clock = agreed(tcp_info::TIMESTAMPS).then(|| number(socket, TcpOption::TIMESTAMP));
+    // Timestamps are taken off what was said (tcp_finish_connect() in net/ipv4/tcp_input.c); in a thawed socket they are
+    // not, and this is too much, which is the safe side.
+    let spent = if clock.is_some() { TIMESTAMPS_SPACE } else { 0 };
+    let mut window = [0; WINDOW];
+    sys::get(socket, TcpOption::REPAIR_WINDOW, &mut window)?;
+    Ok(Frozen {
+        local,
+        remote,
+        snd_nxt: queue_end(socket, SEND_QUEUE)?,
+        rcv_nxt: queue_end(socket, RECEIVE_QUEUE)?,
+        scales: agreed(tcp_info::SCALED).then_some(Scales { snd, rcv }),
+        clock: clock.transpose()?,
+        sack: agreed(tcp_info::SACK),
+        mss_in: info.advertised_mss() + spent,
+        mss_out: number(socket, TcpOption::MAXSEG)?,
+        path_mtu: info.path_mtu(),
+        window,
+    })
+}
+
+fn queue_end(socket: BorrowedFd<'_>, queue: u32) -> io::Result<u32> {
+    sys::set(socket, TcpOption::REPAIR_QUEUE, &queue.to_ne_bytes())?;
+    number(socket, TcpOption::QUEUE_SEQ)
+}
+
+fn number(socket: BorrowedFd<'_>, option: TcpOption) -> io::Result<u32> {
+    let mut value = [0; 4];
+    sys::get(socket, option, &mut value)?;
+    Ok(u32::from_ne_bytes(value))
+}
+
+fn set(socket: BorrowedFd<'_>, option: TcpOption, value: i32) -> io::Result<()> {
+    sys::set(socket, option, &value.to_ne_bytes())
+}

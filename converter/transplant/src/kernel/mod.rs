@@ -1,0 +1,207 @@
+//! Translations in the kernel: its part is `transplant.bpf.c`, a program for tc(8).
+//!
+//! It looks at what comes in by the devices that it is attached to, which must be Ethernet's, and leaves alone what there
+//! is no translation for. What is rewritten goes out by the device that its translation names, to the next hop that the
+//! kernel's routes there name; forwarding need not be switched on. What cannot be rewritten is dropped and counted.
+
+mod connection;
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use aya::maps::{HashMap, MapData, MapError};
+use aya::programs::{SchedClassifier, TcAttachType, tc};
+use aya::{Ebpf, include_bytes_aligned};
+
+use crate::leg::Flow;
+use crate::sys;
+use crate::translation::Translation;
+
+pub use connection::{Connection, Limits};
+
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transplant.bpf.o"));
+
+// struct flow and struct translation: their lengths, and where things are in the latter.
+const KEY: usize = 12;
+const VALUE: usize = 56;
+const ADDED: usize = 12;
+const DEVICE: usize = 28;
+const SCALES: usize = 32;
+const FIN: usize = 34;
+const SYN: usize = 35;
+const RESET: usize = 36;
+const REFUSED: usize = 40;
+const LAST: usize = 48;
+
+/// Bytes of an Ethernet header before a packet, and its type for IPv4.
+const ETHERNET: usize = 14;
+const IPV4: [u8; 2] = [0x08, 0x00];
+
+/// What a direction has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The last segment, by the time since the machine started (`CLOCK_MONOTONIC`); `None` before the first one.
+    pub last: Option<Duration>,
+    /// Whether its sender has ended its data.
+    pub fin: bool,
+    /// Whether its sender has begun anew.
+    pub syn: bool,
+    /// Whether its sender has ended the connection.
+    pub reset: bool,
+    /// Segments that were dropped since they could not be rewritten.
+    pub refused: u32,
+}
+
+/// What the kernel's program does with an Ethernet frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It leaves it to others.
+    Unspecified,
+    /// It drops it.
+    Drop,
+    /// It sends it out elsewhere.
+    Redirect,
+}
+
+/// The program in the kernel, and its table. Both end with this, and what is attached is detached.
+pub struct Translator {
+    ebpf: Ebpf,
+    table: HashMap<MapData, [u8; KEY], [u8; VALUE]>,
+}
+
+impl fmt::Debug for Translator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Translator").finish_non_exhaustive()
+    }
+}
+
+impl Translator {
+    /// Loads it. Raises what the kernel says: it needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and the kernel its
+    /// types (`/sys/kernel/btf/vmlinux`).
+    pub fn load() -> io::Result<Self> {
+        let mut ebpf = Ebpf::load(OBJECT).map_err(io::Error::other)?;
+        for (_, program) in ebpf.programs_mut() {
+            let program: &mut SchedClassifier = program.try_into().map_err(io::Error::other)?;
+            program.load().map_err(io::Error::other)?;
+        }
+        let table = ebpf.take_map("translations").ok_or_else(missing)?;
+        let table = HashMap::try_from(table).map_err(io::Error::other)?;
+        Ok(Self { ebpf, table })
+    }
+
+    /// Looks at what comes in by a device. A queueing discipline `clsact`, which does nothing by itself, stays there.
+    pub fn attach(&mut self, device: &str) -> io::Result<()> {
+        match tc::qdisc_add_clsact(device) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let program = self.ebpf.program_mut("transplant").ok_or_else(missing)?;
+        let program: &mut SchedClassifier = program.try_into().map_err(io::Error::other)?;
+        program
+            .attach(device, TcAttachType::Ingress)
+            .map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// Rewrites what comes in by `translation.from`; it goes out by the device with this number (`if_nametoindex(3)`).
+    pub fn insert(&mut self, translation: &Translation, device: u32) -> io::Result<()> {
+        self.table
+            .insert(key(translation.from), value(translation, device), 0)
+            .map_err(io::Error::other)
+    }
+
+    /// Leaves what comes in by `flow` to others again.
+    pub fn remove(&mut self, flow: Flow) -> io::Result<()> {
+        self.table.remove(&key(flow)).map_err(io::Error::other)
+    }
+
+    /// What was seen of `flow`; `None` if there is no translation for it.
+    pub fn seen(&self, flow: Flow) -> io::Result<Option<Seen>> {
+        match self.table.get(&key(flow), 0) {
+            Ok(value) => Ok(Some(seen(&value))),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// The last timestamp that the other end of a connection sent, in its own ticks, out of the kernel's socket in this
+    /// network namespace: repair mode does not tell it. `incoming` is what comes from there. Raises
+    /// [`io::ErrorKind::NotFound`] if there is no such connection.
+    pub fn last_timestamp(&self, incoming: Flow) -> io::Result<u32> {
+        let mut frame = [&frame(&key(incoming))[..], &[0; 32]].concat();
+        match self.run("last_timestamp", &mut frame)? {
+            0 => Ok(u32::from_ne_bytes(part(&frame, ETHERNET))),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Runs the program on `packet`, which begins with its IP header and goes nowhere (`BPF_PROG_TEST_RUN`).
+    pub fn try_on(&self, packet: &mut [u8]) -> io::Result<Action> {
+        let mut framed = frame(packet);
+        let action = self.run("transplant", &mut framed)?;
+        packet.copy_from_slice(&framed[ETHERNET..]);
+        // linux/pkt_cls.h
+        match action {
+            -1 => Ok(Action::Unspecified),
+            2 => Ok(Action::Drop),
+            7 => Ok(Action::Redirect),
+            other => Err(io::Error::other(format!("action {other}"))),
+        }
+    }
+
+    fn run(&self, name: &str, frame: &mut [u8]) -> io::Result<i32> {
+        let program = self.ebpf.program(name).ok_or_else(missing)?;
+        sys::run_program(program.fd().map_err(io::Error::other)?.as_fd(), frame)
+    }
+}
+
+fn missing() -> io::Error {
+    io::Error::other("the compiled program lacks a part")
+}
+
+fn frame(packet: &[u8]) -> Vec<u8> {
+    [&[0; ETHERNET - 2][..], &IPV4, packet].concat()
+}
+
+fn key(flow: Flow) -> [u8; KEY] {
+    let mut key = [0; KEY];
+    key[..4].copy_from_slice(&flow.source.ip().octets());
+    key[4..8].copy_from_slice(&flow.destination.ip().octets());
+    key[8..10].copy_from_slice(&flow.source.port().to_be_bytes());
+    key[10..].copy_from_slice(&flow.destination.port().to_be_bytes());
+    key
+}
+
+fn value(translation: &Translation, device: u32) -> [u8; VALUE] {
+    let mut value = [0; VALUE];
+    value[..KEY].copy_from_slice(&key(translation.to));
+    let added = [
+        translation.sequence,
+        translation.acknowledgement,
+        translation.tsval,
+        translation.tsecr,
+        device,
+    ];
+    for (place, number) in value[ADDED..DEVICE + 4].chunks_exact_mut(4).zip(added) {
+        place.copy_from_slice(&number.to_ne_bytes());
+    }
+    value[SCALES..FIN].copy_from_slice(&[translation.scale_in, translation.scale_out]);
+    value
+}
+
+fn seen(value: &[u8; VALUE]) -> Seen {
+    let last = u64::from_ne_bytes(part(value, LAST));
+    Seen {
+        last: (last != 0).then_some(Duration::from_nanos(last)),
+        fin: value[FIN] != 0,
+        syn: value[SYN] != 0,
+        reset: value[RESET] != 0,
+        refused: u32::from_ne_bytes(part(value, REFUSED)),
+    }
+}
+
+fn part<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
+    std::array::from_fn(|index| bytes[at + index])
+}

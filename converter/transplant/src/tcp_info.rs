@@ -1,0 +1,71 @@
+//! What of `struct tcp_info` is asked for (`include/uapi/linux/tcp.h`).
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::sys::{self, TcpOption};
+
+// Offsets in the structure, and its length up to the last of them.
+const STATE: usize = 0;
+const OPTIONS: usize = 5;
+const SCALES: usize = 6;
+const PATH_MTU: usize = 60;
+const ADVERTISED_MSS: usize = 84;
+const LENGTH: usize = 88;
+
+/// `TCP_ESTABLISHED` (`include/net/tcp_states.h`).
+pub const ESTABLISHED: u8 = 1;
+// Bits of the options.
+pub const TIMESTAMPS: u8 = 1;
+pub const SACK: u8 = 2;
+pub const SCALED: u8 = 4;
+/// Data in the SYN, timestamps in microseconds, a connection that began with data: nothing that a segment shows later.
+pub const HARMLESS: u8 = 32 | 64 | 128;
+
+/// What the kernel says of a connection.
+pub struct TcpInfo([u8; LENGTH]);
+
+impl TcpInfo {
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut bytes = [0; LENGTH];
+        let length = sys::get(socket, TcpOption::INFO, &mut bytes)?;
+        if length < LENGTH {
+            return Err(io::Error::other("struct tcp_info is shorter than ever"));
+        }
+        Ok(Self(bytes))
+    }
+
+    /// Its state (`include/net/tcp_states.h`).
+    pub fn state(&self) -> u8 {
+        self.0[STATE]
+    }
+
+    /// What was agreed on.
+    pub fn options(&self) -> u8 {
+        self.0[OPTIONS]
+    }
+
+    /// The other end's window scale and ours: two fields of four bits.
+    pub fn scales(&self) -> (u8, u8) {
+        let (low, high) = (self.0[SCALES] & 0xf, self.0[SCALES] >> 4);
+        if cfg!(target_endian = "little") {
+            (low, high)
+        } else {
+            (high, low)
+        }
+    }
+
+    /// Bytes of a packet that the way to the other end takes.
+    pub fn path_mtu(&self) -> u32 {
+        self.number(PATH_MTU)
+    }
+
+    /// Bytes of the longest segment that the other end was told of.
+    pub fn advertised_mss(&self) -> u32 {
+        self.number(ADVERTISED_MSS)
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(std::array::from_fn(|index| self.0[at + index]))
+    }
+}

@@ -1,0 +1,61 @@
+//! A frozen connection in a new socket.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::freeze::{Frozen, RECEIVE_QUEUE, REPAIR_ON, SEND_QUEUE};
+use crate::sys::{self, TcpOption};
+
+// Kinds of options, as `struct tcp_repair_opt` names them.
+const MSS: u32 = 2;
+const SCALES: u32 = 3;
+const SACK: u32 = 4;
+const TIMESTAMPS: u32 = 8;
+/// `TCP_REPAIR_OFF`: out of repair mode, and the other end is asked for its window.
+const REPAIR_OFF: i32 = 0;
+
+/// Makes a socket that goes on with the connection, which has no socket any more. Raises what the kernel does: the address
+/// is in use or not this machine's, or `CAP_NET_ADMIN` is missing.
+pub fn thaw(frozen: &Frozen) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    sys::set(socket.as_fd(), TcpOption::REPAIR, &REPAIR_ON.to_ne_bytes())?;
+    socket.bind(&SockAddr::from(frozen.local))?;
+    set_queue_end(socket.as_fd(), SEND_QUEUE, frozen.snd_nxt)?;
+    set_queue_end(socket.as_fd(), RECEIVE_QUEUE, frozen.rcv_nxt)?;
+    // In repair mode it is connected at once, and nothing is sent.
+    socket.connect(&SockAddr::from(frozen.remote))?;
+    sys::set(socket.as_fd(), TcpOption::REPAIR_OPTIONS, &options(frozen))?;
+    if let Some(clock) = frozen.clock {
+        sys::set(socket.as_fd(), TcpOption::TIMESTAMP, &clock.to_ne_bytes())?;
+    }
+    sys::set(socket.as_fd(), TcpOption::REPAIR_WINDOW, &frozen.window)?;
+    sys::set(socket.as_fd(), TcpOption::REPAIR, &REPAIR_OFF.to_ne_bytes())?;
+    Ok(socket.into())
+}
+
+fn set_queue_end(socket: BorrowedFd<'_>, queue: u32, number: u32) -> io::Result<()> {
+    sys::set(socket, TcpOption::REPAIR_QUEUE, &queue.to_ne_bytes())?;
+    sys::set(socket, TcpOption::QUEUE_SEQ, &number.to_ne_bytes())
+}
+
+/// What was agreed on: `struct tcp_repair_opt`s, each a kind and a value.
+fn options(frozen: &Frozen) -> Vec<u8> {
+    let mut options = vec![[MSS, frozen.mss_out]];
+    if let Some(scales) = frozen.scales {
+        options.push([SCALES, u32::from(scales.snd) | u32::from(scales.rcv) << 16]);
+    }
+    if frozen.sack {
+        options.push([SACK, 0]);
+    }
+    if frozen.clock.is_some() {
+        options.push([TIMESTAMPS, 0]);
+    }
+    options
+        .as_flattened()
+        .iter()
+        .flat_map(|number| number.to_ne_bytes())
+        .collect()
+}

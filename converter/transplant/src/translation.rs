@@ -1,0 +1,319 @@
+//! Segments of one connection rewritten as segments of another one (RFC 9293 section 3.1, in IPv4, RFC 791 section 3.1).
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use crate::checksum;
+use crate::leg::{Flow, Leg, Unfit};
+
+const TCP: u8 = 6;
+
+// Offsets in an IPv4 header, its length without options, and the bits of its fragment field.
+const TOTAL_LENGTH: usize = 2;
+const FRAGMENT: usize = 6;
+const TIME_TO_LIVE: usize = 8;
+const PROTOCOL: usize = 9;
+const IP_CHECKSUM: usize = 10;
+const SOURCE: usize = 12;
+const DESTINATION: usize = 16;
+const IP: usize = 20;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+// Offsets in a TCP header, its length without options and with most of them, and its flags.
+const SOURCE_PORT: usize = 0;
+const DESTINATION_PORT: usize = 2;
+const SEQUENCE: usize = 4;
+const ACKNOWLEDGEMENT: usize = 8;
+const DATA_OFFSET: usize = 12;
+const FLAGS: usize = 13;
+const WINDOW: usize = 14;
+const TCP_CHECKSUM: usize = 16;
+const OPTIONS: usize = 20;
+const LONGEST: usize = 60;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+// Kinds of options (RFC 9293 section 3.1, RFC 2018 section 3, RFC 7323 section 3.2) and lengths of them.
+const END: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const MSS: u8 = 2;
+const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+const MSS_LENGTH: usize = 4;
+const TIMESTAMPS_LENGTH: usize = 10;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is rewritten and goes out; what it tells of the connection.
+    Forward(Event),
+    /// It is not of this connection, and as it was.
+    NotOurs,
+    /// It is of this connection, as it was, and to be dropped: without a socket the kernel would answer it by a reset.
+    Refuse(Refusal),
+}
+
+/// What a segment tells of its connection; of several the first one in the order from last to first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It goes on.
+    Goes,
+    /// One direction has ended.
+    Fin,
+    /// An end has forgotten it and begins anew, which the other end will answer (RFC 9293 section 3.10.7.4).
+    Syn,
+    /// It is over.
+    Reset,
+}
+
+/// Why a packet cannot be rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its IP header has options.
+    IpOptions,
+    /// It is the first part of a packet; without it the others never become a whole one.
+    Fragment,
+    /// Lengths in it contradict each other.
+    Malformed,
+    /// It has been on its way for too long (RFC 1812 section 5.3.1).
+    TimeToLive,
+    /// A TCP option that nobody here knows how to rewrite: all but timestamps, selective acknowledgements, padding, and
+    /// the longest segment in a SYN.
+    Option,
+}
+
+/// One direction: segments that come by one leg, and what has to be done for them to go out by the other one. Numbers
+/// are added modulo 2^32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// What comes in.
+    pub from: Flow,
+    /// What goes out.
+    pub to: Flow,
+    /// Added to sequence numbers.
+    pub sequence: u32,
+    /// Added to acknowledgement numbers and selective acknowledgements.
+    pub acknowledgement: u32,
+    /// Added to the sender's timestamp (`TSval`).
+    pub tsval: u32,
+    /// Added to the timestamp that it echoes (`TSecr`).
+    pub tsecr: u32,
+    /// Bits by which its windows are to be shifted left.
+    pub scale_in: u8,
+    /// Bits by which windows are shifted right for who gets them.
+    pub scale_out: u8,
+}
+
+impl Translation {
+    /// Both directions between two legs: what comes by `a`, and what comes by `b`.
+    pub fn between(a: &Leg, b: &Leg) -> Result<[Self; 2], Unfit> {
+        a.fits(b)?;
+        b.fits(a)?;
+        Ok([Self::one_way(a, b), Self::one_way(b, a)])
+    }
+
+    /// The next byte that comes by `a` is the next one that goes out by `b`. So with timestamps: the last that came by `a`
+    /// is now by `b`, after which both clocks go on as the senders' do: who compares them takes what he got himself
+    /// (RFC 7323 sections 4 and 5).
+    fn one_way(a: &Leg, b: &Leg) -> Self {
+        let (tsval, tsecr) = a.timestamps.zip(b.timestamps).map_or((0, 0), |(a, b)| {
+            (b.ours.wrapping_sub(a.theirs), b.theirs.wrapping_sub(a.ours))
+        });
+        Self {
+            from: a.incoming(),
+            to: b.incoming().reversed(),
+            sequence: b.snd_nxt.wrapping_sub(a.rcv_nxt),
+            acknowledgement: b.rcv_nxt.wrapping_sub(a.snd_nxt),
+            tsval,
+            tsecr,
+            scale_in: a.snd_scale,
+            scale_out: b.rcv_scale,
+        }
+    }
+
+    /// Rewrites `packet`, which begins with its IP header and may have padding at its end.
+    pub fn apply(&self, packet: &mut [u8]) -> Outcome {
+        match self.check(packet) {
+            Err(outcome) => outcome,
+            Ok(header) => self.rewrite(packet, header).unwrap_or_else(Outcome::Refuse),
+        }
+    }
+
+    /// The length of the TCP header, if the packet is of this connection and nothing but its options can speak against it.
+    fn check(&self, packet: &[u8]) -> Result<usize, Outcome> {
+        let ip = ip_header(packet).ok_or(Outcome::NotOurs)?;
+        if flow(packet, ip) != Some(self.from) {
+            return Err(Outcome::NotOurs);
+        }
+        let refused = |reason| Err(Outcome::Refuse(reason));
+        if ip != IP {
+            return refused(Refusal::IpOptions);
+        }
+        if u16_at(packet, FRAGMENT) & MORE_FRAGMENTS != 0 {
+            return refused(Refusal::Fragment);
+        }
+        let total = usize::from(u16_at(packet, TOTAL_LENGTH));
+        if total > packet.len() || total < IP + OPTIONS {
+            return refused(Refusal::Malformed);
+        }
+        let tcp = usize::from(packet[IP + DATA_OFFSET] >> 4) * 4;
+        if tcp < OPTIONS || IP + tcp > total {
+            return refused(Refusal::Malformed);
+        }
+        if packet[TIME_TO_LIVE] <= 1 {
+            return refused(Refusal::TimeToLive);
+        }
+        Ok(tcp)
+    }
+
+    fn rewrite(&self, packet: &mut [u8], header: usize) -> Result<Outcome, Refusal> {
+        let mut old = [0; LONGEST];
+        let old = &mut old[..header];
+        old.copy_from_slice(&packet[IP..IP + header]);
+        let mut new = [0; LONGEST];
+        let new = &mut new[..header];
+        new.copy_from_slice(old);
+        self.options(new)?;
+        self.fixed_part(new);
+
+        let addresses: [u8; 8] = array(packet, SOURCE);
+        let others = [self.to.source, self.to.destination].map(|end| end.ip().octets());
+        let others = others.as_flattened();
+        let tcp = checksum::updated(u16_at(old, TCP_CHECKSUM), &addresses, others);
+        put(
+            new,
+            TCP_CHECKSUM,
+            checksum::updated(tcp, old, new).to_be_bytes(),
+        );
+        packet[IP..IP + header].copy_from_slice(new);
+        one_hop_on(packet);
+        let ip = checksum::updated(u16_at(packet, IP_CHECKSUM), &addresses, others);
+        put(packet, IP_CHECKSUM, ip.to_be_bytes());
+        packet[SOURCE..IP].copy_from_slice(others);
+        Ok(Outcome::Forward(event(old[FLAGS])))
+    }
+
+    /// Rewrites all of the TCP header but its options and its checksum.
+    fn fixed_part(&self, header: &mut [u8]) {
+        let flags = header[FLAGS];
+        put(header, SOURCE_PORT, self.to.source.port().to_be_bytes());
+        put(
+            header,
+            DESTINATION_PORT,
+            self.to.destination.port().to_be_bytes(),
+        );
+        add(header, SEQUENCE, self.sequence);
+        if flags & ACK != 0 {
+            add(header, ACKNOWLEDGEMENT, self.acknowledgement);
+        }
+        // A SYN's window has no scale (RFC 7323 section 2.2).
+        if flags & SYN == 0 {
+            let window = self.window(u16_at(header, WINDOW));
+            put(header, WINDOW, window.to_be_bytes());
+        }
+    }
+
+    /// The window field that offers no more than `field` does, and at most 65535 units of the other scale.
+    fn window(&self, field: u16) -> u16 {
+        let bytes = u32::from(field) << self.scale_in;
+        u16::try_from(bytes >> self.scale_out).unwrap_or(u16::MAX)
+    }
+
+    fn options(&self, header: &mut [u8]) -> Result<(), Refusal> {
+        let flags = header[FLAGS];
+        let mut at = OPTIONS;
+        while at < header.len() && header[at] != END {
+            if header[at] == NO_OPERATION {
+                at += 1;
+                continue;
+            }
+            let length = usize::from(*header.get(at + 1).ok_or(Refusal::Malformed)?);
+            if length < 2 || at + length > header.len() {
+                return Err(Refusal::Malformed);
+            }
+            self.option(&mut header[at..at + length], flags)?;
+            at += length;
+        }
+        Ok(())
+    }
+
+    fn option(&self, option: &mut [u8], flags: u8) -> Result<(), Refusal> {
+        match (option[0], option.len()) {
+            (TIMESTAMPS, TIMESTAMPS_LENGTH) => {
+                add(option, 2, self.tsval);
+                // Without ACK it echoes nothing (RFC 7323 section 3.2).
+                if flags & ACK != 0 {
+                    add(option, 6, self.tsecr);
+                }
+            }
+            (SACK, length) if length > 2 && length % 8 == 2 => {
+                for edge in (2..length).step_by(4) {
+                    add(option, edge, self.acknowledgement);
+                }
+            }
+            (MSS, MSS_LENGTH) if flags & SYN != 0 => {}
+            (TIMESTAMPS | SACK, _) => return Err(Refusal::Malformed),
+            _ => return Err(Refusal::Option),
+        }
+        Ok(())
+    }
+}
+
+/// The length of the IPv4 header before the first byte of a TCP header; `None` if there is none.
+fn ip_header(packet: &[u8]) -> Option<usize> {
+    if packet.len() < IP || packet[0] >> 4 != 4 || packet[PROTOCOL] != TCP {
+        return None;
+    }
+    let length = usize::from(packet[0] & 0xf) * 4;
+    let first = u16_at(packet, FRAGMENT) & FRAGMENT_OFFSET == 0;
+    (length >= IP && first).then_some(length)
+}
+
+fn flow(packet: &[u8], ip: usize) -> Option<Flow> {
+    let ports = packet.get(ip..ip + 4)?;
+    let end = |address, port| {
+        SocketAddrV4::new(
+            Ipv4Addr::from(array::<4>(packet, address)),
+            u16_at(ports, port),
+        )
+    };
+    Some(Flow {
+        source: end(SOURCE, SOURCE_PORT),
+        destination: end(DESTINATION, DESTINATION_PORT),
+    })
+}
+
+/// Counts the time to live down.
+fn one_hop_on(packet: &mut [u8]) {
+    let old: [u8; 2] = array(packet, TIME_TO_LIVE);
+    let new = [old[0] - 1, old[1]];
+    put(packet, TIME_TO_LIVE, new);
+    let sum = checksum::updated(u16_at(packet, IP_CHECKSUM), &old, &new);
+    put(packet, IP_CHECKSUM, sum.to_be_bytes());
+}
+
+fn event(flags: u8) -> Event {
+    match flags {
+        flags if flags & RST != 0 => Event::Reset,
+        flags if flags & SYN != 0 => Event::Syn,
+        flags if flags & FIN != 0 => Event::Fin,
+        _ => Event::Goes,
+    }
+}
+
+fn add(bytes: &mut [u8], at: usize, number: u32) {
+    let sum = u32::from_be_bytes(array(bytes, at)).wrapping_add(number);
+    put(bytes, at, sum.to_be_bytes());
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array(bytes, at))
+}
+
+fn array<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
+    std::array::from_fn(|index| bytes[at + index])
+}
+
+fn put<const SIZE: usize>(bytes: &mut [u8], at: usize, value: [u8; SIZE]) {
+    bytes[at..at + SIZE].copy_from_slice(&value);
+}

@@ -1,0 +1,237 @@
+//! Connections over loopback out of their sockets and into others. `tests/netns/test_transplant.py` runs this, as root in a
+//! network namespace of its own.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::process::Command;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tributary_transplant::{Obstacle, freeze, hold, release, thaw};
+
+/// Both ends of a connection.
+fn connected() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
+    let (server, _) = listener.accept().expect("accept");
+    (client, server)
+}
+
+fn nft(commands: &str) {
+    let status = Command::new("nft").args([commands]).status();
+    assert!(status.expect("nft").success(), "{commands}");
+}
+
+/// A rule of the packet filter that drops what comes in, for as long as this lives.
+struct Dropping;
+
+impl Dropping {
+    fn what(matches: &str) -> Self {
+        nft(&format!(
+            "add table inet test; add chain inet test in {{ type filter hook input priority 0; }}; \
+             add rule inet test in {matches} drop"
+        ));
+        Self
+    }
+}
+
+impl Drop for Dropping {
+    fn drop(&mut self) {
+        nft("delete table inet test");
+    }
+}
+
+/// Asks again until there is an answer, for five seconds.
+fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < end, "no answer in time");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// All that can be read without waiting.
+fn drain(socket: &mut TcpStream, into: &mut Vec<u8>) {
+    socket.set_nonblocking(true).expect("non-blocking");
+    match socket.read_to_end(into) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        other => panic!("the connection goes on: {other:?}"),
+    }
+    socket.set_nonblocking(false).expect("blocking");
+}
+
+/// Bytes that tell where they belong.
+fn pattern(length: u32) -> Vec<u8> {
+    (0..length).flat_map(u32::to_be_bytes).collect()
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_connection_goes_on_in_another_socket_and_every_byte_arrives() {
+    let (mut here, mut there) = connected();
+    let sent = pattern(5_000_000);
+    let expected = sent.clone();
+    let far = thread::spawn(move || {
+        there.write_all(&sent).expect("all is written");
+        there.shutdown(Shutdown::Write).expect("no more");
+        let mut answer = vec![];
+        there.read_to_end(&mut answer).expect("an answer");
+        answer
+    });
+    let mut got = vec![0; 3_000_001];
+    here.read_exact(&mut got).expect("the first part");
+    here.write_all(b"before").expect("written");
+    let frozen = eventually(|| {
+        hold(&[here.as_fd()]).expect("held");
+        drain(&mut here, &mut got);
+        match freeze(&here) {
+            Ok(frozen) => Some(frozen),
+            Err(Obstacle::InFlight(_) | Obstacle::Unread(_) | Obstacle::OutOfOrder) => {
+                release(&here).expect("goes on");
+                None
+            }
+            Err(other) => panic!("{other}"),
+        }
+    });
+    assert!(got.len() < expected.len(), "in mid-transfer");
+
+    let gap = Dropping::what("meta l4proto tcp"); // without a socket the kernel would send a reset
+    drop(here);
+    let again = TcpStream::from(thaw(&frozen).expect("thawed"));
+    drop(gap);
+    let mut again = again;
+    again.write_all(b" and after").expect("written");
+    again.read_to_end(&mut got).expect("the rest");
+    drop(again);
+    assert!(got == expected, "{} bytes of {}", got.len(), expected.len());
+    assert_eq!(far.join().expect("no error"), b"before and after");
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn what_was_agreed_on_is_had_and_agreed_on_again() {
+    let (here, there) = connected();
+    hold(&[here.as_fd(), there.as_fd()]).expect("held");
+    let near = freeze(&here).expect("frozen");
+    let far = freeze(&there).expect("frozen");
+    assert_eq!((near.local, near.remote), (far.remote, far.local));
+    assert_eq!((near.snd_nxt, near.rcv_nxt), (far.rcv_nxt, far.snd_nxt));
+    let (scales, others) = (near.scales.expect("scales"), far.scales.expect("scales"));
+    assert_eq!((scales.snd, scales.rcv), (others.rcv, others.snd));
+    assert!(near.sack && near.clock.is_some());
+    assert_eq!((near.mss_in, near.path_mtu), (far.mss_out, far.path_mtu));
+    drop(here);
+    let again = thaw(&near).expect("thawed");
+    hold(&[again.as_fd()]).expect("held");
+    let thawed = freeze(&again).expect("frozen");
+    assert_eq!(
+        (thawed.snd_nxt, thawed.rcv_nxt),
+        (near.snd_nxt, near.rcv_nxt)
+    );
+    assert_eq!((thawed.scales, thawed.sack), (near.scales, near.sack));
+    assert_eq!(thawed.mss_out, near.mss_out);
+    let gone = thawed
+        .clock
+        .expect("a clock")
+        .wrapping_sub(near.clock.expect("a clock"));
+    assert!(gone < 10_000_000, "the clock went on by {gone} ticks");
+}
+
+/// What freezing it says, and that it goes on afterwards.
+fn obstacle(socket: &TcpStream) -> Obstacle {
+    hold(&[socket.as_fd()]).expect("held");
+    let obstacle = freeze(socket).expect_err("not whole");
+    release(socket).expect("goes on");
+    obstacle
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn what_is_not_acknowledged_is_an_obstacle_and_arrives_all_the_same() {
+    let (mut here, mut there) = connected();
+    hold(&[there.as_fd()]).expect("held");
+    here.write_all(b"hello").expect("written");
+    assert!(matches!(obstacle(&here), Obstacle::InFlight(5)));
+    release(&there).expect("goes on");
+    let mut got = [0; 5];
+    there.read_exact(&mut got).expect("sent again");
+    assert_eq!(&got, b"hello");
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn what_is_not_read_is_an_obstacle() {
+    let (here, mut there) = connected();
+    there.write_all(b"hello").expect("written");
+    eventually(|| (here.peek(&mut [0; 9]).expect("bytes") == 5).then_some(()));
+    assert!(matches!(obstacle(&here), Obstacle::Unread(5)));
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn bytes_behind_missing_ones_are_an_obstacle_and_arrive_all_the_same() {
+    let (mut here, mut there) = connected();
+    there.set_nodelay(true).expect("at once");
+    let loss = Dropping::what("meta length 152"); // 52 of headers
+    there.write_all(&[1; 100]).expect("written");
+    there.write_all(&[2; 50]).expect("written");
+    eventually(|| matches!(obstacle(&here), Obstacle::OutOfOrder).then_some(()));
+    drop(loss);
+    let mut got = [0; 150];
+    here.read_exact(&mut got).expect("sent again");
+    assert_eq!(got, *[[1; 50], [1; 50], [2; 50]].as_flattened());
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_connection_whose_other_end_has_closed_is_an_obstacle() {
+    const CLOSE_WAIT: u8 = 8;
+    let (mut here, there) = connected();
+    drop(there);
+    assert_eq!(here.read(&mut [0]).expect("an end"), 0);
+    assert!(matches!(obstacle(&here), Obstacle::State(CLOSE_WAIT)));
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn multipath_tcp_and_ipv6_are_obstacles() {
+    let multipath =
+        Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).expect("a socket");
+    assert!(matches!(freeze(&multipath), Err(Obstacle::NotTcp)));
+    let listener = TcpListener::bind("[::1]:0").expect("a listener");
+    let stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
+    assert!(matches!(freeze(&stream), Err(Obstacle::NotIpv4)));
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn congestion_notification_is_an_obstacle() {
+    let setting = "/proc/sys/net/ipv4/tcp_ecn";
+    let before = std::fs::read(setting).expect("a setting");
+    std::fs::write(setting, "1").expect("written");
+    let (here, _there) = connected();
+    std::fs::write(setting, before).expect("written");
+    assert!(matches!(obstacle(&here), Obstacle::Options(8)));
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_frozen_connection_that_is_released_goes_on() -> io::Result<()> {
+    let (mut here, mut there) = connected();
+    hold(&[here.as_fd()])?;
+    freeze(&here).expect("frozen");
+    there.write_all(b"a")?;
+    release(&here)?;
+    here.write_all(b"b")?;
+    let mut got = [0; 1];
+    here.read_exact(&mut got)?;
+    assert_eq!(&got, b"a");
+    there.read_exact(&mut got)?;
+    assert_eq!(&got, b"b");
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! The kernel's program does as the arithmetic says. `tests/netns/test_transplant.py` runs this, as root in a network
+//! namespace of its own.
+
+mod cases;
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+
+use cases::{Case, address, cases, from_client};
+use tributary_transplant::{Action, Event, Flow, Outcome, Translation, Translator};
+
+fn action(outcome: Outcome) -> Action {
+    match outcome {
+        Outcome::Forward(_) => Action::Redirect,
+        Outcome::NotOurs => Action::Unspecified,
+        Outcome::Refuse(_) => Action::Drop,
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn every_packet_of_the_table_becomes_what_it_should() {
+    let mut translator = Translator::load().expect("loaded");
+    for Case {
+        name,
+        translation,
+        mut packet,
+        outcome,
+        result,
+    } in cases()
+    {
+        translator.insert(&translation, 1).expect("there");
+        assert_eq!(
+            translator.try_on(&mut packet).expect(name),
+            action(outcome),
+            "{name}"
+        );
+        assert_eq!(packet, result, "{name}");
+        let seen = translator
+            .seen(translation.from)
+            .expect("asked")
+            .expect("there");
+        assert_eq!(seen.fin, outcome == Outcome::Forward(Event::Fin), "{name}");
+        assert_eq!(seen.syn, outcome == Outcome::Forward(Event::Syn), "{name}");
+        assert_eq!(
+            seen.reset,
+            outcome == Outcome::Forward(Event::Reset),
+            "{name}"
+        );
+        assert_eq!(
+            seen.refused,
+            u32::from(matches!(outcome, Outcome::Refuse(_))),
+            "{name}"
+        );
+        assert_eq!(
+            seen.last.is_some(),
+            matches!(outcome, Outcome::Forward(_)),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn any_options_become_what_the_arithmetic_makes_of_them() {
+    let mut translator = Translator::load().expect("loaded");
+    let mut random = Random(1);
+    for round in 0..20_000 {
+        let (translation, packet) = (random.translation(), random.packet());
+        translator.insert(&translation, 1).expect("there");
+        let (mut here, mut kernel) = (packet.clone(), packet.clone());
+        let outcome = translation.apply(&mut here);
+        assert_eq!(
+            translator.try_on(&mut kernel).expect("run"),
+            action(outcome),
+            "{round}: {packet:?}"
+        );
+        assert_eq!(kernel, here, "{round}: {packet:?}");
+    }
+}
+
+/// Numbers that are the same in each run (xorshift, Marsaglia 2003).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> usize {
+        usize::try_from((self.next() >> 20) % limit).expect("small")
+    }
+
+    #[allow(clippy::cast_possible_truncation)]
+    fn bits<const SIZE: usize>(&mut self) -> [u8; SIZE] {
+        std::array::from_fn(|_| (self.next() >> 30) as u8)
+    }
+
+    fn translation(&mut self) -> Translation {
+        let mut number = || u32::from_ne_bytes(self.bits());
+        let (sequence, acknowledgement, tsval, tsecr) = (number(), number(), number(), number());
+        let [scale_in, scale_out] = self.bits().map(|byte: u8| byte % 15);
+        Translation {
+            sequence,
+            acknowledgement,
+            tsval,
+            tsecr,
+            scale_in,
+            scale_out,
+            ..cases::upward()
+        }
+    }
+
+    /// One with options that are mostly whole, and now and then with a byte changed.
+    fn packet(&mut self) -> Vec<u8> {
+        let mut options = vec![];
+        while options.len() < 40 && self.below(6) != 0 {
+            match self.below(8) {
+                0..3 => options.push(1),
+                3..5 => options.extend(&cases::timestamps(u32::from(self.bits::<1>()[0]), 7)[2..]),
+                5 | 6 => {
+                    let blocks = vec![(u32::from_ne_bytes(self.bits()), 9); 1 + self.below(4)];
+                    options.extend(&cases::sack(&blocks)[2..]);
+                }
+                _ => options.extend(self.bits::<3>()),
+            }
+        }
+        options.resize(options.len().min(40).next_multiple_of(4), 0);
+        let payload = vec![3; self.below(5)];
+        let [flags] = self.bits();
+        let window = u16::from_ne_bytes(self.bits());
+        let mut packet = cases::Segment {
+            flags,
+            window,
+            options,
+            payload,
+            ..from_client()
+        }
+        .encode();
+        if self.below(4) == 0 {
+            let at = self.below(packet.len() as u64);
+            [packet[at]] = self.bits();
+        }
+        packet
+    }
+}
+
+fn v4(address: SocketAddr) -> SocketAddrV4 {
+    match address {
+        SocketAddr::V4(address) => address,
+        SocketAddr::V6(address) => panic!("{address}"),
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_last_timestamp_of_a_connection_is_its_other_ends() {
+    let translator = Translator::load().expect("loaded");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let mut here = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
+    let (mut there, _) = listener.accept().expect("accept");
+    there.write_all(b"a").expect("written");
+    here.read_exact(&mut [0]).expect("read");
+    let incoming = Flow {
+        source: v4(here.peer_addr().expect("an address")),
+        destination: v4(here.local_addr().expect("an address")),
+    };
+    let last = translator.last_timestamp(incoming).expect("there");
+    tributary_transplant::hold(&[std::os::fd::AsFd::as_fd(&there)]).expect("held");
+    let theirs = tributary_transplant::freeze(&there)
+        .expect("frozen")
+        .clock
+        .expect("timestamps");
+    assert!(
+        theirs.wrapping_sub(last) < 10_000,
+        "{last} and now {theirs}"
+    );
+    let nobody = Flow {
+        source: address("127.0.0.1:1"),
+        ..incoming
+    };
+    let error = translator
+        .last_timestamp(nobody)
+        .expect_err("no connection");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_is_removed_is_left_alone_again() {
+    let mut translator = Translator::load().expect("loaded");
+    let translation = cases::upward();
+    translator.insert(&translation, 1).expect("there");
+    translator.remove(translation.from).expect("gone");
+    let mut packet = from_client().encode();
+    assert_eq!(
+        translator.try_on(&mut packet).expect("run"),
+        Action::Unspecified
+    );
+    assert_eq!(translator.seen(translation.from).expect("asked"), None);
+}

@@ -1,0 +1,35 @@
+"""The tests of converter/transplant that need root, each file of them in a network namespace of its own."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tributary.places import CACHE, ROOT
+
+NEEDED = ("cargo", "clang", "ethtool", "ip", "nft", "unshare")
+missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+
+CARGO = ("cargo", "test", "--quiet", "--locked", "--manifest-path", str(ROOT / "converter/Cargo.toml"))
+APART = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+
+
+def cargo(*arguments: str, within: tuple[str, ...] = ()) -> None:
+    """Run cargo test for the crate; raises AssertionError with all that it said."""
+    command = (*within, *CARGO, "--package", "tributary-transplant", *arguments)
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(CACHE / "cargo")}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=250)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """Not apart: crates that are missing come over the machine's network."""
+    cargo("--no-run")
+
+
+@pytest.mark.parametrize("file", ["freeze", "kernel", "leaving"])
+def test_what_needs_root_holds(file: str) -> None:
+    cargo("--offline", "--test", file, "--", "--ignored", "--test-threads=1", within=APART)
