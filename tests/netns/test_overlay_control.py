@@ -1,6 +1,8 @@
 """The overlay's agents and controllers on the real etcd: who is alive, who measures, who computes, who takes over."""
 
+import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 
@@ -114,6 +116,9 @@ def test_chains_and_refusals_by_what_nodes_publish(empty: Overlay) -> None:
     empty.put("delays/D", {"anew": 1}, form=2)
     until(lambda: "format 2: accepted: 1" in empty.status()["refused"][0])
     assert empty.tables() == before
+    empty.put("tables/Z", {"anew": 1}, form=2)
+    assert "tributary/overlay/tables/Z: format 2: accepted: 1" in empty.status()["refused"][0]
+    before = empty.tables()
 
     # A node that claims to be next to all, which nobody else measured: everything would go through it.
     empty.measured("A", B=1, C=1, D=1)
@@ -121,7 +126,7 @@ def test_chains_and_refusals_by_what_nodes_publish(empty: Overlay) -> None:
     assert empty.tables() == before
     empty.measured("A", B=20, C=30, D=20)
     empty.measured("D")
-    until(lambda: empty.status()["refused"] == [])
+    until(lambda: not any("new tables" in line for line in empty.status()["refused"]))
     assert [each["through"] for each in empty.tables()["A"]["chains"]["B"]] == [[]]
 
 
@@ -145,8 +150,24 @@ def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -
     until(lambda: "c3 is elected" in third.output())
     until(lambda: empty.egresses() == full("n1", "n2") and len(empty.found("nodes/")) == 2)
     assert empty.tables()["n1"]["version"] >= version
-    assert third.stop() == 0
+    os.killpg(third.popen.pid, signal.SIGINT)  # as Ctrl-C does
+    assert third.popen.wait(30) == 0
     assert len(empty.node.pids()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "accepted"),
+    [
+        (("agent", "a/b", "--address", "127.0.0.1:5460"), "accepted: 1 to 64 of A-Z"),
+        (("agent", "a", "--address", "0.0.0.0:5460"), "accepted: an address of this machine"),
+        (("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "https://a:1"), "accepted: http://HOST:PORT"),
+        (("controller", "a", "--endpoints", ETCD, "--port", "5"), "cannot be used with"),
+    ],
+)
+def test_wrong_arguments(arguments: tuple[str, ...], accepted: str, empty: Overlay) -> None:
+    asked = empty.tributary("wrong", *arguments)
+    assert asked.popen.wait(30) == Exit.USAGE
+    assert accepted in asked.output()
 
 
 def test_status_without_etcd_says_where_it_asked(empty: Overlay) -> None:

@@ -140,6 +140,8 @@ fn command(folder: &Path, endpoint: &str, peers: &str) -> Command {
             "--log-level",
             "error",
         ])
+        // Ctrl-C is for the controller, which ends it when it has no use for it any more.
+        .process_group(0)
         .kill_on_drop(true);
     command
 }

@@ -49,7 +49,7 @@ enum Command {
     /// What is so now, as JSON
     Status {
         /// etcd's members
-        #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE)]
+        #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
         endpoints: Vec<String>,
     },
 }
@@ -64,7 +64,7 @@ struct Agent {
     #[arg(long, value_name = "IP:PORT", value_parser = own_address)]
     address: SocketAddr,
     /// etcd's members
-    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE)]
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
     endpoints: Vec<String>,
     /// Milliseconds from one ping of a peer to the next; a slower answer counts as lost
     #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(10..=60_000))]
@@ -82,7 +82,7 @@ struct Controller {
     /// The controller's name
     name: Name,
     /// etcd's members; without, an etcd of its own on this machine
-    #[arg(long, value_name = "URL,...", value_delimiter = ',')]
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', value_parser = endpoint)]
     endpoints: Vec<String>,
     /// The data of its own etcd
     #[arg(
@@ -105,6 +105,20 @@ fn own_address(text: &str) -> Result<SocketAddr, String> {
     address
         .filter(|address| !address.ip().is_unspecified() && address.port() != 0)
         .ok_or_else(|| "accepted: an address of this machine and a port: 192.0.2.1:5460".into())
+}
+
+/// A member of etcd's. There is no TLS yet.
+fn endpoint(text: &str) -> Result<String, String> {
+    let address = text
+        .strip_prefix("http://")
+        .map(|rest| rest.trim_end_matches('/'));
+    let parts = address.and_then(|address| address.rsplit_once(':'));
+    parts
+        .filter(|(host, port)| {
+            !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()
+        })
+        .map(|_| text.into())
+        .ok_or_else(|| "accepted: http://HOST:PORT".into())
 }
 
 fn main() -> ExitCode {
@@ -245,4 +259,47 @@ async fn show(endpoints: &[String]) -> Result<(), Failure> {
         .map_err(|error| Failure::new(Exit::System, error.to_string()))?;
     println!("{text}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_endpoints_that_are_none_are_refused() {
+        for text in [
+            "http://127.0.0.1:2379",
+            "http://[::1]:2379/",
+            "http://etcd.example:1",
+        ] {
+            assert_eq!(endpoint(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            "127.0.0.1:2379",
+            "https://a:1",
+            "http://a",
+            "http://:1",
+            "http://a:99999",
+            "http://a/b:1",
+        ] {
+            assert!(endpoint(text).is_err(), "{text}");
+        }
+        assert!(own_address("[2001:db8::1]:5460").is_ok());
+        for text in [
+            "0.0.0.0:5460",
+            "[::]:5460",
+            "192.0.2.1",
+            "192.0.2.1:0",
+            "london:5460",
+        ] {
+            assert!(own_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_are_as_clap_wants_them() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, TABLES};
 use crate::store::{Lost, Store};
-use crate::values;
+use crate::values::{self, Report};
 
 /// All of it.
 #[derive(Debug, Serialize)]
@@ -17,7 +17,7 @@ pub struct Status {
     waiting: Vec<String>,
     /// Seconds since all was last computed, by the clocks of the controller and of this machine; null if nobody says.
     computed_s: Option<u64>,
-    /// What the controller refused then.
+    /// What the controller refused then, and what we do.
     refused: Vec<String>,
     nodes: Vec<Node>,
     tables: Vec<Table>,
@@ -46,20 +46,33 @@ struct Table {
 pub async fn ask(endpoints: &[String]) -> Result<Status, Lost> {
     let store = Store::connect(endpoints).await?;
     let candidates = candidates(&store).await?;
-    let report = match store.get(REPORT).await? {
-        Some(value) => {
-            Some(values::decode_report(&value).map_err(|what| Lost(format!("{REPORT}: {what}")))?)
-        }
-        None => None,
-    };
+    let mut refused = Vec::new();
+    let report = kept(report(&store).await?, &mut refused).flatten();
+    let mut tables = Vec::new();
+    for found in all_tables(&store).await? {
+        tables.extend(kept(found, &mut refused));
+    }
+    let computed_s = report.as_ref().map(|report| age(report.computed));
+    refused.extend(report.into_iter().flat_map(|report| report.refused));
     Ok(Status {
         controller: candidates.first().cloned(),
         waiting: candidates.into_iter().skip(1).collect(),
-        computed_s: report.as_ref().map(|report| age(report.computed)),
-        refused: report.map(|report| report.refused).unwrap_or_default(),
+        computed_s,
+        refused,
         nodes: nodes(&store).await?,
-        tables: tables(&store).await?,
+        tables,
     })
+}
+
+/// What was read; of what is refused only why.
+fn kept<T>(found: Result<T, String>, refused: &mut Vec<String>) -> Option<T> {
+    found.map_err(|what| refused.push(what)).ok()
+}
+
+async fn report(store: &Store) -> Result<Result<Option<Report>, String>, Lost> {
+    let value = store.get(REPORT).await?;
+    let report = value.map(|value| values::decode_report(&value)).transpose();
+    Ok(report.map_err(|what| format!("{REPORT}: {what}")))
 }
 
 /// The names of the controllers, the elected one first.
@@ -91,25 +104,34 @@ async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
     Ok(found)
 }
 
-async fn tables(store: &Store) -> Result<Vec<Table>, Lost> {
+async fn all_tables(store: &Store) -> Result<Vec<Result<Table, String>>, Lost> {
     let mut found = Vec::new();
     for (key, _) in store.list_keys(TABLES).await?.entries {
         let Ok(ingress) = keys::name(TABLES, &key) else {
             continue;
         };
-        let Some(value) = store.get(&keys::key(TABLES, &ingress)).await? else {
-            continue;
-        };
-        let table = values::decode_table(&ingress, &value)
-            .map_err(|what| Lost(format!("the table of {ingress}: {what}")))?;
-        found.push(Table {
-            ingress: ingress.to_string(),
+        let key = keys::key(TABLES, &ingress);
+        if let Some(value) = store.get(&key).await? {
+            let table = values::decode_table(&ingress, &value);
+            found.push(
+                table
+                    .map(|table| Table::of(&table))
+                    .map_err(|what| format!("{key}: {what}")),
+            );
+        }
+    }
+    Ok(found)
+}
+
+impl Table {
+    fn of(table: &values::Table) -> Self {
+        Self {
+            ingress: table.ingress.to_string(),
             version: table.version,
             age_s: age(table.made),
             egresses: table.chains.len(),
-        });
+        }
     }
-    Ok(found)
 }
 
 /// Seconds since that moment; 0 where clocks differ the other way.

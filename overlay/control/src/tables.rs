@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use overlay_paths::{Chains, Graph, MOST_NODES, Rounds};
 
 use crate::name::Name;
-use crate::values::{Chain, Delays, MOST_ROUNDS, Table};
+use crate::values::{Chain, Delay, Delays, MOST_ROUNDS, Table};
+
+/// Agents keep to themselves what changes by less than 2 ms: a detour that gains no more is noise. With delays in whole
+/// steps of as much, nodes that are next to each other have no detours, and a little noise no say in the others'.
+const STEP_US: u32 = 2000;
 
 /// For each ingress, by egress, the best chains.
 pub type Chosen = BTreeMap<Name, BTreeMap<Name, Vec<Chain>>>;
@@ -47,11 +51,15 @@ fn graph(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Graph {
         for (peer, delay) in &measured.round_trip_us {
             if let Some(&to) = places.get(peer).filter(|&&to| to != from) {
                 let other = graph.delay(from, to).unwrap_or(0);
-                graph.set(from, to, Some(other.max(delay.microseconds())));
+                graph.set(from, to, Some(other.max(stepped(*delay))));
             }
         }
     }
     graph
+}
+
+fn stepped(delay: Delay) -> u32 {
+    delay.microseconds().div_ceil(STEP_US) * STEP_US
 }
 
 fn best(chains: &Chains, nodes: &[&Name], ingress: usize, egress: usize) -> Vec<Chain> {
@@ -110,7 +118,7 @@ pub fn changed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{Delay, decode_table, encode};
+    use crate::values::{decode_table, encode};
     use proptest::prelude::*;
 
     fn name(text: &str) -> Name {
@@ -177,6 +185,12 @@ mod tests {
         let delays = measured("A B 10\nB A 30\nA C 6\nC B 6");
         let chosen = choose(&names("A B C"), &delays).unwrap();
         assert_eq!(through(&chosen, "A", "B"), [(1, "C".into())]);
+    }
+
+    #[test]
+    fn noise_makes_no_detour() {
+        let chosen = choose(&names("A B C"), &measured("A B 2\nA C 1\nC B 1")).unwrap();
+        assert_eq!(through(&chosen, "A", "B"), [(1, String::new())]);
     }
 
     #[test]
