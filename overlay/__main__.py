@@ -1,4 +1,4 @@
-"""The command scripts/overlay: chains of converters over a graph of delays."""
+"""The command scripts/overlay: chains of converters by a graph of delays, and the control plane that measures them."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from overlay import plane
 from overlay.calculator import ask
 from tributary.settings.entry import Arguments, run
 
@@ -14,8 +15,19 @@ _MOST_ROUNDS = 60
 _FIRST_WINDOW_KB = 15
 
 _DESCRIPTION = """\
-Says which chain of converters a transfer should take, by the round-trip times between them. It computes and simulates;
-nothing carries its answers to converters yet. Needs no root.
+Says which chain of converters a transfer should take, by the round-trip times between them: those of a file (paths,
+simulate), or those that agents measure, by which a controller publishes tables (agent, controller, status). Nothing
+carries either to converters yet. Needs no root.
+"""
+_COMMANDS = """\
+Two more commands are the program tributary-overlay itself, and say with --help what they take:
+  agent NAME --address IP:PORT   says that a node is alive, and publishes the round-trip times to its peers
+  controller NAME                computes the tables and publishes them; without --endpoints it has an etcd of its own
+
+"""
+_STATUS = """\
+Prints which controller was elected, what it refused, the nodes that are alive with how many round-trip times each
+published, and version and age of each ingress's table. Ages go by the clocks of the controller and of this machine.
 """
 _MODEL = """\
 A transfer of r rounds over a chain takes half the sum of the chain's round-trip times, and r - 1 times the largest of
@@ -26,10 +38,14 @@ GRAPH is a text with a link a line, NODE NODE MILLISECONDS: the round-trip time,
 ways. # begins a comment. Nodes without a link get the sum of the delays on the shortest path, as packets would go.
 Graphs to try are in overlay/graphs/.
 
+"""
+_CODES = """\
 exit codes:
   0 done                                64 wrong arguments, or a node that the graph has not
   65 the graph is refused: which line   66 the graph cannot be read
-  69 the program is missing             71 the program does not build, or failed
+  69 the program is missing, or etcd does not answer
+  71 the program does not build, or failed
+  77 root has to install what building takes: see scripts/setup.d/packages-overlay.txt
 """
 _PATHS = """\
 Prints the chain of converters from A, where clients come in, to B, next to the server, that a transfer takes least time
@@ -66,16 +82,27 @@ class Simulate:
     json: bool
 
 
+@dataclass(frozen=True)
+class Status:
+    """``overlay status``."""
+
+    endpoints: str
+    json: bool
+
+
 def main(arguments: Sequence[str]) -> int:
     """Answer one ``overlay`` command; returns its exit code."""
+    if arguments[:1] in (["agent"], ["controller"]):
+        plane.become(arguments)
     return parser().perform(arguments)
 
 
 def parser() -> Arguments:
-    """Both commands and their arguments."""
-    made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_MODEL)
-    commands = made.add_subparsers(required=True, metavar="paths | simulate")
-    paths = commands.add_parser("paths", help="the best chain between two nodes", description=_PATHS, epilog=_MODEL)
+    """The commands and their arguments."""
+    made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
+    commands = made.add_subparsers(required=True, metavar="paths | simulate | status | agent | controller")
+    about = "the best chain between two nodes"
+    paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
     paths.does(Paths, _paths)
     _add_graph(paths)
     paths.add_argument("a", metavar="A", help="the node where clients come in")
@@ -83,12 +110,17 @@ def parser() -> Arguments:
     about = f"round trips that the transfer takes, 1 to {_MOST_ROUNDS} (default: %(default)s)"
     paths.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
     about = "compare with chains that are chosen by one criterion"
-    simulate = commands.add_parser("simulate", help=about, description=_SIMULATE, epilog=_MODEL)
+    simulate = commands.add_parser("simulate", help=about, description=_SIMULATE, epilog=_MODEL + _CODES)
     simulate.does(Simulate, _simulate)
     _add_graph(simulate)
     about = f"numbers of rounds, 1 to {_MOST_ROUNDS} (default: 1,5,10)"
     simulate.add_argument("--rounds", type=_many_rounds, default=(1, 5, 10), metavar="N,...", help=about)
-    for each in (paths, simulate):
+    about = "what is so in the control plane"
+    status = commands.add_parser("status", help=about, description=_STATUS, epilog=_CODES)
+    status.does(Status, _status)
+    about = "etcd's members (default: %(default)s)"
+    status.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
+    for each in (paths, simulate, status):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
 
@@ -116,6 +148,11 @@ def _simulate(options: Simulate) -> None:
     rounds = ",".join(map(str, options.rounds))
     answer = ask(["simulate", "--rounds", rounds, "--", str(options.graph)])
     print(json.dumps(answer, indent=2) if options.json else _comparison_text(answer))
+
+
+def _status(options: Status) -> None:
+    answer = plane.status(options.endpoints)
+    print(json.dumps(answer, indent=2) if options.json else plane.text(answer))
 
 
 def _chain_text(answer: Mapping[str, Any]) -> str:

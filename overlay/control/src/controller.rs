@@ -1,0 +1,185 @@
+//! The controller: of several the one that etcd elects computes the tables and publishes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, TABLES};
+use crate::name::Name;
+use crate::snapshot::Snapshot;
+use crate::store::{Lease, Lost, Office, Store};
+use crate::tables::Chosen;
+use crate::values::{self, Report, Table};
+use crate::{canary, tables};
+
+/// Changes come in bunches: after the first, wait for more.
+const SETTLE: Duration = Duration::from_millis(50);
+/// Without a change all is computed again after this time.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(300);
+
+/// What a controller is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its name.
+    pub name: Name,
+    /// etcd's members.
+    pub endpoints: Vec<String>,
+    /// The canary's limit in percent of pairs, see [`canary::judge`].
+    pub most_through: u32,
+}
+
+/// One session with etcd: until something goes wrong. `held` is the lease, for who ends it earlier.
+pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<Infallible, Lost> {
+    if let Some(lease) = held.take() {
+        lease.give_back().await;
+    }
+    let store = Store::connect(&settings.endpoints).await?;
+    let lease = held.insert(store.lease().await?);
+    info!("{} is a candidate", settings.name);
+    let id = lease.id();
+    let office = tokio::select! {
+        lost = lease.lost() => return Err(lost),
+        elected = store.campaign(ELECTION, settings.name.as_str(), id) => elected?,
+    };
+    info!("{} is elected", settings.name);
+    let published = published(&store).await?;
+    let term = Term {
+        settings,
+        store,
+        office,
+        published,
+        refused: Vec::new(),
+    };
+    Box::pin(term.serve(lease)).await
+}
+
+/// The time between an election and the loss of the office.
+struct Term<'a> {
+    settings: &'a Settings,
+    store: Store,
+    office: Office,
+    published: BTreeMap<Name, Table>,
+    /// The refusals last reported.
+    refused: Vec<String>,
+}
+
+impl Term<'_> {
+    async fn serve(mut self, lease: &mut Lease) -> Result<Infallible, Lost> {
+        let start = self.store.list_keys(NODES).await?.revision;
+        let mut nodes = self.store.watch(NODES, start).await?;
+        let mut delays = self.store.watch(DELAYS, start).await?;
+        loop {
+            let revision = self.turn(lease).await?;
+            tokio::select! {
+                lost = lease.lost() => return Err(lost),
+                changed = nodes.after(revision) => changed?,
+                changed = delays.after(revision) => changed?,
+                () = sleep(AT_LEAST_EVERY) => {}
+            }
+            sleep(SETTLE).await;
+        }
+    }
+
+    /// Read, compute, publish; returns the revision that was read.
+    async fn turn(&mut self, lease: &Lease) -> Result<i64, Lost> {
+        let nodes = self.store.list(NODES, None).await?;
+        let revision = nodes.revision;
+        let delays = self.store.list(DELAYS, Some(revision)).await?;
+        let taken = Snapshot::read(&nodes.entries, &delays.entries);
+        let mut refused = taken.refused.clone();
+        match compute(taken, self.settings.most_through).await? {
+            Ok(chosen) => self.publish(&chosen, revision).await?,
+            Err(refusal) => refused.push(format!("new tables: {refusal}")),
+        }
+        self.report(refused, lease).await?;
+        Ok(revision)
+    }
+
+    async fn publish(&mut self, chosen: &Chosen, version: i64) -> Result<(), Lost> {
+        let changed = tables::changed(chosen, &self.published, version, now());
+        let gone: BTreeSet<Name> = self
+            .published
+            .keys()
+            .filter(|ingress| !chosen.contains_key(ingress))
+            .cloned()
+            .collect();
+        if !changed.is_empty() || !gone.is_empty() {
+            info!(
+                "version {version}: {} tables changed, {} gone",
+                changed.len(),
+                gone.len()
+            );
+        }
+        for table in changed {
+            self.office
+                .put(
+                    &keys::key(TABLES, &table.ingress),
+                    values::encode(&table),
+                    None,
+                )
+                .await?;
+            self.published.insert(table.ingress.clone(), table);
+        }
+        for ingress in gone {
+            self.office.delete(&keys::key(TABLES, &ingress)).await?;
+            self.published.remove(&ingress);
+        }
+        Ok(())
+    }
+
+    async fn report(&mut self, refused: Vec<String>, lease: &Lease) -> Result<(), Lost> {
+        for line in refused.iter().filter(|line| !self.refused.contains(line)) {
+            warn!("refused: {line}");
+        }
+        let report = Report {
+            controller: self.settings.name.clone(),
+            computed: now(),
+            refused: refused.clone(),
+        };
+        self.refused = refused;
+        self.office
+            .put(REPORT, values::encode(&report), Some(lease))
+            .await
+    }
+}
+
+/// The tables that an earlier controller left. One that is refused is written anew, or removed.
+async fn published(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
+    let mut found = BTreeMap::new();
+    for (key, _) in store.list_keys(TABLES).await?.entries {
+        let Ok(ingress) = keys::name(TABLES, &key) else {
+            continue;
+        };
+        let value = store
+            .get(&keys::key(TABLES, &ingress))
+            .await?
+            .unwrap_or_default();
+        match values::decode_table(&ingress, &value) {
+            Ok(table) => drop(found.insert(ingress, table)),
+            Err(refusal) => warn!("the table of {ingress} is refused: {refusal}"),
+        }
+    }
+    Ok(found)
+}
+
+/// All pairs of 300 nodes take a second on a busy machine: not where the lease is kept alive.
+async fn compute(taken: Snapshot, most_through: u32) -> Result<Result<Chosen, String>, Lost> {
+    let work = move || {
+        let chosen = tables::choose(&taken.alive, &taken.delays)?;
+        canary::judge(&chosen, most_through)?;
+        Ok(chosen)
+    };
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Lost(error.to_string()))
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,23 @@
+//! The control plane of the overlay: agents measure delays and publish them, a controller computes chains of converters
+//! by them and publishes to each ingress the table that it needs. All of them are clients of etcd.
+//!
+//! Pure: what etcd holds ([`name`], [`values`], [`keys`]), what an agent publishes ([`window`], [`threshold`]), what a
+//! controller does ([`tables`], [`canary`]). The rest talks: to peers ([`meter`]) and to etcd ([`store`]).
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod canary;
+pub mod controller;
+pub mod embedded;
+pub mod failure;
+pub mod keys;
+pub mod meter;
+pub mod name;
+pub mod snapshot;
+pub mod status;
+pub mod store;
+pub mod tables;
+pub mod threshold;
+pub mod values;
+pub mod window;

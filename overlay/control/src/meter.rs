@@ -1,0 +1,272 @@
+//! Round-trip times by datagrams (UDP): what an agent asks its peers, and how it answers theirs.
+//!
+//! A datagram has 16 bytes: seven of a magic, a kind, and eight that nobody can guess and that the answer repeats. An
+//! answer is as long as what it answers, so that nobody makes more traffic of it.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::net::UdpSocket;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::name::Name;
+use crate::values::Delay;
+use crate::window::{Reading, Window};
+
+/// Where the agents of all others are.
+pub type Peers = BTreeMap<Name, SocketAddr>;
+/// What is known of each.
+pub type Readings = BTreeMap<Name, Reading>;
+
+const MAGIC: &[u8; 7] = b"TRIBRTT";
+const SIZE: usize = 16;
+const ASK: u8 = 1;
+const ANSWER: u8 = 2;
+
+/// A datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Datagram {
+    Ask(u64),
+    Answer(u64),
+}
+
+impl Datagram {
+    fn encode(self) -> [u8; SIZE] {
+        let (kind, number) = match self {
+            Self::Ask(number) => (ASK, number),
+            Self::Answer(number) => (ANSWER, number),
+        };
+        let mut bytes = [0; SIZE];
+        bytes[..7].copy_from_slice(MAGIC);
+        bytes[7] = kind;
+        bytes[8..].copy_from_slice(&number.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk::<7>()?;
+        let (&kind, number) = rest.split_first()?;
+        let number = u64::from_be_bytes(number.try_into().ok()?);
+        match kind {
+            ASK if magic == MAGIC => Some(Self::Ask(number)),
+            ANSWER if magic == MAGIC => Some(Self::Answer(number)),
+            _ => None,
+        }
+    }
+}
+
+/// Ask all `peers` once an `every`, answer whoever asks, and tell what is known, until nobody has `peers` any more.
+///
+/// An answer that takes longer than `every` counts as lost.
+pub async fn measure(
+    socket: UdpSocket,
+    every: Duration,
+    mut peers: watch::Receiver<Peers>,
+    readings: watch::Sender<Readings>,
+) {
+    let mut pings = Pings::default();
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // One byte more shows which are too long.
+    let mut bytes = [0; SIZE + 1];
+    loop {
+        tokio::select! {
+            // Answers that are here count, however late we look.
+            biased;
+            changed = peers.changed() => match changed {
+                Ok(()) => pings.set(&peers.borrow_and_update()),
+                Err(_) => return,
+            },
+            Ok((length, from)) = socket.recv_from(&mut bytes) => match Datagram::decode(&bytes[..length]) {
+                // Whom it does not reach asks again.
+                Some(Datagram::Ask(number)) => drop(socket.send_to(&Datagram::Answer(number).encode(), from).await),
+                Some(Datagram::Answer(number)) => pings.heard(number, from, Instant::now()),
+                None => {}
+            },
+            _ = ticks.tick() => {
+                let asked = pings.ask();
+                readings.send_if_modified(|before| std::mem::replace(before, pings.readings()) != *before);
+                for (number, address) in asked {
+                    pings.sent(number, Instant::now());
+                    // One that does not leave is one without an answer.
+                    let _ = socket.send_to(&Datagram::Ask(number).encode(), address).await;
+                }
+            }
+        }
+    }
+}
+
+/// What was asked, and what was heard.
+#[derive(Default)]
+struct Pings {
+    peers: BTreeMap<Name, Peer>,
+    /// The questions without an answer yet.
+    open: BTreeMap<u64, (Name, Instant)>,
+    /// `SipHash` with a key of our own makes numbers that nobody can guess.
+    unguessable: RandomState,
+    count: u64,
+}
+
+struct Peer {
+    address: SocketAddr,
+    window: Window,
+}
+
+impl Pings {
+    fn set(&mut self, peers: &Peers) {
+        self.peers
+            .retain(|name, peer| peers.get(name) == Some(&peer.address));
+        for (name, &address) in peers {
+            let new = || Peer {
+                address,
+                window: Window::default(),
+            };
+            self.peers.entry(name.clone()).or_insert_with(new);
+        }
+    }
+
+    /// The next questions, by their numbers; those still open are lost.
+    fn ask(&mut self) -> Vec<(u64, SocketAddr)> {
+        for (name, _) in std::mem::take(&mut self.open).into_values() {
+            if let Some(peer) = self.peers.get_mut(&name) {
+                peer.window.missed();
+            }
+        }
+        let now = Instant::now();
+        let mut asked = Vec::with_capacity(self.peers.len());
+        for (name, peer) in &self.peers {
+            self.count += 1;
+            let number = self.unguessable.hash_one(self.count);
+            self.open.insert(number, (name.clone(), now));
+            asked.push((number, peer.address));
+        }
+        asked
+    }
+
+    fn sent(&mut self, number: u64, now: Instant) {
+        if let Some((_, when)) = self.open.get_mut(&number) {
+            *when = now;
+        }
+    }
+
+    fn heard(&mut self, number: u64, from: SocketAddr, now: Instant) {
+        let Some((name, sent)) = self.open.get(&number) else {
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(name).filter(|peer| peer.address == from) else {
+            return;
+        };
+        peer.window.heard(Delay::of_microseconds(
+            now.duration_since(*sent).as_micros(),
+        ));
+        self.open.remove(&number);
+    }
+
+    fn readings(&self) -> Readings {
+        self.peers
+            .iter()
+            .map(|(name, peer)| (name.clone(), peer.window.reading()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn pings(port: u16) -> (Pings, Name) {
+        let name: Name = "B".parse().unwrap();
+        let mut pings = Pings::default();
+        pings.set(&Peers::from([(name.clone(), address(port))]));
+        (pings, name)
+    }
+
+    #[test]
+    fn datagrams_are_read_as_written_and_nothing_else_is() {
+        for datagram in [
+            Datagram::Ask(0),
+            Datagram::Answer(u64::MAX),
+            Datagram::Ask(1 << 40),
+        ] {
+            let bytes = datagram.encode();
+            assert_eq!(Datagram::decode(&bytes), Some(datagram));
+            for length in 0..SIZE {
+                assert_eq!(Datagram::decode(&bytes[..length]), None);
+            }
+            assert_eq!(Datagram::decode(&[&bytes[..], &[0]].concat()), None);
+            for at in 0..8 {
+                let mut wrong = bytes;
+                wrong[at] ^= 0x80;
+                assert_eq!(Datagram::decode(&wrong), None, "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_once_from_the_peer_itself_and_in_its_turn() {
+        let (mut pings, name) = pings(1);
+        for _ in 0..3 {
+            let asked = pings.ask();
+            let [(number, _)] = asked[..] else {
+                panic!("{asked:?}")
+            };
+            let start = Instant::now();
+            pings.sent(number, start);
+            pings.heard(number.wrapping_add(1), address(1), start);
+            pings.heard(number, address(2), start);
+            for milliseconds in [10, 1] {
+                pings.heard(
+                    number,
+                    address(1),
+                    start + Duration::from_millis(milliseconds),
+                );
+            }
+        }
+        assert_eq!(
+            pings.readings()[&name],
+            Reading::Known(Delay::of_microseconds(10_000))
+        );
+    }
+
+    #[test]
+    fn a_peer_that_moved_is_measured_anew() {
+        let (mut pings, name) = pings(1);
+        for _ in 0..4 {
+            pings.ask();
+        }
+        assert_eq!(pings.readings()[&name], Reading::Silent);
+        pings.set(&Peers::from([(name.clone(), address(2))]));
+        assert_eq!(pings.readings()[&name], Reading::Unknown);
+        pings.set(&Peers::new());
+        assert!(pings.readings().is_empty());
+    }
+
+    #[tokio::test]
+    async fn two_meters_measure_each_other() {
+        let [one, other] = [
+            UdpSocket::bind(address(0)).await,
+            UdpSocket::bind(address(0)).await,
+        ]
+        .map(Result::unwrap);
+        let name: Name = "other".parse().unwrap();
+        let peers = Peers::from([(name.clone(), other.local_addr().unwrap())]);
+        let (_mine, given) = watch::channel(Peers::new());
+        let (told, _) = watch::channel(Readings::new());
+        let every = Duration::from_millis(20);
+        tokio::spawn(measure(other, every, given, told));
+        let (set, given) = watch::channel(Peers::new());
+        set.send(peers).unwrap();
+        let (told, mut readings) = watch::channel(Readings::new());
+        tokio::spawn(measure(one, every, given, told));
+        let known = |all: &Readings| matches!(all.get(&name), Some(Reading::Known(_)));
+        let waited = tokio::time::timeout(Duration::from_secs(10), readings.wait_for(known));
+        assert!(waited.await.unwrap().is_ok());
+    }
+}

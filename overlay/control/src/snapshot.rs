@@ -1,0 +1,103 @@
+//! What a controller goes by: the nodes that are alive, and what they measured, as etcd holds it at one revision.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::keys;
+use crate::name::Name;
+use crate::values::{self, Delays};
+
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// Nodes, and delays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Those whose lease stands.
+    pub alive: BTreeSet<Name>,
+    /// What they measured; those whose value is refused have measured nothing.
+    pub delays: BTreeMap<Name, Delays>,
+    /// A line for each value that is refused.
+    pub refused: Vec<String>,
+}
+
+impl Snapshot {
+    /// What the entries of [`keys::NODES`] and of [`keys::DELAYS`] say.
+    pub fn read(nodes: &[Entry], delays: &[Entry]) -> Self {
+        let mut taken = Self::default();
+        for (key, value) in nodes {
+            let found = keys::name(keys::NODES, key).and_then(|name| {
+                values::decode_node(value)
+                    .map(|_| name)
+                    .map_err(|what| at(key, &what))
+            });
+            taken.keep(found, |taken, name| {
+                taken.alive.insert(name);
+            });
+        }
+        for (key, value) in delays {
+            let found = keys::name(keys::DELAYS, key).and_then(|name| {
+                let measured =
+                    values::decode_delays(&name, value).map_err(|what| at(key, &what))?;
+                Ok((name, measured))
+            });
+            taken.keep(found, |taken, (name, measured)| {
+                taken.delays.insert(name, measured);
+            });
+        }
+        taken
+    }
+
+    fn keep<T>(&mut self, found: Result<T, String>, keep: impl FnOnce(&mut Self, T)) {
+        match found {
+            Ok(it) => keep(self, it),
+            Err(refusal) => self.refused.push(refusal),
+        }
+    }
+}
+
+fn at(key: &[u8], what: &str) -> String {
+    format!("{}: {what}", String::from_utf8_lossy(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, value: &str) -> Entry {
+        (
+            key.into(),
+            format!(r#"{{"format":1,"value":{value}}}"#).into_bytes(),
+        )
+    }
+
+    #[test]
+    fn one_bad_value_costs_no_other() {
+        let address = r#"{"address":"10.0.0.1:5460"}"#;
+        let nodes = [
+            entry("tributary/overlay/nodes/A", address),
+            entry("tributary/overlay/nodes/B", address),
+            entry("tributary/overlay/nodes/C", r#"{"address":"nowhere"}"#),
+            entry("tributary/overlay/nodes/D/x", address),
+        ];
+        let delays = [
+            entry("tributary/overlay/delays/A", r#"{"round_trip_us":{"B":5}}"#),
+            entry(
+                "tributary/overlay/delays/B",
+                r#"{"round_trip_us":{"A":-5}}"#,
+            ),
+        ];
+        let taken = Snapshot::read(&nodes, &delays);
+        let [a, b] = ["A", "B"].map(|text| text.parse::<Name>().unwrap());
+        assert_eq!(taken.alive, BTreeSet::from([a.clone(), b]));
+        assert_eq!(taken.delays.keys().collect::<Vec<_>>(), [&a]);
+        let starts = [
+            "tributary/overlay/nodes/C: invalid socket address",
+            "tributary/overlay/nodes/D/x: \"D/x\" is no name",
+            "tributary/overlay/delays/B: -5 is no round-trip time",
+        ];
+        assert_eq!(taken.refused.len(), starts.len());
+        for (line, start) in taken.refused.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+    }
+}

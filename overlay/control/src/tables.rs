@@ -1,0 +1,250 @@
+//! Tables out of delays: the decisions of a controller, without etcd.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use overlay_paths::{Chains, Graph, MOST_NODES, Rounds};
+
+use crate::name::Name;
+use crate::values::{Chain, Delay, Delays, MOST_ROUNDS, Table};
+
+/// Agents keep to themselves what changes by less than 2 ms: a detour that gains no more is noise. With delays in whole
+/// steps of as much, nodes that are next to each other have no detours, and a little noise no say in the others'.
+const STEP_US: u32 = 2000;
+
+/// For each ingress, by egress, the best chains.
+pub type Chosen = BTreeMap<Name, BTreeMap<Name, Vec<Chain>>>;
+
+/// The chains of all pairs of the nodes that are alive, by what they measured.
+///
+/// Pairs that no chain joins have none. Refused with more nodes than overlay-paths takes.
+pub fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Result<Chosen, String> {
+    if alive.len() > MOST_NODES {
+        return Err(format!(
+            "{} nodes: accepted: at most {MOST_NODES}",
+            alive.len()
+        ));
+    }
+    let chains = Chains::of(graph(alive, delays));
+    let nodes: Vec<&Name> = alive.iter().collect();
+    let table = |ingress: usize| {
+        let others = (0..nodes.len()).filter(|&egress| egress != ingress);
+        let found = others.map(|egress| (egress, best(&chains, &nodes, ingress, egress)));
+        found
+            .filter(|(_, chains)| !chains.is_empty())
+            .map(|(egress, chains)| (nodes[egress].clone(), chains))
+            .collect()
+    };
+    Ok((0..nodes.len())
+        .map(|ingress| (nodes[ingress].clone(), table(ingress)))
+        .collect())
+}
+
+/// The round-trip times between nodes that are alive. Where both ends measured, the longer one is taken: a link that
+/// became slow is slow as soon as one of them says so.
+fn graph(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Graph {
+    let mut graph = Graph::new(alive.iter().map(Name::to_string).collect());
+    let places: BTreeMap<&Name, u16> = alive.iter().zip(0..).collect();
+    for (owner, measured) in delays {
+        let Some(&from) = places.get(owner) else {
+            continue;
+        };
+        for (peer, delay) in &measured.round_trip_us {
+            if let Some(&to) = places.get(peer).filter(|&&to| to != from) {
+                let other = graph.delay(from, to).unwrap_or(0);
+                graph.set(from, to, Some(other.max(stepped(*delay))));
+            }
+        }
+    }
+    graph
+}
+
+fn stepped(delay: Delay) -> u32 {
+    delay.microseconds().div_ceil(STEP_US) * STEP_US
+}
+
+fn best(chains: &Chains, nodes: &[&Name], ingress: usize, egress: usize) -> Vec<Chain> {
+    let [from, to] = [ingress, egress].map(|each| u16::try_from(each).expect("MOST_NODES fits"));
+    let mut found = Vec::new();
+    let mut before = None;
+    for rounds in (1..=MOST_ROUNDS).filter_map(Rounds::new) {
+        let figures = chains.best_figures(from, to, rounds);
+        let Some(longest) = figures
+            .filter(|_| figures != before)
+            .map(|each| each.longest)
+        else {
+            continue;
+        };
+        before = figures;
+        let whole = chains
+            .chain(from, to, longest)
+            .expect("a chain of these figures");
+        let between = &whole[1..whole.len() - 1];
+        let through = between
+            .iter()
+            .map(|&node| nodes[usize::from(node)].clone())
+            .collect();
+        found.push(Chain {
+            rounds: rounds.count(),
+            through,
+        });
+    }
+    found
+}
+
+/// The tables that differ from what was published, or are new, with this version and time.
+pub fn changed(
+    chosen: &Chosen,
+    published: &BTreeMap<Name, Table>,
+    version: i64,
+    made: u64,
+) -> Vec<Table> {
+    let differs = |ingress: &Name, chains: &BTreeMap<Name, Vec<Chain>>| {
+        published
+            .get(ingress)
+            .is_none_or(|before| before.chains != *chains)
+    };
+    chosen
+        .iter()
+        .filter(|(ingress, chains)| differs(ingress, chains))
+        .map(|(ingress, chains)| Table {
+            ingress: ingress.clone(),
+            version,
+            made,
+            chains: chains.clone(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{decode_table, encode};
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    fn names(text: &str) -> BTreeSet<Name> {
+        text.split_whitespace().map(name).collect()
+    }
+
+    /// `A B 10` a line: A measured 10 ms to B.
+    fn measured(text: &str) -> BTreeMap<Name, Delays> {
+        let mut all: BTreeMap<Name, Delays> = BTreeMap::new();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let delay = Delay::of_microseconds(words[2].parse::<u128>().unwrap() * 1000);
+            all.entry(name(words[0]))
+                .or_default()
+                .round_trip_us
+                .insert(name(words[1]), delay);
+        }
+        all
+    }
+
+    fn through(chosen: &Chosen, ingress: &str, egress: &str) -> Vec<(u8, String)> {
+        let chains = chosen[&name(ingress)]
+            .get(&name(egress))
+            .into_iter()
+            .flatten();
+        let text = |all: &[Name]| all.iter().map(Name::as_str).collect::<Vec<_>>().join(" ");
+        chains
+            .map(|each| (each.rounds, text(&each.through)))
+            .collect()
+    }
+
+    #[test]
+    fn a_detour_from_the_number_of_rounds_that_pays_for_it() {
+        let delays = measured("A B 10\nB A 10\nA C 6\nC B 6");
+        let chosen = choose(&names("A B C"), &delays).unwrap();
+        assert_eq!(
+            through(&chosen, "A", "B"),
+            [(1, String::new()), (2, "C".into())]
+        );
+        assert_eq!(
+            through(&chosen, "B", "A"),
+            [(1, String::new()), (2, "C".into())]
+        );
+        assert_eq!(through(&chosen, "A", "C"), [(1, String::new())]);
+    }
+
+    #[test]
+    fn a_node_that_is_not_alive_is_in_no_chain() {
+        let delays = measured("A B 10\nA C 6\nC B 6\nB C 6");
+        let chosen = choose(&names("A B"), &delays).unwrap();
+        assert_eq!(through(&chosen, "A", "B"), [(1, String::new())]);
+        assert_eq!(
+            chosen.keys().cloned().collect::<BTreeSet<_>>(),
+            names("A B")
+        );
+    }
+
+    #[test]
+    fn of_two_measurements_the_longer_one_counts() {
+        let delays = measured("A B 10\nB A 30\nA C 6\nC B 6");
+        let chosen = choose(&names("A B C"), &delays).unwrap();
+        assert_eq!(through(&chosen, "A", "B"), [(1, "C".into())]);
+    }
+
+    #[test]
+    fn noise_makes_no_detour() {
+        let chosen = choose(&names("A B C"), &measured("A B 2\nA C 1\nC B 1")).unwrap();
+        assert_eq!(through(&chosen, "A", "B"), [(1, String::new())]);
+    }
+
+    #[test]
+    fn pairs_that_nothing_joins_have_no_chain() {
+        let chosen = choose(&names("A B C D"), &measured("A B 10\nC D 5")).unwrap();
+        assert_eq!(through(&chosen, "A", "C"), []);
+        assert_eq!(through(&chosen, "D", "C"), [(1, String::new())]);
+    }
+
+    #[test]
+    fn too_many_nodes_are_refused() {
+        let alive = (0..=MOST_NODES)
+            .map(|number| name(&number.to_string()))
+            .collect();
+        let refusal = choose(&alive, &BTreeMap::new()).unwrap_err();
+        assert_eq!(refusal, "1001 nodes: accepted: at most 1000");
+    }
+
+    #[test]
+    fn only_what_changed_is_published() {
+        let alive = names("A B C");
+        let before = choose(&alive, &measured("A B 10\nA C 6\nC B 6")).unwrap();
+        let tables = changed(&before, &BTreeMap::new(), 3, 100);
+        assert_eq!(tables.len(), 3);
+        let published = tables
+            .into_iter()
+            .map(|table| (table.ingress.clone(), table))
+            .collect();
+        assert_eq!(changed(&before, &published, 4, 101), []);
+        let after = choose(&alive, &measured("A B 10\nA C 9\nC B 9")).unwrap();
+        let tables = changed(&after, &published, 5, 102);
+        let which: Vec<(&str, i64)> = tables
+            .iter()
+            .map(|table| (table.ingress.as_str(), table.version))
+            .collect();
+        assert_eq!(which, [("A", 5), ("B", 5)]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_table_is_one_that_is_accepted(
+            links in proptest::collection::vec((0u8..7, 0u8..7, 1u32..4_000_000), 0..40)
+        ) {
+            let alive: BTreeSet<Name> = (0..7).map(|node| name(&format!("n{node}"))).collect();
+            let mut delays: BTreeMap<Name, Delays> = BTreeMap::new();
+            for (from, to, delay) in links {
+                let measured = delays.entry(name(&format!("n{from}"))).or_default();
+                let delay = Delay::of_microseconds(delay.into());
+                measured.round_trip_us.insert(name(&format!("n{to}")), delay);
+            }
+            let chosen = choose(&alive, &delays).unwrap();
+            for table in changed(&chosen, &BTreeMap::new(), 1, 1) {
+                prop_assert_eq!(decode_table(&table.ingress.clone(), &encode(&table)), Ok(table));
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The values in etcd: JSON, `{"format": 1, "value": ...}`. What a newer program wrote, or nobody should, is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::name::Name;
+
+/// The format that this program writes, and the only one that it reads.
+pub const FORMAT: u32 = 1;
+/// The largest size class that tables tell apart: 30 rounds are 16 TB.
+pub const MOST_ROUNDS: u8 = 30;
+/// The longest round-trip time in microseconds that overlay-paths takes.
+const LONGEST: u32 = 4_000_000;
+
+/// A round-trip time of 1 to 4,000,000 microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Delay(u32);
+
+impl Delay {
+    /// As many microseconds, at least 1 and at most 4 s.
+    pub fn of_microseconds(count: u128) -> Self {
+        Self(u32::try_from(count).unwrap_or(LONGEST).clamp(1, LONGEST))
+    }
+
+    /// How many microseconds it is.
+    pub fn microseconds(self) -> u32 {
+        self.0
+    }
+}
+
+impl TryFrom<i64> for Delay {
+    type Error = String;
+
+    fn try_from(count: i64) -> Result<Self, String> {
+        let accepted = u32::try_from(count)
+            .ok()
+            .filter(|count| (1..=LONGEST).contains(count));
+        accepted.map(Self).ok_or_else(|| {
+            format!("{count} is no round-trip time: accepted: microseconds from 1 to {LONGEST}")
+        })
+    }
+}
+
+/// A node that is alive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Where its agent answers pings (UDP).
+    pub address: SocketAddr,
+}
+
+/// What a node measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delays {
+    /// Round-trip times in microseconds, by peer.
+    pub round_trip_us: BTreeMap<Name, Delay>,
+}
+
+/// A chain, for transfers of at least so many rounds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chain {
+    /// From how many rounds on, 1 to [`MOST_ROUNDS`].
+    pub rounds: u8,
+    /// The nodes between the ingress and the egress, in order.
+    pub through: Vec<Name>,
+}
+
+/// What an ingress needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Where clients come in.
+    pub ingress: Name,
+    /// etcd's revision by which it was computed: higher is newer.
+    pub version: i64,
+    /// When, in seconds since 1970, by the controller's clock.
+    pub made: u64,
+    /// For each egress the best chains, by ascending rounds, the first one for 1.
+    pub chains: BTreeMap<Name, Vec<Chain>>,
+}
+
+/// What the elected controller did last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Its name.
+    pub controller: Name,
+    /// When it last computed, in seconds since 1970, by its clock.
+    pub computed: u64,
+    /// What it refused then, and why: values of nodes, or all new tables. A line each.
+    pub refused: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<T> {
+    format: u32,
+    value: T,
+}
+
+/// A value as etcd holds it.
+///
+/// # Panics
+/// With a map whose keys are no text; no value here has one.
+pub fn encode(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(&Envelope {
+        format: FORMAT,
+        value,
+    })
+    .expect("keys are text")
+}
+
+/// Where a node's agent is.
+pub fn decode_node(bytes: &[u8]) -> Result<Node, String> {
+    decode(bytes)
+}
+
+/// What `owner` measured.
+pub fn decode_delays(owner: &Name, bytes: &[u8]) -> Result<Delays, String> {
+    let delays: Delays = decode(bytes)?;
+    if delays.round_trip_us.contains_key(owner) {
+        return Err(format!(
+            "{owner} to itself: accepted: round-trip times to others"
+        ));
+    }
+    Ok(delays)
+}
+
+/// The table of `ingress`.
+pub fn decode_table(ingress: &Name, bytes: &[u8]) -> Result<Table, String> {
+    let table: Table = decode(bytes)?;
+    if table.ingress != *ingress {
+        return Err(format!(
+            "it is for {}: accepted: for {ingress}",
+            table.ingress
+        ));
+    }
+    for (egress, chains) in &table.chains {
+        check(ingress, egress, chains).map_err(|what| format!("to {egress}: {what}"))?;
+    }
+    Ok(table)
+}
+
+/// What the controller reports.
+pub fn decode_report(bytes: &[u8]) -> Result<Report, String> {
+    decode(bytes)
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let envelope: Envelope<serde_json::Value> =
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if envelope.format != FORMAT {
+        return Err(format!(
+            "format {}: accepted: {FORMAT}; another version of this program wrote it",
+            envelope.format
+        ));
+    }
+    serde_json::from_value(envelope.value).map_err(|error| error.to_string())
+}
+
+fn check(ingress: &Name, egress: &Name, chains: &[Chain]) -> Result<(), String> {
+    if ingress == egress {
+        return Err("it is the ingress: accepted: chains to others".into());
+    }
+    if chains.first().is_none_or(|first| first.rounds != 1) {
+        return Err("no chain for 1 round: accepted: chains for every number of rounds".into());
+    }
+    if !chains.is_sorted_by(|one, next| one.rounds < next.rounds) {
+        return Err("rounds do not ascend".into());
+    }
+    if let Some(last) = chains.last().filter(|last| last.rounds > MOST_ROUNDS) {
+        return Err(format!(
+            "{} rounds: accepted: 1 to {MOST_ROUNDS}",
+            last.rounds
+        ));
+    }
+    chains
+        .iter()
+        .try_for_each(|chain| once(ingress, egress, chain))
+}
+
+fn once(ingress: &Name, egress: &Name, chain: &Chain) -> Result<(), String> {
+    let mut seen = BTreeSet::from([ingress, egress]);
+    match chain.through.iter().find(|node| !seen.insert(node)) {
+        Some(again) => Err(format!(
+            "{again} twice in a chain: accepted: each node once"
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    fn chain(rounds: u8, through: &[&str]) -> Chain {
+        Chain {
+            rounds,
+            through: through.iter().map(|each| name(each)).collect(),
+        }
+    }
+
+    fn table(egress: &str, chains: Vec<Chain>) -> Table {
+        let chains = BTreeMap::from([(name(egress), chains)]);
+        Table {
+            ingress: name("A"),
+            version: 7,
+            made: 1_800_000_000,
+            chains,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let node = Node {
+            address: "[2001:db8::1]:5460".parse().unwrap(),
+        };
+        assert_eq!(decode_node(&encode(&node)), Ok(node));
+        let delay = Delay::of_microseconds(1500);
+        let delays = Delays {
+            round_trip_us: BTreeMap::from([(name("B"), delay)]),
+        };
+        assert_eq!(
+            encode(&delays),
+            br#"{"format":1,"value":{"round_trip_us":{"B":1500}}}"#
+        );
+        assert_eq!(decode_delays(&name("A"), &encode(&delays)), Ok(delays));
+        let table = table("B", vec![chain(1, &[]), chain(4, &["C", "D"])]);
+        assert_eq!(decode_table(&name("A"), &encode(&table)), Ok(table));
+        let refused = vec!["x".into()];
+        let report = Report {
+            controller: name("c1"),
+            computed: 1,
+            refused,
+        };
+        assert_eq!(decode_report(&encode(&report)), Ok(report));
+    }
+
+    #[test]
+    fn delays_that_are_none_are_refused() {
+        let cases = [
+            (
+                "-1",
+                "-1 is no round-trip time: accepted: microseconds from 1 to 4000000",
+            ),
+            ("0", "0 is no round-trip time"),
+            ("4000001", "4000001 is no round-trip time"),
+            (
+                "9223372036854775807",
+                "9223372036854775807 is no round-trip time",
+            ),
+            ("null", "invalid type: null"),
+            ("1.5", "invalid type: floating point"),
+            ("\"1\"", "invalid type: string"),
+        ];
+        for (delay, what) in cases {
+            let text = format!(r#"{{"format":1,"value":{{"round_trip_us":{{"B":{delay}}}}}}}"#);
+            let refusal = decode_delays(&name("A"), text.as_bytes()).unwrap_err();
+            assert!(refusal.starts_with(what), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_should_write_is_refused() {
+        let cases = [
+            ("", "EOF"),
+            ("{}", "missing field `format`"),
+            (r#"{"format":1}"#, "missing field `value`"),
+            (
+                r#"{"format":2,"value":{"anew":1}}"#,
+                "format 2: accepted: 1",
+            ),
+            (
+                r#"{"format":1,"value":{}}"#,
+                "missing field `round_trip_us`",
+            ),
+            (
+                r#"{"format":1,"value":{"round_trip_us":{"A":5}}}"#,
+                "A to itself",
+            ),
+            (
+                r#"{"format":1,"value":{"round_trip_us":{"a/b":5}}}"#,
+                "\"a/b\" is no name",
+            ),
+            (
+                r#"{"format":1,"value":{"round_trip_us":{},"x":1}}"#,
+                "unknown field `x`",
+            ),
+        ];
+        for (text, what) in cases {
+            let refusal = decode_delays(&name("A"), text.as_bytes()).unwrap_err();
+            assert!(refusal.starts_with(what), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn tables_that_lead_nowhere_are_refused() {
+        let cases = [
+            (table("A", vec![chain(1, &[])]), "to A: it is the ingress"),
+            (table("B", vec![]), "to B: no chain for 1 round"),
+            (
+                table("B", vec![chain(2, &[])]),
+                "to B: no chain for 1 round",
+            ),
+            (
+                table("B", vec![chain(1, &[]), chain(1, &["C"])]),
+                "to B: rounds do not ascend",
+            ),
+            (
+                table("B", vec![chain(1, &[]), chain(31, &["C"])]),
+                "to B: 31 rounds",
+            ),
+            (table("B", vec![chain(1, &["C", "C"])]), "to B: C twice"),
+            (table("B", vec![chain(1, &["A"])]), "to B: A twice"),
+            (table("B", vec![chain(1, &["B"])]), "to B: B twice"),
+        ];
+        for (table, what) in cases {
+            let refusal = decode_table(&name("A"), &encode(&table)).unwrap_err();
+            assert!(refusal.starts_with(what), "{refusal}");
+        }
+        let other = decode_table(&name("B"), &encode(&table("C", vec![chain(1, &[])])));
+        assert_eq!(other, Err("it is for A: accepted: for B".into()));
+    }
+}

@@ -1,0 +1,107 @@
+//! The round-trip times last measured to one peer, and what they amount to.
+
+use std::collections::VecDeque;
+
+use crate::values::Delay;
+
+/// What a peer's delay is taken from: queues and busy processors only ever add to it, so the least of these counts.
+const SAMPLES: usize = 5;
+/// With fewer it is not known yet.
+const ENOUGH: usize = 3;
+/// As many pings without an answer, one after the other, and the way to the peer is gone.
+const SILENT_AFTER: usize = 3;
+
+/// What is known of the way to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Too few answers yet.
+    Unknown,
+    /// This is its round-trip time.
+    Known(Delay),
+    /// It no longer answers.
+    Silent,
+}
+
+/// The last samples.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    samples: VecDeque<Delay>,
+    missed: usize,
+}
+
+impl Window {
+    /// An answer came.
+    pub fn heard(&mut self, delay: Delay) {
+        self.missed = 0;
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(delay);
+    }
+
+    /// No answer came in time.
+    pub fn missed(&mut self) {
+        self.missed = self.missed.saturating_add(1);
+        if self.missed >= SILENT_AFTER {
+            self.samples.clear();
+        }
+    }
+
+    /// What they amount to.
+    pub fn reading(&self) -> Reading {
+        match self.samples.iter().min() {
+            _ if self.missed >= SILENT_AFTER => Reading::Silent,
+            Some(&least) if self.samples.len() >= ENOUGH => Reading::Known(least),
+            _ => Reading::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(milliseconds: u128) -> Reading {
+        Reading::Known(Delay::of_microseconds(milliseconds * 1000))
+    }
+
+    fn heard(window: &mut Window, milliseconds: u128) -> Reading {
+        window.heard(Delay::of_microseconds(milliseconds * 1000));
+        window.reading()
+    }
+
+    #[test]
+    fn the_least_of_the_last_five_counts() {
+        let mut window = Window::default();
+        assert_eq!(window.reading(), Reading::Unknown);
+        let found: Vec<Reading> = [20, 12, 10, 30, 31, 32, 33, 34]
+            .iter()
+            .map(|&each| heard(&mut window, each))
+            .collect();
+        let unknown = Reading::Unknown;
+        let ten = known(10);
+        assert_eq!(
+            found,
+            [unknown, unknown, ten, ten, ten, ten, ten, known(30)]
+        );
+    }
+
+    #[test]
+    fn three_lost_in_a_row_are_silence_and_what_was_before_is_forgotten() {
+        let mut window = Window::default();
+        for _ in 0..5 {
+            heard(&mut window, 10);
+        }
+        window.missed();
+        window.missed();
+        assert_eq!(window.reading(), known(10));
+        assert_eq!(heard(&mut window, 11), known(10));
+        for _ in 0..3 {
+            window.missed();
+        }
+        assert_eq!(window.reading(), Reading::Silent);
+        assert_eq!(heard(&mut window, 40), Reading::Unknown);
+        heard(&mut window, 41);
+        assert_eq!(heard(&mut window, 42), known(40));
+    }
+}

@@ -1,0 +1,53 @@
+"""The control plane: the program of the Rust crate overlay/control, and what it says is so."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from overlay import programs
+
+
+def build() -> Path:
+    """The program; raises Failure as ``programs.build`` does."""
+    return programs.build("tributary-overlay", "--control")
+
+
+def become(arguments: Sequence[str]) -> NoReturn:
+    """Be the program from now on: an agent, or a controller."""
+    program = build()
+    os.execv(program, [str(program), *arguments])
+
+
+def status(endpoints: str) -> Any:
+    """What is so, by the etcd of ``endpoints`` (URLs with commas between); raises Failure: exit 69 if it is away."""
+    return json.loads(programs.answer(build(), ["status", f"--endpoints={endpoints}"]))
+
+
+def text(status: Mapping[str, Any]) -> str:
+    """The status for people: the controller, what it refused, then a line for each node."""
+    lines = [_controller(status), *(f"refused: {line}" for line in status["refused"])]
+    tables = {table["ingress"]: table for table in status["tables"]}
+    names = {"node", *tables, *(node["name"] for node in status["nodes"])}
+    width = max(map(len, names))
+    lines += ["", f"{'node':{width}}  {'agent':21} {'delays':>6}  table"]
+    for node in status["nodes"]:
+        table = _table(tables.pop(node["name"], None))
+        lines.append(f"{node['name']:{width}}  {node['address']:21} {node['delays']:>6}  {table}")
+    lines += [f"{name:{width}}  {'not alive':21} {'':>6}  {_table(table)}" for name, table in tables.items()]
+    return "\n".join(lines)
+
+
+def _controller(status: Mapping[str, Any]) -> str:
+    if status["controller"] is None:
+        return "controller: none; tables stay as they are"
+    waiting = f"; waiting: {', '.join(status['waiting'])}" if status["waiting"] else ""
+    computed = "never" if status["computed_s"] is None else f"{status['computed_s']} s ago"
+    return f"controller: {status['controller']}, last computed: {computed}{waiting}"
+
+
+def _table(table: Mapping[str, Any] | None) -> str:
+    if table is None:
+        return "none"
+    return f"version {table['version']}, {table['age_s']} s old, chains to {table['egresses']}"

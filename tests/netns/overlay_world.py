@@ -1,0 +1,128 @@
+"""An overlay in one network namespace: etcd, agents and controllers on addresses of loopback, as many as asked for."""
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from experiments.testbed.build import reserved, take_down
+from experiments.testbed.node import Node, Process
+from overlay import plane
+
+PREFIX = "tributary/overlay/"
+ETCD = "http://127.0.0.1:2379"
+PEERS = "http://127.0.0.1:2380"
+PATIENCE = 60.0
+"""Seconds; nothing here takes a tenth of that on a calm machine."""
+
+
+@dataclass
+class Overlay:
+    """What runs, by name, and what etcd knows. Whatever is started ends with the test."""
+
+    node: Node
+    program: Path
+    stack: ExitStack
+    processes: dict[str, Process] = field(default_factory=dict)
+
+    def etcd(self) -> None:
+        """Start etcd, with the data that it had when it was killed."""
+        urls = ["--listen-client-urls", ETCD, "--advertise-client-urls", ETCD, "--listen-peer-urls", PEERS]
+        urls += ["--initial-advertise-peer-urls", PEERS, "--initial-cluster", f"default={PEERS}"]
+        self._start("etcd", ["etcd", "--data-dir", str(self.node.directory / "etcd"), "--logger", "zap", *urls])
+        until(lambda: self.node.run("curl", "--silent", f"{ETCD}/health", "--retry", "20", "--retry-connrefused"))
+
+    def agent(self, name: str, number: int, *options: str) -> None:
+        """Start the agent of a node, which has an address of its own."""
+        address = f"127.0.0.{number}:5460"
+        self.tributary(name, "agent", name, "--address", address, "--interval-ms", "200", *options)
+
+    def controller(self, name: str) -> None:
+        """Start a controller."""
+        self.tributary(name, "controller", name, "--endpoints", ETCD)
+
+    def tributary(self, name: str, *arguments: str) -> Process:
+        """Start the program."""
+        return self._start(name, [str(self.program), *arguments])
+
+    def kill(self, name: str) -> None:
+        """End it as a crash would."""
+        self.processes[name].popen.kill()
+        self.processes[name].popen.wait()
+
+    def _start(self, name: str, command: list[str]) -> Process:
+        process = self.node.start(name, command)
+        self.stack.callback(process.stop, 2)
+        self.processes[name] = process
+        return process
+
+    def status(self) -> dict[str, Any]:
+        """What the program says is so."""
+        told: dict[str, Any] = json.loads(self.node.run(str(self.program), "status"))
+        return told
+
+    def found(self, folder: str) -> dict[str, dict[str, Any]]:
+        """etcd's entries below ``folder``, by the rest of their keys, as its JSON gateway tells; values decoded."""
+        start = PREFIX + folder
+        asked = {"key": coded(start), "range_end": coded(start[:-1] + chr(ord(start[-1]) + 1))}
+        entries = self._ask("kv/range", asked).get("kvs", [])
+        decoded = ({**each, "value": json.loads(base64.b64decode(each["value"]))} for each in entries)
+        return {base64.b64decode(each["key"]).decode().removeprefix(start): each for each in decoded}
+
+    def put(self, key: str, value: Mapping[str, Any], form: int = 1) -> None:
+        """Write what an agent would."""
+        text = json.dumps({"format": form, "value": value})
+        self._ask("kv/put", {"key": coded(PREFIX + key), "value": coded(text)})
+
+    def measured(self, name: str, **milliseconds: float) -> None:
+        """Write what the agent of a node would that is not there."""
+        self.put(f"nodes/{name}", {"address": "192.0.2.1:5460"})
+        self.put(f"delays/{name}", {"round_trip_us": {peer: round(ms * 1000) for peer, ms in milliseconds.items()}})
+
+    def _ask(self, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self.node.run("curl", "--silent", "--fail", f"{ETCD}/v3/{what}", "--data", json.dumps(asked))
+        told: dict[str, Any] = json.loads(answer)
+        return told
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """The tables by their ingresses."""
+        return {ingress: entry["value"]["value"] for ingress, entry in self.found("tables/").items()}
+
+    def egresses(self) -> dict[str, set[str]]:
+        """To which nodes each ingress has chains."""
+        return {ingress: set(table["chains"]) for ingress, table in self.tables().items()}
+
+
+def coded(text: str) -> str:
+    """As etcd's JSON gateway has keys and values."""
+    return base64.b64encode(text.encode()).decode()
+
+
+def full(*names: str) -> dict[str, set[str]]:
+    """What each ingress has when these nodes are alive."""
+    return {name: set(names) - {name} for name in names}
+
+
+def until(condition: Callable[[], Any]) -> float:
+    """Wait for it; returns the seconds that it took."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() < start + PATIENCE, "not so after a minute"
+        time.sleep(0.02)
+    return time.monotonic() - start
+
+
+@contextmanager
+def standing_overlay(name: str) -> Iterator[Overlay]:
+    """A namespace where nothing runs yet."""
+    program = plane.build()
+    with reserved(name) as directory:
+        node = Node(f"trib-{name}-overlay", directory)
+        node.create()
+        with ExitStack() as stack:
+            yield Overlay(node, program, stack)
+        take_down(name)

@@ -1,0 +1,176 @@
+"""The overlay's agents and controllers on the real etcd: who is alive, who measures, who computes, who takes over."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.netns.overlay_world import ETCD, Overlay, full, standing_overlay, until
+from tributary.settings.failure import Exit
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("etcd") is None or shutil.which("curl") is None,
+    reason="missing: etcd (Debian's etcd-server), or curl",
+)
+
+NODES = ("n1", "n2", "n3", "n4")
+
+
+@pytest.fixture
+def empty(name: str) -> Iterator[Overlay]:
+    with standing_overlay(name) as overlay:
+        yield overlay
+
+
+@pytest.fixture
+def overlay(empty: Overlay) -> Overlay:
+    """Four nodes and a controller, every table complete."""
+    empty.etcd()
+    empty.controller("c1")
+    for number, node in enumerate(NODES, start=11):
+        empty.agent(node, number)
+    until(lambda: empty.egresses() == full(*NODES))
+    return empty
+
+
+def test_each_ingress_has_a_table_and_at_rest_nothing_is_written(overlay: Overlay) -> None:
+    until(lambda: [node["delays"] for node in overlay.status()["nodes"]] == [3] * 4)
+    status = overlay.status()
+    assert (status["controller"], status["waiting"], status["refused"]) == ("c1", [], [])
+    assert [node["address"] for node in status["nodes"]] == [f"127.0.0.{number}:5460" for number in range(11, 15)]
+    assert [(table["ingress"], table["egresses"]) for table in status["tables"]] == [(node, 3) for node in NODES]
+    delays = overlay.found("delays/")
+    assert all(0 < us < 20_000 for each in delays.values() for us in each["value"]["value"]["round_trip_us"].values())
+    time.sleep(3)  # 15 rounds of pings
+    assert overlay.found("delays/") == delays
+
+
+def test_a_dead_node_is_out_within_3_s_and_is_used_again_when_it_is_back(overlay: Overlay) -> None:
+    overlay.kill("n4")
+    seconds = until(lambda: overlay.egresses() == full("n1", "n2", "n3"))
+    print(f"n4 was out of all tables after {seconds:.2f} s")
+    # The lease lasts 2 s, etcd looks every half of a second; the rest is for a busy machine.
+    assert seconds < 5
+    overlay.agent("n4", 14)
+    until(lambda: overlay.egresses() == full(*NODES))
+
+
+def test_a_node_that_is_told_to_end_is_out_at_once(overlay: Overlay) -> None:
+    assert overlay.processes["n4"].stop() == 0
+    assert "n4" not in overlay.found("nodes/") and "n4" not in overlay.found("delays/")
+
+
+def test_a_second_agent_of_the_same_name_waits(overlay: Overlay) -> None:
+    second = overlay.tributary("again", "agent", "n1", "--address", "127.0.0.20:5460", "--interval-ms", "200")
+    until(lambda: "another agent is n1" in second.output())
+    assert overlay.found("nodes/")["n1"]["value"]["value"]["address"] == "127.0.0.11:5460"
+    overlay.kill("n1")
+    until(lambda: overlay.found("nodes/").get("n1", {}).get("value", {}).get("value") == {"address": "127.0.0.20:5460"})
+
+
+def test_another_controller_takes_over(overlay: Overlay) -> None:
+    overlay.controller("c2")
+    until(lambda: overlay.status()["waiting"] == ["c2"])
+    before = overlay.tables()
+    overlay.kill("c1")
+    until(lambda: overlay.status()["controller"] == "c2")
+    until(lambda: overlay.status()["computed_s"] is not None)
+    assert overlay.egresses() == full(*NODES)
+    overlay.processes["n2"].stop()
+    until(lambda: overlay.egresses() == full("n1", "n3", "n4"))
+    assert all(table["version"] > before[ingress]["version"] for ingress, table in overlay.tables().items())
+
+
+def test_all_go_on_when_etcd_is_back(overlay: Overlay) -> None:
+    overlay.kill("etcd")
+    overlay.kill("n3")
+    time.sleep(5)
+    assert all(overlay.processes[each].popen.poll() is None for each in ("c1", "n1", "n2", "n4"))
+    overlay.etcd()
+    until(lambda: overlay.egresses() == full("n1", "n2", "n4") and overlay.status()["controller"] == "c1")
+    overlay.agent("n3", 13)
+    until(lambda: overlay.egresses() == full(*NODES))
+
+
+def test_chains_and_refusals_by_what_nodes_publish(empty: Overlay) -> None:
+    empty.etcd()
+    empty.measured("A", B=20, C=12, D=20)
+    empty.measured("B", C=9, D=20)
+    empty.measured("C", D=20)
+    empty.measured("D")
+    empty.controller("c1")
+    until(lambda: "A" in empty.tables())
+    chains = empty.tables()["A"]["chains"]
+    assert chains["B"] == [{"rounds": 1, "through": []}, {"rounds": 2, "through": ["C"]}]
+    assert chains["D"] == [{"rounds": 1, "through": []}]
+
+    # What is no value: named, and nobody else's changes.
+    before = empty.tables()
+    empty.put("delays/D", {"round_trip_us": {"A": -1}})
+    until(lambda: empty.status()["refused"])
+    (refused,) = empty.status()["refused"]
+    assert refused.startswith("tributary/overlay/delays/D: -1 is no round-trip time: accepted: microseconds from 1")
+    empty.put("delays/D", {"anew": 1}, form=2)
+    until(lambda: "format 2: accepted: 1" in empty.status()["refused"][0])
+    assert empty.tables() == before
+    empty.put("tables/Z", {"anew": 1}, form=2)
+    assert "tributary/overlay/tables/Z: format 2: accepted: 1" in empty.status()["refused"][0]
+    before = empty.tables()
+
+    # A node that claims to be next to all, which nobody else measured: everything would go through it.
+    empty.measured("A", B=1, C=1, D=1)
+    until(lambda: any("have no way but through A: accepted: 90 %" in line for line in empty.status()["refused"]))
+    assert empty.tables() == before
+    empty.measured("A", B=20, C=30, D=20)
+    empty.measured("D")
+    until(lambda: not any("new tables" in line for line in empty.status()["refused"]))
+    assert [each["through"] for each in empty.tables()["A"]["chains"]["B"]] == [[]]
+
+
+def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -> None:
+    data = empty.node.directory / "own"
+    first = empty.tributary("c1", "controller", "c1", "--data", str(data))
+    until(lambda: "c1 is elected" in first.output())
+    empty.agent("n1", 11)
+    empty.agent("n2", 12)
+    until(lambda: empty.egresses() == full("n1", "n2"))
+    assert data.stat().st_mode & 0o777 == 0o700
+
+    second = empty.tributary("c2", "controller", "c2", "--data", str(data))
+    assert second.popen.wait(30) == Exit.IN_USE
+    assert "127.0.0.1:2379, where etcd should answer: Address already in use" in second.output()
+
+    version = empty.tables()["n1"]["version"]
+    empty.kill("c1")
+    until(lambda: len(empty.node.pids()) == 2)  # the agents: its etcd went with it
+    third = empty.tributary("c3", "controller", "c3", "--data", str(data))
+    until(lambda: "c3 is elected" in third.output())
+    until(lambda: empty.egresses() == full("n1", "n2") and len(empty.found("nodes/")) == 2)
+    assert empty.tables()["n1"]["version"] >= version
+    os.killpg(third.popen.pid, signal.SIGINT)  # as Ctrl-C does
+    assert third.popen.wait(30) == 0
+    assert len(empty.node.pids()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "accepted"),
+    [
+        (("agent", "a/b", "--address", "127.0.0.1:5460"), "accepted: 1 to 64 of A-Z"),
+        (("agent", "a", "--address", "0.0.0.0:5460"), "accepted: an address of this machine"),
+        (("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "https://a:1"), "accepted: http://HOST:PORT"),
+        (("controller", "a", "--endpoints", ETCD, "--port", "5"), "cannot be used with"),
+    ],
+)
+def test_wrong_arguments(arguments: tuple[str, ...], accepted: str, empty: Overlay) -> None:
+    asked = empty.tributary("wrong", *arguments)
+    assert asked.popen.wait(30) == Exit.USAGE
+    assert accepted in asked.output()
+
+
+def test_status_without_etcd_says_where_it_asked(empty: Overlay) -> None:
+    asked = empty.tributary("status", "status")
+    assert asked.popen.wait(30) == Exit.UNAVAILABLE
+    assert asked.output().startswith(f"tributary-overlay: {ETCD}: etcd: ")

@@ -1,0 +1,61 @@
+"""What scripts/overlay says of the control plane; what it does runs on the real etcd, in tests/netns."""
+
+import json
+from typing import Any
+
+import pytest
+
+from overlay import __main__ as command
+from overlay import plane
+
+NODES = [
+    {"name": "london", "address": "192.0.2.1:5460", "delays": 2},
+    {"name": "milan", "address": "192.0.2.2:5460", "delays": 1},
+]
+TABLES = [
+    {"ingress": "london", "version": 41, "age_s": 12, "egresses": 1},
+    {"ingress": "oslo", "version": 7, "age_s": 900, "egresses": 2},
+]
+STATUS = {
+    "controller": "c1",
+    "waiting": ["c2"],
+    "computed_s": 3,
+    "refused": ["new tables: 100 % of the other pairs would have no way but through milan: accepted: 90 %"],
+    "nodes": NODES,
+    "tables": TABLES,
+}
+TEXT = """\
+controller: c1, last computed: 3 s ago; waiting: c2
+refused: new tables: 100 % of the other pairs would have no way but through milan: accepted: 90 %
+
+node    agent                 delays  table
+london  192.0.2.1:5460             2  version 41, 12 s old, chains to 1
+milan   192.0.2.2:5460             1  none
+oslo    not alive                     version 7, 900 s old, chains to 2
+"""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The endpoints that were asked."""
+    asked: list[str] = []
+
+    def status(endpoints: str) -> Any:
+        asked.append(endpoints)
+        return STATUS
+
+    monkeypatch.setattr(plane, "status", status)
+    return asked
+
+
+def test_the_status_in_words_and_as_json(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["status"]) == 0
+    assert capsys.readouterr().out == TEXT
+    assert command.main(["status", "--json", "--endpoints", "http://192.0.2.9:2379"]) == 0
+    assert json.loads(capsys.readouterr().out) == STATUS
+    assert asked == ["http://127.0.0.1:2379", "http://192.0.2.9:2379"]
+
+
+def test_nobody_there() -> None:
+    nothing = {"controller": None, "waiting": [], "computed_s": None, "refused": [], "nodes": [], "tables": []}
+    assert plane.text(nothing).splitlines()[0] == "controller: none; tables stay as they are"
