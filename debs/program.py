@@ -42,13 +42,15 @@ def _native(architecture: Architecture, cache: Path) -> Path:
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",  # Debian Policy 10.1
     }
     # With a target named, the flags are for the program alone: macros that rustc loads cannot be static.
+    _run([str(ROOT / "scripts/setup.d/checkout"), str(cache.parent)])
     command = ["cargo", "build", "--quiet", "--locked", "--release", "--manifest-path", str(_MANIFEST)]
     _run([*command, "--package=tributary-converter", f"--target={target}"], environment)
     return cache.parent / "cargo" / target / "release/tributary-converter"
 
 
 def _sources(checkout: Mapping[str, bytes]) -> dict[str, bytes]:
-    wanted = ("converter/Cargo.", "converter/daemon/", "converter/load/", "converter/wire/", "guard/", "debs/cross")
+    crates = tuple(f"converter/{name}/" for name in ("daemon", "load", "transplant", "wire"))
+    wanted = ("converter/Cargo.", *crates, "guard/", "debs/cross")
     return {path: content for path, content in checkout.items() if path.startswith(wanted)}
 
 

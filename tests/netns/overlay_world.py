@@ -12,11 +12,12 @@ from typing import Any
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.node import Node, Process
 from overlay import plane
+from tests.netns.world import eventually
 
 PREFIX = "tributary/overlay/"
 ETCD = "http://127.0.0.1:2379"
 PEERS = "http://127.0.0.1:2380"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds; nothing here takes a tenth of that on a calm machine."""
 
 
@@ -110,9 +111,7 @@ def full(*names: str) -> dict[str, set[str]]:
 def until(condition: Callable[[], Any]) -> float:
     """Wait for it; returns the seconds that it took."""
     start = time.monotonic()
-    while not condition():
-        assert time.monotonic() < start + PATIENCE, "not so after a minute"
-        time.sleep(0.02)
+    eventually(condition, TIMEOUT)
     return time.monotonic() - start
 
 

@@ -20,7 +20,7 @@ const LEASE_SECONDS: i64 = 2;
 /// So often it is kept alive.
 const KEPT_EVERY: Duration = Duration::from_millis(500);
 /// etcd answers within this time, or is away.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// From the end of a session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The same trouble is told again after this time.
@@ -80,7 +80,7 @@ impl Store {
     /// Of these members; whether one is there shows by the first question.
     pub async fn connect(endpoints: &[String]) -> Result<Self, Lost> {
         let options = ConnectOptions::new()
-            .with_connect_timeout(PATIENCE)
+            .with_connect_timeout(TIMEOUT)
             .with_require_leader(true);
         Ok(Self(Client::connect(endpoints, Some(options)).await?))
     }
@@ -188,11 +188,11 @@ impl Store {
 }
 
 async fn answered<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Lost> {
-    match timeout(PATIENCE, call).await {
+    match timeout(TIMEOUT, call).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(Lost(format!(
             "etcd: no answer within {} s",
-            PATIENCE.as_secs()
+            TIMEOUT.as_secs()
         ))),
     }
 }

@@ -57,5 +57,12 @@ def test_the_status_in_words_and_as_json(asked: list[str], capsys: pytest.Captur
 
 
 def test_nobody_there() -> None:
-    nothing = {"controller": None, "waiting": [], "computed_s": None, "refused": [], "nodes": [], "tables": []}
+    nothing: dict[str, Any] = {
+        "controller": None,
+        "waiting": [],
+        "computed_s": None,
+        "refused": [],
+        "nodes": [],
+        "tables": [],
+    }
     assert plane.text(nothing).splitlines()[0] == "controller: none; tables stay as they are"
