@@ -1,8 +1,9 @@
 //! The program as a user runs it, on loopback: what it moves arrives, and what is damaged on the way is told.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
 use serde_json::Value;
@@ -50,8 +51,12 @@ fn next(lines: &mut BufReader<ChildStdout>) -> String {
     line.trim_end().to_owned()
 }
 
+/// On an address of loopback that nobody else gets, so that no other test's client takes the port meanwhile.
 fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    static GIVEN: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = GIVEN.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let host = Ipv4Addr::new(127, 1, high, low);
+    let listener = TcpListener::bind((host, 0)).expect("a port is free");
     listener.local_addr().expect("it is bound").to_string()
 }
 
