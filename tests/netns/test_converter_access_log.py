@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.netns.converter_clients import hears, opened, read_all, request, take, take_head
-from tests.netns.converter_impatient import TIMES
 from tests.netns.converter_services import answer, content
+from tests.netns.converter_short_timeouts import TIMES
 from tests.netns.converter_world import ALL, GATEWAY, MPTCP, SERVER, TCP, World, needs_tools
 from tests.netns.world import eventually
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from tests.netns.converter_clients import KINDS, TRANSPARENT, get, take_head
-from tests.netns.converter_impatient import net, running
+from tests.netns.converter_short_timeouts import net, running
 from tests.netns.converter_world import CLIENT, MPTCP, Converter, World, needs_tools
 from tests.netns.world import eventually
 

@@ -22,8 +22,8 @@ from tests.netns.converter_clients import (
     take,
     take_head,
 )
-from tests.netns.converter_impatient import IMPATIENT
 from tests.netns.converter_services import greet
+from tests.netns.converter_short_timeouts import SHORT_TIMEOUTS
 from tests.netns.converter_world import ALL, MPTCP, PORTS, SERVER, World, needs_tools, start
 from tests.netns.world import eventually
 
@@ -84,13 +84,13 @@ def test_drain_ends_at_its_deadline_or_at_a_second_signal_by_resets(conv: World,
 
 
 def test_killed_converter_is_replaced_at_once_and_its_clients_know(conv: World) -> None:
-    with conv.converter(IMPATIENT) as first, joined(conv, "connect", MPTCP) as (client, server):
+    with conv.converter(SHORT_TIMEOUTS) as first, joined(conv, "connect", MPTCP) as (client, server):
         clog(server)
         first.popen.send_signal(signal.SIGKILL)
         first.popen.wait()
         # Its control socket and its connections' ports are still there.
         assert (first.directory / "control").is_socket()
-        second = start(conv.gateway, first.directory, IMPATIENT)
+        second = start(conv.gateway, first.directory, SHORT_TIMEOUTS)
         try:
             eventually(lambda: second.popen.poll() is not None or "listening" in second.log.partition("redirect")[2])
             eventually(lambda: second.status()["pid"] == second.pid)

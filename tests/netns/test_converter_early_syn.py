@@ -38,7 +38,7 @@ pytestmark = needs_tools
 PORT = 7070
 EARLY = 'intercept = "tproxy"\nearly_syn = true\n'
 CONFIG = ALL.replace(f":{PORTS['tproxy']}", f":{PORT}").replace('intercept = "tproxy"\n', EARLY)
-PATIENT = '[early_syn]\ntimeout = "1s"\n'
+ONE_SECOND = '[early_syn]\ntimeout = "1s"\n'
 JOIN = [(30, bytes.fromhex("1001 01020304 05060708"))]  # RFC 8684 section 3.2
 HOSTS = pytest.mark.parametrize(("source", "host"), [(CLIENT, SERVER), (CLIENT6, SERVER6)], ids=["ipv4", "ipv6"])
 
@@ -58,7 +58,7 @@ def intercepting(conv: World) -> Iterator[None]:
 
 
 @contextmanager
-def converting(conv: World, config: str = PATIENT + CONFIG) -> Iterator[Converter]:
+def converting(conv: World, config: str = ONE_SECOND + CONFIG) -> Iterator[Converter]:
     with conv.converter(config) as converter:
         conv.syns()
         yield converter
@@ -181,7 +181,7 @@ def test_servers_that_speak_first_are_heard(conv: World) -> None:
 
 
 def test_the_client_s_own_address_can_be_kept(conv: World) -> None:
-    config = PATIENT + CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
+    config = ONE_SECOND + CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
     with converting(conv, config), conv.serving(echo, PORT) as service:
         send(conv, syn(CLIENT, SERVER, 41000))
         eventually(lambda: left(conv) == [(SERVER, PORT)])
@@ -236,7 +236,7 @@ def test_malformed_syns_are_nothing(conv: World) -> None:
     ],
 )
 def test_there_are_limits_in_all_for_a_client_and_to_a_server(conv: World, limits: str, sources: int) -> None:
-    with converting(conv, PATIENT + limits + "\n" + CONFIG) as converter, conv.serving(echo, PORT):
+    with converting(conv, ONE_SECOND + limits + "\n" + CONFIG) as converter, conv.serving(echo, PORT):
         packets = [syn(f"10.0.1.{100 + number % sources}", SERVER, 42000 + number) for number in range(20)]
         send(conv, *packets)
         eventually(lambda: seen(converter) == {"begun": 5, "capped": 15})

@@ -27,8 +27,8 @@ from tests.netns.converter_clients import (
     take,
     take_head,
 )
-from tests.netns.converter_impatient import BUFFER, TIMES, net, running
 from tests.netns.converter_services import SERVED, SERVICE, content, echo, greet
+from tests.netns.converter_short_timeouts import BUFFER, TIMES, net, running
 from tests.netns.converter_world import (
     ALL,
     GATEWAY,

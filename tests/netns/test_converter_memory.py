@@ -25,7 +25,7 @@ OVERHEAD = 12 << 10
 """Bytes of memory besides for each connection that asks for something: its tasks, its messages' heads."""
 GAPS = 0.25
 """What the allocator keeps between buffers in use, as a share of them: buffers that grew, or were let go."""
-PATIENT = '[timeouts]\nrequest = "5m"\nidle = "5m"\n'
+LONG_TIMEOUTS = '[timeouts]\nrequest = "5m"\nidle = "5m"\n'
 CONTENT = bytes(256 << 10)
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT
 
@@ -146,7 +146,7 @@ def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
     """A gibibyte is offered, or asked for."""
     limit = megabytes * 1_000_000
     most = limit + MANY * PIECE
-    config = ALL + PATIENT + f'[limits]\nbuffered = "{megabytes}MB"\n'
+    config = ALL + LONG_TIMEOUTS + f'[limits]\nbuffered = "{megabytes}MB"\n'
     with net.converter(config) as converter, origin(net, silent=way is not unread) as port:
         fresh = converter.resident()
         with ExitStack() as stack:

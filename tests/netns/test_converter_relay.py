@@ -19,8 +19,8 @@ from tests.netns.converter_clients import (
     seconds_to_reset,
     take_head,
 )
-from tests.netns.converter_impatient import BUFFER, net, running
 from tests.netns.converter_services import CONTENT, echo
+from tests.netns.converter_short_timeouts import BUFFER, net, running
 from tests.netns.converter_world import GATEWAY, SERVER, Converter, World, needs_tools
 from tests.netns.world import eventually
 

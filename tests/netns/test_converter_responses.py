@@ -6,9 +6,9 @@ import time
 import pytest
 
 from tests.netns.converter_clients import proxy, read_all, request, take, take_head
-from tests.netns.converter_impatient import BUFFER, net, running
 from tests.netns.converter_messages import chunks, dechunked, fields_of, respond
 from tests.netns.converter_services import CONTENT
+from tests.netns.converter_short_timeouts import BUFFER, net, running
 from tests.netns.converter_world import SERVER, Converter, World, needs_tools
 from tests.netns.world import eventually
 

@@ -20,8 +20,8 @@ from tests.netns.converter_clients import (
     take,
     take_head,
 )
-from tests.netns.converter_impatient import net, running
 from tests.netns.converter_services import CONTENT, content
+from tests.netns.converter_short_timeouts import net, running
 from tests.netns.converter_world import SERVER, Converter, World, needs_tools
 from tests.netns.world import eventually
 

@@ -308,6 +308,7 @@ def test_head_at_a_trickle_is_ended_at_the_absolute_limit(net: World) -> None:
     assert to_servers(net) == []
 
 
+@pytest.mark.calm
 def test_silent_client_is_ended_at_the_same_limit(net: World) -> None:
     with net.connect() as connection:
         begun = time.monotonic()

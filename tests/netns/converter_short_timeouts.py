@@ -8,12 +8,12 @@ from tests.netns.converter_world import ALL, Converter, World
 
 TIMES = '[timeouts]\nrequest = "600ms"\nconnect = "3s"\nidle = "30s"\nhalf_closed = "600ms"\n'
 BUFFER = 64 << 10
-IMPATIENT = ALL + TIMES + '[limits]\nbuffer = "64KiB"\n'
+SHORT_TIMEOUTS = ALL + TIMES + '[limits]\nbuffer = "64KiB"\n'
 
 
 @pytest.fixture
 def running(conv: World) -> Iterator[Converter]:
-    with conv.converter(IMPATIENT) as converter:
+    with conv.converter(SHORT_TIMEOUTS) as converter:
         yield converter
 
 
