@@ -1,7 +1,10 @@
 """HTTP exchanges over the native converter that do not go one step after the other: clients that break off while the
 server thinks, servers that answer in the midst of a request, and what they mean for both connections."""
 
+import fcntl
 import socket
+import struct
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -122,6 +125,14 @@ def refusing(connection: socket.socket) -> None:
     """Answers to a head, reads nothing more, and closes: with bytes unread, which is a reset."""
     take_head(connection)
     respond(connection, REASON, b"Connection: close\r\n", b"413 Content Too Large")
+    # What is not sent yet is lost with such a close.
+    eventually(lambda: unacknowledged(connection) == 0)
+
+
+def unacknowledged(connection: socket.socket) -> int:
+    """Bytes that its peer has not acknowledged (tcp(7), SIOCOUTQ)."""
+    (count,) = struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))
+    return int(count)
 
 
 def upload(port: int, version: str) -> bytes:
