@@ -41,8 +41,8 @@ def _native(architecture: Architecture, cache: Path) -> Path:
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(["-Ctarget-feature=+crt-static", *remaps]),
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",  # Debian Policy 10.1
     }
-    # With a target named, the flags are for the program alone: macros that rustc loads cannot be static.
     _run([str(ROOT / "scripts/setup.d/checkout"), str(cache.parent)])
+    # With a target named, the flags are for the program alone: macros that rustc loads cannot be static.
     command = ["cargo", "build", "--quiet", "--locked", "--release", "--manifest-path", str(_MANIFEST)]
     _run([*command, "--package=tributary-converter", f"--target={target}"], environment)
     return cache.parent / "cargo" / target / "release/tributary-converter"

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tributary.places import CACHE
@@ -19,8 +20,10 @@ class Programs:
     load: Path
 
 
+@cache
 def build(*, released: bool = False) -> Programs:
-    """The programs, built anew if their source has changed; without cargo those that are there.
+    """The programs, built anew if their source has changed; without cargo those that are there. Asked for once in a
+    process: all readings of a run are of one program.
 
     As a package has them if ``released``: whoever compares their speed with others' wants that, and waits for it.
     Raises Failure: exit 69 if there are none, 71 if they do not build.

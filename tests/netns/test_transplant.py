@@ -27,6 +27,7 @@ def cargo(*arguments: str, within: tuple[str, ...] = ()) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
     """Not apart: crates that are missing come over the machine's network."""
+    subprocess.run([ROOT / "scripts/setup.d/checkout", CACHE], check=True)
     cargo("--no-run")
 
 

@@ -206,15 +206,11 @@ impl Session {
         // Nothing goes before the PROXY protocol's header.
         let introduced = self.config.downstream.proxy_protocol;
         let early = if introduced { &[] } else { early };
+        let mut begun = self.begun(target);
         let is_named = options.ahead.is_some();
-        let begun = self.begun(target).and_then(|begun| {
-            if is_named {
-                // It went another way.
-                begun.give_up();
-                return None;
-            }
-            Some(begun)
-        });
+        if let Some(elsewhere) = begun.take_if(|_| is_named) {
+            elsewhere.give_up();
+        }
         let mut server = if let Some(begun) = begun {
             dialer.go_on(begun, options, early, &self.config).await
         } else if is_named || self.listener.listen.via_gateway {

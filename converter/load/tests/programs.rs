@@ -247,18 +247,22 @@ fn converter(answer: &'static [u8]) -> (String, thread::JoinHandle<Vec<u8>>) {
     (address, asked)
 }
 
-#[test]
-fn a_transfer_by_convert_sends_the_message_before_its_request() {
-    let answer = b"\x01\x01\x22\x63HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
-    let (converter, asked) = converter(answer);
-    let output = run(&[
+fn five_bytes_by(converter: &str) -> Output {
+    run(&[
         "transfers",
         "--to",
         "192.0.2.1:80",
         "--via-convert",
-        &converter,
+        converter,
         "5",
-    ]);
+    ])
+}
+
+#[test]
+fn a_transfer_by_convert_sends_the_message_before_its_request() {
+    let answer = b"\x01\x01\x22\x63HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let (converter, asked) = converter(answer);
+    let output = five_bytes_by(&converter);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(told(&output)["5"].as_array().map(Vec::len), Some(1));
     let asked = asked.join().expect("a converter does not panic");
@@ -277,14 +281,7 @@ fn a_transfer_that_does_not_come_whole_fails() {
     ];
     for answer in faults {
         let (converter, _asked) = converter(answer);
-        let output = run(&[
-            "transfers",
-            "--to",
-            "192.0.2.1:80",
-            "--via-convert",
-            &converter,
-            "5",
-        ]);
+        let output = five_bytes_by(&converter);
         assert_eq!(output.status.code(), Some(69), "{output:?}");
     }
 }

@@ -13,7 +13,7 @@ use crate::tcp_info::{self, TcpInfo};
 pub(crate) const RECEIVE_QUEUE: u32 = 1; // TCP_RECV_QUEUE
 pub(crate) const SEND_QUEUE: u32 = 2; // TCP_SEND_QUEUE
 /// `TCP_REPAIR_OFF_NO_WP`: out of repair mode, and nothing is sent.
-const REPAIR_OFF: i32 = -1;
+const REPAIR_OFF_SILENTLY: i32 = -1;
 pub(crate) const REPAIR_ON: i32 = 1;
 /// Bytes of a segment's headers without options, and of timestamps with what fills their last word.
 const HEADERS: u32 = 40;
@@ -145,7 +145,7 @@ pub fn hold(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
 /// Has a socket that was held or frozen go on.
 pub fn release(socket: impl AsFd) -> io::Result<()> {
     SockRef::from(&socket).detach_filter()?;
-    set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF)
+    set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF_SILENTLY)
 }
 
 /// What would keep [`freeze()`] from the state of a socket at this moment. To ask while it is not held yet costs little, and
@@ -166,7 +166,7 @@ pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
     state(socket, &info, local, remote)
         .inspect_err(|_| {
             // It was on a moment ago, and nothing else is of use to who asks.
-            let _ = set(socket, TcpOption::REPAIR, REPAIR_OFF);
+            let _ = set(socket, TcpOption::REPAIR, REPAIR_OFF_SILENTLY);
         })
         .map_err(Obstacle::from)
 }

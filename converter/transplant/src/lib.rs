@@ -12,6 +12,7 @@
 //! 5. A frozen socket that is closed sends nothing. [`thaw()`] makes another one out of its state: the way back.
 #![deny(unsafe_code)]
 
+mod bytes;
 mod checksum;
 mod freeze;
 mod kernel;

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use crate::bytes::array;
 use crate::sys::{self, TcpOption};
 
 // Offsets in the structure, and its length up to the last of them.
@@ -66,6 +67,6 @@ impl TcpInfo {
     }
 
     fn number(&self, at: usize) -> u32 {
-        u32::from_ne_bytes(std::array::from_fn(|index| self.0[at + index]))
+        u32::from_ne_bytes(array(&self.0, at))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use crate::bytes::array;
 use crate::checksum;
 use crate::leg::{Flow, Leg, Unfit};
 
@@ -308,10 +309,6 @@ fn add(bytes: &mut [u8], at: usize, number: u32) {
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(array(bytes, at))
-}
-
-fn array<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
-    std::array::from_fn(|index| bytes[at + index])
 }
 
 fn put<const SIZE: usize>(bytes: &mut [u8], at: usize, value: [u8; SIZE]) {

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use crate::clock::now;
 use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, TABLES};
 use crate::name::Name;
 use crate::snapshot::Snapshot;
 use crate::store::{Lease, Lost, Office, Store};
 use crate::tables::Chosen;
 use crate::values::{self, Report, Table};
-use crate::{canary, tables};
+use crate::{canary, published, tables};
 
 /// Changes come in bunches: after the first, wait for more.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -45,7 +46,7 @@ pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<In
         elected = store.campaign(ELECTION, settings.name.as_str(), id) => elected?,
     };
     info!("{} is elected", settings.name);
-    let published = published(&store).await?;
+    let published = left_by_others(&store).await?;
     let term = Term {
         settings,
         store,
@@ -146,18 +147,11 @@ impl Term<'_> {
     }
 }
 
-/// The tables that an earlier controller left. One that is refused is written anew, or removed.
-async fn published(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
+/// The tables that an earlier controller left. One that is refused is written anew if its ingress is alive.
+async fn left_by_others(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
     let mut found = BTreeMap::new();
-    for (key, _) in store.list_keys(TABLES).await?.entries {
-        let Ok(ingress) = keys::name(TABLES, &key) else {
-            continue;
-        };
-        let value = store
-            .get(&keys::key(TABLES, &ingress))
-            .await?
-            .unwrap_or_default();
-        match values::decode_table(&ingress, &value) {
+    for (ingress, table) in published::tables(store).await? {
+        match table {
             Ok(table) => drop(found.insert(ingress, table)),
             Err(refusal) => warn!("the table of {ingress} is refused: {refusal}"),
         }
@@ -175,11 +169,4 @@ async fn compute(taken: Snapshot, most_through: u32) -> Result<Result<Chosen, St
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Lost(error.to_string()))
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }

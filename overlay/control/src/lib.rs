@@ -2,18 +2,20 @@
 //! by them and publishes to each ingress the table that it needs. All of them are clients of etcd.
 //!
 //! Pure: what etcd holds ([`name`], [`values`], [`keys`]), what an agent publishes ([`window`], [`threshold`]), what a
-//! controller does ([`tables`], [`canary`]). The rest talks: to peers ([`meter`]) and to etcd ([`store`]).
+//! controller does ([`tables`], [`canary`]). The rest talks: to peers ([`meter`]) and to etcd ([`store`], `published`).
 
 #![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod canary;
+mod clock;
 pub mod controller;
 pub mod embedded;
 pub mod failure;
 pub mod keys;
 pub mod meter;
 pub mod name;
+mod published;
 pub mod snapshot;
 pub mod status;
 pub mod store;

@@ -1,10 +1,11 @@
 //! What is so in the overlay now, as JSON: what scripts/overlay status calls.
 
-use std::time::SystemTime;
-
 use serde::Serialize;
 
+use crate::clock::now;
 use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, TABLES};
+use crate::published;
+use crate::snapshot::Snapshot;
 use crate::store::{Lost, Store};
 use crate::values::{self, Report};
 
@@ -49,8 +50,9 @@ pub async fn ask(endpoints: &[String]) -> Result<Status, Lost> {
     let mut refused = Vec::new();
     let report = kept(report(&store).await?, &mut refused).flatten();
     let mut tables = Vec::new();
-    for found in all_tables(&store).await? {
-        tables.extend(kept(found, &mut refused));
+    for (ingress, found) in published::tables(&store).await? {
+        let named = found.map_err(|what| format!("{}: {what}", keys::key(TABLES, &ingress)));
+        tables.extend(kept(named, &mut refused).map(|table| Table::of(&table)));
     }
     let computed_s = report.as_ref().map(|report| age(report.computed));
     refused.extend(report.into_iter().flat_map(|report| report.refused));
@@ -86,41 +88,20 @@ async fn candidates(store: &Store) -> Result<Vec<String>, Lost> {
 
 /// Nodes whose values are refused are among the controller's refusals.
 async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
-    let mut found = Vec::new();
-    for (key, value) in store.list(NODES, None).await?.entries {
-        let (Ok(name), Ok(node)) = (keys::name(NODES, &key), values::decode_node(&value)) else {
-            continue;
-        };
-        let measured = store.get(&keys::key(DELAYS, &name)).await?;
-        let delays = measured
-            .and_then(|value| values::decode_delays(&name, &value).ok())
-            .unwrap_or_default();
-        found.push(Node {
+    let nodes = store.list(NODES, None).await?;
+    let delays = store.list(DELAYS, Some(nodes.revision)).await?.entries;
+    let taken = Snapshot::read(&nodes.entries, &delays);
+    let each = nodes.entries.iter().filter_map(|(key, value)| {
+        let name = keys::name(NODES, key).ok()?;
+        let node = values::decode_node(value).ok()?;
+        let measured = taken.delays.get(&name);
+        Some(Node {
             name: name.to_string(),
             address: node.address.to_string(),
-            delays: delays.round_trip_us.len(),
-        });
-    }
-    Ok(found)
-}
-
-async fn all_tables(store: &Store) -> Result<Vec<Result<Table, String>>, Lost> {
-    let mut found = Vec::new();
-    for (key, _) in store.list_keys(TABLES).await?.entries {
-        let Ok(ingress) = keys::name(TABLES, &key) else {
-            continue;
-        };
-        let key = keys::key(TABLES, &ingress);
-        if let Some(value) = store.get(&key).await? {
-            let table = values::decode_table(&ingress, &value);
-            found.push(
-                table
-                    .map(|table| Table::of(&table))
-                    .map_err(|what| format!("{key}: {what}")),
-            );
-        }
-    }
-    Ok(found)
+            delays: measured.map_or(0, |measured| measured.round_trip_us.len()),
+        })
+    });
+    Ok(each.collect())
 }
 
 impl Table {
@@ -136,8 +117,5 @@ impl Table {
 
 /// Seconds since that moment; 0 where clocks differ the other way.
 fn age(then: u64) -> u64 {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    now.saturating_sub(then)
+    now().saturating_sub(then)
 }

@@ -86,7 +86,7 @@ pub struct Route {
 }
 
 /// The ways to a server, the best one first: of each the converters to pass, the next one first; none in a direct one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Via(pub Vec<Vec<SocketAddr>>);
 
 impl Via {

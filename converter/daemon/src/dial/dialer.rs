@@ -88,10 +88,6 @@ impl Dialer {
         config: &Config,
     ) -> Result<PendingDial, DialError> {
         let server = self.check(server, source, config)?;
-        let options = DialOptions {
-            source,
-            ..DialOptions::default()
-        };
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
             let mut ways = self.next_hops.towards(server.ip()).iter();
             let usable = ways.find(|way| match way {
@@ -99,7 +95,7 @@ impl Dialer {
                 Way::By(hop, _) => hop.is_worth_a_try(),
             });
             if let Some(Way::By(hop, ahead)) = usable {
-                let asked = self.asked(server, ahead.as_ref(), &options, gateway);
+                let asked = self.asked(server, &[], ahead.as_ref(), gateway);
                 return hop
                     .begin(asked, &[], gateway, &config.downstream)
                     .map(PendingDial::ByGateway)
@@ -112,6 +108,10 @@ impl Dialer {
                 return Err(DialError::GatewayAway);
             }
         }
+        let options = DialOptions {
+            source,
+            ..DialOptions::default()
+        };
         Attempt::begin(server, &options, &[], &config.downstream).map(PendingDial::Direct)
     }
 
@@ -162,7 +162,8 @@ impl Dialer {
     }
 
     /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
-    /// away, by the next best way, and at last as the configuration says. `early` came from the client already, and travels with the request.
+    /// away, by the next best way, and at last as the configuration says. `early` came from the client already, and
+    /// travels with the request.
     pub async fn dial_by_gateway(
         &self,
         target: &Target,
@@ -215,7 +216,7 @@ impl Dialer {
             let Way::By(hop, ahead) = way else {
                 return Ok(None);
             };
-            let asked = self.asked(server, ahead.as_ref(), options, gateway);
+            let asked = self.asked(server, &options.passed, ahead.as_ref(), gateway);
             match hop.ask(&asked, early, gateway, &config.downstream).await {
                 Some(Ok(server)) => return Ok(Some(server)),
                 Some(Err(DialError::Reset)) => return Err(DialError::Reset),
@@ -233,13 +234,13 @@ impl Dialer {
     fn asked(
         &self,
         server: SocketAddr,
+        passed: &[u64],
         ahead: Option<&Vec<SocketAddr>>,
-        options: &DialOptions,
         gateway: &Gateway,
     ) -> Asked {
         Asked {
             server,
-            passed: self.passed(&options.passed, gateway),
+            passed: self.passed(passed, gateway),
             ahead: ahead.cloned(),
         }
     }

@@ -117,8 +117,8 @@ impl NextHop {
         }
     }
 
-    /// Asks for a connection; `None` where the converter is away, or cannot get on from there. Asks again where a cookie is wanted first: twice, and once more if the cookie of before
-    /// is no longer good (RFC 8803 section 6.2.7).
+    /// Asks for a connection; `None` where the converter is away, or cannot get on from there. Asks again where a cookie
+    /// is wanted first: twice, and once more if the cookie of before is no longer good (RFC 8803 section 6.2.7).
     pub async fn ask(
         self: &Arc<Self>,
         asked: &Asked,

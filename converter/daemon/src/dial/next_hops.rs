@@ -12,6 +12,7 @@ use super::next_hop::NextHop;
 use crate::config::Gateway;
 use crate::kernel::syn_option::SynOption;
 
+/// Converters that requests may name before those that nobody uses any more are forgotten.
 const MOST_KNOWN: usize = 4096;
 
 /// A way to a server.
@@ -84,11 +85,11 @@ impl NextHops {
         Way::By(self.hop(next), None)
     }
 
-    /// What is known of a converter. Of too many, which only requests can name, all is forgotten.
+    /// What is known of a converter, for all ways by it.
     fn hop(&self, address: SocketAddr) -> Arc<NextHop> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST_KNOWN {
-            known.clear();
+        if known.len() >= MOST_KNOWN && !known.contains_key(&address) {
+            known.retain(|_, hop| Arc::strong_count(hop) > 1);
         }
         let hop = known.entry(address);
         Arc::clone(hop.or_insert_with(|| Arc::new(NextHop::new(address, self.option.clone()))))

@@ -15,6 +15,7 @@ use aya::maps::{HashMap, MapData, MapError};
 use aya::programs::{SchedClassifier, TcAttachType, tc};
 use aya::{Ebpf, include_bytes_aligned};
 
+use crate::bytes::array;
 use crate::leg::Flow;
 use crate::sys;
 use crate::translation::Translation;
@@ -132,7 +133,7 @@ impl Translator {
     pub fn last_timestamp(&self, incoming: Flow) -> io::Result<u32> {
         let mut frame = [&frame(&key(incoming))[..], &[0; 32]].concat();
         match self.run("last_timestamp", &mut frame)? {
-            0 => Ok(u32::from_ne_bytes(part(&frame, ETHERNET))),
+            0 => Ok(u32::from_ne_bytes(array(&frame, ETHERNET))),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -192,16 +193,12 @@ fn value(translation: &Translation, device: u32) -> [u8; VALUE] {
 }
 
 fn seen(value: &[u8; VALUE]) -> Seen {
-    let last = u64::from_ne_bytes(part(value, LAST));
+    let last = u64::from_ne_bytes(array(value, LAST));
     Seen {
         last: (last != 0).then_some(Duration::from_nanos(last)),
         fin: value[FIN] != 0,
         syn: value[SYN] != 0,
         reset: value[RESET] != 0,
-        refused: u32::from_ne_bytes(part(value, REFUSED)),
+        refused: u32::from_ne_bytes(array(value, REFUSED)),
     }
-}
-
-fn part<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
-    std::array::from_fn(|index| bytes[at + index])
 }
