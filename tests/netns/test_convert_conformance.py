@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from converter.conformance.checks import ALL
-from tests.unit.conformance.mutants import MUTANTS
-from tests.unit.conformance.proof import BY_NAME, REFERENCE, Verdicts, prove, surprises
+from tests.commands.conformance.mutants import MUTANTS
+from tests.commands.conformance.proof import BY_NAME, REFERENCE, Verdicts, prove, surprises
 
 pytestmark = [
     pytest.mark.timeout(900),  # the first test waits for all runs: about two minutes on two cores

@@ -104,7 +104,9 @@ def test_a_frame_tells_data_and_syn(
     options: list[tuple[str, int | None]],
     expected: tuple[bool, bool, bool],
 ) -> None:
-    frame = bytes(Ether() / network / TCP(flags=flags, options=options) / payload)
+    frame = bytes(
+        Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / network / TCP(flags=flags, options=options) / payload
+    )
     padded = frame.ljust(60, b"\0")  # Ethernet's least frame is longer than a packet without data
     for each in (frame, padded):
         found = packet(each[:128], 5, client_side=True, outgoing=False)

@@ -13,8 +13,8 @@ import pytest
 from converter.conformance.checks import ALL
 from converter.conformance.cli import main
 from converter.conformance.verdict import Level
-from tests.unit.conformance.mutants import MUTANTS
-from tests.unit.conformance.proof import (
+from tests.commands.conformance.mutants import MUTANTS
+from tests.commands.conformance.proof import (
     BY_NAME,
     LOOPBACK_ORIGIN,
     REFERENCE,
@@ -23,7 +23,7 @@ from tests.unit.conformance.proof import (
     prove,
     surprises,
 )
-from tests.unit.conformance.reference import Converter
+from tests.commands.conformance.reference import Converter
 from tributary.places import ROOT
 
 SOME = ["RepliesTooEarly", "LosesDataBehindMessage", "ClosesBothWaysOnClientsFIN", "MadeUpMSS", "TakesTwoConnects",

@@ -1,6 +1,6 @@
 """Runs the suite against the reference converter and the mutants, many at a time.
 
-    python3 -m tests.unit.conformance.proof loopback|namespace NAME
+    python3 -m tests.commands.conformance.proof loopback|namespace NAME
 
 runs it against one, and prints {check: [result, expected, came]}. "loopback" needs nothing; "namespace" changes the
 network namespace that it is called in, which has to be a new one: unshare --net python3 -m ...
@@ -17,8 +17,8 @@ from socket import AF_INET
 from converter.conformance.checks import ALL
 from converter.conformance.rig import Settings, Unreachable
 from converter.conformance.suite import run
-from tests.unit.conformance.mutants import MUTANTS, Mutant
-from tests.unit.conformance.reference import Converter, World
+from tests.commands.conformance.mutants import MUTANTS, Mutant
+from tests.commands.conformance.reference import Converter, World
 
 AT_ONCE = 16
 Verdicts = dict[str, list[str]]

@@ -3,9 +3,9 @@
 import select
 import socket
 
-from tests.unit.conformance.mutants.mutant import ANY, mutant, only, simple
-from tests.unit.conformance.reading import Refused, Request
-from tests.unit.conformance.reference import Converter
+from tests.commands.conformance.mutants.mutant import ANY, mutant, only, simple
+from tests.commands.conformance.reading import Refused, Request
+from tests.commands.conformance.reference import Converter
 
 
 @mutant("connect-ipv4", "destination-unreachable", whole=True, ipv6_first=True)

@@ -1,8 +1,8 @@
 """Defects: cookies."""
 
-from tests.unit.conformance.mutants.mutant import ANY, mutant, only, simple
-from tests.unit.conformance.reading import Refused, Request
-from tests.unit.conformance.reference import Converter
+from tests.commands.conformance.mutants.mutant import ANY, mutant, only, simple
+from tests.commands.conformance.reading import Refused, Request
+from tests.commands.conformance.reference import Converter
 
 simple(
     "CookieWithoutZero",

@@ -4,10 +4,10 @@ import select
 import socket
 from contextlib import suppress
 
-from tests.unit.conformance.mutants.mutant import mutant
-from tests.unit.conformance.reading import Dropped, Request
-from tests.unit.conformance.reference import Converter
-from tests.unit.conformance.relaying import Flow
+from tests.commands.conformance.mutants.mutant import mutant
+from tests.commands.conformance.reading import Dropped, Request
+from tests.commands.conformance.reference import Converter
+from tests.commands.conformance.relaying import Flow
 
 
 class ClosesBothWays(Converter):

@@ -1,6 +1,6 @@
 """Converters with one defect each, and the checks that must fail on them: so each is known to be able to."""
 
-from tests.unit.conformance.mutants import (
+from tests.commands.conformance.mutants import (
     capabilities,
     cookies,
     data,
@@ -10,7 +10,7 @@ from tests.unit.conformance.mutants import (
     options,
     refusals,
 )
-from tests.unit.conformance.mutants.mutant import MUTANTS, Mutant
+from tests.commands.conformance.mutants.mutant import MUTANTS, Mutant
 
 __all__ = [
     "MUTANTS", "Mutant", "capabilities", "cookies", "data", "destinations", "endings", "opening", "options", "refusals",

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.unit.conformance.reading import Refused
-from tests.unit.conformance.reference import Converter
+from tests.commands.conformance.reading import Refused
+from tests.commands.conformance.reference import Converter
 
 ANY = frozenset({"*"})
 

@@ -3,10 +3,10 @@
 import select
 import socket
 
-from tests.unit.conformance.mutants.mutant import ANY, mutant
-from tests.unit.conformance.reading import Dropped, Request
-from tests.unit.conformance.reference import Converter
-from tests.unit.conformance.relaying import Flow
+from tests.commands.conformance.mutants.mutant import ANY, mutant
+from tests.commands.conformance.reading import Dropped, Request
+from tests.commands.conformance.reference import Converter
+from tests.commands.conformance.relaying import Flow
 
 
 @mutant("data-with-message", "split-at-every-byte", "megabyte-behind-message", "data-like-a-message", may_fail=ANY)

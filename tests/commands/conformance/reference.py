@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from types import TracebackType
 
-from tests.unit.conformance.reading import BLOCK, Dropped, Reader, Refused, Request
-from tests.unit.conformance.relaying import Relay
+from tests.commands.conformance.reading import BLOCK, Dropped, Reader, Refused, Request
+from tests.commands.conformance.relaying import Relay
 
 MPTCP = 262
 TCP_FASTOPEN_NO_COOKIE, TCP_FASTOPEN_CONNECT = 34, 30

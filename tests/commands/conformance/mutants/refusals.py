@@ -4,9 +4,9 @@ import select
 import socket
 import time
 
-from tests.unit.conformance.mutants.mutant import ANY, MUTANTS, Mutant, mutant, only, refuse, simple
-from tests.unit.conformance.reading import CONNECT, INFO, Dropped, Request
-from tests.unit.conformance.reference import Converter
+from tests.commands.conformance.mutants.mutant import ANY, MUTANTS, Mutant, mutant, only, refuse, simple
+from tests.commands.conformance.reading import CONNECT, INFO, Dropped, Request
+from tests.commands.conformance.reference import Converter
 
 ECHOED = frozenset({
     "tlv-of-length-zero", "tlv-past-the-end", "second-tlv-past-the-end", "duplicate-connect", "duplicate-info",

@@ -2,9 +2,9 @@
 
 import socket
 
-from tests.unit.conformance.mutants.mutant import mutant, only, refuse, simple
-from tests.unit.conformance.reading import Refused, Request
-from tests.unit.conformance.reference import Converter
+from tests.commands.conformance.mutants.mutant import mutant, only, refuse, simple
+from tests.commands.conformance.reading import Refused, Request
+from tests.commands.conformance.reference import Converter
 
 
 @mutant("connection-reset", "connection-reset-extended")

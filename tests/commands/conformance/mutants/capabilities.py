@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from tests.unit.conformance.mutants.mutant import ANY, mutant, only, simple
-from tests.unit.conformance.reading import Request
-from tests.unit.conformance.reference import Converter
+from tests.commands.conformance.mutants.mutant import ANY, mutant, only, simple
+from tests.commands.conformance.reading import Request
+from tests.commands.conformance.reference import Converter
 
 INFOS = only(
     "info-is-answered", "supported-unassigned-is-zero", "supported-padding", "supported-leaves-out",
