@@ -14,6 +14,7 @@ from rich.console import Console
 from experiments.hosts.settings import HostsSettings, load_hosts
 from experiments.hosts.testbed import connect, plan, unmeasured
 from experiments.study.arguments import Measuring, add_measuring, add_results
+from experiments.study.blueprint import need_settings
 from experiments.study.catalogue import BENCHMARKS, EVERYTHING, SCENARIOS, from_file, is_file
 from experiments.study.changes import orders, over
 from experiments.study.folder import Folder, Record
@@ -289,6 +290,7 @@ def _run(options: Run) -> int:
         _show_orders(wanted)
         return 0
     preflight.need_all("experiment run")
+    need_settings(order.blueprint(point) for order in wanted for point in order.points)
     take_down_orphans()
     return _perform(options, wanted)
 

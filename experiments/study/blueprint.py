@@ -1,13 +1,14 @@
 """What an experiment runs on: links checked, server and converters started, as long as it needs them."""
 
-from collections.abc import Callable, Iterator, Mapping
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from experiments.testbed.appliance import start_converter, start_squid, tune
 from experiments.testbed.build import Testbed, standing
-from experiments.testbed.node import Node
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import FILES, start_server
@@ -16,6 +17,7 @@ from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 from tributary.settings.failure import Exit, Failure
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
+_ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 Stands = Callable[[str, Profile, int], AbstractContextManager[Testbed]]
 """A testbed of this name over these links, with a seed for what is emulated, for the length of a block."""
 CONVERTERS = {"squid": PROXY_PORT, "native": NATIVE_PORT}
@@ -105,9 +107,7 @@ class TestbedBlueprint:
                 try:
                     node.run("sysctl", "-q", "-w", f"{key}={value}")
                 except Failure as failure:
-                    raise Failure(
-                        Exit.UNAVAILABLE, f"{key}={value}: this machine does not take it{_hint(node, key)}"
-                    ) from failure
+                    raise _not_taken(key, value, node.run("cat", _ALLOWED)) from failure
         if self.subflows is not None:
             for node in (testbed.client, testbed.gateway):
                 node.ip("mptcp", "limits", "set", "subflows", str(self.subflows))
@@ -115,9 +115,18 @@ class TestbedBlueprint:
             testbed.set_mtu(self.mtu)
 
 
-def _hint(node: Node, key: str) -> str:
-    """What else to know of a setting that was refused: of congestion controls, those that namespaces may have."""
-    if key != CONGESTION_CONTROL:
-        return ""
-    allowed = node.run("cat", "/proc/sys/net/ipv4/tcp_allowed_congestion_control").strip()
-    return f": accepted in its namespaces: {allowed} (net.ipv4.tcp_allowed_congestion_control)"
+def need_settings(blueprints: Iterable[Blueprint]) -> None:
+    """Raise Failure (exit 69) for the first setting of ``blueprints`` that no namespace of this machine takes."""
+    testbeds = [each for each in blueprints if isinstance(each, TestbedBlueprint)]
+    for key, value in sorted({setting for each in testbeds for setting in each.everywhere.items()}):
+        tried = ["unshare", "--net", "sysctl", "-q", "-w", f"{key}={value}"]
+        if subprocess.run(tried, capture_output=True, check=False).returncode:
+            raise _not_taken(key, value, Path(_ALLOWED).read_text())
+
+
+def _not_taken(key: str, value: str, allowed: str) -> Failure:
+    """``allowed`` are the congestion controls that namespaces may have."""
+    hint = f": accepted in its namespaces: {allowed.strip()} (net.ipv4.tcp_allowed_congestion_control)"
+    return Failure(
+        Exit.UNAVAILABLE, f"{key}={value}: this machine does not take it{hint if key == CONGESTION_CONTROL else ''}"
+    )

@@ -94,10 +94,11 @@ def from_file(path: Path) -> "Scenario[Any]":
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except OSError as error:
-        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
     except (Exception, SystemExit) as error:
-        at = f", line {_line(error, path)}" if _line(error, path) else ""
+        line = _line(error, path)
+        if isinstance(error, OSError) and not line:
+            raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
+        at = f", line {line}" if line else ""
         raise Failure(Exit.USAGE, f"{path}{at}: {type(error).__name__}: {error}: {accepted}") from error
     found = getattr(module, "SCENARIO", None)
     if not isinstance(found, Scenario):

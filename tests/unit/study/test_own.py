@@ -45,6 +45,7 @@ def test_a_name_that_no_new_one_can_have(name: str, capsys: pytest.CaptureFixtur
         ("SCENARIO = 1", "has no SCENARIO"),
         ("import sys\nsys.exit(3)", "line 2: SystemExit: 3"),
         ("\n1 / 0", "mine.py, line 2: ZeroDivisionError: division by zero"),
+        ("open('/nowhere')", "line 1: FileNotFoundError"),
         ("import nothing_of_this_name", "line 1: ModuleNotFoundError: No module named"),
         ("def", "line 1: SyntaxError"),
         ("from experiments.scenarios.legacy import SCENARIO", "name = 'legacy': accepted: a name that no"),
