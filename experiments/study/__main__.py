@@ -7,30 +7,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from experiments.hosts.settings import HostsSettings, load_hosts
-from experiments.hosts.testbed import connect, plan, unmeasured
 from experiments.study.arguments import Measuring, add_measuring, add_results
 from experiments.study.blueprint import need_settings
 from experiments.study.catalogue import BENCHMARKS, EVERYTHING, SCENARIOS, from_file, is_file
 from experiments.study.changes import orders, over
 from experiments.study.folder import Folder, Record
-from experiments.study.hosts import able, placed
+from experiments.study.order import Order
 from experiments.study.published import publish, published
 from experiments.study.readings import Verdict, name_of
-from experiments.study.report import page, render
-from experiments.study.run import Order, perform
 from experiments.study.scenario import Scenario
-from experiments.study.telling import tell
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from experiments.testbed.topology import Profile
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
 
+if TYPE_CHECKING:
+    from experiments.hosts.settings import HostsSettings
+
+# What --help and list do without is imported where it is needed.
 _DESCRIPTION = """\
 Runs an experiment on network namespaces of this machine: measures, draws, and judges what came out against what the
 paper claims. Makes one page of what all of them found.
@@ -284,6 +281,8 @@ def _run(options: Run) -> int:
     if options.profile is not None:
         chosen = over(options.profile, chosen)
     if options.hosts is not None:
+        from experiments.hosts.settings import load_hosts
+
         return _run_on_hosts(options, load_hosts(options.hosts), chosen)
     wanted = _orders(options, chosen)
     if options.dry_run:
@@ -295,7 +294,10 @@ def _run(options: Run) -> int:
     return _perform(options, wanted)
 
 
-def _run_on_hosts(options: Run, settings: HostsSettings, chosen: Sequence[Scenario[Any]]) -> int:
+def _run_on_hosts(options: Run, settings: "HostsSettings", chosen: Sequence[Scenario[Any]]) -> int:
+    from experiments.hosts.testbed import connect, plan, unmeasured
+    from experiments.study.hosts import able, placed
+
     chosen = able(chosen, options.changes, options.sweeps)
     # Refused now, and not once machines are connected.
     wanted = _orders(options, [placed(settings, each) for each in chosen], unmeasured(settings))
@@ -313,6 +315,10 @@ def _orders(options: Run, chosen: Sequence[Scenario[Any]], profile: Profile | No
 
 
 def _perform(options: Run, wanted: Sequence[Order]) -> int:
+    from rich.console import Console
+
+    from experiments.study.run import perform
+
     console = Console(stderr=True)
     results = options.results / "experiment"
     where = (options.testbed, results, console, options)
@@ -361,6 +367,8 @@ def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record
 
 
 def _write_report(chosen: Sequence[Scenario[Any]], records: Mapping[str, Record], output: Path) -> None:
+    from experiments.study.report import page, render
+
     text = render(page(chosen, records, datetime.now(UTC)))
     try:
         output.write_text(text, encoding="utf-8")
@@ -377,6 +385,10 @@ def _show_orders(orders: Sequence[Order]) -> None:
 
 
 def _show(verdicts: Mapping[str, Sequence[Verdict]]) -> None:
+    from rich.console import Console
+
+    from experiments.study.telling import tell
+
     console = Console()
     for name, each in verdicts.items():
         console.print(f"[bold]{name}[/]")

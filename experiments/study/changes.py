@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.study.axes import swept
-from experiments.study.run import Order
+from experiments.study.order import Order
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import changed_profile
 from experiments.testbed.topology import Profile

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from image.flash.sizes import sized
-from image.make import order, tools
+from image.make import tools
 from image.make.boards import BOARDS, SUITE, Role
 from image.make.watch import Json, Text
 from tributary.places import CACHE, ROOT
@@ -80,6 +80,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _build(options: Options) -> None:
+    # The whole work, which --help does without.
+    from image.make import order
+
     asked = order.Order(BOARDS[options.board], Role(options.role), options.output, CACHE / "image")
     if options.dry_run:
         _show_outlook(order.outlook(order.Making.of(asked)), options.json)

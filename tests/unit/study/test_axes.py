@@ -7,8 +7,8 @@ import pytest
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
+from experiments.study.order import Order
 from experiments.study.readings import Point, Readings
-from experiments.study.run import Order
 from tests.unit.scenarios.made_up import drawn
 from tests.unit.scenarios.made_up import readings as made_up
 from tributary.settings.failure import Exit, Failure

@@ -12,8 +12,8 @@ from experiments.study.benchmark import draw_series
 from experiments.study.catalogue import BENCHMARKS
 from experiments.study.changes import orders
 from experiments.study.figures import Figures, Series, missing, pairs, ratios
+from experiments.study.order import Order
 from experiments.study.readings import STOLEN, Point, Reading, Readings
-from experiments.study.run import Order
 from tests.unit.scenarios.made_up import readings, topology
 from tests.unit.study.test_report import report, write_run
 
