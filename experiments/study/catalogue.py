@@ -46,6 +46,7 @@ _BENCHMARKS = (
     "acceleration-one-core",
     "accuracy",
     "overlay",
+    "overlay-on-demand",
 )
 
 

@@ -1,0 +1,90 @@
+"""What the first connection pays where a converter is started by it.
+
+systemd-socket-activate(1) listens at the converter's port, and becomes the converter when a connection comes; it hands
+its socket over (sd_listen_fds(3)), where the connection waits meanwhile. Each connection asks an origin on plain cables
+for a kilobyte. A converter that was started so can end when nobody uses it (``timeouts.unused``).
+"""
+
+import shutil
+from statistics import median
+
+from pydantic import Field
+
+from experiments.scenarios.cabled import Cabled, Cables
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures, Series
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
+from experiments.testbed.cables import CLIENTS, LISTENER, ORIGIN
+from tributary.settings.failure import Exit, Failure
+
+_ACTIVATE = "systemd-socket-activate"
+_LISTENS = f"{LISTENER}:3128"
+_NEXT = 10
+"""Connections after the first one."""
+_SETTINGS = """\
+[clients]
+networks = ["{clients}"]
+[control]
+socket = "{directory}/on-demand.sock"
+[[listen]]
+kind = "http"
+address = "{listens}"
+"""
+
+
+class OnDemandOptions(Options):
+    """``count``: of converters, one after the other."""
+
+    repeat: Repeat = 3
+    count: int = Field(default=15, ge=1, description="a whole number of starts, at least 1")
+
+
+def points(_options: OnDemandOptions) -> list[Point]:
+    """As it is."""
+    return [{"listens": _ACTIVATE}]
+
+
+def _measure(built: Cabled, options: OnDemandOptions, point: Point, repetition: int) -> Reading:
+    """``on_demand_first_ms`` and ``on_demand_next_ms``, medians."""
+    if shutil.which(_ACTIVATE) is None:
+        raise Failure(Exit.UNAVAILABLE, f"{_ACTIVATE} is missing: apt install systemd")
+    first, later = zip(*(_transfers(built) for _ in range(options.count)), strict=True)
+    taken = {"on_demand_first_ms": first, "on_demand_next_ms": later}
+    return Reading(point, repetition, {name: median(each) for name, each in taken.items()}, {}, taken)
+
+
+def _transfers(built: Cabled) -> tuple[float, float]:
+    """Milliseconds of the first one through a new converter, and of those after it, their median."""
+    gateway, directory = built.cabling.testbed.gateway, built.cabling.testbed.directory
+    text = _SETTINGS.format(clients=CLIENTS, directory=directory, listens=_LISTENS)
+    command = [str(built.cabling.programs.converter), "--config", str(gateway.write("on-demand.toml", text))]
+    with gateway.start("on-demand", [_ACTIVATE, f"--listen={_LISTENS}", *command]).wait_for_output():
+        asked = ["transfers", "--to", ORIGIN, "--via-http-proxy", _LISTENS, "--count", str(1 + _NEXT), "1000"]
+        (first, *later) = (whole for _first_byte, whole in built.cabling.load(*asked)["1000"])
+    return first, median(later)
+
+
+def figures(readings: Readings) -> Figures:
+    """``on_demand_first_ms``: until all of the first answer is there; ``on_demand_next_ms``: of the next ones; and
+    ``on_demand_pays_ms``: what the first pays more.
+    """
+    series = [Series(name, "ms", readings.samples(name)) for name in ("on_demand_first_ms", "on_demand_next_ms")]
+    values = {each.name: each.median for each in series}
+    return Figures(
+        series, values=values | {"on_demand_pays_ms": values["on_demand_first_ms"] - values["on_demand_next_ms"]}
+    )
+
+
+SCENARIO = benchmark(
+    name="overlay-on-demand",
+    question="What does the first connection pay where a converter is started by it?",
+    about=__doc__,
+    options=OnDemandOptions,
+    quick={"repeat": 1, "count": 3},
+    points=points,
+    blueprint=lambda _options, _profile, _point: Cables(released=True),
+    measure=_measure,
+    figures=figures,
+    in_turn=True,
+)
