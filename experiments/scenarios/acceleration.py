@@ -26,7 +26,7 @@ from experiments.scenarios.sweeps import Sizes
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
-from experiments.testbed.chain import CONVERT_PORT, PORT, By, Chain, split, standing_chain
+from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_link
@@ -35,6 +35,7 @@ from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Size
 
 PROXIES = (1, 2, 3)
+ORIGIN = f"{Topology.SERVER4}:{PORT}"
 _FIRST_WINDOW = 10 * 1448  # bytes: RFC 6928, with timestamps
 _FIRST_BYTE = {1: 25.0, 2: 33.3, 3: 37.5}
 _OWN = 0.3
@@ -56,19 +57,18 @@ class AccelerationOptions(Options):
 
 @dataclass(frozen=True)
 class Segments:
-    """What a chain stands on: ``link`` with so many ``proxies``."""
+    """What a chain stands on: ``links`` in a row, with a proxy between any two."""
 
-    link: Link
-    proxies: int
+    links: tuple[Link, ...]
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
-        return {"proxies": self.proxies, "round_trip_ms": 1000 * self.link.rtt}
+        return {"proxies": len(self.links) - 1, "round_trip_ms": 1000 * sum(link.rtt for link in self.links)}
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator["Acceleration"]:
         """A chain whose origin answers, for the length of the block; raises Failure if a segment is off."""
-        with standing_chain(name, split(self.link, self.proxies + 1), seed) as chain:
+        with standing_chain(name, self.links, seed) as chain:
             ends = zip(chain.segments, chain.nodes, chain.nodes[1:], strict=False)
             links = [
                 reading
@@ -99,7 +99,7 @@ def points(_options: AccelerationOptions, _topology: Topology | None = None) -> 
 
 
 def _ground(_options: AccelerationOptions, profile: Profile, point: Point) -> Segments:
-    return Segments(Topology.of(profile).links[0], int(point["proxies"]))
+    return Segments(split(Topology.of(profile).links[0], int(point["proxies"]) + 1))
 
 
 def _measure(built: Acceleration, options: AccelerationOptions, point: Point, repetition: int) -> Reading:
@@ -109,13 +109,15 @@ def _measure(built: Acceleration, options: AccelerationOptions, point: Point, re
 
 def transfers(chain: Chain, by: By, options: AccelerationOptions) -> dict[str, float]:
     """Medians for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``."""
-    command = [
-        *(str(native.build().load), "transfers", "--to", f"{Topology.SERVER4}:{PORT}", "--count", str(options.count)),
-        *(["--via-convert", f"{chain.segments[0].gateway4}:{CONVERT_PORT}"] if by is By.ZERO_RTT else []),
-        *(str(size.amount) for size in options.size),
-    ]
     with chain.converting(by):
-        taken = json.loads(chain.client.run(*command))
+        return timed(chain, options, ORIGIN, chain.convert(1) if by is By.ZERO_RTT else None)
+
+
+def timed(chain: Chain, options: AccelerationOptions, to: str, converter: str | None = None) -> dict[str, float]:
+    """The same of transfers ``to`` an address and port, as the chain is now, or as ``converter`` does it."""
+    asked = ["--via-convert", converter] if converter else []
+    command = [str(native.build().load), "transfers", "--to", to, "--count", str(options.count), *asked]
+    taken = json.loads(chain.client.run(*command, *(str(size.amount) for size in options.size)))
     values: dict[str, float] = {}
     for size, times in taken.items():
         firsts, wholes = zip(*times, strict=True)

@@ -20,7 +20,7 @@ from experiments.scenarios.acceleration import Acceleration, AccelerationOptions
 from experiments.scenarios.sweeps import numbers
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.testbed.chain import By
+from experiments.testbed.chain import By, split
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
@@ -46,7 +46,7 @@ def _points(options: BufferRatioOptions, _topology: Topology) -> list[Point]:
 
 
 def _ground(_options: BufferRatioOptions, profile: Profile, _point: Point) -> Segments:
-    return Segments(Topology.of(profile).links[0], proxies=1)
+    return Segments(split(Topology.of(profile).links[0], 2))
 
 
 def _measure(built: Acceleration, options: BufferRatioOptions, point: Point, repetition: int) -> Reading:

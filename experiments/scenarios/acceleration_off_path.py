@@ -24,7 +24,7 @@ from experiments.scenarios.acceleration import Acceleration, AccelerationOptions
 from experiments.scenarios.sweeps import Sizes, listed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
-from experiments.testbed.chain import By
+from experiments.testbed.chain import By, split
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Duration, Size
@@ -54,7 +54,7 @@ def _points(options: OffPathOptions, _topology: Topology) -> list[Point]:
 
 
 def _ground(_options: OffPathOptions, profile: Profile, point: Point) -> Segments:
-    return Segments(_detour(Topology.of(profile).links[0], Duration.parse(point["side"])), proxies=1)
+    return Segments(split(_detour(Topology.of(profile).links[0], Duration.parse(point["side"])), 2))
 
 
 def _detour(link: Link, side: Duration) -> Link:

@@ -31,6 +31,7 @@ _EXPERIMENTS = (
     "acceleration-setup",
     "acceleration-start",
     "overlay-paths",
+    "overlay-transfer",
 )
 _BENCHMARKS = (
     "aggregation",

@@ -7,11 +7,11 @@ Every segment is a link of its own (links.py), numbered from 1; its left end is 
 With 0-RTT Convert the client asks proxy1 at CONVERT_PORT instead, which asks proxy2, and so on; every SYN brings data.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from experiments.testbed import native
@@ -66,7 +66,7 @@ via_gateway = {via_gateway}
 """
 _GATEWAY = """\
 [gateway]
-address = "{next_hop}:{port}"
+address = "{next_hop}"
 mptcp = false
 when_away = "refuse"
 fast_open = true
@@ -104,25 +104,30 @@ class Chain:
         return self.nodes[-1]
 
     @contextmanager
-    def converting(self, by: By) -> Iterator[None]:
-        """A converter on every proxy for the length of the block; on none with DIRECT."""
+    def converting(self, by: By, at: Collection[int] | None = None) -> Iterator[None]:
+        """A converter on every proxy, or ``at`` these alone, for the length of the block; on none with DIRECT."""
+        numbers = [] if by is By.DIRECT else sorted(at or range(1, 1 + len(self.proxies)))
         with ExitStack() as stack:
-            for number, node in enumerate(() if by is By.DIRECT else self.proxies, start=1):
-                stack.enter_context(self._converter(number, node, by))
+            for number, following in zip_longest(numbers, numbers[1:]):
+                stack.enter_context(self._converter(number, following, by))
             yield
 
-    def _converter(self, number: int, node: Node, by: By) -> Process:
+    def convert(self, number: int) -> str:
+        """Where this proxy can be asked by 0-RTT Convert: its address and port."""
+        return f"{self.segments[number - 1].gateway4}:{CONVERT_PORT}"
+
+    def _converter(self, number: int, following: int | None, by: By) -> Process:
         name = f"converter{number}"
         settings = self.directory / f"{name}.toml"
-        settings.write_text(_CONVERTER.format(directory=self.directory, name=name) + self._listener(number, by))
-        return node.start(name, [str(native.build().converter), "--config", str(settings)]).wait_until_ready()
+        settings.write_text(_CONVERTER.format(directory=self.directory, name=name) + self._listener(following, by))
+        command = [str(native.build().converter), "--config", str(settings)]
+        return self.proxies[number - 1].start(name, command).wait_until_ready()
 
-    def _listener(self, number: int, by: By) -> str:
+    def _listener(self, following: int | None, by: By) -> str:
         if by is not By.ZERO_RTT:
             return _TRANSPARENT.format(port=PORT, early=str(by is By.EARLY).lower())
-        last = number == len(self.proxies)
-        gateway = "" if last else _GATEWAY.format(next_hop=self.segments[number].gateway4, port=CONVERT_PORT)
-        return gateway + _CONVERT.format(port=CONVERT_PORT, via_gateway=str(not last).lower())
+        gateway = "" if following is None else _GATEWAY.format(next_hop=self.convert(following))
+        return gateway + _CONVERT.format(port=CONVERT_PORT, via_gateway=str(following is not None).lower())
 
 
 def split(link: Link, parts: int) -> tuple[Link, ...]:

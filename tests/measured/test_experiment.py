@@ -88,6 +88,7 @@ SMALL = {
     "acceleration-setup": ("connections=30,60",),
     "acceleration-start": ("count=2", "memory=6MB", "processor=50%"),
     "overlay-paths": (),
+    "overlay-transfer": ("count=1", "size=10kB,100kB"),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
 }
 

@@ -1,5 +1,7 @@
 """Verdicts on transfers through a converter off the path."""
 
+from dataclasses import replace
+
 from matplotlib.figure import Figure
 
 from experiments.scenarios.acceleration import Model, Segments
@@ -10,6 +12,7 @@ from experiments.testbed.topology import Link, Profile, Topology
 from tests.unit.scenarios.made_up import but, drawn, failed, topology
 from tests.unit.scenarios.made_up import readings as made_up
 from tributary.settings.files import load
+from tributary.settings.units import Duration
 
 SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
 
@@ -18,7 +21,9 @@ def link_of(point: Point) -> Link:
     """The way that it is measured on."""
     blueprint = SCENARIO.blueprint(SCENARIO.options(), load(SCENARIO.profile, Profile), point)
     assert isinstance(blueprint, Segments)
-    return blueprint.link
+    half, _ = blueprint.links
+    delay = Duration(2 * half.down.delay.amount)
+    return replace(half, down=replace(half.down, delay=delay), up=replace(half.up, delay=delay))
 
 
 def good(point: Point) -> dict[str, float]:

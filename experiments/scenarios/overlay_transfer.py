@@ -1,0 +1,159 @@
+"""Short transfers from California to Ireland: by one converter, by three, and beside a CDN's warm connection.
+
+    client -10 ms- Ireland -80.5- Virginia -72- California -10- server        round trips, 100 Mbit/s
+
+The client asks converters by 0-RTT Convert, whose SYNs bring the request along: one in Virginia, the best place for one
+alone, or those of all three regions. "cdn" is what a content delivery network does for what it cannot keep: an edge in
+Ireland (nginx) takes the client's request, and asks the server over a connection that stands for long, with its window
+wide open.
+
+Derived: from connect(2) to the last byte of the answer, medians of several transfers of each size. With R for the whole
+round trip, 172.5 ms, directly a transfer takes 2 R and R for each further round of slow start; with converters R, and
+the longest hop's round trip for each further round: 90.5 ms with one, 80.5 with three. By the edge it takes R, the
+client's round trip for its handshake, and that once more for each further round. Expected: converters are about twice
+as fast as nobody; in one round (10 kB) ahead of the edge by the handshake, in several behind it by what slow start
+costs on the longest hop, which the edge's connection has behind it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from matplotlib.figure import Figure
+
+from experiments.plots import tidy
+from experiments.scenarios.acceleration import ORIGIN, Acceleration, AccelerationOptions, Segments, timed
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Scenario
+from experiments.testbed.chain import By, Chain
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import Profile, Topology
+from tributary.settings.files import load
+
+DIRECT, ONE, THREE, CDN = "direct", "1 converter", "3 converters", "cdn"
+_COLOURS = {DIRECT: "#555555", ONE: "#0072B2", THREE: "#009E73", CDN: "#CC79A7"}
+_FASTER = 60.0  # percent, at least, by three converters than directly
+_BEHIND = 35.0  # percent, at most, one converter than the edge
+_EVEN = 5.0  # percent that three may be behind the edge and still count as equal
+_REGIONS = (1, 2, 3)
+_VIRGINIA = 2
+_EDGE_PORT = 8081
+_WARM = (2_000_000, 3)
+"""Bytes and number of transfers that open the window of the edge's connection."""
+_UNTIL_IT_LISTENS = ("--retry", "20", "--retry-connrefused", "--retry-delay", "1")
+_EDGE = """\
+daemon off;
+pid {directory}/edge.pid;
+error_log stderr error;
+worker_processes 1;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/edge-body;
+    proxy_temp_path {directory}/edge-proxy;
+    upstream origin {{ server {origin}; keepalive 1; }}
+    server {{
+        listen {listen};
+        location / {{
+            set $args "";
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffers 64 16k;
+            proxy_max_temp_file_size 0;
+        }}
+    }}
+}}
+"""
+
+
+def _points(_options: AccelerationOptions, _topology: Topology) -> list[Point]:
+    return [{"by": by} for by in _COLOURS]
+
+
+def _ground(_options: AccelerationOptions, _profile: Profile, _point: Point) -> Segments:
+    return Segments(Topology.of(load(PROFILES / "ireland-california.toml", Profile)).links)
+
+
+def _measure(built: Acceleration, options: AccelerationOptions, point: Point, repetition: int) -> Reading:
+    """Values for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``, medians."""
+    return Reading(point, repetition, _taken(built.chain, point["by"], options), {})
+
+
+def _taken(chain: Chain, by: str, options: AccelerationOptions) -> dict[str, float]:
+    if by == DIRECT:
+        return timed(chain, options, ORIGIN)
+    if by == CDN:
+        with _edge(chain) as edge:
+            return timed(chain, options, edge)
+    at = (_VIRGINIA,) if by == ONE else _REGIONS
+    with chain.converting(By.ZERO_RTT, at):
+        return timed(chain, options, ORIGIN, chain.convert(at[0]))
+
+
+@contextmanager
+def _edge(chain: Chain) -> Iterator[str]:
+    """An edge in Ireland, for the length of the block: its address and port."""
+    # An idle connection keeps its window: what such networks set on their own servers.
+    chain.server.sysctl(net__ipv4__tcp_slow_start_after_idle=0)
+    ireland, listen = chain.proxies[0], f"{chain.segments[0].gateway4}:{_EDGE_PORT}"
+    text = _EDGE.format(directory=ireland.directory, origin=ORIGIN, listen=listen)
+    command = ["nginx", "-c", str(ireland.write("edge.conf", text)), "-e", "stderr"]
+    with ireland.start("edge", command):
+        size, times = _WARM
+        fetch = ["curl", "-sS", "-o", "/dev/null", *_UNTIL_IT_LISTENS, f"http://{listen}/{size}"]
+        for _ in range(times):
+            chain.client.run(*fetch)
+        yield listen
+
+
+def _judge(options: AccelerationOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    verdicts = []
+    for size in (each.amount // 1000 for each in options.size):
+        faster = longer(readings, DIRECT, THREE, size)
+        verdicts.append(at_least(f"{size} kB come 60 % faster by three converters than directly", faster, _FASTER, "%"))
+        behind = longer(readings, ONE, CDN, size)
+        verdicts.append(at_most(f"{size} kB by one converter: within 35 % of a warm CDN", behind, _BEHIND, "%"))
+        behind = longer(readings, THREE, CDN, size)
+        verdicts.append(at_most(f"{size} kB by three converters: as by a warm CDN, or faster", behind, _EVEN, "%"))
+    return verdicts
+
+
+def longer(readings: Readings, by: str, than: str, size: int) -> Estimate:
+    """By how many per cent a transfer takes longer ``by`` one way ``than`` by another, repetition by repetition."""
+    pairs = zip(*(readings.at(by=each).values(f"whole_ms_{size}") for each in (by, than)), strict=True)
+    return Estimate.of([100 * (one / other - 1) for one, other in pairs])
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    axes = figure.subplots()
+    sizes = sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
+    for by, colour in _COLOURS.items():
+        taken = [readings.at(by=by).estimate(f"whole_ms_{size}") for size in sizes]
+        means, margins = [each.mean for each in taken], [each.margin for each in taken]
+        axes.errorbar(sizes, means, margins, color=colour, marker="o", markersize=4, capsize=2, label=by)
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set_ylim(0)
+    axes.set_xlabel("size, kB")
+    axes.set_ylabel("ms to the last byte")
+    axes.legend(frameon=False, fontsize=8)
+    tidy(axes, "both")
+
+
+SCENARIO = Scenario(
+    name="overlay-transfer",
+    paper="MOSTO",
+    claim="Converters on the way bring 10 to 500 kB 60 to 150 % faster; three keep up with a CDN's warm connection.",
+    expected="About twice as fast as nobody; behind a warm connection where there are several rounds of slow start.",
+    profile=PROFILES / "ireland-california.toml",
+    options=AccelerationOptions,
+    quick={"repeat": 1, "count": 3, "size": "10kB,50kB,500kB"},
+    points=_points,
+    blueprint=_ground,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+    any_links=False,
+)
