@@ -10,6 +10,7 @@ from typing import Any
 from overlay import plane
 from overlay.calculator import ask
 from tributary.settings.entry import Arguments, run
+from tributary.settings.failure import Exit, Failure
 
 _MOST_ROUNDS = 60
 _FIRST_WINDOW_KB = 15
@@ -62,6 +63,12 @@ has on average, both ends among them.
 """
 
 
+_MAP = """\
+Draws the nodes, as far from each other in the plane as their round-trip times allow, the links that the best chains of
+all pairs take, the wider the more pairs take them, and the chain from A to B. Writes an SVG file and prints its name.
+"""
+
+
 @dataclass(frozen=True)
 class Paths:
     """``overlay paths``; ``a`` and ``b`` are names of nodes."""
@@ -83,6 +90,21 @@ class Simulate:
 
 
 @dataclass(frozen=True)
+class Map:
+    """``overlay map``; ``pair`` is empty, or the names of two nodes."""
+
+    graph: Path
+    pair: Sequence[str]
+    rounds: int
+    output: Path
+    json: bool
+
+    def __post_init__(self) -> None:
+        if len(self.pair) not in (0, 2):
+            raise ValueError("map: accepted: no node or two, A and B")
+
+
+@dataclass(frozen=True)
 class Status:
     """``overlay status``."""
 
@@ -100,7 +122,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The commands and their arguments."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
-    commands = made.add_subparsers(required=True, metavar="paths | simulate | status | agent | controller")
+    commands = made.add_subparsers(required=True, metavar="paths | simulate | map | status | agent | controller")
     about = "the best chain between two nodes"
     paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
     paths.does(Paths, _paths)
@@ -115,12 +137,21 @@ def parser() -> Arguments:
     _add_graph(simulate)
     about = f"numbers of rounds, 1 to {_MOST_ROUNDS} (default: 1,5,10)"
     simulate.add_argument("--rounds", type=_many_rounds, default=(1, 5, 10), metavar="N,...", help=about)
+    about = "a picture of the nodes, the links in use and a pair's chain"
+    map_ = commands.add_parser("map", help=about, description=_MAP, epilog=_MODEL + _CODES)
+    map_.does(Map, _map)
+    _add_graph(map_)
+    map_.add_argument("pair", nargs="*", metavar="A B", help="the ends of the chain to draw (default: none)")
+    about = f"round trips that transfers take, 1 to {_MOST_ROUNDS} (default: %(default)s)"
+    map_.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
+    about = "the file to write (default: %(default)s)"
+    map_.add_argument("--output", type=Path, default=Path("overlay.svg"), metavar="FILE", help=about)
     about = "what is so in the control plane"
     status = commands.add_parser("status", help=about, description=_STATUS, epilog=_CODES)
     status.does(Status, _status)
     about = "etcd's members (default: %(default)s)"
     status.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
-    for each in (paths, simulate, status):
+    for each in (paths, simulate, map_, status):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
 
@@ -148,6 +179,27 @@ def _simulate(options: Simulate) -> None:
     rounds = ",".join(map(str, options.rounds))
     answer = ask(["simulate", "--rounds", rounds, "--", str(options.graph)])
     print(json.dumps(answer, indent=2) if options.json else _comparison_text(answer))
+
+
+def _map(options: Map) -> None:
+    asked = ["--rounds", str(options.rounds), "--", str(options.graph)]
+    chain = ask(["paths", *asked, *options.pair])["best"]["nodes"] if options.pair else []
+    answer = ask(["map", *asked])
+    if options.json:
+        print(json.dumps({**answer, "chain": chain}, indent=2))
+        return
+    # They take half a second to load.
+    from matplotlib.figure import Figure
+
+    from overlay.picture import draw
+
+    figure = Figure(layout="constrained")
+    draw(figure, answer, chain)
+    try:
+        figure.savefig(options.output, format="svg")
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{options.output}: cannot be written: {error.strerror}") from error
+    print(options.output)
 
 
 def _status(options: Status) -> None:

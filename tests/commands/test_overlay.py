@@ -58,6 +58,34 @@ def test_the_comparison(detour: str, capsys: pytest.CaptureFixture[str]) -> None
     assert "3 nodes, 3 pairs" in capsys.readouterr().out
 
 
+def test_the_map_has_the_links_in_use_and_the_chain(
+    detour: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["map", detour, "A", "B", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["chain"] == ["A", "C", "B"]
+    assert told["links"] == [{"a": "A", "b": "C", "pairs": 2}, {"a": "B", "b": "C", "pairs": 2}]
+    assert told["delays_ms"] == [[0, 10, 6], [10, 0, 6], [6, 6, 0]]
+    picture = tmp_path / "map.svg"
+    assert main(["map", detour, "--output", str(picture)]) == 0
+    assert capsys.readouterr().out == f"{picture}\n"
+    assert "<svg" in picture.read_text()
+
+
+@pytest.mark.parametrize("words", [["A"], ["A", "B", "C"]])
+def test_a_map_of_half_a_pair_is_refused(detour: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["map", detour, *words])
+    assert ended.value.code == Exit.USAGE
+    assert "accepted: no node or two" in capsys.readouterr().err
+
+
+def test_a_map_that_cannot_be_written(detour: str, tmp_path: Path) -> None:
+    failure = refusal("map", detour, "--output", str(tmp_path / "no/map.svg"))
+    assert failure.code == Exit.SYSTEM
+    assert "cannot be written" in str(failure)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -1,5 +1,7 @@
 //! What the commands say, as JSON: times in milliseconds, nodes by their names.
 
+use std::collections::BTreeMap;
+
 use overlay_paths::compare::{Comparison, compare};
 use overlay_paths::{Chains, Figures, Graph, Node, Rounds, transfer_time};
 use serde::Serialize;
@@ -92,5 +94,59 @@ pub fn simulate(mesh: Graph, rounds: &[Rounds]) -> Simulation {
         nodes,
         pairs: nodes * (nodes - 1) / 2,
         comparisons: compare(&Chains::of(mesh), rounds),
+    }
+}
+
+/// What a picture of an overlay shows.
+#[derive(Debug, Serialize)]
+pub struct Map {
+    rounds: u8,
+    nodes: Vec<String>,
+    /// Round-trip times of all pairs, in the order of the nodes.
+    delays_ms: Vec<Vec<f64>>,
+    /// Those that a best chain passes; the others no transfer of so many rounds needs.
+    links: Vec<Used>,
+}
+
+/// A link in use.
+#[derive(Debug, Serialize)]
+struct Used {
+    a: String,
+    b: String,
+    /// How many pairs of nodes have it in their best chain.
+    pairs: usize,
+}
+
+/// The nodes of a full mesh, how far they are from each other, and which links transfers of so many rounds take.
+pub fn map(mesh: Graph, rounds: Rounds) -> Map {
+    let chains = Chains::of(mesh);
+    let graph = chains.graph();
+    let mut pairs = BTreeMap::<(Node, Node), usize>::new();
+    for (high, low) in graph
+        .nodes()
+        .flat_map(|high| (0..high).map(move |low| (high, low)))
+    {
+        let best = chains.best(low, high, rounds).expect("a full mesh");
+        for hop in best.nodes.windows(2) {
+            *pairs
+                .entry((hop[0].min(hop[1]), hop[0].max(hop[1])))
+                .or_default() += 1;
+        }
+    }
+    let name = |node: Node| graph.names()[usize::from(node)].clone();
+    let delay = |a, b| milliseconds(graph.delay(a, b).unwrap_or(0));
+    let used = pairs.into_iter().map(|((a, b), pairs)| Used {
+        a: name(a),
+        b: name(b),
+        pairs,
+    });
+    Map {
+        rounds: rounds.count(),
+        nodes: graph.names().to_vec(),
+        delays_ms: graph
+            .nodes()
+            .map(|a| graph.nodes().map(|b| delay(a, b)).collect())
+            .collect(),
+        links: used.collect(),
     }
 }

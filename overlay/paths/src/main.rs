@@ -53,6 +53,14 @@ enum Command {
         #[arg(long, default_value = "1,5,10", value_delimiter = ',', value_parser = rounds)]
         rounds: Vec<Rounds>,
     },
+    /// How far all nodes are from each other, and which links the best chains of all pairs take
+    Map {
+        /// The file with the round-trip times
+        graph: PathBuf,
+        /// How many round trips a transfer takes, from 1 to 60
+        #[arg(long, default_value = "5", value_parser = rounds)]
+        rounds: Rounds,
+    },
     /// Time all pairs of 115 and of 315 nodes, one changed link, and a look-up
     Bench {
         /// How often all pairs are computed
@@ -111,6 +119,7 @@ fn run(command: &Command) -> Result<(), Failure> {
             print(&answers::paths(mesh.clone(), ingress?, egress?, *rounds))
         }
         Command::Simulate { graph, rounds } => print(&answers::simulate(mesh(graph)?, rounds)),
+        Command::Map { graph, rounds } => print(&answers::map(mesh(graph)?, *rounds)),
         Command::Bench { repeat, changes } => print(&bench::measure(*repeat, *changes)),
     }
 }
