@@ -21,9 +21,10 @@ simulate), or those that agents measure, by which a controller publishes tables 
 carries either to converters yet. Needs no root.
 """
 _COMMANDS = """\
-Two more commands are the program tributary-overlay itself, and say with --help what they take:
+Three more commands are programs of their own, and say with --help what they take:
   agent NAME --address IP:PORT   says that a node is alive, and publishes the round-trip times to its peers
   controller NAME                computes the tables and publishes them; without --endpoints it has an etcd of its own
+  dns FILE                       is a name server that leads each client to its ingress
 
 """
 _STATUS = """\
@@ -116,13 +117,15 @@ def main(arguments: Sequence[str]) -> int:
     """Answer one ``overlay`` command; returns its exit code."""
     if arguments[:1] in (["agent"], ["controller"]):
         plane.become(arguments)
+    if arguments[:1] == ["dns"]:
+        plane.become_dns(arguments[1:])
     return parser().perform(arguments)
 
 
 def parser() -> Arguments:
     """The commands and their arguments."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
-    commands = made.add_subparsers(required=True, metavar="paths | simulate | map | status | agent | controller")
+    commands = made.add_subparsers(required=True, metavar="paths | simulate | map | status | agent | controller | dns")
     about = "the best chain between two nodes"
     paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
     paths.does(Paths, _paths)

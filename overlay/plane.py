@@ -1,4 +1,4 @@
-"""The control plane: the program of the Rust crate overlay/control, and what it says is so."""
+"""The control plane: the programs of the Rust crates overlay/control and overlay/dns, and what the first says is so."""
 
 import json
 import os
@@ -16,7 +16,15 @@ def build() -> Path:
 
 def become(arguments: Sequence[str]) -> NoReturn:
     """Be the program from now on: an agent, or a controller."""
-    program = build()
+    _execute(build(), arguments)
+
+
+def become_dns(arguments: Sequence[str]) -> NoReturn:
+    """Be the name server from now on."""
+    _execute(programs.build("overlay-dns", "--dns"), arguments)
+
+
+def _execute(program: Path, arguments: Sequence[str]) -> NoReturn:
     os.execv(program, [str(program), *arguments])
 
 

@@ -6,6 +6,10 @@
 pub enum Exit {
     /// Wrong arguments.
     Usage = 64,
+    /// A file has what is not accepted.
+    BadData = 65,
+    /// A file cannot be read.
+    NoInput = 66,
     /// Something needed is missing: etcd.
     Unavailable = 69,
     /// The system refused an operation.

@@ -1,0 +1,11 @@
+//! A name server for a few names of one zone, whose answers lead each client to its ingress of the overlay.
+//!
+//! [`settings`] is what an operator writes, [`answer`] is pure: the addresses for a client, among the ingresses that are
+//! alive. [`server`] speaks DNS, [`alive`] asks etcd who is.
+
+#![forbid(unsafe_code)]
+
+pub mod alive;
+pub mod answer;
+pub mod server;
+pub mod settings;

@@ -1,0 +1,157 @@
+//! The command `overlay-dns`: a name server that leads clients to their ingress of the overlay.
+
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use hickory_server::ServerFuture;
+use overlay_control::failure::{Exit, Failure};
+use overlay_control::store::forever;
+use overlay_dns::alive;
+use overlay_dns::server::Answers;
+use overlay_dns::settings::Settings;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::info;
+
+/// A silent connection by TCP is closed after this time.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// A name server for a few names of one zone: it leads each client to the ingress of its network.
+#[derive(Debug, Parser)]
+#[command(name = "overlay-dns", version, after_help = AFTER)]
+struct Arguments {
+    /// The zone, its names and the ingresses (TOML): see below
+    file: PathBuf,
+    /// Where it answers, by UDP and by TCP
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:53")]
+    listen: SocketAddr,
+    /// etcd's members: an ingress whose agent is not there is passed over. Without, all count as alive
+    #[arg(long, value_name = "URL,...", value_delimiter = ',')]
+    endpoints: Vec<String>,
+    /// Read the file, say what is wrong with it, and end
+    #[arg(long)]
+    check: bool,
+}
+
+const AFTER: &str = "\
+The file:
+  zone = \"fast.example\"
+  server = \"ns1.example\"           # this server's name, for NS and SOA
+  ttl = 20                         # seconds that answers may be kept
+  names = [\"www\", \"@\"]             # in the zone; @ is the zone itself
+
+  [[ingress]]
+  node = \"london\"                  # its name in the overlay
+  addresses = [\"192.0.2.1\", \"2001:db8::1\"]
+  clients = [\"198.51.100.0/24\"]    # whose ingress it is; the longest prefix counts
+
+Clients of no network are led to the first ingress that is alive. A client is its resolver, or the network that the
+resolver names (RFC 7871). SIGTERM and SIGINT end it in order.
+
+Exit status:
+  0   done
+  64  wrong arguments
+  65  the file is refused: its line, and what is wrong with it
+  66  the file cannot be read
+  71  the system refused an operation
+  75  the port is in use
+  77  not permitted";
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = if error.use_stderr() {
+                Exit::Usage as u8
+            } else {
+                0
+            };
+            error.print().ok();
+            return ExitCode::from(code);
+        }
+    };
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(false)
+        .init();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("overlay-dns: {}", failure.line);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let shown = arguments.file.display();
+    let text = std::fs::read_to_string(&arguments.file).map_err(|error| {
+        Failure::new(Exit::NoInput, format!("{shown}: cannot be read: {error}"))
+    })?;
+    let settings = Settings::parse(&text)
+        .map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))?;
+    if arguments.check {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::from_io("tokio", &error))?;
+    runtime.block_on(serve(settings, arguments.listen, arguments.endpoints))
+}
+
+async fn serve(
+    settings: Settings,
+    listen: SocketAddr,
+    endpoints: Vec<String>,
+) -> Result<(), Failure> {
+    let system =
+        |what: &str, error: &io::Error| Failure::from_io(&format!("{listen}, {what}"), error);
+    let datagrams = UdpSocket::bind(listen)
+        .await
+        .map_err(|error| system("UDP", &error))?;
+    let connections = TcpListener::bind(listen)
+        .await
+        .map_err(|error| system("TCP", &error))?;
+    let (telling, alive) = watch::channel(None);
+    let zone = settings.zone.clone();
+    let mut server = ServerFuture::new(Answers::new(settings, alive));
+    server.register_socket(datagrams);
+    server.register_listener(connections, SILENCE);
+    info!("answering for {zone} at {listen}");
+    let following = async {
+        if endpoints.is_empty() {
+            std::future::pending().await
+        } else {
+            forever(async || alive::session(&endpoints, &telling).await).await
+        }
+    };
+    tokio::select! {
+        never = following => match never {},
+        ended = server.block_until_done() => {
+            return Err(Failure::new(Exit::System, format!("the server ended: {ended:?}")));
+        }
+        end = asked_to_end() => end.map_err(|error| Failure::from_io("signals", &error))?,
+    }
+    // Answers on their way still leave; nothing else is lost.
+    let _ = server.shutdown_gracefully().await;
+    Ok(())
+}
+
+async fn asked_to_end() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! The answers as DNS has them (RFC 1035, RFC 2308), by the client's own network where its resolver names it (RFC 7871).
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use hickory_server::authority::{MessageRequest, MessageResponseBuilder};
+use hickory_server::proto::op::{Edns, Header, OpCode, ResponseCode};
+use hickory_server::proto::rr::rdata::opt::{ClientSubnet, EdnsCode, EdnsOption};
+use hickory_server::proto::rr::rdata::{A, AAAA, NS, SOA};
+use hickory_server::proto::rr::{DNSClass, LowerName, Name as Domain, RData, Record, RecordType};
+use hickory_server::server::{Request, RequestHandler, ResponseHandler, ResponseInfo};
+use overlay_control::name::Name;
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::answer::choose;
+use crate::settings::Settings;
+
+/// Bytes of a datagram that nobody has to take in pieces (DNS flag day 2020).
+const DATAGRAM: u16 = 1232;
+
+/// Answers by `settings` and by who is alive.
+pub struct Answers {
+    settings: Settings,
+    alive: watch::Receiver<Option<BTreeSet<Name>>>,
+}
+
+/// What an answer says.
+struct Answer {
+    code: ResponseCode,
+    records: Vec<Record>,
+    /// Where there are no records: how long that may be kept.
+    authority: Option<Record>,
+    /// For how much of the client's network it holds.
+    subnet: Option<ClientSubnet>,
+}
+
+impl Answer {
+    fn refused(code: ResponseCode) -> Self {
+        Self {
+            code,
+            records: Vec::new(),
+            authority: None,
+            subnet: None,
+        }
+    }
+}
+
+impl Answers {
+    /// New ones.
+    pub fn new(settings: Settings, alive: watch::Receiver<Option<BTreeSet<Name>>>) -> Self {
+        Self { settings, alive }
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        if request.op_code() != OpCode::Query {
+            return Answer::refused(ResponseCode::NotImp);
+        }
+        let Ok(info) = request.request_info() else {
+            return Answer::refused(ResponseCode::FormErr);
+        };
+        let zone = LowerName::from(&self.settings.zone);
+        if info.query.query_class() != DNSClass::IN || !zone.zone_of(info.query.name()) {
+            return Answer::refused(ResponseCode::Refused);
+        }
+        let name = Domain::from(info.query.name());
+        let subnet = subnet(request);
+        let client = subnet.map_or(info.src.ip().to_canonical(), |subnet| subnet.addr());
+        self.of(&name, info.query.query_type(), client, subnet)
+    }
+
+    fn of(
+        &self,
+        name: &Domain,
+        kind: RecordType,
+        client: IpAddr,
+        subnet: Option<ClientSubnet>,
+    ) -> Answer {
+        let settings = &self.settings;
+        let is_zone = *name == settings.zone;
+        let (mut records, mut scope) = (Vec::new(), 0);
+        if is_zone && matches!(kind, RecordType::SOA | RecordType::ANY) {
+            records.push(self.record(name, RData::SOA(self.soa())));
+        }
+        if is_zone && matches!(kind, RecordType::NS | RecordType::ANY) {
+            records.push(self.record(name, RData::NS(NS(settings.server.clone()))));
+        }
+        let leads = settings.names.contains(name);
+        if leads {
+            let alive = self.alive.borrow();
+            let chosen = choose(&settings.ingresses, client, alive.as_ref());
+            scope = chosen.scope;
+            let data = chosen
+                .ingress
+                .addresses
+                .iter()
+                .map(|address| match *address {
+                    IpAddr::V4(address) => RData::A(A(address)),
+                    IpAddr::V6(address) => RData::AAAA(AAAA(address)),
+                });
+            let asked = data.filter(|data| [data.record_type(), RecordType::ANY].contains(&kind));
+            records.extend(asked.map(|data| self.record(name, data)));
+        }
+        let authority = records
+            .is_empty()
+            .then(|| self.record(&settings.zone, RData::SOA(self.soa())));
+        Answer {
+            code: if leads || is_zone {
+                ResponseCode::NoError
+            } else {
+                ResponseCode::NXDomain
+            },
+            records,
+            authority,
+            subnet: subnet
+                .map(|subnet| ClientSubnet::new(subnet.addr(), subnet.source_prefix(), scope)),
+        }
+    }
+
+    fn record(&self, name: &Domain, data: RData) -> Record {
+        Record::from_rdata(name.clone(), self.settings.ttl, data)
+    }
+
+    /// No other server copies the zone, so that its number and times are nobody's business but the last one: how long
+    /// it is known that a name has no such record (RFC 2308 section 4).
+    fn soa(&self) -> SOA {
+        let settings = &self.settings;
+        let ttl = i32::try_from(settings.ttl).unwrap_or(i32::MAX);
+        SOA::new(
+            settings.server.clone(),
+            settings.zone.clone(),
+            1,
+            ttl,
+            ttl,
+            ttl,
+            settings.ttl,
+        )
+    }
+}
+
+/// The client's network, where its resolver tells it and does not hide it.
+fn subnet(request: &MessageRequest) -> Option<ClientSubnet> {
+    match request.edns()?.option(EdnsCode::Subnet)? {
+        EdnsOption::Subnet(subnet) if subnet.source_prefix() > 0 => Some(*subnet),
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl RequestHandler for Answers {
+    async fn handle_request<R: ResponseHandler>(
+        &self,
+        request: &Request,
+        mut responses: R,
+    ) -> ResponseInfo {
+        let answer = self.answer(request);
+        let mut header = Header::response_from_request(request.header());
+        header.set_response_code(answer.code);
+        header.set_authoritative(answer.code != ResponseCode::Refused);
+        let mut builder = MessageResponseBuilder::from_message_request(request);
+        if request.edns().is_some() {
+            let mut edns = Edns::new();
+            edns.set_max_payload(DATAGRAM).set_version(0);
+            if let Some(subnet) = answer.subnet {
+                edns.options_mut().insert(EdnsOption::Subnet(subnet));
+            }
+            builder.edns(edns);
+        }
+        let response = builder.build(header, &answer.records, &[], &answer.authority, &[]);
+        match responses.send_response(response).await {
+            Ok(info) => info,
+            Err(error) => {
+                warn!("{}: no answer can be sent: {error}", request.src());
+                header.set_response_code(ResponseCode::ServFail);
+                header.into()
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The file that says which names are answered, and which clients belong to which ingress.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use hickory_server::proto::rr::Name as Domain;
+use ipnet::IpNet;
+use overlay_control::name::Name;
+use serde::Deserialize;
+
+/// Longer than a client should go on asking an ingress that is gone.
+const LONGEST_TTL: u32 = 3600;
+
+/// All of it, checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The zone, fully qualified.
+    pub zone: Domain,
+    /// The zone's name server, fully qualified.
+    pub server: Domain,
+    /// Seconds that an answer may be kept.
+    pub ttl: u32,
+    /// Names that lead to an ingress, fully qualified.
+    pub names: BTreeSet<Domain>,
+    /// In the file's order: the first one that is alive is for clients that belong to none.
+    pub ingresses: Vec<Ingress>,
+}
+
+/// A node where clients come in.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Ingress {
+    /// Its name in the overlay.
+    pub node: Name,
+    /// Where clients reach it.
+    pub addresses: Vec<IpAddr>,
+    /// Networks whose clients belong to it; the longest prefix counts.
+    #[serde(default)]
+    pub clients: Vec<IpNet>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    zone: String,
+    server: String,
+    #[serde(default = "short")]
+    ttl: u32,
+    names: Vec<String>,
+    ingress: Vec<Ingress>,
+}
+
+fn short() -> u32 {
+    20
+}
+
+impl Settings {
+    /// What `text` (TOML) says; else one line that names what is wrong, and what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| told(text, &error))?;
+        let zone = domain("zone", &file.zone)?;
+        let within = |name: &String| match name.as_str() {
+            "@" => Ok(zone.clone()),
+            label => domain(
+                "names",
+                &format!("{label}.{}", file.zone.trim_end_matches('.')),
+            ),
+        };
+        let settings = Self {
+            names: file.names.iter().map(within).collect::<Result<_, _>>()?,
+            server: domain("server", &file.server)?,
+            ttl: file.ttl,
+            ingresses: file.ingress,
+            zone,
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.ttl > LONGEST_TTL {
+            return Err(format!(
+                "ttl = {}: accepted: seconds, at most {LONGEST_TTL}",
+                self.ttl
+            ));
+        }
+        if self.names.is_empty() {
+            return Err(
+                "names: accepted: names in the zone, such as \"www\", or \"@\" for the zone itself"
+                    .into(),
+            );
+        }
+        if self.ingresses.is_empty() {
+            return Err("ingress: accepted: a table [[ingress]] for each, at least one".into());
+        }
+        let mut nodes = BTreeSet::new();
+        let mut networks = BTreeSet::new();
+        for ingress in &self.ingresses {
+            if ingress.addresses.is_empty() {
+                return Err(format!(
+                    "ingress {}: addresses: accepted: at least one",
+                    ingress.node
+                ));
+            }
+            if !nodes.insert(&ingress.node) {
+                return Err(format!(
+                    "ingress {}: accepted: each node once",
+                    ingress.node
+                ));
+            }
+            if let Some(twice) = ingress
+                .clients
+                .iter()
+                .find(|network| !networks.insert(network.trunc()))
+            {
+                return Err(format!(
+                    "ingress {}: clients: {twice}: accepted: each network once",
+                    ingress.node
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn domain(key: &str, text: &str) -> Result<Domain, String> {
+    let refusal = || format!("{key}: {text:?}: accepted: a name such as \"fast.example\"");
+    let mut name = Domain::from_ascii(text).map_err(|_| refusal())?;
+    name.set_fqdn(true);
+    if name.is_root() || text.is_empty() {
+        return Err(refusal());
+    }
+    Ok(name.to_lowercase())
+}
+
+/// One line of what the parser says in several.
+fn told(text: &str, error: &toml::de::Error) -> String {
+    let line = error
+        .span()
+        .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+    format!("line {line}: {}", error.message().replace('\n', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        zone = "fast.example"
+        server = "ns1.example"
+        names = ["www", "@"]
+        [[ingress]]
+        node = "london"
+        addresses = ["192.0.2.1", "2001:db8::1"]
+        clients = ["198.51.100.0/24"]
+    "#;
+
+    #[test]
+    fn names_are_those_in_the_zone() {
+        let settings = Settings::parse(GOOD).unwrap();
+        let names: Vec<String> = settings.names.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["fast.example.", "www.fast.example."]);
+        assert_eq!(settings.ttl, 20);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases = [
+            (
+                "zone = \"fast.example\"",
+                "zone = \".\"",
+                "zone: \".\": accepted",
+            ),
+            (
+                "server = \"ns1.example\"",
+                "",
+                "line 1: missing field `server`",
+            ),
+            (
+                "[\"www\", \"@\"]",
+                "[]",
+                "names: accepted: names in the zone",
+            ),
+            ("\"london\"", "\"a/b\"", "line 6: \"a/b\" is no name"),
+            (
+                "[\"192.0.2.1\", \"2001:db8::1\"]",
+                "[]",
+                "ingress london: addresses: accepted: at least one",
+            ),
+            ("192.0.2.1", "192.0.2", "line 7: invalid IP address syntax"),
+            ("198.51.100.0/24", "198.51.100.0/33", "line 8: "),
+            (
+                "[\"198.51.100.0/24\"]",
+                "[\"10.1.0.0/16\", \"10.1.2.3/16\"]",
+                "clients: 10.1.2.3/16: accepted: each network once",
+            ),
+            (
+                "server =",
+                "ttl = 4000\nserver =",
+                "ttl = 4000: accepted: seconds, at most 3600",
+            ),
+            (
+                "server =",
+                "colour = 1\nserver =",
+                "line 3: unknown field `colour`",
+            ),
+        ];
+        for (was, is, complaint) in cases {
+            let refusal = Settings::parse(&GOOD.replace(was, is)).unwrap_err();
+            assert!(
+                refusal.contains(complaint) && !refusal.contains('\n'),
+                "{is}: {refusal}"
+            );
+        }
+        let twice = format!("{GOOD}\n[[ingress]]\nnode = \"london\"\naddresses = [\"192.0.2.2\"]");
+        assert_eq!(
+            Settings::parse(&twice).unwrap_err(),
+            "ingress london: accepted: each node once"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+"""The name server that leads clients to their ingress: real questions, and agents that come and go in the real etcd."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from overlay import programs
+from tests.netns.overlay_world import ETCD, Overlay, standing_overlay, until
+from tests.netns.world import program
+from tributary.settings.failure import Exit
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("etcd") is None or shutil.which("curl") is None,
+    reason="missing: etcd (Debian's etcd-server), or curl",
+)
+
+SETTINGS = """\
+zone = "fast.example"
+server = "ns1.example"
+names = ["www", "@"]
+
+[[ingress]]
+node = "n1"
+addresses = ["192.0.2.1", "2001:db8::1"]
+
+[[ingress]]
+node = "n2"
+addresses = ["192.0.2.2"]
+clients = ["127.0.0.0/8", "198.51.100.0/24"]
+"""
+PORT = 5353
+REFUSED, NO_SUCH_NAME, SOA = 5, 3, 6
+
+
+@dataclass
+class NameServer:
+    """One that runs beside an overlay."""
+
+    overlay: Overlay
+
+    def ask(self, name: str, kind: str = "A", way: str = "udp", *network: str) -> dict[str, Any]:
+        """What it answers."""
+        question = program("dns_query", "127.0.0.1", str(PORT), name, kind, way, *network)
+        told: dict[str, Any] = json.loads(self.overlay.node.run(*question))
+        assert told["id"] == 77
+        return told
+
+    def led(self, *network: str) -> list[str]:
+        """The addresses for a client."""
+        addresses: list[str] = self.ask("www.fast.example", "A", "udp", *network)["answers"]
+        return addresses
+
+
+@pytest.fixture
+def overlay(name: str) -> Iterator[Overlay]:
+    with standing_overlay(name) as overlay:
+        yield overlay
+
+
+def command(overlay: Overlay, *options: str) -> list[str]:
+    file = overlay.node.write("dns.toml", SETTINGS)
+    return [str(programs.build("overlay-dns", "--dns")), str(file), "--listen", f"127.0.0.1:{PORT}", *options]
+
+
+def start(overlay: Overlay, *options: str) -> NameServer:
+    process = overlay.node.start("dns", command(overlay, *options))
+    overlay.stack.callback(process.stop, 2)
+    overlay.processes["dns"] = process.wait_for_output()
+    return NameServer(overlay)
+
+
+def test_names_of_the_zone_lead_to_the_clients_ingress(overlay: Overlay) -> None:
+    server = start(overlay)
+    assert server.led() == ["192.0.2.2"]
+    for way in ("udp", "tcp"):
+        told = server.ask("WWW.fast.example", "A", way)
+        assert (told["code"], told["authoritative"], told["answers"], told["ttl"]) == (0, True, ["192.0.2.2"], [20])
+    assert server.ask("fast.example", "A")["answers"] == ["192.0.2.2"]
+    # The resolver's client decides, where the resolver says whose question it is.
+    told = server.ask("www.fast.example", "A", "udp", "203.0.113.0/24")
+    assert (told["answers"], told["scopes"]) == (["192.0.2.1"], [0])
+    told = server.ask("www.fast.example", "A", "udp", "198.51.100.0/24")
+    assert (told["answers"], told["scopes"]) == (["192.0.2.2"], [24])
+    assert server.ask("www.fast.example", "AAAA", "udp", "203.0.113.0/24")["answers"] == ["2001:db8::1"]
+
+
+@pytest.mark.parametrize(
+    ("domain", "kind", "code", "authority"),
+    [
+        ("www.fast.example", "AAAA", 0, [SOA]),
+        ("www.fast.example", "MX", 0, [SOA]),
+        ("fast.example", "MX", 0, [SOA]),
+        ("mail.fast.example", "A", NO_SUCH_NAME, [SOA]),
+        ("www.example", "A", REFUSED, []),
+    ],
+)
+def test_what_is_not_there(overlay: Overlay, domain: str, kind: str, code: int, authority: list[int]) -> None:
+    told = start(overlay).ask(domain, kind)
+    assert (told["code"], told["answers"], told["authority"]) == (code, [], authority)
+
+
+def test_an_ingress_that_dies_is_passed_over_until_it_is_back(overlay: Overlay) -> None:
+    overlay.etcd()
+    overlay.agent("n1", 11)
+    overlay.agent("n2", 12)
+    server = start(overlay, "--endpoints", ETCD)
+    until(lambda: server.led() == ["192.0.2.2"])
+    overlay.kill("n2")
+    assert until(lambda: server.led() == ["192.0.2.1"]) < 10
+    # Without etcd the last that was known holds.
+    overlay.kill("etcd")
+    assert server.led() == ["192.0.2.1"]
+    overlay.etcd()
+    overlay.agent("n2", 12)
+    until(lambda: server.led() == ["192.0.2.2"])
+
+
+def test_it_ends_in_order_and_a_port_in_use_is_named(overlay: Overlay) -> None:
+    start(overlay)
+    again = overlay.node.start("again", command(overlay))
+    assert again.popen.wait(10) == Exit.IN_USE
+    assert f"127.0.0.1:{PORT}, UDP: " in again.output()
+    overlay.processes["dns"].popen.send_signal(signal.SIGTERM)
+    assert overlay.processes["dns"].popen.wait(10) == 0
