@@ -1,5 +1,6 @@
-"""Asks the name server argv[1] at port argv[2] for a name, argv[3], of type argv[4], by udp or tcp, argv[5]; for a client
-of the network argv[6], if there is one. Prints the answer as JSON.
+"""Asks the name server argv[1] at port argv[2] for a name, argv[3], of type argv[4], by udp or tcp, argv[5].
+
+For a client of the network argv[6], if there is one. Prints the answer as JSON.
 """
 
 import json
