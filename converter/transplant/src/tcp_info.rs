@@ -1,7 +1,8 @@
 //! What of `struct tcp_info` is asked for (`include/uapi/linux/tcp.h`).
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use crate::bytes::array;
 use crate::sys::{self, TcpOption};
@@ -11,6 +12,7 @@ const STATE: usize = 0;
 const OPTIONS: usize = 5;
 const SCALES: usize = 6;
 const PATH_MTU: usize = 60;
+const ROUND_TRIP_TIME: usize = 68;
 const ADVERTISED_MSS: usize = 84;
 const LENGTH: usize = 88;
 
@@ -22,6 +24,12 @@ pub const SACK: u8 = 2;
 pub const SCALED: u8 = 4;
 /// Data in the SYN, timestamps in microseconds, a connection that began with data: nothing that a segment shows later.
 pub const HARMLESS: u8 = 32 | 64 | 128;
+
+/// The smoothed round-trip time of a connection, as the kernel has measured it.
+pub fn round_trip_time(socket: impl AsFd) -> io::Result<Duration> {
+    let info = TcpInfo::of(socket.as_fd())?;
+    Ok(Duration::from_micros(info.number(ROUND_TRIP_TIME).into()))
+}
 
 /// What the kernel says of a connection.
 pub struct TcpInfo([u8; LENGTH]);

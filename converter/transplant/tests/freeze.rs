@@ -9,7 +9,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tributary_transplant::{Obstacle, freeze, hold, release, thaw};
+use tributary_transplant::{Obstacle, at_rest, deafen, freeze, freeze_both, hold, release, thaw};
 
 /// Both ends of a connection.
 fn connected() -> (TcpStream, TcpStream) {
@@ -233,5 +233,36 @@ fn a_frozen_connection_that_is_released_goes_on() -> io::Result<()> {
     assert_eq!(&got, b"a");
     there.read_exact(&mut got)?;
     assert_eq!(&got, b"b");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_deaf_connection_takes_acknowledgements_but_neither_data_nor_an_end() -> io::Result<()> {
+    let (mut here, mut there) = connected();
+    deafen(&[here.as_fd()])?;
+    here.write_all(b"hello")?;
+    eventually(|| at_rest(&here).ok());
+    there.write_all(b"and back")?;
+    there.shutdown(Shutdown::Write)?;
+    sleep(Duration::from_millis(50));
+    at_rest(&here).expect("nothing of it came");
+    release(&here)?;
+    let mut got = vec![];
+    here.read_to_end(&mut got)?;
+    assert_eq!(got, b"and back");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn with_an_obstacle_to_one_of_two_both_go_on() -> io::Result<()> {
+    let ((first, mut its_end), (mut second, _end)) = (connected(), connected());
+    its_end.write_all(b"hello")?;
+    eventually(|| (first.peek(&mut [0; 9]).expect("bytes") == 5).then_some(()));
+    let both = freeze_both([second.as_fd(), first.as_fd()]);
+    assert!(matches!(both, Err(Obstacle::Unread(5))), "{both:?}");
+    second.write_all(b"a")?;
+    eventually(|| at_rest(&second).ok());
     Ok(())
 }

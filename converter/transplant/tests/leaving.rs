@@ -15,9 +15,7 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use tributary_transplant::{
-    Connection, Frozen, Limits, Translation, Translator, at_rest, freeze, hold,
-};
+use tributary_transplant::{Connection, Frozen, Limits, Translator, at_rest, freeze, hold};
 
 const DOWN: usize = 24 << 20;
 const UP: usize = 4 << 20;
@@ -169,19 +167,14 @@ fn rest(client: &mut TcpStream, server: &mut TcpStream) -> [Frozen; 2] {
 fn leave(
     translator: &mut Translator,
     [mut client, mut server]: [TcpStream; 2],
-    [to_client, to_server]: [u32; 2],
+    devices: [u32; 2],
 ) -> Connection {
     let frozen = rest(&mut client, &mut server);
     assert_ne!(
         frozen[0].scales.map(|s| s.snd),
         frozen[0].scales.map(|s| s.rcv)
     );
-    let legs = frozen.map(|frozen| {
-        let theirs = translator.last_timestamp(frozen.leg(0).incoming());
-        frozen.leg(theirs.expect("it has a socket"))
-    });
-    let [up, down] = Translation::between(&legs[0], &legs[1]).expect("they fit");
-    Connection::begin(translator, [(up, to_server), (down, to_client)]).expect("it begins")
+    Connection::take_over(translator, &frozen, devices).expect("it begins")
 }
 
 /// A relay between a client and a server that do this, which has left after the first megabyte.
@@ -240,6 +233,8 @@ fn transfer(offloads: bool) {
     let seen = connection.seen(&translator).expect("asked");
     assert_eq!(seen.map(|direction| direction.refused), [0, 0]);
     assert!(!seen.iter().any(|direction| direction.reset));
+    let [up, down] = seen.map(|direction| usize::try_from(direction.bytes).expect("a number"));
+    assert!(up >= UP && down > 0, "{up} and {down}");
     eventually(|| {
         connection
             .end_if_over(&mut translator, &LIMITS)

@@ -26,7 +26,7 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transpl
 
 // struct flow and struct translation: their lengths, and where things are in the latter.
 const KEY: usize = 12;
-const VALUE: usize = 56;
+const VALUE: usize = 64;
 const ADDED: usize = 12;
 const DEVICE: usize = 28;
 const SCALES: usize = 32;
@@ -35,6 +35,7 @@ const SYN: usize = 35;
 const RESET: usize = 36;
 const REFUSED: usize = 40;
 const LAST: usize = 48;
+const BYTES: usize = 56;
 
 /// Bytes of an Ethernet header before a packet, and its type for IPv4.
 const ETHERNET: usize = 14;
@@ -53,6 +54,8 @@ pub struct Seen {
     pub reset: bool,
     /// Segments that were dropped since they could not be rewritten.
     pub refused: u32,
+    /// Bytes of data that went out; what was sent again counts again.
+    pub bytes: u64,
 }
 
 /// What the kernel's program does with an Ethernet frame.
@@ -200,5 +203,6 @@ fn seen(value: &[u8; VALUE]) -> Seen {
         syn: value[SYN] != 0,
         reset: value[RESET] != 0,
         refused: u32::from_ne_bytes(array(value, REFUSED)),
+        bytes: u64::from_ne_bytes(array(value, BYTES)),
     }
 }

@@ -66,6 +66,7 @@ struct translation {
 	__u32 refused;
 	__u32 more_padding;
 	__u64 last; /* nanoseconds since the machine started */
+	__u64 bytes;
 };
 
 struct {
@@ -241,9 +242,13 @@ static __always_inline struct translation *find(struct __sk_buff *skb, struct ip
 	return bpf_map_lookup_elem(&translations, &flow);
 }
 
-/* Marks what a segment tells of its connection; of several the first one in the order from last to first. */
-static __always_inline void tell(const struct tcphdr *tcp, struct translation *to)
+/*
+ * Marks what a segment with so many bytes of data tells of its connection; of several things the first one in the order
+ * from last to first.
+ */
+static __always_inline void tell(const struct tcphdr *tcp, __u32 data, struct translation *to)
 {
+	__sync_fetch_and_add(&to->bytes, data);
 	if (tcp->rst)
 		to->reset = 1;
 	else if (tcp->syn)
@@ -279,7 +284,7 @@ int transplant(struct __sk_buff *skb)
 	fixed_part(&new.tcp, &old.tcp, to);
 	if (put(skb, &ip, &old, &new, length, to))
 		return TC_ACT_SHOT;
-	tell(&old.tcp, to);
+	tell(&old.tcp, total - sizeof(ip) - length, to);
 	return bpf_redirect_neigh(to->device, NULL, 0, 0);
 }
 

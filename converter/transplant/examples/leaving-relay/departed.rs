@@ -1,0 +1,113 @@
+//! Connections that were left.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd as _;
+use std::sync::{Mutex, MutexGuard};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::json;
+use tributary_transplant::{Connection, Frozen, Limits, Staying, Translator, release};
+
+const LIMITS: Limits = Limits {
+    closed: Duration::from_secs(5),
+    idle: Duration::from_secs(300),
+};
+const LOOK: Duration = Duration::from_millis(100);
+
+/// All of them, and the kernel's part.
+pub struct Departed {
+    devices: [u32; 2],
+    state: Mutex<State>,
+}
+
+struct State {
+    translator: Translator,
+    connections: Vec<Left>,
+}
+
+struct Left {
+    connection: Connection,
+    relayed: u64,
+    /// Frozen. As long as they are there, no other connection has their addresses and ports.
+    _sockets: [TcpStream; 2],
+}
+
+impl Departed {
+    /// None yet, between these two devices, which have these `numbers`.
+    pub fn new(devices: [&str; 2], numbers: [u32; 2]) -> io::Result<Self> {
+        let mut translator = Translator::load()?;
+        for device in devices {
+            translator.attach(device)?;
+        }
+        Ok(Self {
+            devices: numbers,
+            state: Mutex::new(State {
+                translator,
+                connections: vec![],
+            }),
+        })
+    }
+
+    /// One more, with its frozen sockets, which has passed so many bytes so far. If it cannot be, it gives the sockets
+    /// back, and they go on.
+    pub fn add(
+        &self,
+        sockets: [TcpStream; 2],
+        frozen: &[Frozen; 2],
+        relayed: u64,
+    ) -> Result<(), (Staying, [TcpStream; 2])> {
+        let mut state = self.lock();
+        match Connection::take_over(&mut state.translator, frozen, self.devices) {
+            Ok(connection) => {
+                state.connections.push(Left {
+                    connection,
+                    relayed,
+                    _sockets: sockets,
+                });
+                Ok(())
+            }
+            Err(staying) => {
+                for socket in &sockets {
+                    // One that cannot go on is seen by who reads it.
+                    let _ = release(socket.as_fd());
+                }
+                Err((staying, sockets))
+            }
+        }
+    }
+
+    /// Takes those out that are over, until the process ends.
+    pub fn watch(&self) {
+        loop {
+            sleep(LOOK);
+            let State {
+                translator,
+                connections,
+            } = &mut *self.lock();
+            connections.retain(|left| goes_on(left, translator).unwrap_or(false));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics")
+    }
+}
+
+/// Whether it is not over; if it is, tells what it was.
+fn goes_on(left: &Left, translator: &mut Translator) -> io::Result<bool> {
+    let seen = left.connection.seen(translator)?;
+    if !left.connection.end_if_over(translator, &LIMITS)? {
+        return Ok(true);
+    }
+    let [translated, refused] = [
+        seen[0].bytes + seen[1].bytes,
+        u64::from(seen[0].refused + seen[1].refused),
+    ];
+    println!(
+        "{}",
+        json!({"relayed": left.relayed, "translated": translated, "refused": refused})
+    );
+    Ok(false)
+}

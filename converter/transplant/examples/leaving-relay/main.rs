@@ -1,0 +1,91 @@
+//! A relay between plain TCP connections that leaves the path once their slow start is over: the crate at work, for
+//! benchmarks and soak tests.
+
+mod departed;
+mod direction;
+mod session;
+
+use std::error::Error;
+use std::net::{SocketAddr, TcpListener};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use clap::Parser;
+use rustix::net::netdevice::name_to_index;
+
+use crate::departed::Departed;
+
+/// Relays connections, and leaves each of them to the kernel once its slow start is over.
+///
+/// Prints `ready` when it listens. Of each connection that it has left it prints, as soon as it has, {"left": MILLISECONDS}
+/// (how long neither end was heard), and at its end {"relayed": BYTES, "translated": BYTES, "refused": SEGMENTS}; of each
+/// other one {"stayed": WHY, "relayed": BYTES} at its end.
+#[derive(Debug, Parser)]
+#[command(name = "leaving-relay")]
+pub struct Options {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Where every connection goes.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    to: SocketAddr,
+    /// The device by which clients come.
+    #[arg(long, value_name = "NAME")]
+    client_device: String,
+    /// The device that goes to the server.
+    #[arg(long, value_name = "NAME")]
+    server_device: String,
+    /// Leave no connection before so many bytes have passed.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    after: u64,
+    /// Leave none at all.
+    #[arg(long)]
+    stay: bool,
+}
+
+fn main() -> ExitCode {
+    match Options::try_parse() {
+        Err(error) => {
+            let code = if error.use_stderr() { 64 } else { 0 };
+            error.print().ok();
+            ExitCode::from(code)
+        }
+        Ok(options) => match serve(options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("leaving-relay: {error}");
+                ExitCode::from(71)
+            }
+        },
+    }
+}
+
+/// Serves until the process ends; a thread for each connection.
+fn serve(options: Options) -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind(options.listen)?;
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    let devices = [&options.client_device, &options.server_device];
+    let departed = Arc::new(Departed::new(
+        devices.map(String::as_str),
+        [
+            name_to_index(&socket, devices[0])?,
+            name_to_index(&socket, devices[1])?,
+        ],
+    )?);
+    let watching = Arc::clone(&departed);
+    thread::spawn(move || watching.watch());
+    println!("ready");
+    let options = Arc::new(options);
+    loop {
+        let (client, _) = listener.accept()?;
+        let (options, departed) = (Arc::clone(&options), Arc::clone(&departed));
+        thread::Builder::new()
+            .stack_size(256 << 10)
+            .spawn(move || session::run(client, &options, &departed))?;
+    }
+}

@@ -1,0 +1,149 @@
+//! One connection from its first byte to its end, or until it is left.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::json;
+use tributary_transplant::{
+    Frozen, Obstacle, Steady, at_rest, deafen, freeze_both, release, round_trip_time,
+};
+
+use crate::Options;
+use crate::departed::Departed;
+use crate::direction::Direction;
+
+/// Neither end is deaf for longer, and so often is it tried.
+const REST: Duration = Duration::from_millis(500);
+const TRIES: u32 = 8;
+/// No round is shorter: the relay wakes up for pieces of some hundred kilobytes.
+const SHORTEST_ROUND: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Both sockets, first the client's, and what goes from each to the other.
+struct Session {
+    sockets: [TcpStream; 2],
+    directions: [Direction; 2],
+}
+
+/// Relays between `client` and the server that the options name, and tells what became of it.
+pub fn run(client: TcpStream, options: &Options, departed: &Departed) {
+    let begun = Session::begin(client, options);
+    let ended = begun.and_then(|session| session.relay(options, departed));
+    if let Err(error) = ended {
+        println!("{}", json!({"stayed": error.to_string()}));
+    }
+}
+
+impl Session {
+    fn begin(client: TcpStream, options: &Options) -> io::Result<Self> {
+        let sockets = [client, TcpStream::connect(options.to)?];
+        for socket in &sockets {
+            socket.set_nodelay(true)?;
+            socket.set_nonblocking(true)?;
+        }
+        Ok(Self {
+            sockets,
+            directions: [Direction::new(), Direction::new()],
+        })
+    }
+
+    fn relay(mut self, options: &Options, departed: &Departed) -> io::Result<()> {
+        let (started, mut steady) = (Instant::now(), Steady::default());
+        let (mut tries, mut why) = (0, "it was not tried".to_owned());
+        while !self.directions.iter().all(|direction| direction.ended) {
+            self.wait(None)?;
+            self.pump()?;
+            let over = steady.watch(started.elapsed(), self.passed(), self.round()?);
+            if options.stay || tries == TRIES || !over || self.passed() < options.after {
+                continue;
+            }
+            tries += 1;
+            steady = Steady::default();
+            let deaf = Instant::now();
+            match self.freeze()? {
+                Ok(frozen) => {
+                    let relayed = self.passed();
+                    match departed.add(self.sockets, &frozen, relayed) {
+                        Ok(()) => {
+                            let left = deaf.elapsed().as_secs_f64() * 1e3;
+                            println!("{}", json!({"left": left}));
+                            return Ok(());
+                        }
+                        Err((staying, sockets)) => {
+                            self.sockets = sockets;
+                            (why, tries) = (staying.to_string(), TRIES);
+                        }
+                    }
+                }
+                Err(obstacle) => why = obstacle.to_string(),
+            }
+        }
+        println!("{}", json!({"stayed": why, "relayed": self.passed()}));
+        Ok(())
+    }
+
+    fn pump(&mut self) -> io::Result<()> {
+        let [client, server] = &self.sockets;
+        self.directions[0].pump(client, server)?;
+        self.directions[1].pump(server, client)
+    }
+
+    fn passed(&self) -> u64 {
+        self.directions
+            .iter()
+            .map(|direction| direction.passed)
+            .sum()
+    }
+
+    fn round(&self) -> io::Result<Duration> {
+        let [client, server] = &self.sockets;
+        Ok((round_trip_time(client)? + round_trip_time(server)?).max(SHORTEST_ROUND))
+    }
+
+    /// Waits until something can be moved, or for so long.
+    fn wait(&self, most: Option<Duration>) -> io::Result<()> {
+        let wanted = |own: usize| {
+            let (incoming, outgoing) = (&self.directions[own], &self.directions[1 - own]);
+            let mut wanted = PollFlags::empty();
+            wanted.set(PollFlags::IN, incoming.is_empty() && !incoming.ended);
+            wanted.set(PollFlags::OUT, !outgoing.is_empty());
+            wanted
+        };
+        let mut sockets = [0, 1].map(|own| PollFd::new(&self.sockets[own], wanted(own)));
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
+        poll(&mut sockets, most.as_ref())?;
+        Ok(())
+    }
+
+    /// Both states, once all that was read is with the ends; or what was in the way, and then it goes on.
+    fn freeze(&mut self) -> io::Result<Result<[Frozen; 2], Obstacle>> {
+        deafen(&self.sockets.each_ref().map(TcpStream::as_fd))?;
+        let rests = self.rest()?;
+        let sockets = self.sockets.each_ref().map(TcpStream::as_fd);
+        if let Err(obstacle) = rests {
+            for socket in sockets {
+                release(socket)?;
+            }
+            return Ok(Err(obstacle));
+        }
+        Ok(freeze_both(sockets))
+    }
+
+    /// Moves on until both connections rest.
+    fn rest(&mut self) -> io::Result<Result<(), Obstacle>> {
+        let late = Instant::now() + REST;
+        loop {
+            self.pump()?;
+            let [client, server] = &self.sockets;
+            match at_rest(client).and_then(|()| at_rest(server)) {
+                Err(Obstacle::InFlight(_) | Obstacle::Unread(_)) if Instant::now() < late => {}
+                _ if !self.directions.iter().all(Direction::is_empty) && Instant::now() < late => {}
+                other => return Ok(other),
+            }
+            self.wait(Some(LOOK))?;
+        }
+    }
+}
