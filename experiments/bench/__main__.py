@@ -65,6 +65,10 @@ _ALL = {
         "chains of all pairs of 115 and 315 nodes, one changed link, a look-up; a converter started by a client",
         ("overlay", "overlay-on-demand"),
     ),
+    "leaving": Benchmark("processor time and throughput before and after a relay leaves the path", ("leaving",)),
+    "leaving-soak": Benchmark(
+        "10,000 transfers, left in their midst by their relay, over a link that loses and reorders", ("leaving-soak",)
+    ),
     "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("accuracy",)),
 }
 

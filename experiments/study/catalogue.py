@@ -48,6 +48,8 @@ _BENCHMARKS = (
     "accuracy",
     "overlay",
     "overlay-on-demand",
+    "leaving",
+    "leaving-soak",
 )
 
 

@@ -28,16 +28,31 @@ def build(*, released: bool = False) -> Programs:
     As a package has them if ``released``: whoever compares their speed with others' wants that, and waits for it.
     Raises Failure: exit 69 if there are none, 71 if they do not build.
     """
-    how = ("--released",) if released else ()
-    if shutil.which("cargo"):
-        built = subprocess.run([_BUILD, CACHE, *how], capture_output=True, text=True, check=False)
-        if built.returncode != 0:
-            reasons = [line for line in built.stderr.splitlines() if line.startswith("error")]
-            raise Failure(
-                Exit.SYSTEM, f"the converter does not build: {reasons[0] if reasons else built.stderr.strip()}"
-            )
+    _make("the converter", *(("--released",) if released else ()))
     place = CACHE / ("released" if released else "bin")
     programs = Programs(place / "tributary-converter", place / "tributary-load")
     if not programs.converter.exists():
         raise Failure(Exit.UNAVAILABLE, f"{programs.converter}: not found (scripts/setup builds it)")
     return programs
+
+
+@cache
+def leaving_relay() -> Path:
+    """The relay that leaves the path, an example of converter/transplant, built anew if its source has changed.
+
+    Raises Failure: exit 69 if there is none, 71 if it does not build, as without clang.
+    """
+    _make("the relay that leaves", "--leaving")
+    relay = CACHE / "bin/leaving-relay"
+    if not relay.exists():
+        raise Failure(Exit.UNAVAILABLE, f"{relay}: not found (scripts/setup.d/converter {CACHE} --leaving builds it)")
+    return relay
+
+
+def _make(what: str, *how: str) -> None:
+    if not shutil.which("cargo"):
+        return
+    built = subprocess.run([_BUILD, CACHE, *how], capture_output=True, text=True, check=False)
+    if built.returncode != 0:
+        reasons = [line for line in built.stderr.splitlines() if line.startswith("error")]
+        raise Failure(Exit.SYSTEM, f"{what} does not build: {reasons[0] if reasons else built.stderr.strip()}")

@@ -92,6 +92,22 @@ def test_held_rates_and_the_quota_are_near_what_was_asked_for(tmp_path: Path) ->
     }
 
 
+def test_a_relay_that_has_left_costs_less(tmp_path: Path) -> None:
+    result = bench(tmp_path, "leaving")
+    assert all(ratio > 1 for name, ratio in result["ratios"].items() if name.endswith("cpu_saving"))
+    # A busy machine cannot tell how fast it is; that something passes it can.
+    assert all(ratio > 0.1 for ratio in result["ratios"].values())
+    assert 0 < result["values"]["deaf_ms"] < 1000
+
+
+def test_transfers_that_are_left_on_a_lossy_link_are_whole(tmp_path: Path) -> None:
+    values = bench(tmp_path, "leaving-soak")["values"]
+    assert values["transfers"] == 400
+    assert values["left_percent"] > 20
+    assert values["translated_percent"] > 10
+    assert values["refused"] == 0
+
+
 def path_without(program: str, folder: Path) -> str:
     """``folder``, new, with links to all programs of the PATH but this one."""
     folder.mkdir()

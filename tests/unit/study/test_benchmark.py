@@ -117,7 +117,8 @@ def test_list_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(["list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
         *("aggregation", "enforcement", "converter", "throttler-scale"),
-        *("queueing-delay", "converter-soak", "acceleration", "overlay", "accuracy"),
+        *("queueing-delay", "converter-soak", "acceleration", "overlay"),
+        *("leaving", "leaving-soak", "accuracy"),
     ]
 
 

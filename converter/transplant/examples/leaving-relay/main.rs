@@ -5,7 +5,6 @@ mod departed;
 mod direction;
 mod session;
 
-use std::error::Error;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::thread;
 
 use clap::Parser;
 use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::departed::Departed;
 
@@ -62,30 +62,31 @@ fn main() -> ExitCode {
 }
 
 /// Serves until the process ends; a thread for each connection.
-fn serve(options: Options) -> Result<(), Box<dyn Error>> {
-    let listener = TcpListener::bind(options.listen)?;
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        None,
-    )?;
-    let devices = [&options.client_device, &options.server_device];
-    let departed = Arc::new(Departed::new(
-        devices.map(String::as_str),
-        [
-            name_to_index(&socket, devices[0])?,
-            name_to_index(&socket, devices[1])?,
-        ],
-    )?);
+fn serve(options: Options) -> Result<(), String> {
+    let devices = [&options.client_device, &options.server_device].map(String::as_str);
+    let departed = Departed::new(devices, [number(devices[0])?, number(devices[1])?])
+        .map_err(|error| format!("the kernel does not take the program: {error}"))?;
+    let listener = TcpListener::bind(options.listen)
+        .map_err(|error| format!("listening on {}: {error}", options.listen))?;
+    let departed = Arc::new(departed);
     let watching = Arc::clone(&departed);
     thread::spawn(move || watching.watch());
     println!("ready");
     let options = Arc::new(options);
     loop {
-        let (client, _) = listener.accept()?;
-        let (options, departed) = (Arc::clone(&options), Arc::clone(&departed));
-        thread::Builder::new()
-            .stack_size(256 << 10)
-            .spawn(move || session::run(client, &options, &departed))?;
+        let accepted = listener.accept().and_then(|(client, _)| {
+            let (options, departed) = (Arc::clone(&options), Arc::clone(&departed));
+            thread::Builder::new()
+                .stack_size(256 << 10)
+                .spawn(move || session::run(client, &options, &departed))
+        });
+        accepted.map_err(|error| format!("a connection cannot be taken: {error}"))?;
     }
+}
+
+/// The number of a device.
+fn number(device: &str) -> Result<u32, String> {
+    socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .and_then(|socket| name_to_index(&socket, device))
+        .map_err(|error| format!("device {device:?}: {error}: accepted: one that ip-link(8) shows"))
 }

@@ -16,7 +16,7 @@ use crate::departed::Departed;
 use crate::direction::Direction;
 
 /// Neither end is deaf for longer, and so often is it tried.
-const REST: Duration = Duration::from_millis(500);
+const REST: Duration = Duration::from_secs(1);
 const TRIES: u32 = 8;
 /// No round is shorter: the relay wakes up for pieces of some hundred kilobytes.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);

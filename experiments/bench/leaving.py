@@ -1,0 +1,197 @@
+"""What a relay costs as long as it relays, and once it has left the path to the kernel (converter/transplant).
+
+    client --- relay --- server      plain cables; one transfer, every byte of it checked
+
+The relay leaves in the middle of the transfer: before and after are moments of the same connection, ends and machine.
+The processor time is all that the relay's node takes: the process, and two threads that take in what comes to its
+devices (napi_threads.py). By default veth has the sender do that work, so the ends have such threads as well: theirs is
+not counted to the relay's node, and nothing of its own to them.
+
+``large``: the cables carry segments of 64 kB, as a network interface that cuts and joins segments by itself has the
+kernel see them (TSO, LRO), and as veth does. ``small``: they carry 1500 bytes, and the node's processor joins what
+comes and cuts what goes, before and after.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise, product
+from pathlib import Path
+from statistics import median
+
+from pydantic import Field
+
+from experiments.bench.napi_threads import processor_seconds, takes_in_by_thread
+from experiments.scenarios.cabled import Cabled, Cables
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures, Series
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
+from experiments.testbed import native
+from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE, Cabling
+from experiments.testbed.node import Process
+from experiments.testbed.tolerance import TOLERANCE
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import Size
+
+_RELAY = f"{LISTENER}:7000"
+_SAMPLE = 0.01
+_SETTLED = 0.5
+"""Seconds after the change that belong neither to before nor to after, and in which the dip is looked for."""
+_LONGEST = 120
+DOWN, UP = "download", "upload"
+LARGE, SMALL = "large", "small"
+_MTUS = {LARGE: 65_000, SMALL: 1500}
+_RECEIVERS_SIDE = {DOWN: CLIENT_SIDE, UP: SERVER_SIDE}
+_SIZES, _WAYS = {LARGE: "", SMALL: "small_"}, {DOWN: "", UP: "upload_"}
+"""What names of figures have in front for each."""
+_UNITS = {
+    "before_cpu_ms_per_gb": "ms/GB",
+    "after_cpu_ms_per_gb": "ms/GB",
+    "before_mbps": "Mbit/s",
+    "after_mbps": "Mbit/s",
+    "deaf_ms": "ms",
+    "dip_ms": "ms",
+}
+
+
+class LeavingOptions(Options):
+    """``size`` of each transfer; the relay leaves once half of it has passed."""
+
+    repeat: Repeat = 5
+    size: Size = Field(default=Size(24_000_000_000), description="a size, such as '24GB'")
+
+
+@dataclass(frozen=True)
+class Relayed(Cabled):
+    """The nodes, cabled, and the pids of the threads that take in what comes to the relay's."""
+
+    threads: Sequence[int]
+
+
+@dataclass(frozen=True)
+class ThreadedCables(Cables):
+    """The same before it stands; the cables carry packets of up to ``mtu`` bytes."""
+
+    mtu: int = 1500
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return super().as_json() | {"mtu": self.mtu}
+
+    @contextmanager
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Relayed]:
+        """Client, gateway and server, which has an origin, for the length of the block."""
+        with super().standing(name, seed, tolerance) as built:
+            testbed = built.cabling.testbed
+            for node in (testbed.client, testbed.gateway):
+                node.ip("link", "set", CLIENT_SIDE, "mtu", str(self.mtu))
+            for node in (testbed.gateway, testbed.server):
+                node.ip("link", "set", SERVER_SIDE, "mtu", str(self.mtu))
+            takes_in_by_thread(testbed.client, CLIENT_SIDE)
+            takes_in_by_thread(testbed.server, SERVER_SIDE)
+            threads = [takes_in_by_thread(testbed.gateway, device) for device in (CLIENT_SIDE, SERVER_SIDE)]
+            yield Relayed(built.cabling, threads)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A moment: seconds, bytes that went to the receiver, processor seconds of the node; whether the relay has left."""
+
+    at: float
+    sent: int
+    processor: float
+    left: bool
+
+
+def _measure(built: Relayed, options: LeavingOptions, point: Point, repetition: int) -> Reading:
+    """Raises Failure (exit 1) if a byte was wrong or the relay stayed."""
+    cabling, size = built.cabling, options.size.amount
+    devices = ("--client-device", CLIENT_SIDE, "--server-device", SERVER_SIDE)
+    command = [str(native.leaving_relay()), "--listen", _RELAY, "--to", ORIGIN, *devices, "--after", str(size // 2)]
+    with cabling.testbed.gateway.start("leaving-relay", command).wait_until_ready() as relay:
+        samples = _transfer(cabling, relay, built.threads, point["direction"], size)
+        values = told(samples) | {"deaf_ms": _deaf_milliseconds(relay)}
+    return Reading(point, repetition, values, {})
+
+
+def _transfer(cabling: Cabling, relay: Process, threads: Sequence[int], direction: str, size: int) -> list[Sample]:
+    pids = [relay.popen.pid, *threads]
+    how = ("--verify",) if direction == DOWN else ("--upload",)
+    bulk = [str(cabling.programs.load), "bulk", "--to", _RELAY, "--bytes", str(size), *how]
+    samples: list[Sample] = []
+    with cabling.testbed.client.start("bulk", bulk) as client:
+        end = time.monotonic() + _LONGEST
+        while client.popen.poll() is None and time.monotonic() < end:
+            sent = _sent(relay.popen.pid, _RECEIVERS_SIDE[direction])
+            left = bool(samples and samples[-1].left) or '"left"' in relay.output()
+            samples.append(Sample(time.monotonic(), sent, processor_seconds(pids), left))
+            time.sleep(_SAMPLE)
+        if client.popen.poll() != 0:
+            raise Failure(Exit.WRONG_RESULT, f"the {direction} failed: {client.output().strip() or 'it took too long'}")
+    if not samples[-1].left:
+        raise Failure(Exit.WRONG_RESULT, f"the relay stayed: {relay.output().strip()}")
+    return samples
+
+
+def _sent(pid: int, device: str) -> int:
+    """Bytes that the network namespace of a process has sent by ``device`` (proc_pid_net(5))."""
+    lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
+    return next(int(line.split()[9]) for line in lines if line.split()[0] == f"{device}:")
+
+
+def _deaf_milliseconds(relay: Process) -> float:
+    """For how long the relay heard neither end."""
+    lines = [json.loads(line) for line in relay.output().splitlines() if line.startswith("{")]
+    return float(next(line["left"] for line in lines if "left" in line))
+
+
+def told(samples: Sequence[Sample]) -> dict[str, float]:
+    """What the moments of one transfer come to. Pure."""
+    change = next(sample.at for sample in samples if sample.left)
+    # The first fifth is slow start, and the ends' buffers that grow.
+    begun = samples[0].at + (change - samples[0].at) / 5
+    before = [sample for sample in samples if begun <= sample.at < change - _SETTLED]
+    after = [sample for sample in samples if sample.at >= change + _SETTLED]
+    values = {}
+    for name, (first, *_, last) in {"before": before, "after": after}.items():
+        sent = last.sent - first.sent
+        values[f"{name}_mbps"] = 8e-6 * sent / (last.at - first.at)
+        values[f"{name}_cpu_ms_per_gb"] = 1e12 * (last.processor - first.processor) / sent
+    about = [sample for sample in samples if abs(sample.at - change) <= _SETTLED]
+    slow = values["before_mbps"] / 2
+    dips = (b.at - a.at for a, b in pairwise(about) if 8e-6 * (b.sent - a.sent) / (b.at - a.at) < slow)
+    return values | {"dip_ms": 1000 * sum(dips)}
+
+
+def figures(readings: Readings) -> Figures:
+    """Of downloads of large segments the plain names; of the others with what differs."""
+    series: list[Series] = []
+    ratios: dict[str, float] = {}
+    for (segments, size), (direction, way) in product(_SIZES.items(), _WAYS.items()):
+        these, prefix = readings.at(segments=segments, direction=direction), size + way
+        series += [Series(f"{prefix}{name}", unit, these.values(name)) for name, unit in _UNITS.items()]
+        ratios[f"leave_{prefix}cpu_saving"] = _ratio(these, "before_cpu_ms_per_gb", "after_cpu_ms_per_gb")
+        ratios[f"leave_{prefix}throughput"] = _ratio(these, "after_mbps", "before_mbps")
+    return Figures(series, ratios, {each.name: each.median for each in series})
+
+
+def _ratio(readings: Readings, one: str, other: str) -> float:
+    """The median of each transfer's own."""
+    return median(reading.values[one] / reading.values[other] for reading in readings)
+
+
+SCENARIO = benchmark(
+    name="leaving",
+    question="What does a relay cost, and what once it has left the path to the kernel?",
+    about=__doc__,
+    options=LeavingOptions,
+    quick={"repeat": 1, "size": "6GB"},
+    points=lambda _options: [{"segments": size, "direction": way} for size in _MTUS for way in (DOWN, UP)],
+    blueprint=lambda _options, _profile, point: ThreadedCables(mtu=_MTUS[point["segments"]]),
+    measure=_measure,
+    figures=figures,
+    in_turn=True,
+)
