@@ -61,7 +61,7 @@ class LeavingOptions(Options):
     """``size`` of each transfer; the relay leaves once half of it has passed."""
 
     repeat: Repeat = 5
-    size: Size = Field(default=Size(24_000_000_000), description="a size, such as '24GB'")
+    size: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
 
 
 @dataclass(frozen=True)

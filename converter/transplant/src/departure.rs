@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use socket2::{SockFilter, SockRef};
 
-use crate::freeze::{Frozen, Obstacle, freeze, hold, release};
+use crate::freeze::{Frozen, Obstacle, freeze, release};
 use crate::kernel::{Connection, Translator};
 use crate::leg::Unfit;
 use crate::sys;
@@ -35,17 +35,16 @@ pub fn deafen(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     sys::wait_for_packets_under_way()
 }
 
-/// Holds both sockets and takes their states. With an obstacle to either of them both go on.
+/// Takes the states of two sockets that are deaf: an acknowledgement that comes meanwhile changes nothing of what is taken.
+/// With an obstacle to either of them both go on.
 pub fn freeze_both(sockets: [BorrowedFd<'_>; 2]) -> Result<[Frozen; 2], Obstacle> {
-    let taken = hold(&sockets)
-        .map_err(Obstacle::from)
-        .and_then(|()| Ok([freeze(sockets[0])?, freeze(sockets[1])?]));
-    if taken.is_err() {
+    let both = freeze(sockets[0]).and_then(|first| Ok([first, freeze(sockets[1])?]));
+    if both.is_err() {
         for socket in sockets {
             release(socket)?;
         }
     }
-    taken
+    both
 }
 
 /// Why two frozen connections cannot be one translation.

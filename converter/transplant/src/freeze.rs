@@ -155,8 +155,8 @@ pub fn at_rest(socket: impl AsFd) -> Result<(), Obstacle> {
     check(socket.as_fd(), &TcpInfo::of(socket.as_fd())?)
 }
 
-/// Takes the state of a socket that is held ([`hold`]): without that, bytes that come meanwhile would be lost. From then on
-/// closing it sends nothing. With an obstacle it stays held, and as it was.
+/// Takes the state of a socket that is held ([`hold`]) or deaf ([`crate::deafen`]): without that, bytes that come meanwhile
+/// would be lost. From then on closing it sends nothing. With an obstacle it stays held, and as it was.
 pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
     let socket = socket.as_fd();
     let [local, remote] = ends(socket)?;

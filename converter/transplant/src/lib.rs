@@ -3,9 +3,9 @@
 //!
 //! 1. [`Steady`] says when slow start is over. [`deafen`] has the kernel drop the data that comes for both sockets, as a full
 //!    queue would; the ends send it again later. What is unread and in flight becomes less, until both are [`at_rest`].
-//! 2. [`hold`] has acknowledgements dropped too, and [`freeze()`] takes the state of a socket, if nothing is in flight to its
-//!    other end and nothing is unread; [`freeze_both`] does both. If that cannot be had whole, it says why, and [`release`]
-//!    has the socket go on as if nothing had been.
+//! 2. [`freeze()`] takes the state of a socket, and [`freeze_both`] of both, if nothing is in flight to its other end and
+//!    nothing is unread. If that cannot be had whole, it says why, and [`release`] has the socket go on as if nothing had
+//!    been. [`hold`] is for one socket alone: it has acknowledgements dropped as well.
 //! 3. A [`Leg`] is the state of one of them; between two legs a [`Translation`] for each direction rewrites segments: what
 //!    comes in by one leg goes out by the other one, as if the converter had sent it there.
 //! 4. The [`Translator`] does so in the kernel. A [`Connection`] knows when it is over. Until then its frozen sockets stay
