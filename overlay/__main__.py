@@ -4,21 +4,22 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from overlay import plane
+from overlay import explanation, plane
 from overlay.calculator import ask
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import Size
 
 _MOST_ROUNDS = 60
-_FIRST_WINDOW_KB = 15
 
 _DESCRIPTION = """\
 Says which chain of converters a transfer should take, by the round-trip times between them: those of a file (paths,
-simulate), or those that agents measure, by which a controller publishes tables (agent, controller, status). Nothing
-carries either to converters yet. Needs no root.
+simulate), or those that agents measure, by which a controller publishes tables (agent, controller, status, explain).
+Agents write the routes of their converters by these tables. Needs no root.
 """
 _COMMANDS = """\
 Three more commands are programs of their own, and say with --help what they take:
@@ -29,7 +30,13 @@ Three more commands are programs of their own, and say with --help what they tak
 """
 _STATUS = """\
 Prints which controller was elected, what it refused, the nodes that are alive with how many round-trip times each
-published, and version and age of each ingress's table. Ages go by the clocks of the controller and of this machine.
+published, and version and age of each ingress's table, and of the one that its converter goes by. Ages go by the clocks
+of the controller and of this machine.
+"""
+_EXPLAIN = """\
+Prints which way connections that come in at INGRESS take to SERVER: the node next to the server, the best chain of
+converters for the size, its time by the model below, and the other chains in the order in which the converter tries
+them. INGRESS is a node whose agent has --egresses.
 """
 _MODEL = """\
 A transfer of r rounds over a chain takes half the sum of the chain's round-trip times, and r - 1 times the largest of
@@ -43,7 +50,7 @@ Graphs to try are in overlay/graphs/.
 """
 _CODES = """\
 exit codes:
-  0 done                                64 wrong arguments, or a node that the graph has not
+  0 done                                64 wrong arguments, or a node or a server that is not known
   65 the graph is refused: which line   66 the graph cannot be read
   69 the program is missing, or etcd does not answer
   71 the program does not build, or failed
@@ -113,6 +120,17 @@ class Status:
     json: bool
 
 
+@dataclass(frozen=True)
+class Explain:
+    """``overlay explain``; ``ingress`` is a node's name."""
+
+    ingress: str
+    server: str
+    size: Size | None
+    endpoints: str
+    json: bool
+
+
 def main(arguments: Sequence[str]) -> int:
     """Answer one ``overlay`` command; returns its exit code."""
     if arguments[:1] in (["agent"], ["controller"]):
@@ -125,7 +143,9 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The commands and their arguments."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
-    commands = made.add_subparsers(required=True, metavar="paths | simulate | map | status | agent | controller | dns")
+    commands = made.add_subparsers(
+        required=True, metavar="paths | simulate | map | status | explain | agent | controller | dns"
+    )
     about = "the best chain between two nodes"
     paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
     paths.does(Paths, _paths)
@@ -152,9 +172,17 @@ def parser() -> Arguments:
     about = "what is so in the control plane"
     status = commands.add_parser("status", help=about, description=_STATUS, epilog=_CODES)
     status.does(Status, _status)
+    about = "the way of an ingress's connections to a server"
+    explain = commands.add_parser("explain", help=about, description=_EXPLAIN, epilog=_MODEL + _CODES)
+    explain.does(Explain, _explain)
+    explain.add_argument("ingress", metavar="INGRESS", help="the node where clients come in")
+    explain.add_argument("server", type=_address, metavar="SERVER", help="the server's IP address")
+    about = "the transfer's, such as 100kB (default: the rounds that the ingress's egresses have)"
+    explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
     about = "etcd's members (default: %(default)s)"
-    status.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
-    for each in (paths, simulate, map_, status):
+    for each in (status, explain):
+        each.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
+    for each in (paths, simulate, map_, status, explain):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
 
@@ -167,6 +195,13 @@ def _rounds(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_ROUNDS):
         raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 1 to {_MOST_ROUNDS}")
     return int(text)
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: accepted: an IP address, such as 192.0.2.1") from error
 
 
 def _many_rounds(text: str) -> tuple[int, ...]:
@@ -210,9 +245,15 @@ def _status(options: Status) -> None:
     print(json.dumps(answer, indent=2) if options.json else plane.text(answer))
 
 
+def _explain(options: Explain) -> None:
+    size = None if options.size is None else options.size.amount
+    answer = explanation.ask(options.ingress, options.server, size, options.endpoints)
+    print(json.dumps(answer, indent=2) if options.json else explanation.text(answer))
+
+
 def _chain_text(answer: Mapping[str, Any]) -> str:
     best, rounds = answer["best"], answer["rounds"]
-    size = _FIRST_WINDOW_KB * (2**rounds - 1)
+    size = explanation.up_to_kb(rounds)
     direct = answer["direct"]["time_ms"]
     lines = [
         f"{rounds} rounds, up to {size:,} kB: {best['time_ms']:.1f} ms; {direct:.1f} ms without converters between",

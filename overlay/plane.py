@@ -41,7 +41,7 @@ def text(status: Mapping[str, Any]) -> str:
     width = max(map(len, names))
     lines += ["", f"{'node':{width}}  {'agent':21} {'delays':>6}  table"]
     for node in status["nodes"]:
-        table = _table(tables.pop(node["name"], None))
+        table = _table(tables.pop(node["name"], None)) + _routes(node["routes"])
         lines.append(f"{node['name']:{width}}  {node['address']:21} {node['delays']:>6}  {table}")
     lines += [f"{name:{width}}  {'not alive':21} {'':>6}  {_table(table)}" for name, table in tables.items()]
     return "\n".join(lines)
@@ -59,3 +59,11 @@ def _table(table: Mapping[str, Any] | None) -> str:
     if table is None:
         return "none"
     return f"version {table['version']}, {table['age_s']} s old, chains to {table['egresses']}"
+
+
+def _routes(routes: Mapping[str, Any] | None) -> str:
+    if routes is None:
+        return ""
+    if routes["version"] is None:
+        return "; its converter: by none"
+    return f"; its converter: by version {routes['version']}, {routes['age_s']} s old"

@@ -39,8 +39,9 @@ class Overlay:
 
     def agent(self, name: str, number: int, *options: str) -> None:
         """Start the agent of a node, which has an address of its own."""
-        address = f"127.0.0.{number}:5460"
-        self.tributary(name, "agent", name, "--address", address, "--interval-ms", "200", *options)
+        host = f"127.0.0.{number}"
+        where = ["--address", f"{host}:5460", "--converter", f"{host}:5124"]
+        self.tributary(name, "agent", name, *where, "--interval-ms", "200", *options)
 
     def controller(self, name: str) -> None:
         """Start a controller."""
@@ -81,8 +82,12 @@ class Overlay:
 
     def measured(self, name: str, **milliseconds: float) -> None:
         """Write what the agent of a node would that is not there."""
-        self.put(f"nodes/{name}", {"address": "192.0.2.1:5460"})
+        self.put(f"nodes/{name}", {"address": "192.0.2.1:5460", "converter": converter(name)})
         self.put(f"delays/{name}", {"round_trip_us": {peer: round(ms * 1000) for peer, ms in milliseconds.items()}})
+
+    def delete(self, key: str) -> None:
+        """Remove what such an agent wrote."""
+        self._ask("kv/deleterange", {"key": coded(PREFIX + key)})
 
     def _ask(self, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         answer = self.node.run("curl", "--silent", "--fail", f"{ETCD}/v3/{what}", "--data", json.dumps(asked))
@@ -96,6 +101,11 @@ class Overlay:
     def egresses(self) -> dict[str, set[str]]:
         """To which nodes each ingress has chains."""
         return {ingress: set(table["chains"]) for ingress, table in self.tables().items()}
+
+
+def converter(name: str) -> str:
+    """Where the converter of a node is said to be that is not there, A to Z."""
+    return f"192.0.2.{ord(name) - ord('A') + 1}:5124"
 
 
 def coded(text: str) -> str:

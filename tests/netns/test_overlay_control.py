@@ -68,7 +68,8 @@ def test_a_second_agent_of_the_same_name_waits(overlay: Overlay) -> None:
     until(lambda: "another agent is n1" in second.output())
     assert overlay.found("nodes/")["n1"]["value"]["value"]["address"] == "127.0.0.11:5460"
     overlay.kill("n1")
-    until(lambda: overlay.found("nodes/").get("n1", {}).get("value", {}).get("value") == {"address": "127.0.0.20:5460"})
+    moved = {"address": "127.0.0.20:5460"}
+    until(lambda: overlay.found("nodes/").get("n1", {}).get("value", {}).get("value") == moved)
 
 
 def test_another_controller_takes_over(overlay: Overlay) -> None:
@@ -161,6 +162,8 @@ def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -
         (("agent", "a/b", "--address", "127.0.0.1:5460"), "accepted: 1 to 64 of A-Z"),
         (("agent", "a", "--address", "0.0.0.0:5460"), "accepted: an address of this machine"),
         (("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "https://a:1"), "accepted: http://HOST:PORT"),
+        (("agent", "a", "--address", "127.0.0.1:5460", "--converter", "london:5124"), "accepted: an address of this"),
+        (("agent", "a", "--address", "127.0.0.1:5460", "--routes", "/run/routes"), "--egresses <FILE>"),
         (("controller", "a", "--endpoints", ETCD, "--port", "5"), "cannot be used with"),
     ],
 )

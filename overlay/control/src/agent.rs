@@ -26,6 +26,8 @@ pub struct Settings {
     pub name: Name,
     /// Where the agent answers pings.
     pub address: SocketAddr,
+    /// Where the node's converter listens, if it has one.
+    pub converter: Option<SocketAddr>,
     /// etcd's members.
     pub endpoints: Vec<String>,
     /// Which changes are published.
@@ -79,6 +81,7 @@ pub async fn session(
 async fn register(settings: &Settings, store: &Store, lease: &Lease) -> Result<(), Lost> {
     let value = values::encode(&Node {
         address: settings.address,
+        converter: settings.converter,
     });
     if store
         .put_new(&keys::key(NODES, &settings.name), value, lease)

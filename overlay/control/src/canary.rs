@@ -79,7 +79,7 @@ mod tests {
             )
         };
         let alive = names.iter().map(|each| each.parse().unwrap()).collect();
-        choose(&alive, &names.iter().map(of).collect()).unwrap()
+        choose(&alive, &alive, &names.iter().map(of).collect()).unwrap()
     }
 
     #[test]

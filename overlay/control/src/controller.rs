@@ -162,7 +162,7 @@ async fn left_by_others(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
 /// All pairs of 300 nodes take a second on a busy machine: not where the lease is kept alive.
 async fn compute(taken: Snapshot, most_through: u32) -> Result<Result<Chosen, String>, Lost> {
     let work = move || {
-        let chosen = tables::choose(&taken.alive, &taken.delays)?;
+        let chosen = tables::choose(&taken.alive, &taken.passable, &taken.delays)?;
         canary::judge(&chosen, most_through)?;
         Ok(chosen)
     };

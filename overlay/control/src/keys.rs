@@ -5,6 +5,8 @@
 //! | `nodes/NAME` | [`crate::values::Node`] | the agent's, under its lease |
 //! | `delays/NAME` | [`crate::values::Delays`]: what this node measured | the agent's, under its lease |
 //! | `tables/INGRESS` | [`crate::values::Table`] | the elected controller's |
+//! | `egresses/INGRESS` | [`crate::egresses::Egresses`] | the agent's, under its lease |
+//! | `routes/INGRESS` | [`crate::values::InUse`]: which table its converter goes by | the agent's, under its lease |
 //! | `report` | [`crate::values::Report`] | the elected controller's, under its lease |
 //! | `controller/LEASE` | the controller's name | etcd's election: who was there first writes |
 
@@ -16,6 +18,10 @@ pub const NODES: &str = "tributary/overlay/nodes/";
 pub const DELAYS: &str = "tributary/overlay/delays/";
 /// Chains, by the ingress that they are for.
 pub const TABLES: &str = "tributary/overlay/tables/";
+/// Which node is next to which servers, by the ingress that has it so.
+pub const EGRESSES: &str = "tributary/overlay/egresses/";
+/// Which table an ingress's converter goes by.
+pub const ROUTES: &str = "tributary/overlay/routes/";
 /// What the controller has to say.
 pub const REPORT: &str = "tributary/overlay/report";
 /// The election among controllers; its keys are in the folder of this name.

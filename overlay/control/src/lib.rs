@@ -2,7 +2,8 @@
 //! by them and publishes to each ingress the table that it needs. All of them are clients of etcd.
 //!
 //! Pure: what etcd holds ([`name`], [`values`], [`keys`]), what an agent publishes ([`window`], [`threshold`]), what a
-//! controller does ([`tables`], [`canary`]). The rest talks: to peers ([`meter`]) and to etcd ([`store`], `published`).
+//! controller does ([`tables`], [`canary`]), what an ingress's converter is told ([`egresses`], [`routes`]). The rest talks:
+//! to peers ([`meter`]), to etcd ([`store`], `published`) and to the converter ([`handed`]).
 
 #![forbid(unsafe_code)]
 
@@ -10,12 +11,17 @@ pub mod agent;
 pub mod canary;
 mod clock;
 pub mod controller;
+pub mod egresses;
 pub mod embedded;
+pub mod explain;
 pub mod failure;
+pub mod handed;
+pub mod ingress;
 pub mod keys;
 pub mod meter;
 pub mod name;
 mod published;
+pub mod routes;
 pub mod snapshot;
 pub mod status;
 pub mod store;

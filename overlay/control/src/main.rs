@@ -2,20 +2,25 @@
 
 #![forbid(unsafe_code)]
 
+use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use overlay_control::egresses::Egresses;
 use overlay_control::embedded::Etcd;
 use overlay_control::failure::{Exit, Failure};
+use overlay_control::handed::Handed;
+use overlay_control::ingress::Ingress;
 use overlay_control::meter::{Peers, Readings, measure};
 use overlay_control::name::Name;
-use overlay_control::store::forever;
+use overlay_control::store::{Lease, forever};
 use overlay_control::threshold::Threshold;
-use overlay_control::{agent, controller, status};
+use overlay_control::{agent, controller, explain, status};
+use serde::Serialize;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -30,11 +35,14 @@ struct Arguments {
 }
 
 const AFTER: &str = "\
-Without etcd agents and controllers wait, and go on when it is back. SIGTERM and SIGINT end them in order.
+Without etcd agents and controllers wait, and go on when it is back. SIGTERM and SIGINT end them in order; SIGHUP has an
+agent read its --egresses again.
 
 Exit status:
   0   done
   64  wrong arguments
+  65  the file of --egresses is refused: which line
+  66  it cannot be read
   69  etcd does not answer, or is not installed
   71  the system refused an operation, or etcd ended
   75  a port is in use
@@ -46,6 +54,8 @@ enum Command {
     Agent(Agent),
     /// Compute the tables of all ingresses and publish them, when elected
     Controller(Controller),
+    /// Which way an ingress's connections to a server go, as JSON
+    Explain(Explain),
     /// What is so now, as JSON
     Status {
         /// etcd's members
@@ -75,6 +85,36 @@ struct Agent {
     /// ... and so many milliseconds
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(0..=1000))]
     change_ms: u32,
+    /// Where the node's converter listens (kind "convert"); without one, chains do not pass this node
+    #[arg(long, value_name = "IP:PORT", value_parser = own_address)]
+    converter: Option<SocketAddr>,
+    /// The routes file of the node's converter, which is written by the node's table from now on
+    #[arg(long, value_name = "FILE", requires = "egresses")]
+    routes: Option<PathBuf>,
+    /// Which node is next to which servers, a line each: PREFIX NODE [ROUNDS], or default NODE [ROUNDS]
+    #[arg(long, value_name = "FILE", requires = "routes")]
+    egresses: Option<PathBuf>,
+    /// What has the converter read its routes anew, for the shell
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "systemctl reload tributary-converter"
+    )]
+    reload: String,
+}
+
+#[derive(Debug, Args)]
+struct Explain {
+    /// The node where clients come in
+    ingress: Name,
+    /// The server's address
+    server: IpAddr,
+    /// The size of a transfer; without, as many rounds as the ingress has the server in
+    #[arg(long)]
+    bytes: Option<u64>,
+    /// etcd's members
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
+    endpoints: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -156,14 +196,18 @@ fn run(command: Command) -> Result<(), Failure> {
         .map_err(|error| Failure::from_io("tokio", &error))?;
     runtime.block_on(async {
         match command {
-            Command::Agent(arguments) => run_agent(arguments).await,
+            Command::Agent(arguments) => Box::pin(run_agent(arguments)).await,
             Command::Controller(arguments) => run_controller(arguments).await,
+            Command::Explain(asked) => print(
+                &explain::ask(&asked.endpoints, &asked.ingress, asked.server, asked.bytes).await?,
+            ),
             Command::Status { endpoints } => show(&endpoints).await,
         }
     })
 }
 
 async fn run_agent(given: Agent) -> Result<(), Failure> {
+    let mut ingress = ingress(&given)?;
     let attempted = format!("{}, where pings are answered", given.address);
     let socket = UdpSocket::bind(given.address)
         .await
@@ -179,21 +223,47 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
     let settings = agent::Settings {
         name: given.name,
         address: given.address,
+        converter: given.converter,
         endpoints: given.endpoints,
         threshold: Threshold {
             percent: given.change_percent,
             least_us: given.change_ms * 1000,
         },
     };
-    let mut held = None;
+    let (mut held, mut held_by_ingress) = (None, None);
     let end = tokio::select! {
         never = forever(async || Box::pin(agent::session(&settings, &mut held, &peers, &mut readings)).await) => match never {},
+        never = follow(ingress.as_mut(), &mut held_by_ingress) => match never {},
         end = asked_to_end() => end,
     };
-    if let Some(lease) = held {
+    for lease in held.into_iter().chain(held_by_ingress) {
         lease.give_back().await;
     }
     end
+}
+
+/// What the agent of an ingress is told beyond others; the file of its egresses is read, or refused.
+fn ingress(given: &Agent) -> Result<Option<Ingress>, Failure> {
+    let hangup =
+        signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
+    let (Some(routes), Some(file)) = (&given.routes, &given.egresses) else {
+        return Ok(None);
+    };
+    let egresses = Egresses::load(file)?;
+    Ok(Some(Ingress::new(
+        given.name.clone(),
+        given.endpoints.clone(),
+        (file.clone(), egresses),
+        Handed::new(routes.clone(), given.reload.clone()),
+        hangup,
+    )))
+}
+
+async fn follow(ingress: Option<&mut Ingress>, held: &mut Option<Lease>) -> Infallible {
+    match ingress {
+        Some(ingress) => forever(async || Box::pin(ingress.session(held)).await).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn run_controller(given: Controller) -> Result<(), Failure> {
@@ -255,7 +325,11 @@ async fn show(endpoints: &[String]) -> Result<(), Failure> {
     let status = status::ask(endpoints)
         .await
         .map_err(|lost| Failure::new(Exit::Unavailable, format!("{where_asked}: {lost}")))?;
-    let text = serde_json::to_string_pretty(&status)
+    print(&status)
+}
+
+fn print(answer: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(answer)
         .map_err(|error| Failure::new(Exit::System, error.to_string()))?;
     println!("{text}");
     Ok(())

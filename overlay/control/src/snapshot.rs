@@ -14,6 +14,8 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 pub struct Snapshot {
     /// Those whose lease stands.
     pub alive: BTreeSet<Name>,
+    /// Those of them that have a converter.
+    pub passable: BTreeSet<Name>,
     /// What they measured; those whose value is refused have measured nothing.
     pub delays: BTreeMap<Name, Delays>,
     /// A line for each value that is refused.
@@ -26,11 +28,13 @@ impl Snapshot {
         let mut taken = Self::default();
         for (key, value) in nodes {
             let found = keys::name(keys::NODES, key).and_then(|name| {
-                values::decode_node(value)
-                    .map(|_| name)
-                    .map_err(|what| at(key, &what))
+                let node = values::decode_node(value).map_err(|what| at(key, &what))?;
+                Ok((name, node))
             });
-            taken.keep(found, |taken, name| {
+            taken.keep(found, |taken, (name, node)| {
+                if node.converter.is_some() {
+                    taken.passable.insert(name.clone());
+                }
                 taken.alive.insert(name);
             });
         }
@@ -75,7 +79,10 @@ mod tests {
         let address = r#"{"address":"10.0.0.1:5460"}"#;
         let nodes = [
             entry("tributary/overlay/nodes/A", address),
-            entry("tributary/overlay/nodes/B", address),
+            entry(
+                "tributary/overlay/nodes/B",
+                r#"{"address":"10.0.0.2:5460","converter":"10.0.0.2:5124"}"#,
+            ),
             entry("tributary/overlay/nodes/C", r#"{"address":"nowhere"}"#),
             entry("tributary/overlay/nodes/D/x", address),
         ];
@@ -88,7 +95,8 @@ mod tests {
         ];
         let taken = Snapshot::read(&nodes, &delays);
         let [a, b] = ["A", "B"].map(|text| text.parse::<Name>().unwrap());
-        assert_eq!(taken.alive, BTreeSet::from([a.clone(), b]));
+        assert_eq!(taken.alive, BTreeSet::from([a.clone(), b.clone()]));
+        assert_eq!(taken.passable, BTreeSet::from([b]));
         assert_eq!(taken.delays.keys().collect::<Vec<_>>(), [&a]);
         let starts = [
             "tributary/overlay/nodes/C: invalid socket address",

@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use crate::clock::now;
-use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, TABLES};
+use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, ROUTES, TABLES};
+use crate::name::Name;
 use crate::published;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Entry, Snapshot};
 use crate::store::{Lost, Store};
 use crate::values::{self, Report};
 
@@ -29,8 +30,20 @@ struct Node {
     name: String,
     /// Of its agent.
     address: String,
+    /// Its converter; null without one.
+    converter: Option<String>,
     /// To how many others it measured the round-trip time.
     delays: usize,
+    /// What its converter goes by, if it is an ingress.
+    routes: Option<Routes>,
+}
+
+#[derive(Debug, Serialize)]
+struct Routes {
+    /// The table's; null before there was one.
+    version: Option<i64>,
+    /// Seconds since that table was published.
+    age_s: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,6 +103,7 @@ async fn candidates(store: &Store) -> Result<Vec<String>, Lost> {
 async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
     let nodes = store.list(NODES, None).await?;
     let delays = store.list(DELAYS, Some(nodes.revision)).await?.entries;
+    let routes = store.list(ROUTES, Some(nodes.revision)).await?.entries;
     let taken = Snapshot::read(&nodes.entries, &delays);
     let each = nodes.entries.iter().filter_map(|(key, value)| {
         let name = keys::name(NODES, key).ok()?;
@@ -97,11 +111,24 @@ async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
         let measured = taken.delays.get(&name);
         Some(Node {
             name: name.to_string(),
+            routes: routes_of(&name, &routes),
             address: node.address.to_string(),
+            converter: node.converter.map(|converter| converter.to_string()),
             delays: measured.map_or(0, |measured| measured.round_trip_us.len()),
         })
     });
     Ok(each.collect())
+}
+
+/// None if it is no ingress, or says nothing that is understood.
+fn routes_of(name: &Name, routes: &[Entry]) -> Option<Routes> {
+    let own = keys::key(ROUTES, name);
+    let (_, value) = routes.iter().find(|(key, _)| key == own.as_bytes())?;
+    let in_use = values::decode_in_use(value).ok()?;
+    Some(Routes {
+        version: in_use.version,
+        age_s: in_use.made.map(age),
+    })
 }
 
 impl Table {

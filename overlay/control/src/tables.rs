@@ -14,34 +14,52 @@ const STEP_US: u32 = 2000;
 /// For each ingress, by egress, the best chains.
 pub type Chosen = BTreeMap<Name, BTreeMap<Name, Vec<Chain>>>;
 
-/// The chains of all pairs of the nodes that are alive, by what they measured.
+/// The chains from the nodes that are alive to all others that are passable, by what they measured.
 ///
-/// Pairs that no chain joins have none. Refused with more nodes than overlay-paths takes.
-pub fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Result<Chosen, String> {
+/// Chains pass and end at passable nodes alone. Pairs that no chain joins have none. Refused with more nodes than
+/// overlay-paths takes.
+pub fn choose(
+    alive: &BTreeSet<Name>,
+    passable: &BTreeSet<Name>,
+    delays: &BTreeMap<Name, Delays>,
+) -> Result<Chosen, String> {
     if alive.len() > MOST_NODES {
         return Err(format!(
             "{} nodes: accepted: at most {MOST_NODES}",
             alive.len()
         ));
     }
-    let chains = Chains::of(graph(alive, delays));
-    let nodes: Vec<&Name> = alive.iter().collect();
-    let table = |ingress: usize| {
-        let others = (0..nodes.len()).filter(|&egress| egress != ingress);
-        let found = others.map(|egress| (egress, best(&chains, &nodes, ingress, egress)));
-        found
-            .filter(|(_, chains)| !chains.is_empty())
-            .map(|(egress, chains)| (nodes[egress].clone(), chains))
-            .collect()
+    let chains = Chains::of(graph(passable, delays));
+    let mut chosen: Chosen = passable
+        .iter()
+        .map(|ingress| (ingress.clone(), table(&chains, passable, ingress)))
+        .collect();
+    for ingress in alive.difference(passable) {
+        let mut joined = passable.clone();
+        joined.insert(ingress.clone());
+        let chains = Chains::of(graph(&joined, delays));
+        chosen.insert(ingress.clone(), table(&chains, &joined, ingress));
+    }
+    Ok(chosen)
+}
+
+/// The best chains from `ingress` to all others of `nodes`, which are those of `chains`.
+fn table(chains: &Chains, nodes: &BTreeSet<Name>, ingress: &Name) -> BTreeMap<Name, Vec<Chain>> {
+    let nodes: Vec<&Name> = nodes.iter().collect();
+    let Some(from) = nodes.iter().position(|node| *node == ingress) else {
+        return BTreeMap::new();
     };
-    Ok((0..nodes.len())
-        .map(|ingress| (nodes[ingress].clone(), table(ingress)))
-        .collect())
+    let others = (0..nodes.len()).filter(|&egress| egress != from);
+    let found = others.map(|egress| (egress, best(chains, &nodes, from, egress)));
+    found
+        .filter(|(_, chains)| !chains.is_empty())
+        .map(|(egress, chains)| (nodes[egress].clone(), chains))
+        .collect()
 }
 
 /// The round-trip times between nodes that are alive. Where both ends measured, the longer one is taken: a link that
 /// became slow is slow as soon as one of them says so.
-fn graph(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Graph {
+pub(crate) fn graph(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Graph {
     let mut graph = Graph::new(alive.iter().map(Name::to_string).collect());
     let places: BTreeMap<&Name, u16> = alive.iter().zip(0..).collect();
     for (owner, measured) in delays {
@@ -121,6 +139,11 @@ mod tests {
     use crate::values::{decode_table, encode};
     use proptest::prelude::*;
 
+    /// Where all nodes are passable.
+    fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Result<Chosen, String> {
+        super::choose(alive, alive, delays)
+    }
+
     fn name(text: &str) -> Name {
         text.parse().unwrap()
     }
@@ -178,6 +201,18 @@ mod tests {
             chosen.keys().cloned().collect::<BTreeSet<_>>(),
             names("A B")
         );
+    }
+
+    #[test]
+    fn a_node_without_a_converter_is_an_ingress_alone() {
+        let delays = measured("A B 20\nA C 4\nC B 4\nA D 14\nD B 14\nC D 40");
+        let chosen = super::choose(&names("A B C D"), &names("A B D"), &delays).unwrap();
+        let [direct, detour] = [(1, String::new()), (2, "D".into())];
+        assert_eq!(through(&chosen, "A", "B"), [direct.clone(), detour]);
+        assert_eq!(through(&chosen, "A", "C"), []);
+        assert_eq!(through(&chosen, "C", "A"), [direct]);
+        let from_c = [(1, "A".into())];
+        assert_eq!(through(&chosen, "C", "D"), from_c);
     }
 
     #[test]

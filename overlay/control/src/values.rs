@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::egresses::Egresses;
 use crate::name::Name;
 
 /// The format that this program writes, and the only one that it reads.
@@ -51,6 +52,19 @@ impl TryFrom<i64> for Delay {
 pub struct Node {
     /// Where its agent answers pings (UDP).
     pub address: SocketAddr,
+    /// Where its converter listens, by RFC 8803; chains pass none that has no such listener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converter: Option<SocketAddr>,
+}
+
+/// What the converter of an ingress goes by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InUse {
+    /// The version of the table that its routes were made of; null before there was one.
+    pub version: Option<i64>,
+    /// When that was computed, in seconds since 1970, by the controller's clock.
+    pub made: Option<u64>,
 }
 
 /// What a node measured.
@@ -117,6 +131,16 @@ pub fn encode(value: &impl Serialize) -> Vec<u8> {
 
 /// Where a node's agent is.
 pub fn decode_node(bytes: &[u8]) -> Result<Node, String> {
+    decode(bytes)
+}
+
+/// What the converter of an ingress goes by.
+pub fn decode_in_use(bytes: &[u8]) -> Result<InUse, String> {
+    decode(bytes)
+}
+
+/// Which nodes are next to which servers, as an ingress has it.
+pub fn decode_egresses(bytes: &[u8]) -> Result<Egresses, String> {
     decode(bytes)
 }
 
@@ -221,10 +245,15 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let node = Node {
-            address: "[2001:db8::1]:5460".parse().unwrap(),
-        };
-        assert_eq!(decode_node(&encode(&node)), Ok(node));
+        for converter in [None, Some("[2001:db8::1]:5124".parse().unwrap())] {
+            let node = Node {
+                address: "[2001:db8::1]:5460".parse().unwrap(),
+                converter,
+            };
+            assert_eq!(decode_node(&encode(&node)), Ok(node));
+        }
+        let egresses = Egresses::parse("10.0.0.0/8 B 3\n").unwrap();
+        assert_eq!(decode_egresses(&encode(&egresses)), Ok(egresses));
         let delay = Delay::of_microseconds(1500);
         let delays = Delays {
             round_trip_us: BTreeMap::from([(name("B"), delay)]),

@@ -9,8 +9,21 @@ from overlay import __main__ as command
 from overlay import plane
 
 NODES = [
-    {"name": "london", "address": "192.0.2.1:5460", "delays": 2},
-    {"name": "milan", "address": "192.0.2.2:5460", "delays": 1},
+    {
+        "name": "london",
+        "address": "192.0.2.1:5460",
+        "converter": "192.0.2.1:5124",
+        "delays": 2,
+        "routes": {"version": 40, "age_s": 70},
+    },
+    {"name": "milan", "address": "192.0.2.2:5460", "converter": None, "delays": 1, "routes": None},
+    {
+        "name": "paris",
+        "address": "192.0.2.3:5460",
+        "converter": None,
+        "delays": 0,
+        "routes": {"version": None, "age_s": None},
+    },
 ]
 TABLES = [
     {"ingress": "london", "version": 41, "age_s": 12, "egresses": 1},
@@ -29,8 +42,9 @@ controller: c1, last computed: 3 s ago; waiting: c2
 refused: new tables: 100 % of the other pairs would have no way but through milan: accepted: 90 %
 
 node    agent                 delays  table
-london  192.0.2.1:5460             2  version 41, 12 s old, chains to 1
+london  192.0.2.1:5460             2  version 41, 12 s old, chains to 1; its converter: by version 40, 70 s old
 milan   192.0.2.2:5460             1  none
+paris   192.0.2.3:5460             0  none; its converter: by none
 oslo    not alive                     version 7, 900 s old, chains to 2
 """
 

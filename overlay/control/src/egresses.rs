@@ -1,0 +1,193 @@
+//! Which node is next to which servers: a file that an operator writes for an ingress.
+//!
+//! A line has the servers' network, or `default` for all that no other line covers; the node; and how many rounds a transfer
+//! takes from there, if it is not [`USUAL_ROUNDS`]. `#` begins a comment.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Exit, Failure};
+use crate::name::Name;
+use crate::values::MOST_ROUNDS;
+
+/// What is published of them goes into one value of etcd's.
+const MOST: usize = 4096;
+/// Up to 465 kB.
+const USUAL_ROUNDS: u8 = 5;
+
+/// Who is next to some servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Egress {
+    /// The servers' network.
+    pub to: IpNet,
+    /// The node.
+    pub node: Name,
+    /// How many rounds a transfer takes, 1 to [`MOST_ROUNDS`].
+    pub rounds: u8,
+}
+
+/// The egresses of an ingress, each network once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Egresses(Vec<Egress>);
+
+impl Egresses {
+    /// What the file says; a failure exits with 66 if it cannot be read, with 65 if a line is wrong.
+    pub fn load(path: &Path) -> Result<Self, Failure> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
+        Self::parse(&text).map_err(|wrong| Failure::new(Exit::BadData, format!("{name}:{wrong}")))
+    }
+
+    /// What the text says, or what is wrong with its first line that is, and that line's number.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut all = Vec::new();
+        let mut known = BTreeSet::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let meant = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = meant.split_whitespace().collect();
+            for egress in read(&words).map_err(|what| format!("{number}: {what}"))? {
+                if !known.insert(egress.to) {
+                    let to = egress.to;
+                    return Err(format!("{number}: {to} again: accepted: each network once"));
+                }
+                all.push(egress);
+            }
+            if all.len() > MOST {
+                return Err(format!("{number}: accepted: at most {MOST} networks"));
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// All of them, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = &Egress> {
+        self.0.iter()
+    }
+
+    /// The one of the longest prefix that `server` is in.
+    pub fn towards(&self, server: IpAddr) -> Option<&Egress> {
+        let covering = self.iter().filter(|egress| egress.to.contains(&server));
+        covering.max_by_key(|egress| egress.to.prefix_len())
+    }
+}
+
+/// The egresses of a line: none, one, or one each for IPv4 and IPv6.
+fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
+    let (network, node, rounds) = match *words {
+        [] => return Ok(Vec::new()),
+        [network, node] => (network, node, USUAL_ROUNDS),
+        [network, node, rounds] => (network, node, read_rounds(rounds)?),
+        _ => {
+            let line = words.join(" ");
+            return Err(format!(
+                "{line}: accepted: a network, a node, and how many rounds: 192.0.2.0/24 london 5"
+            ));
+        }
+    };
+    let node: Name = node.parse()?;
+    let each = networks(network)?.into_iter().map(|to| Egress {
+        to,
+        node: node.clone(),
+        rounds,
+    });
+    Ok(each.collect())
+}
+
+fn networks(text: &str) -> Result<Vec<IpNet>, String> {
+    if text == "default" {
+        let all = [
+            IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            Ipv6Addr::UNSPECIFIED.into(),
+        ];
+        return Ok(all
+            .into_iter()
+            .map(|address| IpNet::new_assert(address, 0))
+            .collect());
+    }
+    let network: IpNet = text.parse().map_err(|_| {
+        format!(
+            "{text}: accepted: a network with its prefix length, such as 192.0.2.0/24, or default"
+        )
+    })?;
+    Ok(vec![network.trunc()])
+}
+
+fn read_rounds(text: &str) -> Result<u8, String> {
+    let rounds: Option<u8> = text.parse().ok();
+    rounds
+        .filter(|rounds| (1..=MOST_ROUNDS).contains(rounds))
+        .ok_or_else(|| format!("{text}: accepted: rounds from 1 to {MOST_ROUNDS}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# where our servers are\n10.0.0.0/8 london\n10.1.2.3/16\tmilan 10 # large files\n\n\
+        default oslo 1\n2001:db8::/32 london\n";
+
+    #[test]
+    fn the_longest_prefix_counts_and_the_default_takes_the_rest() {
+        let egresses = Egresses::parse(TEXT).unwrap();
+        assert_eq!(egresses.iter().count(), 5);
+        for (server, to, node, rounds) in [
+            ("10.2.0.1", "10.0.0.0/8", "london", 5),
+            ("10.1.0.1", "10.1.0.0/16", "milan", 10),
+            ("192.0.2.1", "0.0.0.0/0", "oslo", 1),
+            ("2001:db8::1", "2001:db8::/32", "london", 5),
+            ("2001:db9::1", "::/0", "oslo", 1),
+        ] {
+            let expected = Egress {
+                to: to.parse().unwrap(),
+                node: node.parse().unwrap(),
+                rounds,
+            };
+            let found = egresses.towards(server.parse().unwrap());
+            assert_eq!(found, Some(&expected), "{server}");
+        }
+        let few = Egresses::parse("10.0.0.0/8 london").unwrap();
+        assert_eq!(few.towards("192.0.2.1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn a_line_that_is_wrong_is_named() {
+        for (text, what) in [
+            ("\n10.0.0.0/8", "2: 10.0.0.0/8: accepted: a network, a node"),
+            ("10.0.0.0/8 a 5 6", "1: 10.0.0.0/8 a 5 6: accepted"),
+            ("10.0.0.0/33 a", "1: 10.0.0.0/33: accepted: a network with"),
+            ("10.0.0.1 a", "1: 10.0.0.1: accepted: a network with"),
+            ("10.0.0.0/8 a/b", "1: \"a/b\" is no name"),
+            ("10.0.0.0/8 a 0", "1: 0: accepted: rounds from 1 to 30"),
+            ("10.0.0.0/8 a 31", "1: 31: accepted: rounds"),
+            ("10.0.0.0/8 a +", "1: +: accepted: rounds"),
+            (
+                "10.0.0.0/8 a\n10.0.0.1/8 b",
+                "2: 10.0.0.0/8 again: accepted: each network once",
+            ),
+            ("default a\n::/0 b", "2: ::/0 again"),
+        ] {
+            let wrong = Egresses::parse(text).unwrap_err();
+            assert!(wrong.starts_with(what), "{text:?} gives {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn there_is_an_end_to_them() {
+        use std::fmt::Write;
+        let text = |count: usize| {
+            (0..count).fold(String::new(), |mut text, number| {
+                writeln!(text, "10.{}.{}.0/24 a", number / 256, number % 256).unwrap();
+                text
+            })
+        };
+        assert!(Egresses::parse(&text(MOST)).is_ok());
+        let wrong = Egresses::parse(&text(MOST + 1)).unwrap_err();
+        assert_eq!(wrong, "4097: accepted: at most 4096 networks");
+    }
+}

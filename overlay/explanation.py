@@ -1,0 +1,63 @@
+"""Which way the connections of an ingress to a server go, by the tables and delays in etcd."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from overlay import plane, programs
+
+_FIRST_WINDOW_KB = 15
+
+
+def ask(ingress: str, server: str, size: int | None, endpoints: str) -> Any:
+    """The way for transfers of ``size`` bytes, or of as many rounds as the ingress has the server in.
+
+    Raises Failure: exit 64 if the ingress or the server is not known, 69 if the etcd of ``endpoints`` is away.
+    """
+    sized = [] if size is None else [f"--bytes={size}"]
+    asked = ["explain", f"--endpoints={endpoints}", *sized, "--", ingress, server]
+    return json.loads(programs.answer(plane.build(), asked))
+
+
+def text(answer: Mapping[str, Any]) -> str:
+    """The answer for people: who is next to the server, the best chain, all chains in the order they are tried."""
+    ingress, egress, rounds = answer["ingress"], answer["egress"], answer["rounds"]
+    routed = "" if rounds == egress["rounds"] else f"; the routes of {ingress} are for {egress['rounds']} rounds"
+    lines = [
+        f"{answer['server']} is next to {egress['node']}, by {egress['to']}",
+        f"{rounds} rounds, up to {up_to_kb(rounds):,} kB{routed}",
+    ]
+    return "\n".join(
+        [*lines, *(_chains(answer) if answer["chains"] else [f"{ingress} connects to it: {_why(answer)}"])]
+    )
+
+
+def up_to_kb(rounds: int) -> int:
+    """The largest transfer of so many rounds, in kilobytes: the first carries 15, each further one twice as much."""
+    return _FIRST_WINDOW_KB * ((1 << rounds) - 1)
+
+
+def _chains(answer: Mapping[str, Any]) -> list[str]:
+    best, direct = answer["chains"][0], answer["direct"]
+    hops = zip(best["nodes"][1:], best["hops_ms"], strict=True)
+    return [
+        f"{_time(best['time_ms'])}; {_time(direct['time_ms'])} without converters between",
+        "",
+        f"  {best['nodes'][0]}",
+        *(f"  {node}  {_time(hop)}" for node, hop in hops),
+        "",
+        f"{'time':>10}  chain, by version {answer['version']} of the table, in the order in which they are tried",
+        *(f"{_time(each['time_ms']):>10}  {' '.join(each['nodes'])}" for each in answer["chains"]),
+    ]
+
+
+def _why(answer: Mapping[str, Any]) -> str:
+    if answer["egress"]["node"] == answer["ingress"]:
+        return "it is next to it"
+    if answer["version"] is None:
+        return "it has no table yet"
+    return f"version {answer['version']} of its table has no chain to {answer['egress']['node']}"
+
+
+def _time(milliseconds: float | None) -> str:
+    return "unknown" if milliseconds is None else f"{milliseconds:.1f} ms"

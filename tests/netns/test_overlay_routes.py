@@ -1,0 +1,151 @@
+"""The routes of an ingress's converter follow its table: written, handed over, explained, and left alone in trouble."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.netns.overlay_world import Overlay, converter, standing_overlay, until
+from tributary.settings.failure import Exit
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("etcd") is None or shutil.which("curl") is None,
+    reason="missing: etcd (Debian's etcd-server), or curl",
+)
+
+B, C = map(converter, "BC")
+BY_C = f"203.0.113.0/24  {C} {B} or {B} or direct"
+
+
+@dataclass
+class Ingress:
+    """The agent of A, and its files."""
+
+    overlay: Overlay
+    directory: Path
+
+    @property
+    def egresses(self) -> Path:
+        return self.directory / "egresses"
+
+    def start(self) -> None:
+        """Its converter is one that counts how often it is told."""
+        files = ["--routes", str(self.directory / "routes"), "--egresses", str(self.egresses)]
+        reload = f"echo told >>{self.directory / 'reloads'}"
+        self.overlay.agent("A", 11, *files, "--reload", reload)
+
+    def lines(self) -> list[str]:
+        """The routes, without the comment in front."""
+        try:
+            return (self.directory / "routes").read_text().splitlines()[1:]
+        except FileNotFoundError:
+            return []
+
+    def reloads(self) -> int:
+        return len((self.directory / "reloads").read_text().splitlines())
+
+    def in_use(self) -> Any:
+        """What the status says that its converter goes by."""
+        (node,) = (node for node in self.overlay.status()["nodes"] if node["name"] == "A")
+        return node["routes"]
+
+
+@pytest.fixture
+def ingress(name: str) -> Iterator[Ingress]:
+    """To 203.0.113.0/24 by way of B, to which a detour by way of C pays off."""
+    with standing_overlay(name) as overlay:
+        made = Ingress(overlay, overlay.node.directory)
+        made.egresses.write_text("203.0.113.0/24 B\n")
+        overlay.etcd()
+        overlay.controller("c1")
+        overlay.measured("B", A=20, C=8)
+        overlay.measured("C", A=12)
+        made.start()
+        until(lambda: made.lines() == [BY_C])
+        yield made
+
+
+def test_a_dead_node_is_out_within_3_s_and_the_status_says_what_is_in_use(ingress: Ingress) -> None:
+    overlay = ingress.overlay
+    until(lambda: (ingress.in_use() or {}).get("version") == overlay.tables()["A"]["version"])
+    assert ingress.in_use()["age_s"] < 60
+    reloads = ingress.reloads()
+    # A dead agent's key goes after one to two seconds (test_overlay_control.py); what is left of three:
+    overlay.delete("nodes/C")
+    assert until(lambda: ingress.lines() == [f"203.0.113.0/24  {B} or direct"]) < 2
+    until(lambda: ingress.in_use()["version"] == overlay.tables()["A"]["version"])
+    assert ingress.reloads() > reloads
+
+
+def test_without_etcd_or_agent_the_routes_stay(ingress: Ingress) -> None:
+    overlay = ingress.overlay
+    overlay.kill("etcd")
+    until(lambda: overlay.processes["A"].output().count("trying again") >= 2)
+    assert ingress.lines() == [BY_C]
+    overlay.etcd()
+    overlay.delete("nodes/C")
+    until(lambda: ingress.lines() == [f"203.0.113.0/24  {B} or direct"])
+    overlay.processes["A"].stop()
+    until(lambda: "A" not in overlay.tables())
+    assert ingress.lines() == [f"203.0.113.0/24  {B} or direct"]
+
+
+def test_a_reload_that_fails_is_tried_again(ingress: Ingress) -> None:
+    reloads = ingress.directory / "reloads"
+    reloads.unlink()
+    reloads.mkdir()
+    ingress.overlay.delete("nodes/C")
+    until(lambda: "Is a directory; trying again" in ingress.overlay.processes["A"].output())
+    reloads.rmdir()
+    until(reloads.exists)
+    assert ingress.lines() == [f"203.0.113.0/24  {B} or direct"]
+
+
+def test_egresses_are_read_anew_and_wrong_ones_change_nothing(ingress: Ingress) -> None:
+    agent = ingress.overlay.processes["A"]
+    ingress.egresses.write_text("203.0.113.0/24 B 1\n")
+    agent.popen.send_signal(signal.SIGHUP)
+    until(lambda: ingress.lines() == [f"203.0.113.0/24  {B} or {C} {B} or direct"])
+    ingress.egresses.write_text("203.0.113.0/24 B 99\n")
+    agent.popen.send_signal(signal.SIGHUP)
+    until(lambda: "egresses:1: 99: accepted: rounds from 1 to 30" in agent.output())
+    assert ingress.lines() == [f"203.0.113.0/24  {B} or {C} {B} or direct"]
+    agent.stop()
+    ingress.start()
+    assert ingress.overlay.processes["A"].popen.wait(30) == Exit.BAD_DATA
+
+
+def test_a_node_without_a_converter_is_passed_by_nobody_and_has_a_table(ingress: Ingress) -> None:
+    """By its delays, the detour by way of D would be the best one."""
+    overlay = ingress.overlay
+    overlay.put("nodes/D", {"address": "192.0.2.4:5460"})
+    overlay.put("delays/D", {"round_trip_us": {"A": 4000, "B": 4000}})
+    until(lambda: "D" in overlay.tables())
+    assert [chain["through"] for chain in overlay.tables()["A"]["chains"]["B"]] == [[], ["C"]]
+    assert set(overlay.tables()["D"]["chains"]) == {"A", "B", "C"}
+
+
+def test_the_explanation(ingress: Ingress) -> None:
+    overlay = ingress.overlay
+
+    def explain(*words: str) -> Any:
+        return json.loads(overlay.node.run(str(overlay.program), "explain", "A", *words))
+
+    told = explain("203.0.113.7")
+    assert told["egress"] == {"to": "203.0.113.0/24", "node": "B", "rounds": 5}
+    assert [(way["nodes"], way["time_ms"]) for way in told["chains"]] == [(["A", "C", "B"], 58), (["A", "B"], 90)]
+    assert told["direct"]["time_ms"] == 90
+    assert explain("203.0.113.7", "--bytes", "15000")["chains"][0]["nodes"] == ["A", "B"]
+    for words, exit_code, line in [
+        (("A", "192.0.2.1"), Exit.USAGE, "192.0.2.1: no line of A's egresses covers it"),
+        (("B", "192.0.2.1"), Exit.USAGE, "B is no ingress now: accepted: A"),
+        (("A", "192.0.2.1", "--endpoints", "http://127.0.0.1:1"), Exit.UNAVAILABLE, "http://127.0.0.1:1: etcd: "),
+    ]:
+        asked = overlay.tributary("explain", "explain", *words)
+        assert asked.popen.wait(30) == exit_code
+        assert asked.output().startswith(f"tributary-overlay: {line}")

@@ -1,0 +1,89 @@
+"""What scripts/overlay explain says; what it goes by is etcd's, in tests/netns."""
+
+import json
+from typing import Any
+
+import pytest
+
+from overlay import __main__ as command
+from overlay import explanation
+from tributary.settings.failure import Exit
+
+DIRECT = {"nodes": ["london", "milan"], "hops_ms": [20.0], "time_ms": 90.0}
+DETOUR = {"nodes": ["london", "paris", "milan"], "hops_ms": [12.0, 8.0], "time_ms": 58.0}
+ANSWER: dict[str, Any] = {
+    "ingress": "london",
+    "server": "192.0.2.9",
+    "egress": {"to": "192.0.2.0/24", "node": "milan", "rounds": 5},
+    "rounds": 5,
+    "version": 41,
+    "chains": [DETOUR, DIRECT],
+    "direct": DIRECT,
+}
+TEXT = """\
+192.0.2.9 is next to milan, by 192.0.2.0/24
+5 rounds, up to 465 kB
+58.0 ms; 90.0 ms without converters between
+
+  london
+  paris  12.0 ms
+  milan  8.0 ms
+
+      time  chain, by version 41 of the table, in the order in which they are tried
+   58.0 ms  london paris milan
+   90.0 ms  london milan
+"""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """What was asked for."""
+    asked: list[tuple[object, ...]] = []
+
+    def ask(*words: object) -> Any:
+        asked.append(words)
+        return ANSWER
+
+    monkeypatch.setattr(explanation, "ask", ask)
+    return asked
+
+
+def test_the_explanation_in_words_and_as_json(
+    asked: list[tuple[object, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["explain", "london", "192.0.2.9"]) == 0
+    assert capsys.readouterr().out == TEXT
+    words = ["explain", "london", "192.0.2.9", "--size", "100kB", "--endpoints", "http://192.0.2.1:2379", "--json"]
+    assert command.main(words) == 0
+    assert json.loads(capsys.readouterr().out) == ANSWER
+    expected = [(None, "http://127.0.0.1:2379"), (100_000, "http://192.0.2.1:2379")]
+    assert asked == [("london", "192.0.2.9", *each) for each in expected]
+
+
+def test_what_is_out_of_the_ordinary_is_said() -> None:
+    other = explanation.text({**ANSWER, "rounds": 3})
+    assert "3 rounds, up to 105 kB; the routes of london are for 5 rounds\n" in other
+    unknown = {**DETOUR, "hops_ms": [12.0, None], "time_ms": None}
+    assert "\n   unknown  london paris milan" in explanation.text({**ANSWER, "chains": [unknown]})
+    without: dict[str, Any] = {**ANSWER, "chains": []}
+    cases = [
+        (without, "version 41 of its table has no chain to milan"),
+        ({**without, "version": None}, "it has no table yet"),
+        ({**without, "egress": {**ANSWER["egress"], "node": "london"}}, "it is next to it"),
+    ]
+    for answer, why in cases:
+        assert explanation.text(answer).endswith(f"\nlondon connects to it: {why}")
+
+
+@pytest.mark.parametrize(
+    ("words", "accepted"),
+    [
+        (["a", "nowhere"], "accepted: an IP address"),
+        (["a", "192.0.2.9", "--size", "100"], "accepted: a size with its unit"),
+    ],
+)
+def test_arguments_that_are_none(words: list[str], accepted: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(["explain", *words])
+    assert ended.value.code == Exit.USAGE
+    assert accepted in capsys.readouterr().err
