@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -22,10 +24,11 @@ simulate), or those that agents measure, by which a controller publishes tables 
 Agents write the routes of their converters by these tables. Needs no root.
 """
 _COMMANDS = """\
-Three more commands are programs of their own, and say with --help what they take:
+Four more commands say with --help what they take:
   agent NAME --address IP:PORT   says that a node is alive, and publishes the round-trip times to its peers
   controller NAME                computes the tables and publishes them; without --endpoints it has an etcd of its own
   dns FILE                       is a name server that leads each client to its ingress
+  up GRAPH                       a whole overlay on this machine, in network namespaces; takes root
 
 """
 _STATUS = """\
@@ -137,6 +140,8 @@ def main(arguments: Sequence[str]) -> int:
         plane.become(arguments)
     if arguments[:1] == ["dns"]:
         plane.become_dns(arguments[1:])
+    if arguments[:1] == ["up"]:
+        os.execv(sys.executable, [sys.executable, "-m", "experiments.overlay", *arguments[1:]])
     return parser().perform(arguments)
 
 
@@ -144,7 +149,7 @@ def parser() -> Arguments:
     """The commands and their arguments."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
     commands = made.add_subparsers(
-        required=True, metavar="paths | simulate | map | status | explain | agent | controller | dns"
+        required=True, metavar="paths | simulate | map | status | explain | agent | controller | dns | up"
     )
     about = "the best chain between two nodes"
     paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)

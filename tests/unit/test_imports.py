@@ -19,9 +19,9 @@ BELOW: dict[str, set[str]] = {
     "debs": {"tributary"},
     "image": {"tributary", "squid", "debs"},
     "overlay": {"tributary"},
-    # What the throttler answers is read by its own types, chains are asked for where they are computed; all else is by
-    # the commands that a user types.
-    "experiments": {"tributary", "throttler.service.status", "overlay.calculator"},
+    # What the throttler answers is read by its own types, chains are asked for where they are computed, agents are what
+    # the control plane builds; all else is by the commands that a user types.
+    "experiments": {"tributary", "throttler.service.status", "overlay.calculator", "overlay.plane"},
 }
 """The rooms, and what each stands on."""
 

@@ -1,0 +1,158 @@
+"""A whole overlay: a file takes the chain that is named for it, and another one when a node of the chain is dead."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from experiments.overlay.__main__ import chosen, main
+from experiments.overlay.mesh import SERVER, standing_mesh
+from experiments.overlay.running import ENDPOINT, PROXY, URL, Running, running
+from experiments.testbed.build import names
+from experiments.testbed.node import Process
+from tests.netns.overlay_world import until
+from tributary.settings.failure import Exit, Failure
+
+TOOLS = ("etcd", "curl", "ip", "ethtool", "cargo")
+missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+
+NODES = ("A", "B", "C", "E", "D")
+# From A to D best by way of B, second best by way of C; E is far from all.
+DELAYS = {"AB": 20, "BD": 22, "AC": 30, "CD": 28, "BC": 10, "AD": 70, "AE": 80, "BE": 80, "CE": 80, "DE": 80}
+SIZE, SLOW_SIZE = 465_000, 1_000_000
+GRAPH = "".join(f"{pair[0]} {pair[1]} {delay}\n" for pair, delay in DELAYS.items())
+
+
+def milliseconds(one: str, other: str) -> float:
+    return DELAYS.get(one + other, DELAYS.get(other + one, 0))
+
+
+@pytest.fixture
+def overlay(name: str) -> Iterator[Running]:
+    delays = [[milliseconds(one, other) for other in NODES] for one in NODES]
+    with standing_mesh(name, NODES, delays) as mesh, running(mesh, rounds=5) as overlay:
+        yield overlay
+
+
+def fetched(overlay: Running, *how: str) -> str:
+    """The digest of the file that the client fetches, whole."""
+    target = overlay.mesh.directory / "fetched"
+    overlay.mesh.client.run("curl", "--silent", "--fail", *how, "--output", str(target), f"{URL}{SIZE}")
+    assert target.stat().st_size == SIZE
+    return hashlib.sha256(target.read_bytes()).hexdigest()
+
+
+def passed(overlay: Running) -> dict[str, int]:
+    """How many connections each converter has served."""
+    return {name: len(overlay.accesses(name)) for name in NODES}
+
+
+def explained(overlay: Running) -> Any:
+    asked = [str(overlay.program), "explain", "A", SERVER, f"--endpoints={ENDPOINT}"]
+    return json.loads(overlay.mesh.client.run(*asked))
+
+
+def kill(overlay: Running, name: str) -> None:
+    """The converter and the agent of a node, as a crash would."""
+    for pid in overlay.mesh.nodes[name].pids():
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def slow_download(overlay: Running) -> Iterator[Process]:
+    """One of about ten seconds."""
+    how = ["--silent", "--fail", "-x", PROXY, "--limit-rate", "100k", "--write-out", "%{size_download}\n"]
+    started = overlay.mesh.client.start("slow", ["curl", *how, "--output", "/dev/null", f"{URL}{SLOW_SIZE}"])
+    yield started
+    started.popen.wait(60)
+
+
+def test_a_file_takes_the_chain_that_is_explained_and_another_one_when_a_node_is_dead(overlay: Running) -> None:
+    told = explained(overlay)
+    assert told["chains"][0]["nodes"] == ["A", "B", "D"]
+    assert told["chains"][0]["time_ms"] < told["direct"]["time_ms"]
+    content = fetched(overlay, "--noproxy", "*")
+    assert fetched(overlay, "-x", PROXY) == content
+    until(lambda: passed(overlay) == {"A": 1, "B": 1, "C": 0, "D": 1, "E": 0})
+
+    # A node that nothing passes dies: what is under way stays.
+    with slow_download(overlay) as download:
+        kill(overlay, "E")
+        until(lambda: {table["ingress"] for table in overlay.status()["tables"]} == {"A", "B", "C", "D"})
+        assert download.popen.poll() is None
+    assert download.output() == f"{SLOW_SIZE}\n"
+    until(lambda: passed(overlay) == {"A": 2, "B": 2, "C": 0, "D": 2, "E": 0})
+
+    # One that the chain passes: a connection at once goes on by the next best way, and soon none tries it any more.
+    kill(overlay, "B")
+    assert fetched(overlay, "-x", PROXY) == content
+    address = overlay.mesh.address("B")
+    seconds = until(lambda: not any(address in line for line in overlay.routes("A")))
+    print(f"B was out of the routes {seconds:.2f} s after the file")
+    # The lease lasts 2 s, etcd looks every half of a second; the rest is for a busy machine.
+    assert seconds < 5
+    until(lambda: explained(overlay)["chains"][0]["nodes"] == ["A", "C", "D"])
+    until(lambda: f"{overlay.mesh.address('C')}:5124 {overlay.mesh.address('D')}:5124" in overlay.routes("A")[0])
+    before = passed(overlay)
+    assert fetched(overlay, "-x", PROXY) == content
+    until(lambda: passed(overlay) == {**before, "A": before["A"] + 1, "C": before["C"] + 1, "D": before["D"] + 1})
+
+
+def test_the_command_runs_another_one_and_leaves_nothing(name: str, tmp_path: Any) -> None:
+    graph = tmp_path / "graph"
+    graph.write_text(GRAPH)
+    command = [sys.executable, "-m", "overlay", "up", str(graph), "--nodes", "A", "B", "D", "--name", name, "--json"]
+    script = 'curl --silent --fail -o /dev/null -w "%{stderr}%{size_download}" $0; exit 7'
+    done = subprocess.run(
+        [*command, "--run", "sh", "-c", script, f"{URL}{SIZE}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (7, str(SIZE))
+    told = json.loads(done.stdout)
+    assert [node["name"] for node in told["nodes"]] == ["A", "B", "D"]
+    assert (told["links"], told["proxy"], told["endpoints"]) == (3, PROXY, ENDPOINT)
+    assert name not in names()
+
+    ended = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert ended.stdout is not None and ended.stdout.readline() == "{\n"
+    ended.send_signal(signal.SIGINT)
+    assert ended.wait(60) == 0
+    assert name not in names()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "line"),
+    [
+        (["2"], "--nodes 2: accepted: 3 to 16 nodes"),
+        (["17"], "--nodes 17: accepted: 3 to 16 nodes"),
+        (["6"], "--nodes 6: accepted: at most the graph's 5"),
+        (["A", "B", "A"], "--nodes A B A: accepted"),
+        (["A", "B", "X"], "X is no node of the graph: accepted: A, B, C, ..."),
+    ],
+)
+def test_nodes_that_cannot_be_chosen(wanted: list[str], line: str) -> None:
+    with pytest.raises(Failure, match=line) as caught:
+        chosen({"nodes": [*NODES], "delays_ms": [[0] * 5] * 5}, wanted)
+    assert caught.value.code == Exit.USAGE
+
+
+def test_nodes_by_number_are_spread_over_the_graph() -> None:
+    delays = [[10 * one + other for other in range(5)] for one in range(5)]
+    assert chosen({"nodes": [*NODES], "delays_ms": delays}, ["3"]) == (
+        ["A", "B", "E"],
+        [[0, 1, 3], [10, 11, 13], [30, 31, 33]],
+    )
+
+
+def test_a_graph_that_cannot_be_read(tmp_path: Any) -> None:
+    with pytest.raises(Failure) as caught:
+        main([str(tmp_path / "none")])
+    assert caught.value.code == Exit.NO_INPUT
