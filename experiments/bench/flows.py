@@ -1,10 +1,10 @@
 """Bulk connections between the nodes of a pair, and the rule that holds them."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from experiments.bench import pair
+from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from tributary.settings.failure import Exit, Failure
@@ -12,7 +12,6 @@ from tributary.settings.failure import Exit, Failure
 HELD_PORT, BESIDE_PORT = 5001, 5002
 HELD = ("--mptcp", "--after", "0.3")
 """What passes before the hold is there is none of its business: it gets 0.3 seconds to come."""
-_BULK = (sys.executable, "-m", "experiments.probes.bulk")
 
 
 @contextmanager
@@ -20,7 +19,7 @@ def serving(testbed: Testbed) -> Iterator[None]:
     """The gateway serves both ports for the length of the block."""
     with ExitStack() as stack:
         for port in (HELD_PORT, BESIDE_PORT):
-            command = [*_BULK, "serve", str(pair.LISTENER), str(port)]
+            command = [str(native.build().load), "origin", "--listen", f"{pair.LISTENER}:{port}", "--mptcp"]
             stack.enter_context(testbed.gateway.start(f"serve-{port}", command).wait_until_ready())
         yield
 
@@ -28,8 +27,9 @@ def serving(testbed: Testbed) -> Iterator[None]:
 @contextmanager
 def flow(testbed: Testbed, port: int, direction: str, seconds: float, *options: str) -> Iterator[None]:
     """A connection from the client for the length of the block; raises Failure if it ended before."""
-    where = (str(pair.LISTENER), str(port), direction, str(seconds))
-    with testbed.client.start(f"bulk-{port}", [*_BULK, "run", *where, *options]) as process:
+    where = ("--to", f"{pair.LISTENER}:{port}", *(["--upload"] if direction == "upload" else []))
+    command = [str(native.build().load), "flow", *where, "--seconds", str(seconds), *options]
+    with testbed.client.start(f"flow-{port}", command) as process:
         yield
         if process.popen.poll() is not None:
             last = (process.output().splitlines() or ["it printed nothing"])[-1]

@@ -21,6 +21,7 @@ from experiments.study.benchmark import benchmark
 from experiments.study.figures import Figures, Series, ratios
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
+from experiments.testbed import native
 from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
@@ -28,7 +29,7 @@ from experiments.testbed.node import Process
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.failure import Exit, Failure
 
-_PORT = 5001
+_ORIGIN = f"{pair.LISTENER}:5001"
 _BY_SESSION, _BY_CLIENT = 4, 100
 RULES = f"""
 [[rules]]
@@ -38,7 +39,6 @@ path = "{PATHS[0]}"
 rate = "5mbit"
 scope = "client"
 """
-_BULK = (sys.executable, "-m", "experiments.probes.bulk")
 
 
 _FULL, _SINGLE = "full table", "one element"
@@ -104,7 +104,7 @@ def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dic
     # Each frame is looked up on its own, not some forty at once (ip-link(8), gso_max_segs).
     testbed.gateway.ip("link", "set", "dev", PATHS[0], "gso_max_segs", "1")
     throttler = stack.enter_context(pair.throttling(testbed, RULES, "sniffer"))
-    serve = [*_on(0), *_BULK, "serve", str(pair.LISTENER), str(_PORT)]
+    serve = [*_on(0), str(native.build().load), "origin", "--listen", _ORIGIN, "--mptcp"]
     stack.enter_context(testbed.gateway.start("serve", serve).wait_until_ready())
     return testbed, _play(testbed, subflows) | _weigh(testbed, throttler)
 
@@ -151,8 +151,8 @@ def _on(processor: int) -> tuple[str, ...]:
 
 
 def _download(testbed: Testbed, seconds: float) -> float:
-    where = (str(pair.LISTENER), str(_PORT), "download", str(seconds))
-    printed = testbed.client.run(*_on(-1), *_BULK, "run", *where)
+    flow = (str(native.build().load), "flow", "--to", _ORIGIN, "--seconds", str(seconds))
+    printed = testbed.client.run(*_on(-1), *flow)
     return float(json.loads(printed)["bits_per_second"]) / 1e6
 
 

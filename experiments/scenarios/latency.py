@@ -23,7 +23,6 @@ double what the short queue of 10 ms gives. With offload they would: scripts/ben
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from statistics import median, quantiles
 from typing import Any
@@ -37,6 +36,7 @@ from experiments.scenarios.loads import BULK, FAIR, HELD, HELD_LONG, IDLE, LOADS
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
+from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.server import random_file
@@ -83,8 +83,9 @@ def _requests(testbed: Testbed, options: LatencyOptions, point: Point) -> list[f
     topology = testbed.topology
     file = random_file(options.size.amount, seed=1)
     command = [
-        *(sys.executable, "-m", "experiments.probes.requests", f"http://{topology.SERVER4}/{file.path.name}"),
-        *("--proxy", f"{topology.PROXY4}:{CONVERTERS[point['converter']]}", "--source", str(topology.links[0].client4)),
+        *(str(native.build().load), "poll", "--to", f"{topology.SERVER4}:80", "--path", f"/{file.path.name}"),
+        *("--via-http-proxy", f"{topology.PROXY4}:{CONVERTERS[point['converter']]}"),
+        *("--source", str(topology.links[0].client4)),
         *("--seconds", str(options.seconds), "--every", str(options.every)),
         *(["--mptcp"] if point["request"] == "multipath" else []),
     ]

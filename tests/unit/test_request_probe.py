@@ -1,9 +1,6 @@
 """Requests of the probes, to a server on the loopback interface."""
 
-import json
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
@@ -11,7 +8,6 @@ from threading import Thread
 import pytest
 
 from experiments.probes.http import Request, read_body, read_head
-from tributary.places import ROOT
 
 
 @contextmanager
@@ -48,22 +44,3 @@ def test_a_response_that_ends_early_is_an_error(cut: bytes) -> None:
     with answering(cut) as url, Request(url, None, None, mptcp=False).send() as connection, pytest.raises(EOFError):
         _, length, body = read_head(connection)
         list(read_body(connection, length - len(body)))
-
-
-def ask(url: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "experiments.probes.requests", url, "--seconds", "0.3", "--every", "0.1"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-def test_the_time_of_each_request_is_told() -> None:
-    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as url:
-        times = json.loads(ask(url).stdout)["ms"]
-    assert 1 <= len(times) <= 4
-    assert min(times) > 0
-
-
-def test_a_response_other_than_200_is_an_error() -> None:
-    with answering(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as url:
-        done = ask(url)
-    assert done.returncode == 1
-    assert "status 503" in done.stderr

@@ -5,11 +5,14 @@
 
 mod bulk;
 mod failure;
+mod flow;
 mod hold;
 mod http;
 mod latency;
 mod origin;
+mod pace;
 mod pattern;
+mod poll;
 mod random;
 mod relay;
 mod requests;
@@ -55,10 +58,14 @@ enum Command {
     Origin(origin::Options),
     /// Move many bytes, and tell how fast
     Bulk(bulk::Options),
+    /// Move bytes for a time over one connection, and break it off
+    Flow(flow::Options),
     /// Ask for 1 KiB on a new connection each time, and tell how often in a second
     Connect(requests::Options),
     /// Ask for 1 KiB again and again on connections that are kept
     Requests(requests::Options),
+    /// Ask for a path at regular intervals, on a new connection each time, and tell how long each answer took
+    Poll(poll::Options),
     /// Time transfers of given sizes, one after the other
     Transfers(transfers::Options),
     /// Hold many idle connections, and prove that they live
@@ -98,8 +105,10 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Origin(options) => with_runtime(origin::run(&options)),
         Command::Bulk(options) => bulk::run(&options),
+        Command::Flow(options) => with_runtime(flow::run(&options)),
         Command::Connect(options) => requests::run(options, false),
         Command::Requests(options) => requests::run(options, true),
+        Command::Poll(options) => with_runtime(poll::run(&options)),
         Command::Transfers(options) => transfers::run(&options),
         Command::Hold(options) => with_runtime(hold::run(options)),
         Command::Setup(options) => with_runtime(setup::run(options)),

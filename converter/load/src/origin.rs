@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::failure::{Attempt as _, Failure};
 use crate::http::{Body, Head, Piece, malformed};
+use crate::pace::Pace;
 use crate::pattern::Pattern;
 use crate::sockets;
 
@@ -17,8 +18,8 @@ use crate::sockets;
 const SMALL: u64 = 16 << 10;
 const UPLOAD_BUFFER: usize = 256 << 10;
 
-/// GET /N[-SEED][?close] is answered by N bytes of the pattern SEED (0 without one); with ?close the connection ends
-/// there. PUT or POST /[N][-SEED] takes a body with Content-Length or in chunks and answers `{"bytes": N, "wrong": N}`:
+/// GET /N[-SEED][?close][?pace=BITS] is answered by N bytes of the pattern SEED (0 without one); with ?close the
+/// connection ends there, with ?pace they come no faster than so many bits per second. PUT or POST /[N][-SEED] takes a body with Content-Length or in chunks and answers `{"bytes": N, "wrong": N}`:
 /// how long it was, and how many of its bytes were not the pattern's.
 #[derive(Args, Debug)]
 pub struct Options {
@@ -44,6 +45,7 @@ struct Target {
     length: u64,
     seed: u64,
     close: bool,
+    pace: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -85,7 +87,7 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
         };
         let pattern = Pattern::new(request.target.seed);
         match request.body {
-            None => send(&mut stream, pattern, request.target.length, last).await?,
+            None => send(&mut stream, &request.target, last).await?,
             Some(body) => {
                 if request.wants_continue {
                     stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
@@ -130,7 +132,8 @@ impl Request {
             _ => return Err(malformed("a method that is not GET, PUT or POST")),
         };
         let target = words.next().and_then(Target::parse);
-        let target = target.ok_or_else(|| malformed("a path that is not /N[-SEED][?close]"))?;
+        let target =
+            target.ok_or_else(|| malformed("a path that is not /N[-SEED][?close][?pace=BITS]"))?;
         Ok(Self {
             close: target.close || head.says("connection", "close"),
             wants_continue: head.says("expect", "100-continue"),
@@ -143,9 +146,15 @@ impl Request {
 impl Target {
     fn parse(path: &str) -> Option<Self> {
         let path = path.strip_prefix('/')?;
-        let (path, close) = path
-            .strip_suffix("?close")
-            .map_or((path, false), |path| (path, true));
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let (close, pace) = match query.split_once('=') {
+            None => (query == "close", None),
+            Some(("pace", bits)) => (false, Some(bits.parse().ok().filter(|bits| *bits > 0)?)),
+            Some(_) => return None,
+        };
+        if !(query.is_empty() || close || pace.is_some()) {
+            return None;
+        }
         let (length, seed) = path.split_once('-').unwrap_or((path, "0"));
         Some(Self {
             length: if length.is_empty() {
@@ -155,6 +164,7 @@ impl Target {
             },
             seed: seed.parse().ok()?,
             close,
+            pace,
         })
     }
 }
@@ -163,13 +173,21 @@ fn head_of_answer(length: u64, last: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{last}\r\n")
 }
 
-async fn send(stream: &mut TcpStream, pattern: Pattern, length: u64, last: &str) -> io::Result<()> {
+async fn send(stream: &mut TcpStream, target: &Target, last: &str) -> io::Result<()> {
+    let (pattern, length) = (Pattern::new(target.seed), target.length);
+    let pace = target.pace.map(Pace::new);
     let mut answer = head_of_answer(length, last).into_bytes();
     let mut sent = length.min(SMALL);
     answer.extend_from_slice(pattern.at(0, sent));
     stream.write_all(&answer).await?;
     while sent < length {
-        sent += stream.write(pattern.at(sent, length - sent)).await? as u64;
+        let room = match &pace {
+            Some(pace) => pace.room(sent).await,
+            None => length,
+        };
+        sent += stream
+            .write(pattern.at(sent, room.min(length - sent)))
+            .await? as u64;
     }
     Ok(())
 }
@@ -213,17 +231,30 @@ mod tests {
 
     #[test]
     fn a_path_names_length_seed_and_end() {
-        let target = |length, seed, close| {
+        let paced = |length, seed, close, pace| {
             Some(Target {
                 length,
                 seed,
                 close,
+                pace,
             })
         };
+        let target = |length, seed, close| paced(length, seed, close, None);
         assert_eq!(Target::parse("/1024"), target(1024, 0, false));
         assert_eq!(Target::parse("/1024-7?close"), target(1024, 7, true));
         assert_eq!(Target::parse("/-7"), target(0, 7, false));
-        for wrong in ["", "1024", "/x", "/1-", "/1-2-3", "/1?open"] {
+        assert_eq!(Target::parse("/5?pace=800"), paced(5, 0, false, Some(800)));
+        for wrong in [
+            "",
+            "1024",
+            "/x",
+            "/1-",
+            "/1-2-3",
+            "/1?open",
+            "/1?pace=0",
+            "/1?pace=",
+            "/1?rate=1",
+        ] {
             assert_eq!(Target::parse(wrong), None, "{wrong}");
         }
     }

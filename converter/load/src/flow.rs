@@ -1,0 +1,158 @@
+//! As many bytes as one connection takes in a time.
+
+use std::io;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::bulk::print_report;
+use crate::failure::{Attempt as _, Failure};
+use crate::http;
+use crate::pace::Pace;
+use crate::pattern::Pattern;
+use crate::route::Route;
+use crate::sockets;
+
+const BUFFER: usize = 256 << 10;
+/// More than any connection moves.
+const ENDLESS: u64 = 1 << 50;
+/// Without progress for so long the flow has failed.
+const STALLED: Duration = Duration::from_secs(30);
+/// Bytes of the request that go first: they establish an MPTCP session for the listener too (RFC 8684 section 3.1).
+const FIRST: usize = 4;
+
+/// One connection to the origin, in one direction, which is broken off at the end, or at SIGTERM: what is in its buffers
+/// would disturb the next measurement. Prints `{"bytes", "seconds", "bits_per_second"}` of what was received or, for an
+/// upload, given to the socket; at SIGTERM nothing.
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    route: Route,
+    /// For how long.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: f64,
+    /// Send to the origin instead of reading from it.
+    #[arg(long)]
+    upload: bool,
+    /// No faster than this.
+    #[arg(long, value_name = "BITS_PER_SECOND", value_parser = clap::value_parser!(u64).range(1..))]
+    pace: Option<u64>,
+    /// Ask for the bytes so many seconds after the connection stands.
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
+    after: f64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    bytes: u64,
+    seconds: f64,
+    bits_per_second: f64,
+}
+
+/// Moves the bytes and tells how fast they were.
+pub async fn run(options: &Options) -> Result<(), Failure> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut stream = options.route.open().await.attempt("connecting")?;
+    let moved = tokio::select! {
+        moved = moved(options, &mut stream) => Some(moved),
+        _ = terminated.recv() => None,
+    };
+    sockets::abort(&stream)?;
+    let Some(moved) = moved else { return Ok(()) };
+    let (bytes, took) = moved.attempt("the flow")?;
+    let seconds = took.as_secs_f64();
+    print_report(&Report {
+        bytes,
+        seconds,
+        bits_per_second: 8.0 * bytes as f64 / seconds,
+    });
+    Ok(())
+}
+
+/// How many bytes, and in what time.
+async fn moved(options: &Options, stream: &mut TcpStream) -> io::Result<(u64, Duration)> {
+    let request = options.request();
+    let (first, rest) = request.as_bytes().split_at(FIRST);
+    stream.write_all(first).await?;
+    sleep(Duration::from_secs_f64(options.after)).await;
+    stream.write_all(rest).await?;
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs_f64(options.seconds);
+    let bytes = if options.upload {
+        send(stream, options.pace.map(Pace::new), end).await?
+    } else {
+        receive(stream, end).await?
+    };
+    Ok((bytes, begun.elapsed()))
+}
+
+async fn send(stream: &mut TcpStream, pace: Option<Pace>, end: Instant) -> io::Result<u64> {
+    let (pattern, mut sent) = (Pattern::new(0), 0);
+    while Instant::now() < end {
+        let piece = async {
+            let room = match &pace {
+                Some(pace) => pace.room(sent).await,
+                None => ENDLESS,
+            };
+            stream.write(pattern.at(sent, room)).await
+        };
+        sent += progress(piece, end).await?.unwrap_or(0);
+    }
+    Ok(sent)
+}
+
+async fn receive(stream: &mut TcpStream, end: Instant) -> io::Result<u64> {
+    let mut buffer = Vec::with_capacity(BUFFER);
+    let head = async {
+        let body = http::read_head(stream, &mut buffer).await?;
+        Ok(body.start)
+    };
+    let Some(start) = progress(head, end).await? else {
+        return Ok(0);
+    };
+    let mut received = buffer.len() as u64 - start;
+    buffer.resize(BUFFER, 0);
+    while Instant::now() < end {
+        match progress(stream.read(&mut buffer), end).await? {
+            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(count) => received += count,
+            None => {}
+        }
+    }
+    Ok(received)
+}
+
+/// What `step` gives, or None at the end; fails if it takes too long.
+async fn progress(
+    step: impl Future<Output = io::Result<usize>>,
+    end: Instant,
+) -> io::Result<Option<u64>> {
+    let stalled = Instant::now() + STALLED;
+    match timeout_at(end.min(stalled), step).await {
+        Ok(count) => Ok(Some(count? as u64)),
+        Err(_) if end <= stalled => Ok(None),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("nothing moved for {} s", STALLED.as_secs()),
+        )),
+    }
+}
+
+impl Options {
+    fn request(&self) -> String {
+        if self.upload {
+            return self
+                .route
+                .request("PUT", "/", &format!("Content-Length: {ENDLESS}\r\n"));
+        }
+        let pace = self
+            .pace
+            .map_or_else(String::new, |pace| format!("?pace={pace}"));
+        self.route.request("GET", &format!("/{ENDLESS}{pace}"), "")
+    }
+}

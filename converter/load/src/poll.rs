@@ -1,0 +1,67 @@
+//! The same request at regular intervals, and how long each answer takes.
+
+use std::io;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::bulk::print_report;
+use crate::failure::{Attempt as _, Failure};
+use crate::http;
+use crate::route::Route;
+
+/// An answer that takes longer has failed.
+const NEVER: Duration = Duration::from_secs(30);
+
+/// Asks on a new connection each time, at regular intervals, or as soon as the answer before is there. Prints `{"ms":
+/// [...]}`: the milliseconds from before connect(2) to the last byte of each answer. One other than 200 ends it.
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    route: Route,
+    /// What to ask for, on any server.
+    #[arg(long, default_value = "/1024", value_name = "PATH")]
+    path: String,
+    /// No request begins later.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: f64,
+    /// From one request to the next.
+    #[arg(long, default_value_t = 0.05, value_name = "SECONDS")]
+    every: f64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ms: Vec<f64>,
+}
+
+/// Asks and tells.
+pub async fn run(options: &Options) -> Result<(), Failure> {
+    let request = options
+        .route
+        .request("GET", &options.path, "Connection: close\r\n");
+    let end = Instant::now() + Duration::from_secs_f64(options.seconds);
+    let mut ms = Vec::new();
+    loop {
+        let begun = Instant::now();
+        if begun >= end {
+            break;
+        }
+        let answered = timeout(NEVER, ask(&options.route, &request)).await;
+        answered
+            .unwrap_or_else(|late| Err(late.into()))
+            .attempt(&options.path)?;
+        ms.push((begun.elapsed().as_secs_f64() * 1e6).round() / 1e3);
+        sleep_until(begun + Duration::from_secs_f64(options.every)).await;
+    }
+    print_report(&Report { ms });
+    Ok(())
+}
+
+async fn ask(route: &Route, request: &str) -> io::Result<()> {
+    let mut stream = route.open().await?;
+    http::exchange(&mut stream, request.as_bytes(), &mut Vec::new()).await?;
+    Ok(())
+}

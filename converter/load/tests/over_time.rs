@@ -1,0 +1,184 @@
+//! `flow` and `poll` on loopback: how much passes in a time, how it ends, and how long each answer took.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tributary-load"));
+    command
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn told(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("one JSON object: {output:?}"))
+}
+
+/// An origin that ends with the test.
+struct Origin(Child, String);
+
+impl Origin {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.2.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        drop(listener);
+        let mut child = program(&["origin", "--listen", &address])
+            .spawn()
+            .expect("it starts");
+        let mut ready = [0; 6];
+        let output = child.stdout.as_mut().expect("a pipe");
+        output.read_exact(&mut ready).expect("it says ready");
+        Self(child, address)
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.0.kill().expect("a child can be killed");
+        self.0.wait().expect("a child can be waited for");
+    }
+}
+
+/// A server that takes one connection and does this with it; and its address.
+fn serving<T: Send + 'static>(
+    serve: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (String, JoinHandle<T>) {
+    let listener = TcpListener::bind("127.2.0.2:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let served = thread::spawn(move || serve(listener.accept().expect("a client").0));
+    (address, served)
+}
+
+fn flow(to: &str, more: &[&str]) -> Output {
+    let arguments = [&["flow", "--to", to, "--seconds", "0.5"], more].concat();
+    program(&arguments).output().expect("the program runs")
+}
+
+#[test]
+fn a_flow_takes_its_time_and_what_it_is_allowed() {
+    let origin = Origin::start();
+    for direction in [&[][..], &["--upload"]] {
+        let free = told(&flow(&origin.1, direction));
+        assert!(
+            (0.5..5.0).contains(&free["seconds"].as_f64().unwrap()),
+            "{free}"
+        );
+        let pace = [direction, &["--pace", "8000000"]].concat();
+        let paced = told(&flow(&origin.1, &pace));
+        let rate = paced["bits_per_second"].as_f64().unwrap();
+        assert!((1e6..9e6).contains(&rate), "{paced}");
+        assert!(
+            free["bits_per_second"].as_f64().unwrap() > 2.0 * rate,
+            "{free}, {paced}"
+        );
+    }
+}
+
+#[test]
+fn the_request_comes_in_two_parts_with_the_time_between_them_that_was_asked_for() {
+    let (address, served) = serving(|mut stream| {
+        let mut first = [0; 64];
+        let count = stream.read(&mut first).expect("the first part");
+        let (begun, mut rest) = (Instant::now(), [0; 512]);
+        let more = stream.read(&mut rest).expect("the rest");
+        (
+            first[..count].to_vec(),
+            begun.elapsed(),
+            rest[..more].to_vec(),
+        )
+    });
+    flow(&address, &["--after", "0.3", "--pace", "800"]);
+    let (first, between, rest) = served.join().expect("it serves");
+    assert_eq!(first, b"GET ");
+    assert!(between > Duration::from_millis(250), "{between:?}");
+    assert!(rest.starts_with(b"/1125899906842624?pace=800 HTTP/1.1\r\n"));
+}
+
+#[test]
+fn a_flow_is_broken_off_at_its_end_and_when_it_is_terminated() {
+    for terminated in [false, true] {
+        let (address, served) = serving(|mut stream| {
+            let mut buffer = vec![0; 1 << 16];
+            loop {
+                match stream.read(&mut buffer) {
+                    Ok(0) => return "closed",
+                    Ok(_) => {}
+                    Err(_) => return "reset",
+                }
+            }
+        });
+        let seconds = if terminated { "60" } else { "0.2" };
+        let arguments = ["flow", "--to", &address, "--upload", "--seconds", seconds];
+        let mut child = program(&arguments).spawn().expect("it starts");
+        if terminated {
+            thread::sleep(Duration::from_millis(300));
+            let id = child.id().to_string();
+            Command::new("kill").arg(id).status().expect("kill(1)");
+        }
+        assert_eq!(served.join().expect("it serves"), "reset");
+        assert!(child.wait().expect("it ends").success());
+    }
+}
+
+#[test]
+fn a_flow_that_ends_too_early_fails() {
+    let (address, served) = serving(|mut stream| {
+        assert!(stream.read(&mut [0; 512]).expect("a request") > 0);
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+            .expect("an answer");
+    });
+    let output = flow(&address, &[]);
+    served.join().expect("it serves");
+    assert_eq!(output.status.code(), Some(69));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("the flow: "), "{complaint}");
+}
+
+fn poll(to: &str, more: &[&str]) -> Output {
+    let arguments = [
+        &["poll", "--to", to, "--seconds", "0.3", "--every", "0.1"],
+        more,
+    ]
+    .concat();
+    program(&arguments).output().expect("the program runs")
+}
+
+#[test]
+fn the_time_of_each_answer_is_told() {
+    let origin = Origin::start();
+    for path in [&[][..], &["--path", "/5?close"]] {
+        let output = told(&poll(&origin.1, path));
+        let times = output["ms"].as_array().expect("a list");
+        assert!((1..=4).contains(&times.len()), "{output}");
+        assert!(
+            times.iter().all(|each| each.as_f64().unwrap() > 0.0),
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_other_than_200_ends_it() {
+    let (address, served) = serving(|mut stream| {
+        assert!(stream.read(&mut [0; 512]).expect("a request") > 0);
+        stream
+            .write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+            .expect("an answer");
+    });
+    let output = poll(&address, &["--path", "/file"]);
+    served.join().expect("it serves");
+    assert_eq!(output.status.code(), Some(69));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        complaint.contains("/file: ") && complaint.contains("503 Busy"),
+        "{complaint}"
+    );
+}
