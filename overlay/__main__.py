@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from overlay import explanation, plane
+from overlay import authority, explanation, plane
 from overlay.calculator import ask
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
@@ -41,6 +41,12 @@ Prints which way connections that come in at INGRESS take to SERVER: the node ne
 converters for the size, its time by the model below, and the other chains in the order in which the converter tries
 them. INGRESS is a node whose agent has --egresses.
 """
+_ENROL = """\
+Makes a certificate that an authority of the overlay's own signs, and prints its folder (ca.pem, node.pem, node.key),
+which is to be copied to the node and named there with --identity. The first call makes the authority, and beside it the
+certificate of etcd's user root in the folder root. Nobody but their owner can read the folders; who has the authority's
+can sign for every name. A name that has a folder is refused: move it away for a new certificate.
+"""
 _MODEL = """\
 A transfer of r rounds over a chain takes half the sum of the chain's round-trip times, and r - 1 times the largest of
 them. A sender begins with 15 kB and doubles each round, so that r rounds carry 15 kB * (2^r - 1): 1 round 15 kB,
@@ -54,9 +60,10 @@ Graphs to try are in overlay/graphs/.
 _CODES = """\
 exit codes:
   0 done                                64 wrong arguments, or a node or a server that is not known
-  65 the graph is refused: which line   66 the graph cannot be read
+  65 the graph is refused: which line   66 the graph, or a certificate, cannot be read
   69 the program is missing, or etcd does not answer
   71 the program does not build, or failed
+  75 the name has a certificate
   77 root has to install what building takes: see scripts/setup.d/packages-overlay.txt
 """
 _PATHS = """\
@@ -116,10 +123,28 @@ class Map:
 
 
 @dataclass(frozen=True)
+class Enrol:
+    """``overlay enrol``; ``etcd`` are the addresses at which a member of etcd's answers."""
+
+    name: str
+    authority: Path
+    etcd: Sequence[str]
+    days: float
+    json: bool
+
+    def __post_init__(self) -> None:
+        if not authority.NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no name: accepted: 1 to 64 of A-Z a-z 0-9 . _ , + -")
+        if self.name in (authority.ADMINISTRATOR, authority.MEMBER, "ca.pem", "ca.key"):
+            raise ValueError(f"{self.name}: accepted: a name that the authority does not use itself")
+
+
+@dataclass(frozen=True)
 class Status:
     """``overlay status``."""
 
     endpoints: str
+    identity: Path | None
     json: bool
 
 
@@ -131,6 +156,7 @@ class Explain:
     server: str
     size: Size | None
     endpoints: str
+    identity: Path | None
     json: bool
 
 
@@ -149,7 +175,7 @@ def parser() -> Arguments:
     """The commands and their arguments."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
     commands = made.add_subparsers(
-        required=True, metavar="paths | simulate | map | status | explain | agent | controller | dns | up"
+        required=True, metavar="paths | simulate | map | enrol | status | explain | agent | controller | dns | up"
     )
     about = "the best chain between two nodes"
     paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
@@ -174,6 +200,7 @@ def parser() -> Arguments:
     map_.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
     about = "the file to write (default: %(default)s)"
     map_.add_argument("--output", type=Path, default=Path("overlay.svg"), metavar="FILE", help=about)
+    _add_enrol(commands.add_parser("enrol", help="a certificate for a node", description=_ENROL, epilog=_CODES))
     about = "what is so in the control plane"
     status = commands.add_parser("status", help=about, description=_STATUS, epilog=_CODES)
     status.does(Status, _status)
@@ -187,6 +214,9 @@ def parser() -> Arguments:
     about = "etcd's members (default: %(default)s)"
     for each in (status, explain):
         each.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
+    about = "the folder that enrol made, with https"
+    for each in (status, explain):
+        each.add_argument("--identity", type=Path, metavar="FOLDER", help=about)
     for each in (paths, simulate, map_, status, explain):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
@@ -194,6 +224,34 @@ def parser() -> Arguments:
 
 def _add_graph(parser: Arguments) -> None:
     parser.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times: see below")
+
+
+def _add_enrol(parser: Arguments) -> None:
+    parser.does(Enrol, _enrol)
+    parser.add_argument("name", metavar="NAME", help="the node's, the controller's or etcd's member's name")
+    about = "where the authority is, or is made (default: %(default)s)"
+    parser.add_argument("--authority", type=Path, default=Path("overlay-authority"), metavar="FOLDER", help=about)
+    about = "a member of etcd's, and under which names and addresses it is reached"
+    parser.add_argument("--etcd", type=_words, default=(), metavar="ADDRESS,...", help=about)
+    about = "how long the certificate is valid, 0.00001 to 3650 (default: %(default)s)"
+    parser.add_argument("--days", type=_days, default=365.0, metavar="DAYS", help=about)
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    if not all(text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r}: accepted: ADDRESS,ADDRESS")
+    return tuple(text.split(","))
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not 0.00001 <= days <= 3650:
+        raise argparse.ArgumentTypeError(f"{text}: accepted: 0.00001 to 3650")
+    return days
 
 
 def _rounds(text: str) -> int:
@@ -245,14 +303,19 @@ def _map(options: Map) -> None:
     print(options.output)
 
 
+def _enrol(options: Enrol) -> None:
+    folder = authority.enrol(options.authority, options.name, options.days, options.etcd)
+    print(json.dumps({"name": options.name, "folder": str(folder)}, indent=2) if options.json else folder)
+
+
 def _status(options: Status) -> None:
-    answer = plane.status(options.endpoints)
+    answer = plane.status(options.endpoints, options.identity)
     print(json.dumps(answer, indent=2) if options.json else plane.text(answer))
 
 
 def _explain(options: Explain) -> None:
     size = None if options.size is None else options.size.amount
-    answer = explanation.ask(options.ingress, options.server, size, options.endpoints)
+    answer = explanation.ask(options.ingress, options.server, size, plane.known(options.endpoints, options.identity))
     print(json.dumps(answer, indent=2) if options.json else explanation.text(answer))
 
 

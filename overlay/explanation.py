@@ -1,7 +1,7 @@
 """Which way the connections of an ingress to a server go, by the tables and delays in etcd."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from overlay import plane, programs
@@ -9,13 +9,13 @@ from overlay import plane, programs
 _FIRST_WINDOW_KB = 15
 
 
-def ask(ingress: str, server: str, size: int | None, endpoints: str) -> Any:
+def ask(ingress: str, server: str, size: int | None, etcd: Sequence[str]) -> Any:
     """The way for transfers of ``size`` bytes, or of as many rounds as the ingress has the server in.
 
-    Raises Failure: exit 64 if the ingress or the server is not known, 69 if the etcd of ``endpoints`` is away.
+    Raises Failure: exit 64 if the ingress or the server is not known, 69 if the etcd of ``etcd``'s arguments is away.
     """
     sized = [] if size is None else [f"--bytes={size}"]
-    asked = ["explain", f"--endpoints={endpoints}", *sized, "--", ingress, server]
+    asked = ["explain", *etcd, *sized, "--", ingress, server]
     return json.loads(programs.answer(plane.build(), asked))
 
 

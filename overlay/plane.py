@@ -28,9 +28,17 @@ def _execute(program: Path, arguments: Sequence[str]) -> NoReturn:
     os.execv(program, [str(program), *arguments])
 
 
-def status(endpoints: str) -> Any:
-    """What is so, by the etcd of ``endpoints`` (URLs with commas between); raises Failure: exit 69 if it is away."""
-    return json.loads(programs.answer(build(), ["status", f"--endpoints={endpoints}"]))
+def status(endpoints: str, identity: Path | None) -> Any:
+    """What is so, by the etcd of ``endpoints`` (URLs with commas between), asked with the identity in this folder.
+
+    Raises Failure: exit 69 if etcd is away, or refuses the identity.
+    """
+    return json.loads(programs.answer(build(), ["status", *known(endpoints, identity)]))
+
+
+def known(endpoints: str, identity: Path | None) -> list[str]:
+    """The arguments that say how etcd is reached."""
+    return [f"--endpoints={endpoints}", *([f"--identity={identity}"] if identity else [])]
 
 
 def text(status: Mapping[str, Any]) -> str:

@@ -161,7 +161,14 @@ def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -
     [
         (("agent", "a/b", "--address", "127.0.0.1:5460"), "accepted: 1 to 64 of A-Z"),
         (("agent", "a", "--address", "0.0.0.0:5460"), "accepted: an address of this machine"),
-        (("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "https://a:1"), "accepted: http://HOST:PORT"),
+        (
+            ("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "https://a:1"),
+            "accepted: with --identity FOLDER",
+        ),
+        (
+            ("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "http://192.0.2.9:1"),
+            "accepted: https://HOST:PORT",
+        ),
         (("agent", "a", "--address", "127.0.0.1:5460", "--converter", "london:5124"), "accepted: an address of this"),
         (("agent", "a", "--address", "127.0.0.1:5460", "--routes", "/run/routes"), "--egresses <FILE>"),
         (("controller", "a", "--endpoints", ETCD, "--port", "5"), "cannot be used with"),

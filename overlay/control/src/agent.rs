@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::keys::{self, DELAYS, NODES};
+use crate::members::Members;
 use crate::meter::{Peers, Readings};
 use crate::name::Name;
 use crate::snapshot::Entry;
@@ -29,7 +30,7 @@ pub struct Settings {
     /// Where the node's converter listens, if it has one.
     pub converter: Option<SocketAddr>,
     /// etcd's members.
-    pub endpoints: Vec<String>,
+    pub members: Members,
     /// Which changes are published.
     pub threshold: Threshold,
 }
@@ -47,7 +48,7 @@ pub async fn session(
     if let Some(lease) = held.take() {
         lease.give_back().await;
     }
-    let store = Store::connect(&settings.endpoints).await?;
+    let store = Store::connect(&settings.members).await?;
     let lease = held.insert(store.lease().await?);
     register(settings, &store, lease).await?;
     info!("{} is known, at {}", settings.name, settings.address);

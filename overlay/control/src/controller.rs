@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use crate::clock::now;
 use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, TABLES};
+use crate::members::Members;
 use crate::name::Name;
 use crate::snapshot::Snapshot;
 use crate::store::{Lease, Lost, Office, Store};
@@ -27,7 +28,7 @@ pub struct Settings {
     /// Its name.
     pub name: Name,
     /// etcd's members.
-    pub endpoints: Vec<String>,
+    pub members: Members,
     /// The canary's limit in percent of pairs, see [`canary::judge`].
     pub most_through: u32,
 }
@@ -37,7 +38,7 @@ pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<In
     if let Some(lease) = held.take() {
         lease.give_back().await;
     }
-    let store = Store::connect(&settings.endpoints).await?;
+    let store = Store::connect(&settings.members).await?;
     let lease = held.insert(store.lease().await?);
     info!("{} is a candidate", settings.name);
     let id = lease.id();

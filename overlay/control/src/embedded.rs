@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::failure::{Exit, Failure};
 use crate::keys::REPORT;
+use crate::members::Members;
 use crate::store::Store;
 
 /// It reads its data, and elects itself.
@@ -83,7 +84,7 @@ async fn ended(child: &mut Child) -> Failure {
 }
 
 async fn answers(endpoint: &str) -> bool {
-    match Store::connect(&[endpoint.into()]).await {
+    match Store::connect(&Members::here(endpoint.into())).await {
         Ok(store) => store.get(REPORT).await.is_ok(),
         Err(_) => false,
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::egresses::{Egress, Egresses};
 use crate::failure::{Exit, Failure};
 use crate::keys::{self, DELAYS, EGRESSES, NODES, TABLES};
+use crate::members::Members;
 use crate::name::Name;
 use crate::routes::by_preference;
 use crate::snapshot::Snapshot;
@@ -44,7 +45,7 @@ struct Way {
 ///
 /// Exits with 64 if the ingress or the server is not among those that are known, with 69 without etcd.
 pub async fn ask(
-    endpoints: &[String],
+    members: &Members,
     ingress: &Name,
     server: IpAddr,
     bytes: Option<u64>,
@@ -52,10 +53,10 @@ pub async fn ask(
     let away = |lost: Lost| {
         Failure::new(
             Exit::Unavailable,
-            format!("{}: {lost}", endpoints.join(", ")),
+            format!("{}: {lost}", members.endpoints().join(", ")),
         )
     };
-    let store = Store::connect(endpoints).await.map_err(away)?;
+    let store = Store::connect(members).await.map_err(away)?;
     let egresses = store.list(EGRESSES, None).await.map_err(away)?.entries;
     let own = keys::key(EGRESSES, ingress);
     let Some((_, value)) = egresses.iter().find(|(key, _)| key == own.as_bytes()) else {

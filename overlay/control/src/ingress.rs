@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use crate::egresses::Egresses;
 use crate::handed::Handed;
 use crate::keys::{self, EGRESSES, NODES, ROUTES, TABLES};
+use crate::members::Members;
 use crate::name::Name;
 use crate::routes;
 use crate::snapshot::Entry;
@@ -26,7 +27,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// What an ingress is told, and what it has handed to its converter.
 pub struct Ingress {
     name: Name,
-    endpoints: Vec<String>,
+    members: Members,
     egresses_file: PathBuf,
     egresses: Egresses,
     handed: Handed,
@@ -37,14 +38,14 @@ impl Ingress {
     /// With these `egresses`, read from `egresses_file`, and again from there at each of `hangup`.
     pub fn new(
         name: Name,
-        endpoints: Vec<String>,
+        members: Members,
         (egresses_file, egresses): (PathBuf, Egresses),
         handed: Handed,
         hangup: Signal,
     ) -> Self {
         Self {
             name,
-            endpoints,
+            members,
             egresses_file,
             egresses,
             handed,
@@ -57,7 +58,7 @@ impl Ingress {
         if let Some(lease) = held.take() {
             lease.give_back().await;
         }
-        let store = Store::connect(&self.endpoints).await?;
+        let store = Store::connect(&self.members).await?;
         let lease = held.insert(store.lease().await?);
         let own = keys::key(TABLES, &self.name);
         let start = store.list_keys(NODES).await?.revision;

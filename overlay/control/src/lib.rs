@@ -18,6 +18,7 @@ pub mod failure;
 pub mod handed;
 pub mod ingress;
 pub mod keys;
+pub mod members;
 pub mod meter;
 pub mod name;
 mod published;

@@ -15,6 +15,7 @@ use overlay_control::embedded::Etcd;
 use overlay_control::failure::{Exit, Failure};
 use overlay_control::handed::Handed;
 use overlay_control::ingress::Ingress;
+use overlay_control::members::{Members, endpoint};
 use overlay_control::meter::{Peers, Readings, measure};
 use overlay_control::name::Name;
 use overlay_control::store::{Lease, forever};
@@ -42,7 +43,7 @@ Exit status:
   0   done
   64  wrong arguments
   65  the file of --egresses is refused: which line
-  66  it cannot be read
+  66  it, or a file of --identity, cannot be read
   69  etcd does not answer, or is not installed
   71  the system refused an operation, or etcd ended
   75  a port is in use
@@ -57,14 +58,27 @@ enum Command {
     /// Which way an ingress's connections to a server go, as JSON
     Explain(Explain),
     /// What is so now, as JSON
-    Status {
-        /// etcd's members
-        #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
-        endpoints: Vec<String>,
-    },
+    Status(Reached),
 }
 
 const HERE: &str = "http://127.0.0.1:2379";
+
+/// How etcd is reached.
+#[derive(Debug, Args)]
+struct Reached {
+    /// etcd's members: https, or http on this machine
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
+    endpoints: Vec<String>,
+    /// The folder that `scripts/overlay enrol` made: ca.pem, node.pem, node.key; with https
+    #[arg(long, value_name = "FOLDER")]
+    identity: Option<PathBuf>,
+}
+
+impl Reached {
+    fn members(&self) -> Result<Members, Failure> {
+        Members::new(self.endpoints.clone(), self.identity.as_deref())
+    }
+}
 
 #[derive(Debug, Args)]
 struct Agent {
@@ -73,9 +87,8 @@ struct Agent {
     /// Where it answers its peers' pings (UDP); they learn this address
     #[arg(long, value_name = "IP:PORT", value_parser = own_address)]
     address: SocketAddr,
-    /// etcd's members
-    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
-    endpoints: Vec<String>,
+    #[command(flatten)]
+    reached: Reached,
     /// Milliseconds from one ping of a peer to the next; a slower answer counts as lost
     #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     interval_ms: u64,
@@ -112,9 +125,8 @@ struct Explain {
     /// The size of a transfer; without, as many rounds as the ingress has the server in
     #[arg(long)]
     bytes: Option<u64>,
-    /// etcd's members
-    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
-    endpoints: Vec<String>,
+    #[command(flatten)]
+    reached: Reached,
 }
 
 #[derive(Debug, Args)]
@@ -124,6 +136,9 @@ struct Controller {
     /// etcd's members; without, an etcd of its own on this machine
     #[arg(long, value_name = "URL,...", value_delimiter = ',', value_parser = endpoint)]
     endpoints: Vec<String>,
+    /// The folder that `scripts/overlay enrol` made; with https
+    #[arg(long, value_name = "FOLDER", requires = "endpoints")]
+    identity: Option<PathBuf>,
     /// The data of its own etcd
     #[arg(
         long,
@@ -145,20 +160,6 @@ fn own_address(text: &str) -> Result<SocketAddr, String> {
     address
         .filter(|address| !address.ip().is_unspecified() && address.port() != 0)
         .ok_or_else(|| "accepted: an address of this machine and a port: 192.0.2.1:5460".into())
-}
-
-/// A member of etcd's. There is no TLS yet.
-fn endpoint(text: &str) -> Result<String, String> {
-    let address = text
-        .strip_prefix("http://")
-        .map(|rest| rest.trim_end_matches('/'));
-    let parts = address.and_then(|address| address.rsplit_once(':'));
-    parts
-        .filter(|(host, port)| {
-            !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()
-        })
-        .map(|_| text.into())
-        .ok_or_else(|| "accepted: http://HOST:PORT".into())
 }
 
 fn main() -> ExitCode {
@@ -199,15 +200,22 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Agent(arguments) => Box::pin(run_agent(arguments)).await,
             Command::Controller(arguments) => run_controller(arguments).await,
             Command::Explain(asked) => print(
-                &explain::ask(&asked.endpoints, &asked.ingress, asked.server, asked.bytes).await?,
+                &explain::ask(
+                    &asked.reached.members()?,
+                    &asked.ingress,
+                    asked.server,
+                    asked.bytes,
+                )
+                .await?,
             ),
-            Command::Status { endpoints } => show(&endpoints).await,
+            Command::Status(reached) => show(&reached.members()?).await,
         }
     })
 }
 
 async fn run_agent(given: Agent) -> Result<(), Failure> {
-    let mut ingress = ingress(&given)?;
+    let members = given.reached.members()?;
+    let mut ingress = ingress(&given, &members)?;
     let attempted = format!("{}, where pings are answered", given.address);
     let socket = UdpSocket::bind(given.address)
         .await
@@ -224,7 +232,7 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
         name: given.name,
         address: given.address,
         converter: given.converter,
-        endpoints: given.endpoints,
+        members,
         threshold: Threshold {
             percent: given.change_percent,
             least_us: given.change_ms * 1000,
@@ -243,7 +251,7 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
 }
 
 /// What the agent of an ingress is told beyond others; the file of its egresses is read, or refused.
-fn ingress(given: &Agent) -> Result<Option<Ingress>, Failure> {
+fn ingress(given: &Agent, members: &Members) -> Result<Option<Ingress>, Failure> {
     let hangup =
         signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
     let (Some(routes), Some(file)) = (&given.routes, &given.egresses) else {
@@ -252,7 +260,7 @@ fn ingress(given: &Agent) -> Result<Option<Ingress>, Failure> {
     let egresses = Egresses::load(file)?;
     Ok(Some(Ingress::new(
         given.name.clone(),
-        given.endpoints.clone(),
+        members.clone(),
         (file.clone(), egresses),
         Handed::new(routes.clone(), given.reload.clone()),
         hangup,
@@ -268,27 +276,24 @@ async fn follow(ingress: Option<&mut Ingress>, held: &mut Option<Lease>) -> Infa
 
 async fn run_controller(given: Controller) -> Result<(), Failure> {
     if !given.endpoints.is_empty() {
-        return control(
-            &settings(&given, given.endpoints.clone()),
-            std::future::pending(),
-        )
-        .await;
+        let members = Members::new(given.endpoints.clone(), given.identity.as_deref())?;
+        return control(&settings(&given, members), std::future::pending()).await;
     }
     let mut etcd = tokio::select! {
         etcd = Etcd::start(&given.data, given.port) => etcd?,
         end = asked_to_end() => return end,
     };
     info!("etcd answers at {}", etcd.endpoint);
-    let settings = settings(&given, vec![etcd.endpoint.clone()]);
+    let settings = settings(&given, Members::here(etcd.endpoint.clone()));
     let end = control(&settings, etcd.ended()).await;
     etcd.stop().await;
     end
 }
 
-fn settings(given: &Controller, endpoints: Vec<String>) -> controller::Settings {
+fn settings(given: &Controller, members: Members) -> controller::Settings {
     controller::Settings {
         name: given.name.clone(),
-        endpoints,
+        members,
         most_through: given.most_through,
     }
 }
@@ -320,9 +325,9 @@ async fn asked_to_end() -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(endpoints: &[String]) -> Result<(), Failure> {
-    let where_asked = endpoints.join(", ");
-    let status = status::ask(endpoints)
+async fn show(members: &Members) -> Result<(), Failure> {
+    let where_asked = members.endpoints().join(", ");
+    let status = status::ask(members)
         .await
         .map_err(|lost| Failure::new(Exit::Unavailable, format!("{where_asked}: {lost}")))?;
     print(&status)
@@ -340,25 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_endpoints_that_are_none_are_refused() {
-        for text in [
-            "http://127.0.0.1:2379",
-            "http://[::1]:2379/",
-            "http://etcd.example:1",
-        ] {
-            assert_eq!(endpoint(text).as_deref(), Ok(text));
-        }
-        for text in [
-            "",
-            "127.0.0.1:2379",
-            "https://a:1",
-            "http://a",
-            "http://:1",
-            "http://a:99999",
-            "http://a/b:1",
-        ] {
-            assert!(endpoint(text).is_err(), "{text}");
-        }
+    fn addresses_that_are_none_are_refused() {
         assert!(own_address("[2001:db8::1]:5460").is_ok());
         for text in [
             "0.0.0.0:5460",

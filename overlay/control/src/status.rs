@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::clock::now;
 use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, ROUTES, TABLES};
+use crate::members::Members;
 use crate::name::Name;
 use crate::published;
 use crate::snapshot::{Entry, Snapshot};
@@ -57,8 +58,8 @@ struct Table {
 }
 
 /// Ask etcd.
-pub async fn ask(endpoints: &[String]) -> Result<Status, Lost> {
-    let store = Store::connect(endpoints).await?;
+pub async fn ask(members: &Members) -> Result<Status, Lost> {
+    let store = Store::connect(members).await?;
     let candidates = candidates(&store).await?;
     let mut refused = Vec::new();
     let report = kept(report(&store).await?, &mut refused).flatten();

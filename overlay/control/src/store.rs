@@ -1,6 +1,7 @@
 //! etcd as agents and controllers use it: a session with a lease, which ends when anything goes wrong.
 
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::fmt::{Display, Formatter};
 use std::future::Future;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
+use crate::members::Members;
 use crate::snapshot::Entry;
 
 /// Seconds that a lease outlives its holder: the least that etcd grants by its default timers.
@@ -40,10 +42,20 @@ impl Display for Lost {
 
 impl From<Error> for Lost {
     fn from(error: Error) -> Self {
-        match error {
-            Error::GRpcStatus(status) => Self(format!("etcd: {}", status.message())),
-            other => Self(format!("etcd: {other}")),
+        let mut line = match &error {
+            Error::GRpcStatus(status) => format!("etcd: {}", status.message()),
+            other => format!("etcd: {other}"),
+        };
+        // "transport error" says nothing: what is below it does.
+        let mut cause = error.source();
+        while let Some(below) = cause {
+            let text = below.to_string();
+            if !line.contains(&text) {
+                line = format!("{line}: {text}");
+            }
+            cause = below.source();
         }
+        Self(line)
     }
 }
 
@@ -78,11 +90,16 @@ pub struct Store(Client);
 
 impl Store {
     /// Of these members; whether one is there shows by the first question.
-    pub async fn connect(endpoints: &[String]) -> Result<Self, Lost> {
-        let options = ConnectOptions::new()
+    pub async fn connect(members: &Members) -> Result<Self, Lost> {
+        let mut options = ConnectOptions::new()
             .with_connect_timeout(TIMEOUT)
             .with_require_leader(true);
-        Ok(Self(Client::connect(endpoints, Some(options)).await?))
+        if let Some(tls) = members.tls() {
+            options = options.with_tls(tls.clone());
+        }
+        Ok(Self(
+            Client::connect(members.endpoints(), Some(options)).await?,
+        ))
     }
 
     /// All entries whose keys begin with `prefix`: now, or as they were at `revision`.

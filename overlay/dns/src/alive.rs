@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use overlay_control::keys::{self, NODES};
+use overlay_control::members::Members;
 use overlay_control::name::Name;
 use overlay_control::store::{Lost, Store};
 use tokio::sync::watch;
@@ -15,10 +16,10 @@ const ASKED_EVERY: Duration = Duration::from_secs(5);
 
 /// Follow the nodes until something goes wrong. What is known then stays: without etcd the last answer is the best one.
 pub async fn session(
-    endpoints: &[String],
+    members: &Members,
     alive: &watch::Sender<Option<BTreeSet<Name>>>,
 ) -> Result<Infallible, Lost> {
-    let store = Store::connect(endpoints).await?;
+    let store = Store::connect(members).await?;
     let mut listing = store.list_keys(NODES).await?;
     let mut changes = store.watch(NODES, listing.revision).await?;
     loop {

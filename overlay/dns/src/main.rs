@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use hickory_server::ServerFuture;
 use overlay_control::failure::{Exit, Failure};
+use overlay_control::members::{Members, endpoint};
 use overlay_control::store::forever;
 use overlay_dns::alive;
 use overlay_dns::server::Answers;
@@ -33,8 +34,11 @@ struct Arguments {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:53")]
     listen: SocketAddr,
     /// etcd's members: an ingress whose agent is not there is passed over. Without, all count as alive
-    #[arg(long, value_name = "URL,...", value_delimiter = ',')]
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', value_parser = endpoint)]
     endpoints: Vec<String>,
+    /// The folder that `scripts/overlay enrol` made: ca.pem, node.pem, node.key; with https
+    #[arg(long, value_name = "FOLDER", requires = "endpoints")]
+    identity: Option<PathBuf>,
     /// Read the file, say what is wrong with it, and end
     #[arg(long)]
     check: bool,
@@ -98,6 +102,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     })?;
     let settings = Settings::parse(&text)
         .map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))?;
+    let members = Members::new(arguments.endpoints, arguments.identity.as_deref())?;
     if arguments.check {
         return Ok(());
     }
@@ -105,14 +110,10 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::from_io("tokio", &error))?;
-    runtime.block_on(serve(settings, arguments.listen, arguments.endpoints))
+    runtime.block_on(serve(settings, arguments.listen, members))
 }
 
-async fn serve(
-    settings: Settings,
-    listen: SocketAddr,
-    endpoints: Vec<String>,
-) -> Result<(), Failure> {
+async fn serve(settings: Settings, listen: SocketAddr, members: Members) -> Result<(), Failure> {
     let system =
         |what: &str, error: &io::Error| Failure::from_io(&format!("{listen}, {what}"), error);
     let datagrams = UdpSocket::bind(listen)
@@ -128,10 +129,10 @@ async fn serve(
     server.register_listener(connections, SILENCE);
     info!("answering for {zone} at {listen}");
     let following = async {
-        if endpoints.is_empty() {
+        if members.endpoints().is_empty() {
             std::future::pending().await
         } else {
-            forever(async || alive::session(&endpoints, &telling).await).await
+            forever(async || alive::session(&members, &telling).await).await
         }
     };
     tokio::select! {

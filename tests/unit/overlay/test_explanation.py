@@ -56,7 +56,7 @@ def test_the_explanation_in_words_and_as_json(
     words = ["explain", "london", "192.0.2.9", "--size", "100kB", "--endpoints", "http://192.0.2.1:2379", "--json"]
     assert command.main(words) == 0
     assert json.loads(capsys.readouterr().out) == ANSWER
-    expected = [(None, "http://127.0.0.1:2379"), (100_000, "http://192.0.2.1:2379")]
+    expected = [(None, ["--endpoints=http://127.0.0.1:2379"]), (100_000, ["--endpoints=http://192.0.2.1:2379"])]
     assert asked == [("london", "192.0.2.9", *each) for each in expected]
 
 

@@ -1,6 +1,7 @@
 """What scripts/overlay says of the control plane; what it does runs on the real etcd, in tests/netns."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,8 +55,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The endpoints that were asked."""
     asked: list[str] = []
 
-    def status(endpoints: str) -> Any:
-        asked.append(endpoints)
+    def status(endpoints: str, identity: Path | None) -> Any:
+        asked.append(endpoints if identity is None else f"{endpoints} {identity}")
         return STATUS
 
     monkeypatch.setattr(plane, "status", status)
@@ -65,9 +66,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_status_in_words_and_as_json(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["status"]) == 0
     assert capsys.readouterr().out == TEXT
-    assert command.main(["status", "--json", "--endpoints", "http://192.0.2.9:2379"]) == 0
+    assert command.main(["status", "--json", "--endpoints", "https://192.0.2.9:2379", "--identity", "id"]) == 0
     assert json.loads(capsys.readouterr().out) == STATUS
-    assert asked == ["http://127.0.0.1:2379", "http://192.0.2.9:2379"]
+    assert asked == ["http://127.0.0.1:2379", "https://192.0.2.9:2379 id"]
 
 
 def test_nobody_there() -> None:

@@ -1,0 +1,146 @@
+"""The overlay's own authority: a folder that signs certificates of nodes, of controllers and of etcd's members."""
+
+import datetime
+import ipaddress
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tributary.settings.failure import Exit, Failure
+
+ADMINISTRATOR = "root"
+"""Whose certificate changes etcd's users: etcd's own name for that user."""
+MEMBER = "etcd"
+"""The common name of all members of etcd's. No user of etcd's has it, so that it opens nothing as a client."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+-]{0,63}")
+"""As in overlay/control/src/name.rs."""
+_AUTHORITY_DAYS = 3650
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The certificate that everyone trusts, and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def new(cls) -> "Authority":
+        """One that lasts ten years."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _named("overlay authority")
+        made = _begun(name, name, key.public_key(), _AUTHORITY_DAYS)
+        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        return cls(made.sign(key, SHA256()), key)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Authority":
+        """The one in ``folder``; raises Failure: exit 66 if it cannot be read, 65 if it is none."""
+        try:
+            certificate = (folder / "ca.pem").read_bytes()
+            key = (folder / "ca.key").read_bytes()
+        except OSError as error:
+            raise Failure(Exit.NO_INPUT, f"{error.filename}: cannot be read: {error.strerror}") from error
+        try:
+            read = load_pem_private_key(key, None)
+            authority = x509.load_pem_x509_certificate(certificate)
+        except ValueError as error:
+            raise Failure(
+                Exit.BAD_DATA, f"{folder}: accepted: ca.pem and ca.key as enrol made them: {error}"
+            ) from error
+        if not isinstance(read, ec.EllipticCurvePrivateKey) or read.public_key() != authority.public_key():
+            raise Failure(Exit.BAD_DATA, f"{folder}/ca.key: accepted: the key of ca.pem")
+        return cls(authority, read)
+
+    def signed(self, name: str, days: float, addresses: Sequence[str]) -> tuple[bytes, bytes]:
+        """A certificate and its key (PEM): of a client, or of a member of etcd's that answers at ``addresses``."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _begun(_named(MEMBER if addresses else name), self.certificate.subject, key.public_key(), days)
+        made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        if addresses:
+            uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
+            alternatives = x509.SubjectAlternativeName([_address(each) for each in addresses])
+            made = made.add_extension(alternatives, critical=False)
+        made = made.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        return made.sign(self.key, SHA256()).public_bytes(Encoding.PEM), _pem(key)
+
+
+def enrol(authority: Path, name: str, days: float, addresses: Sequence[str]) -> Path:
+    """Write the folder with the certificate of ``name``; the authority and the administrator's folder if there is none.
+
+    Raises Failure: exit 75 if the name has a folder, 66 or 65 if the authority cannot be used, 71 if a folder cannot be
+    written.
+    """
+    try:
+        if not authority.exists():
+            _create(authority)
+        signer = Authority.read(authority)
+        if name != ADMINISTRATOR and not (authority / ADMINISTRATOR).exists():
+            _write_identity(authority, ADMINISTRATOR, signer, days, ())
+        return _write_identity(authority, name, signer, days, addresses)
+    except FileExistsError as error:
+        raise Failure(Exit.IN_USE, f"{error.filename}: is there: accepted: a name that has no certificate") from error
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{error.filename}: cannot be written: {error.strerror}") from error
+
+
+def _create(folder: Path) -> None:
+    made = Authority.new()
+    folder.mkdir(mode=0o700, parents=True)
+    _write(folder / "ca.key", _pem(made.key))
+    _write(folder / "ca.pem", made.certificate.public_bytes(Encoding.PEM))
+
+
+def _write_identity(authority: Path, name: str, signer: Authority, days: float, addresses: Sequence[str]) -> Path:
+    folder = authority / name
+    certificate, key = signer.signed(name, days, addresses)
+    folder.mkdir(mode=0o700)
+    _write(folder / "node.key", key)
+    _write(folder / "node.pem", certificate)
+    _write(folder / "ca.pem", signer.certificate.public_bytes(Encoding.PEM))
+    return folder
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _begun(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: float
+) -> x509.CertificateBuilder:
+    # Clocks of machines differ by a little.
+    start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    made = x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
+    return made.not_valid_before(start).not_valid_after(end)
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _address(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

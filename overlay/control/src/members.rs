@@ -1,0 +1,147 @@
+//! etcd's members, and the identity that they know us by: mutual TLS, or none on loopback.
+
+use std::fmt::{Debug, Formatter};
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use etcd_client::{Certificate, Identity, TlsOptions};
+
+use crate::failure::{Exit, Failure};
+
+const ACCEPTED: &str = "accepted: https://HOST:PORT, or http://127.0.0.1:PORT on this machine";
+
+/// Where etcd answers, and how it is asked.
+#[derive(Clone)]
+pub struct Members {
+    endpoints: Vec<String>,
+    tls: Option<TlsOptions>,
+}
+
+/// Without the key.
+impl Debug for Members {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        self.endpoints.fmt(formatter)
+    }
+}
+
+impl Members {
+    /// The members at `endpoints` (each one that [`endpoint`] accepts), asked with the identity in this folder: `ca.pem`,
+    /// `node.pem`, `node.key`.
+    ///
+    /// Fails if a file cannot be read, others can read the key, or https and an identity do not come together.
+    pub fn new(endpoints: Vec<String>, identity: Option<&Path>) -> Result<Self, Failure> {
+        let usage = |what: String| Err(Failure::new(Exit::Usage, what));
+        let wanted = identity.is_some();
+        match endpoints.iter().find(|each| encrypted(each) != wanted) {
+            Some(open) if wanted => usage(format!("{open}: accepted with --identity: https://")),
+            Some(secret) => usage(format!("{secret}: accepted: with --identity FOLDER")),
+            None => Ok(Self {
+                endpoints,
+                tls: identity.map(read).transpose()?,
+            }),
+        }
+    }
+
+    /// An etcd of this machine's own.
+    pub fn here(endpoint: String) -> Self {
+        Self {
+            endpoints: vec![endpoint],
+            tls: None,
+        }
+    }
+
+    /// Where they answer.
+    pub fn endpoints(&self) -> &[String] {
+        &self.endpoints
+    }
+
+    pub(crate) fn tls(&self) -> Option<&TlsOptions> {
+        self.tls.as_ref()
+    }
+}
+
+fn encrypted(endpoint: &str) -> bool {
+    endpoint.starts_with("https://")
+}
+
+fn read(folder: &Path) -> Result<TlsOptions, Failure> {
+    let key = folder.join("node.key");
+    let own = fs::metadata(&key).is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
+    if own {
+        let line = format!("{}: others may read it: accepted: mode 0600", key.display());
+        return Err(Failure::new(Exit::NoPermission, line));
+    }
+    let identity = Identity::from_pem(bytes(&folder.join("node.pem"))?, bytes(&key)?);
+    let authority = Certificate::from_pem(bytes(&folder.join("ca.pem"))?);
+    Ok(TlsOptions::new()
+        .ca_certificate(authority)
+        .identity(identity))
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| {
+        let line = format!("{}: cannot be read: {error}", path.display());
+        Failure::new(Exit::NoInput, line)
+    })
+}
+
+/// A member's address as it is given: https, or http on loopback.
+pub fn endpoint(text: &str) -> Result<String, String> {
+    let (scheme, address) = text.split_once("://").ok_or(ACCEPTED)?;
+    let (host, port) = address
+        .trim_end_matches('/')
+        .rsplit_once(':')
+        .ok_or(ACCEPTED)?;
+    let plain = host.trim_start_matches('[').trim_end_matches(']');
+    let here = plain.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    let safe = scheme == "https" || scheme == "http" && here;
+    if safe && !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() {
+        Ok(text.into())
+    } else {
+        Err(ACCEPTED.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http_is_for_loopback_alone() {
+        for text in [
+            "http://127.0.0.1:2379",
+            "http://[::1]:2379/",
+            "https://etcd.example:1",
+            "https://[2001:db8::1]:2379",
+        ] {
+            assert_eq!(endpoint(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            "127.0.0.1:2379",
+            "http://192.0.2.1:2379",
+            "http://etcd.example:1",
+            "ftp://127.0.0.1:1",
+            "https://a",
+            "https://:1",
+            "https://a:99999",
+            "https://a/b:1",
+        ] {
+            assert!(endpoint(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn https_and_an_identity_come_together() {
+        let secret = Members::new(vec!["https://a:1".into()], None).unwrap_err();
+        assert_eq!(secret.exit, Exit::Usage);
+        let folder = Path::new("/nonexistent");
+        let open = Members::new(vec!["http://127.0.0.1:1".into()], Some(folder)).unwrap_err();
+        assert_eq!(open.exit, Exit::Usage);
+        let missing = Members::new(vec!["https://a:1".into()], Some(folder)).unwrap_err();
+        assert_eq!(missing.exit, Exit::NoInput);
+        assert!(missing.line.contains("node.pem: cannot be read"));
+    }
+}

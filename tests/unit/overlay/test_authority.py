@@ -1,0 +1,61 @@
+"""Certificates of the overlay's own authority: what is in them, and who can read their keys."""
+
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from overlay.__main__ import main
+from overlay.authority import enrol
+from tributary.settings.failure import Exit, Failure
+
+
+def read(folder: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate((folder / "node.pem").read_bytes())
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(name.value)
+
+
+def test_a_node_has_a_client_certificate_of_the_authority(tmp_path: Path) -> None:
+    folder = enrol(tmp_path / "a", "london", 30, ())
+    certificate = read(folder)
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes()))
+    assert common_name(certificate) == "london"
+    uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(uses) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert common_name(read(tmp_path / "a/root")) == "root"
+
+
+def test_a_member_of_etcd_is_no_user_and_has_its_addresses(tmp_path: Path) -> None:
+    certificate = read(enrol(tmp_path / "a", "m1", 30, ["192.0.2.9", "etcd.example"]))
+    assert common_name(certificate) == "etcd"
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.9"]
+    assert names.get_values_for_type(x509.DNSName) == ["etcd.example"]
+
+
+def test_only_the_owner_reads_what_was_written(tmp_path: Path) -> None:
+    enrol(tmp_path / "a", "london", 30, ())
+    for path in [tmp_path / "a", *(tmp_path / "a").rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_name_that_has_a_certificate_is_refused(tmp_path: Path) -> None:
+    before = (enrol(tmp_path / "a", "london", 30, ()) / "node.pem").read_bytes()
+    with pytest.raises(Failure) as caught:
+        enrol(tmp_path / "a", "london", 30, ())
+    assert caught.value.code == Exit.IN_USE
+    assert (tmp_path / "a/london/node.pem").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [["root"], ["etcd"], ["a/b"], ["a", "--days", "0"], ["a", "--etcd", "x,"]])
+def test_wrong_arguments(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["enrol", *words, "--authority", str(tmp_path / "a")])
+    assert ended.value.code == Exit.USAGE
+    assert "accepted: " in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
