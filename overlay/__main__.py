@@ -145,6 +145,7 @@ class Status:
 
     endpoints: str
     identity: Path | None
+    insecure_transport: bool
     json: bool
 
 
@@ -157,6 +158,7 @@ class Explain:
     size: Size | None
     endpoints: str
     identity: Path | None
+    insecure_transport: bool
     json: bool
 
 
@@ -217,6 +219,9 @@ def parser() -> Arguments:
     about = "the folder that enrol made, with https"
     for each in (status, explain):
         each.add_argument("--identity", type=Path, metavar="FOLDER", help=about)
+    about = "ask etcd over http on other machines, too: in a network that nobody else reaches"
+    for each in (status, explain):
+        each.add_argument("--insecure-transport", action="store_true", help=about)
     for each in (paths, simulate, map_, status, explain):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
@@ -309,13 +314,14 @@ def _enrol(options: Enrol) -> None:
 
 
 def _status(options: Status) -> None:
-    answer = plane.status(options.endpoints, options.identity)
+    answer = plane.status(plane.reached(options.endpoints, options.identity, options.insecure_transport))
     print(json.dumps(answer, indent=2) if options.json else plane.text(answer))
 
 
 def _explain(options: Explain) -> None:
     size = None if options.size is None else options.size.amount
-    answer = explanation.ask(options.ingress, options.server, size, plane.known(options.endpoints, options.identity))
+    reached = plane.reached(options.endpoints, options.identity, options.insecure_transport)
+    answer = explanation.ask(options.ingress, options.server, size, reached)
     print(json.dumps(answer, indent=2) if options.json else explanation.text(answer))
 
 

@@ -28,17 +28,15 @@ def _execute(program: Path, arguments: Sequence[str]) -> NoReturn:
     os.execv(program, [str(program), *arguments])
 
 
-def status(endpoints: str, identity: Path | None) -> Any:
-    """What is so, by the etcd of ``endpoints`` (URLs with commas between), asked with the identity in this folder.
-
-    Raises Failure: exit 69 if etcd is away, or refuses the identity.
-    """
-    return json.loads(programs.answer(build(), ["status", *known(endpoints, identity)]))
+def status(reached: Sequence[str]) -> Any:
+    """What is so, by the etcd that is ``reached`` by these arguments; raises Failure: exit 69 if it does not answer."""
+    return json.loads(programs.answer(build(), ["status", *reached]))
 
 
-def known(endpoints: str, identity: Path | None) -> list[str]:
-    """The arguments that say how etcd is reached."""
-    return [f"--endpoints={endpoints}", *([f"--identity={identity}"] if identity else [])]
+def reached(endpoints: str, identity: Path | None, insecure: bool) -> list[str]:
+    """The arguments that say how etcd is reached: at URLs with commas between, with the identity in this folder."""
+    secure = [f"--identity={identity}"] if identity else []
+    return [f"--endpoints={endpoints}", *secure, *(["--insecure-transport"] if insecure else [])]
 
 
 def text(status: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.overlay.mesh import MOST_NODES, SERVER, Mesh, standing_mesh
-from experiments.overlay.running import ENDPOINT, PROXY, URL, running
+from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
 from experiments.testbed.links import need_an_emulator
 from overlay import calculator, plane
 from tributary.settings.entry import Arguments, need_root, run
@@ -152,8 +152,8 @@ def _as_text(mesh: Mesh) -> str:
             f"{len(mesh.nodes)} nodes; the client is at {first}, the server behind {last}",
             f"fetch    {inside} curl -x {PROXY} -o /dev/null -w '%{{time_total}}\\n' {URL}100000",
             f"direct   {inside} curl -o /dev/null -w '%{{time_total}}\\n' {URL}100000",
-            f"explain  {inside} scripts/overlay explain {first} {SERVER} --endpoints {ENDPOINT}",
-            f"status   {inside} scripts/overlay status --endpoints {ENDPOINT}",
+            f"explain  {inside} scripts/overlay explain {first} {SERVER} {' '.join(REACHED)}",
+            f"status   {inside} scripts/overlay status {' '.join(REACHED)}",
             "Ctrl-C ends it",
         ]
     )

@@ -15,6 +15,8 @@ from overlay import plane
 from tributary.settings.failure import Exit, Failure
 
 ENDPOINT = f"http://{CONTROL}:2379"
+REACHED = ("--endpoints", ENDPOINT, "--insecure-transport")
+"""How etcd is reached: nobody else is in these namespaces."""
 PROXY = f"http://{INGRESS}:3128"
 URL = f"http://{SERVER}/"
 _PING_PORT, _CONVERT_PORT = 5460, 5124
@@ -58,7 +60,7 @@ class Running:
 
     def status(self) -> Any:
         """What scripts/overlay status says, as JSON."""
-        return json.loads(self.mesh.control.run(str(self.program), "status", f"--endpoints={ENDPOINT}"))
+        return json.loads(self.mesh.control.run(str(self.program), "status", *REACHED))
 
     def accesses(self, name: str) -> list[dict[str, Any]]:
         """The lines of a converter's access log: a connection each, when it has ended."""
@@ -80,7 +82,7 @@ def running(mesh: Mesh, rounds: int) -> Iterator[Running]:
     """
     program, programs = plane.build(), native.build()
     mesh.control.start("etcd", _etcd(mesh.directory / "etcd"))
-    mesh.control.start("controller", [str(program), "controller", "controller", "--endpoints", ENDPOINT])
+    mesh.control.start("controller", [str(program), "controller", "controller", *REACHED])
     origin = [str(programs.load), "origin", "--listen", f"{SERVER}:80"]
     mesh.server.start("origin", origin).wait_until_ready()
     egresses = mesh.directory / "egresses"
@@ -122,7 +124,7 @@ def _start_agent(mesh: Mesh, name: str, command: list[str], egresses: Path, conv
     where = ["--address", f"{address}:{_PING_PORT}", "--converter", f"{address}:{_CONVERT_PORT}"]
     routes = ["--routes", str(files.with_suffix(".routes")), "--egresses", str(egresses)]
     reload = ["--reload", f"kill -HUP {converter.popen.pid}"]
-    mesh.nodes[name].start(f"{files.name}.agent", [*command, *where, *routes, *reload, "--endpoints", ENDPOINT])
+    mesh.nodes[name].start(f"{files.name}.agent", [*command, *where, *routes, *reload, *REACHED])
 
 
 def _complete(status: Mapping[str, Any], count: int) -> bool:

@@ -167,7 +167,7 @@ def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -
         ),
         (
             ("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "http://192.0.2.9:1"),
-            "accepted: https://HOST:PORT",
+            "accepted: https, or http on this machine",
         ),
         (("agent", "a", "--address", "127.0.0.1:5460", "--converter", "london:5124"), "accepted: an address of this"),
         (("agent", "a", "--address", "127.0.0.1:5460", "--routes", "/run/routes"), "--egresses <FILE>"),

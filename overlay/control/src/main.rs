@@ -72,11 +72,15 @@ struct Reached {
     /// The folder that `scripts/overlay enrol` made: ca.pem, node.pem, node.key; with https
     #[arg(long, value_name = "FOLDER")]
     identity: Option<PathBuf>,
+    /// Ask etcd over http on other machines, too: in a network that nobody else reaches
+    #[arg(long)]
+    insecure_transport: bool,
 }
 
 impl Reached {
     fn members(&self) -> Result<Members, Failure> {
-        Members::new(self.endpoints.clone(), self.identity.as_deref())
+        let identity = self.identity.as_deref();
+        Members::new(self.endpoints.clone(), identity, self.insecure_transport)
     }
 }
 
@@ -139,6 +143,9 @@ struct Controller {
     /// The folder that `scripts/overlay enrol` made; with https
     #[arg(long, value_name = "FOLDER", requires = "endpoints")]
     identity: Option<PathBuf>,
+    /// Ask etcd over http on other machines, too: in a network that nobody else reaches
+    #[arg(long)]
+    insecure_transport: bool,
     /// The data of its own etcd
     #[arg(
         long,
@@ -276,7 +283,8 @@ async fn follow(ingress: Option<&mut Ingress>, held: &mut Option<Lease>) -> Infa
 
 async fn run_controller(given: Controller) -> Result<(), Failure> {
     if !given.endpoints.is_empty() {
-        let members = Members::new(given.endpoints.clone(), given.identity.as_deref())?;
+        let identity = given.identity.as_deref();
+        let members = Members::new(given.endpoints.clone(), identity, given.insecure_transport)?;
         return control(&settings(&given, members), std::future::pending()).await;
     }
     let mut etcd = tokio::select! {

@@ -10,7 +10,7 @@ use etcd_client::{Certificate, Identity, TlsOptions};
 
 use crate::failure::{Exit, Failure};
 
-const ACCEPTED: &str = "accepted: https://HOST:PORT, or http://127.0.0.1:PORT on this machine";
+const ACCEPTED: &str = "accepted: https://HOST:PORT, or http://IP:PORT";
 
 /// Where etcd answers, and how it is asked.
 #[derive(Clone)]
@@ -30,13 +30,22 @@ impl Members {
     /// The members at `endpoints` (each one that [`endpoint`] accepts), asked with the identity in this folder: `ca.pem`,
     /// `node.pem`, `node.key`.
     ///
-    /// Fails if a file cannot be read, others can read the key, or https and an identity do not come together.
-    pub fn new(endpoints: Vec<String>, identity: Option<&Path>) -> Result<Self, Failure> {
+    /// Fails if a file cannot be read, others can read the key, or https and an identity do not come together; and for
+    /// http to another machine, unless an `insecure` transport is accepted.
+    pub fn new(
+        endpoints: Vec<String>,
+        identity: Option<&Path>,
+        insecure: bool,
+    ) -> Result<Self, Failure> {
         let usage = |what: String| Err(Failure::new(Exit::Usage, what));
         let wanted = identity.is_some();
         match endpoints.iter().find(|each| encrypted(each) != wanted) {
             Some(open) if wanted => usage(format!("{open}: accepted with --identity: https://")),
             Some(secret) => usage(format!("{secret}: accepted: with --identity FOLDER")),
+            None if !(wanted || insecure || endpoints.iter().all(|each| is_here(each))) => {
+                let accepted = "accepted: https, or http on this machine, or --insecure-transport";
+                usage(format!("{}: {accepted}", endpoints.join(",")))
+            }
             None => Ok(Self {
                 endpoints,
                 tls: identity.map(read).transpose()?,
@@ -87,17 +96,28 @@ fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// A member's address as it is given: https, or http on loopback.
+/// Whether it is on loopback.
+fn is_here(endpoint: &str) -> bool {
+    host_and_port(endpoint)
+        .and_then(|(host, _)| bare(host).parse().ok())
+        .is_some_and(|ip: IpAddr| ip.is_loopback())
+}
+
+fn host_and_port(endpoint: &str) -> Option<(&str, &str)> {
+    let (_, address) = endpoint.split_once("://")?;
+    address.trim_end_matches('/').rsplit_once(':')
+}
+
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// A member's address as it is given.
 pub fn endpoint(text: &str) -> Result<String, String> {
-    let (scheme, address) = text.split_once("://").ok_or(ACCEPTED)?;
-    let (host, port) = address
-        .trim_end_matches('/')
-        .rsplit_once(':')
-        .ok_or(ACCEPTED)?;
-    let plain = host.trim_start_matches('[').trim_end_matches(']');
-    let here = plain.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    let safe = scheme == "https" || scheme == "http" && here;
-    if safe && !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() {
+    let (host, port) = host_and_port(text).ok_or(ACCEPTED)?;
+    let known =
+        encrypted(text) || text.starts_with("http://") && bare(host).parse::<IpAddr>().is_ok();
+    if known && !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() {
         Ok(text.into())
     } else {
         Err(ACCEPTED.into())
@@ -109,19 +129,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn http_is_for_loopback_alone() {
+    fn endpoints_are_urls_with_a_port() {
         for text in [
             "http://127.0.0.1:2379",
             "http://[::1]:2379/",
             "https://etcd.example:1",
             "https://[2001:db8::1]:2379",
+            "http://192.0.2.1:2379",
         ] {
             assert_eq!(endpoint(text).as_deref(), Ok(text));
         }
         for text in [
             "",
             "127.0.0.1:2379",
-            "http://192.0.2.1:2379",
             "http://etcd.example:1",
             "ftp://127.0.0.1:1",
             "https://a",
@@ -135,13 +155,26 @@ mod tests {
 
     #[test]
     fn https_and_an_identity_come_together() {
-        let secret = Members::new(vec!["https://a:1".into()], None).unwrap_err();
+        let secret = Members::new(vec!["https://a:1".into()], None, false).unwrap_err();
         assert_eq!(secret.exit, Exit::Usage);
         let folder = Path::new("/nonexistent");
-        let open = Members::new(vec!["http://127.0.0.1:1".into()], Some(folder)).unwrap_err();
+        let open =
+            Members::new(vec!["http://127.0.0.1:1".into()], Some(folder), false).unwrap_err();
         assert_eq!(open.exit, Exit::Usage);
-        let missing = Members::new(vec!["https://a:1".into()], Some(folder)).unwrap_err();
+        let missing = Members::new(vec!["https://a:1".into()], Some(folder), false).unwrap_err();
         assert_eq!(missing.exit, Exit::NoInput);
         assert!(missing.line.contains("node.pem: cannot be read"));
+    }
+
+    #[test]
+    fn http_is_for_this_machine_unless_it_is_said_to_be_safe() {
+        let asked = |endpoint: &str, insecure| Members::new(vec![endpoint.into()], None, insecure);
+        for here in ["http://127.0.0.1:2379", "http://[::1]:2379/"] {
+            assert!(asked(here, false).is_ok(), "{here}");
+        }
+        let refusal = asked("http://192.0.2.1:2379", false).unwrap_err();
+        assert_eq!(refusal.exit, Exit::Usage);
+        assert!(refusal.line.ends_with("or --insecure-transport"));
+        assert!(asked("http://192.0.2.1:2379", true).is_ok());
     }
 }

@@ -39,6 +39,9 @@ struct Arguments {
     /// The folder that `scripts/overlay enrol` made: ca.pem, node.pem, node.key; with https
     #[arg(long, value_name = "FOLDER", requires = "endpoints")]
     identity: Option<PathBuf>,
+    /// Ask etcd over http on other machines, too: in a network that nobody else reaches
+    #[arg(long)]
+    insecure_transport: bool,
     /// Read the file, say what is wrong with it, and end
     #[arg(long)]
     check: bool,
@@ -102,7 +105,11 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     })?;
     let settings = Settings::parse(&text)
         .map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))?;
-    let members = Members::new(arguments.endpoints, arguments.identity.as_deref())?;
+    let members = Members::new(
+        arguments.endpoints,
+        arguments.identity.as_deref(),
+        arguments.insecure_transport,
+    )?;
     if arguments.check {
         return Ok(());
     }

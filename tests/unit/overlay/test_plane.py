@@ -1,7 +1,7 @@
 """What scripts/overlay says of the control plane; what it does runs on the real etcd, in tests/netns."""
 
 import json
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -52,11 +52,11 @@ oslo    not alive                     version 7, 900 s old, chains to 2
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The endpoints that were asked."""
+    """By which arguments etcd was reached."""
     asked: list[str] = []
 
-    def status(endpoints: str, identity: Path | None) -> Any:
-        asked.append(endpoints if identity is None else f"{endpoints} {identity}")
+    def status(reached: Sequence[str]) -> Any:
+        asked.append(" ".join(reached))
         return STATUS
 
     monkeypatch.setattr(plane, "status", status)
@@ -68,7 +68,12 @@ def test_the_status_in_words_and_as_json(asked: list[str], capsys: pytest.Captur
     assert capsys.readouterr().out == TEXT
     assert command.main(["status", "--json", "--endpoints", "https://192.0.2.9:2379", "--identity", "id"]) == 0
     assert json.loads(capsys.readouterr().out) == STATUS
-    assert asked == ["http://127.0.0.1:2379", "https://192.0.2.9:2379 id"]
+    assert command.main(["status", "--endpoints", "http://192.0.2.9:2379", "--insecure-transport"]) == 0
+    assert asked == [
+        "--endpoints=http://127.0.0.1:2379",
+        "--endpoints=https://192.0.2.9:2379 --identity=id",
+        "--endpoints=http://192.0.2.9:2379 --insecure-transport",
+    ]
 
 
 def test_nobody_there() -> None:
