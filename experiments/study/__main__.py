@@ -48,9 +48,8 @@ _RUN_END = """\
 
 --hosts measures on real machines, and needs no root here: docs/experiments-hosts.md says what it changes there.
 
-Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, readings/*.json, values and series (.csv
-and .parquet), verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in
-the same way.
+Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, readings/*.json, values.csv, series.csv,
+verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the same way.
 
 exit codes:
   0 every claim holds     1 a claim does not hold     64 wrong arguments

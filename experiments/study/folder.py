@@ -12,9 +12,6 @@ from experiments.study import tidy
 from experiments.study.readings import Point, Reading, Readings, Verdict, name_of
 from tributary.settings.failure import Exit, Failure
 
-# A table without rows has them, too.
-_TYPES: Mapping[object, str] = {"repetition": "INTEGER", "value": "DOUBLE", "seconds": "DOUBLE", "mbps": "DOUBLE"}
-
 
 @dataclass(frozen=True)
 class Record:
@@ -85,26 +82,17 @@ class Folder:
             file.write(json.dumps(about) + "\n")
 
     def write_tables(self, experiment: str, readings: Readings) -> None:
-        """values and series, .csv and .parquet: the same as the readings' files, tidy."""
-        _write_table(self.path / "values", tidy.values(experiment, readings))
-        _write_table(self.path / "series", tidy.series(experiment, readings))
+        """values.csv and series.csv: the same as the readings' files, tidy."""
+        _write_table(self.path / "values.csv", tidy.values(experiment, readings))
+        _write_table(self.path / "series.csv", tidy.series(experiment, readings))
 
     def _file(self, point: Point, repetition: int) -> Path:
         return self.path / "readings" / f"{name_of(point)}-{repetition:02}.json"
 
 
 def _write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """``path`` with two suffixes: the types of the axes' columns in Parquet are guessed from all of their values."""
-    # It takes longer to load than everything else here.
-    import duckdb
-
-    text, table = path.with_suffix(".csv"), list(rows)
-    with text.open("w", newline="") as file:
-        csv.writer(file).writerows(table)
-    types = {str(name): _TYPES[name] for name in table[0] if name in _TYPES}
-    duckdb.read_csv(str(text), header=True, sample_size=-1, dtype=types).write_parquet(
-        str(path.with_suffix(".parquet"))
-    )
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
 
 
 def _read(path: Path) -> Any:

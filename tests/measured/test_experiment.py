@@ -39,10 +39,8 @@ def test_a_run_leaves_results_that_are_whole_and_nothing_else(tmp_path: Path) ->
         "plot.svg",
         "readings",
         "series.csv",
-        "series.parquet",
         "testbeds.jsonl",
         "values.csv",
-        "values.parquet",
         "verdicts.json",
     ]
     assert json.loads(done.stdout) == {"multipath": json.loads((folder / "verdicts.json").read_text())}

@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import duckdb
-
 from experiments.results import finish
 from experiments.study.folder import Folder
-from experiments.study.readings import Readings
 from tests.unit.study.test_readings import reading
 
 PLAN = {"scenario": "made up", "options": {"repeat": 2}}
@@ -46,18 +43,3 @@ def test_tables_have_every_number(tmp_path: Path) -> None:
         "mine,squid,ipv4,1,wired,0.100,10.000",
         "mine,squid,ipv4,2,wired,0.100,20.000",
     ]
-    assert duckdb.read_parquet(str(folder.path / "values.parquet")).fetchall() == [
-        ("mine", "squid", "ipv4", 1, "throughput", "Mbit/s", 10.0),
-        ("mine", "squid", "ipv4", 2, "throughput", "Mbit/s", 20.0),
-    ]
-    assert duckdb.read_parquet(str(folder.path / "series.parquet")).fetchall()[1] == (
-        "mine", "squid", "ipv4", 2, "wired", 0.1, 20.0
-    )  # fmt: skip
-
-
-def test_a_table_without_rows_has_its_types(tmp_path: Path) -> None:
-    folder = Folder.resume_or_begin(tmp_path, PLAN)
-    folder.write_tables("mine", Readings([]))
-    table = duckdb.read_parquet(str(folder.path / "series.parquet"))
-    assert table.fetchall() == []
-    assert [str(each) for each in table.types] == ["VARCHAR", "INTEGER", "VARCHAR", "DOUBLE", "DOUBLE"]
