@@ -62,8 +62,8 @@ _ALL = {
         ),
     ),
     "overlay": Benchmark(
-        "chains of all pairs of 115 and 315 nodes, one changed link, a look-up; a converter started by a client",
-        ("overlay", "overlay-on-demand"),
+        "chains of all pairs, one changed link, a look-up; a converter started by a client; a node that dies",
+        ("overlay", "overlay-on-demand", "overlay-node-out"),
     ),
     "leaving": Benchmark("processor time and throughput before and after a relay leaves the path", ("leaving",)),
     "leaving-soak": Benchmark(

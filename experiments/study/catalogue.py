@@ -48,6 +48,7 @@ _BENCHMARKS = (
     "accuracy",
     "overlay",
     "overlay-on-demand",
+    "overlay-node-out",
     "leaving",
     "leaving-soak",
 )

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::bulk::print_report;
 use crate::failure::{Attempt as _, Failure};
@@ -16,6 +16,7 @@ use crate::http;
 use crate::pace::Pace;
 use crate::pattern::Pattern;
 use crate::route::Route;
+use crate::seconds::seconds;
 use crate::sockets;
 
 const BUFFER: usize = 256 << 10;
@@ -34,7 +35,7 @@ pub struct Options {
     #[command(flatten)]
     route: Route,
     /// For how long.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
     /// Send to the origin instead of reading from it.
     #[arg(long)]
@@ -43,7 +44,7 @@ pub struct Options {
     #[arg(long, value_name = "BITS_PER_SECOND", value_parser = clap::value_parser!(u64).range(1..))]
     pace: Option<u64>,
     /// Ask for the bytes so many seconds after the connection stands.
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
     after: f64,
 }
 
@@ -57,12 +58,14 @@ struct Report {
 /// Moves the bytes and tells how fast they were.
 pub async fn run(options: &Options) -> Result<(), Failure> {
     let mut terminated = signal(SignalKind::terminate())?;
-    let mut stream = options.route.open().await.attempt("connecting")?;
+    let mut stream = None;
     let moved = tokio::select! {
         moved = moved(options, &mut stream) => Some(moved),
         _ = terminated.recv() => None,
     };
-    sockets::abort(&stream)?;
+    if let Some(stream) = &stream {
+        sockets::abort(stream)?;
+    }
     let Some(moved) = moved else { return Ok(()) };
     let (bytes, took) = moved.attempt("the flow")?;
     let seconds = took.as_secs_f64();
@@ -74,13 +77,14 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many bytes, and in what time.
-async fn moved(options: &Options, stream: &mut TcpStream) -> io::Result<(u64, Duration)> {
+/// How many bytes, and in what time. The connection is left in `place`, whatever comes.
+async fn moved(options: &Options, place: &mut Option<TcpStream>) -> io::Result<(u64, Duration)> {
+    let stream = place.insert(soon(options.route.open()).await?);
     let request = options.request();
     let (first, rest) = request.as_bytes().split_at(FIRST);
-    stream.write_all(first).await?;
+    soon(stream.write_all(first)).await?;
     sleep(Duration::from_secs_f64(options.after)).await;
-    stream.write_all(rest).await?;
+    soon(stream.write_all(rest)).await?;
     let begun = Instant::now();
     let end = begun + Duration::from_secs_f64(options.seconds);
     let bytes = if options.upload {
@@ -91,17 +95,21 @@ async fn moved(options: &Options, stream: &mut TcpStream) -> io::Result<(u64, Du
     Ok((bytes, begun.elapsed()))
 }
 
-async fn send(stream: &mut TcpStream, pace: Option<Pace>, end: Instant) -> io::Result<u64> {
+async fn send(stream: &mut TcpStream, mut pace: Option<Pace>, end: Instant) -> io::Result<u64> {
     let (pattern, mut sent) = (Pattern::new(0), 0);
     while Instant::now() < end {
         let piece = async {
-            let room = match &pace {
-                Some(pace) => pace.room(sent).await,
+            let room = match &mut pace {
+                Some(pace) => pace.room().await,
                 None => ENDLESS,
             };
             stream.write(pattern.at(sent, room)).await
         };
-        sent += progress(piece, end).await?.unwrap_or(0);
+        let count = progress(piece, end).await?.unwrap_or(0);
+        if let Some(pace) = &mut pace {
+            pace.spent(count);
+        }
+        sent += count;
     }
     Ok(sent)
 }
@@ -132,15 +140,18 @@ async fn progress(
     step: impl Future<Output = io::Result<usize>>,
     end: Instant,
 ) -> io::Result<Option<u64>> {
-    let stalled = Instant::now() + STALLED;
-    match timeout_at(end.min(stalled), step).await {
+    match timeout_at(end, soon(step)).await {
         Ok(count) => Ok(Some(count? as u64)),
-        Err(_) if end <= stalled => Ok(None),
-        Err(_) => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("nothing moved for {} s", STALLED.as_secs()),
-        )),
+        Err(_) => Ok(None),
     }
+}
+
+/// What `step` gives, if that is soon.
+async fn soon<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(STALLED, step).await.unwrap_or_else(|_| {
+        let why = format!("nothing moved for {} s", STALLED.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    })
 }
 
 impl Options {

@@ -17,6 +17,7 @@ mod random;
 mod relay;
 mod requests;
 mod route;
+mod seconds;
 mod setup;
 mod soak;
 mod sockets;

@@ -18,9 +18,10 @@ use crate::sockets;
 const SMALL: u64 = 16 << 10;
 const UPLOAD_BUFFER: usize = 256 << 10;
 
-/// GET /N[-SEED][?close][?pace=BITS] is answered by N bytes of the pattern SEED (0 without one); with ?close the
-/// connection ends there, with ?pace they come no faster than so many bits per second. PUT or POST /[N][-SEED] takes a body with Content-Length or in chunks and answers `{"bytes": N, "wrong": N}`:
-/// how long it was, and how many of its bytes were not the pattern's.
+/// GET /N[-SEED][?close | ?pace=BITS] is answered by N bytes of the pattern SEED (0 without one); with ?close the
+/// connection ends there, with ?pace they come no faster than so many bits per second. PUT or POST /[N][-SEED] takes a body
+/// with Content-Length or in chunks and answers `{"bytes": N, "wrong": N}`: how long it was, and how many of its bytes
+/// were not the pattern's.
 #[derive(Args, Debug)]
 pub struct Options {
     /// Where to listen.
@@ -133,7 +134,7 @@ impl Request {
         };
         let target = words.next().and_then(Target::parse);
         let target =
-            target.ok_or_else(|| malformed("a path that is not /N[-SEED][?close][?pace=BITS]"))?;
+            target.ok_or_else(|| malformed("a path that is not /N[-SEED][?close | ?pace=BITS]"))?;
         Ok(Self {
             close: target.close || head.says("connection", "close"),
             wants_continue: head.says("expect", "100-continue"),
@@ -146,15 +147,14 @@ impl Request {
 impl Target {
     fn parse(path: &str) -> Option<Self> {
         let path = path.strip_prefix('/')?;
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let (close, pace) = match query.split_once('=') {
-            None => (query == "close", None),
-            Some(("pace", bits)) => (false, Some(bits.parse().ok().filter(|bits| *bits > 0)?)),
-            Some(_) => return None,
+        let (path, close, pace) = match path.split_once('?') {
+            None => (path, false, None),
+            Some((path, "close")) => (path, true, None),
+            Some((path, query)) => {
+                let bits = query.strip_prefix("pace=")?.parse().ok();
+                (path, false, Some(bits.filter(|bits| *bits > 0)?))
+            }
         };
-        if !(query.is_empty() || close || pace.is_some()) {
-            return None;
-        }
         let (length, seed) = path.split_once('-').unwrap_or((path, "0"));
         Some(Self {
             length: if length.is_empty() {
@@ -175,19 +175,23 @@ fn head_of_answer(length: u64, last: &str) -> String {
 
 async fn send(stream: &mut TcpStream, target: &Target, last: &str) -> io::Result<()> {
     let (pattern, length) = (Pattern::new(target.seed), target.length);
-    let pace = target.pace.map(Pace::new);
+    let mut pace = target.pace.map(Pace::new);
     let mut answer = head_of_answer(length, last).into_bytes();
     let mut sent = length.min(SMALL);
     answer.extend_from_slice(pattern.at(0, sent));
     stream.write_all(&answer).await?;
     while sent < length {
-        let room = match &pace {
-            Some(pace) => pace.room(sent).await,
+        let room = match &mut pace {
+            Some(pace) => pace.room().await,
             None => length,
         };
-        sent += stream
+        let count = stream
             .write(pattern.at(sent, room.min(length - sent)))
             .await? as u64;
+        if let Some(pace) = &mut pace {
+            pace.spent(count);
+        }
+        sent += count;
     }
     Ok(())
 }

@@ -8,11 +8,14 @@ use tokio::time::{Instant, sleep_until};
 
 /// So often a piece is sent.
 const TICK: Duration = Duration::from_millis(1);
+/// What was not sent in time is not made up for, but for so much of it.
+const BURST: Duration = Duration::from_millis(10);
 
-/// How much may have been sent by now.
+/// How much may be sent now.
 pub struct Pace {
     bytes_per_second: f64,
-    begun: Instant,
+    allowance: f64,
+    counted: Instant,
 }
 
 impl Pace {
@@ -20,35 +23,56 @@ impl Pace {
     pub fn new(bits_per_second: u64) -> Self {
         Self {
             bytes_per_second: bits_per_second as f64 / 8.0,
-            begun: Instant::now(),
+            allowance: 0.0,
+            counted: Instant::now(),
         }
     }
 
-    /// How many bytes may follow the `sent` ones, at least one; waits until there are some.
-    pub async fn room(&self, sent: u64) -> u64 {
+    /// How many bytes may be sent, at least one; waits until there are some.
+    pub async fn room(&mut self) -> u64 {
         loop {
-            let due = self.begun.elapsed().as_secs_f64() * self.bytes_per_second;
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it is not negative
-            let room = (due as u64).saturating_sub(sent);
-            if room > 0 {
-                return room;
+            let now = Instant::now();
+            let earned = (now - self.counted).as_secs_f64() * self.bytes_per_second;
+            let most = (BURST.as_secs_f64() * self.bytes_per_second).max(1.0);
+            self.allowance = (self.allowance + earned).min(most);
+            self.counted = now;
+            if self.allowance >= 1.0 {
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // from 1 on
+                return self.allowance as u64;
             }
-            sleep_until(Instant::now() + TICK).await;
+            sleep_until(now + TICK).await;
         }
+    }
+
+    /// So many bytes were.
+    pub fn spent(&mut self, bytes: u64) {
+        self.allowance -= bytes as f64;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn as_much_as_the_time_that_has_gone_by_allows() {
-        let pace = Pace::new(8_000_000);
+    async fn within_a_second(pace: &mut Pace) -> u64 {
         let (begun, mut sent) = (Instant::now(), 0);
         while begun.elapsed() < Duration::from_secs(1) {
-            sent += pace.room(sent).await;
+            let room = pace.room().await;
+            pace.spent(room);
+            sent += room;
         }
+        sent
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_much_as_the_rate_allows_and_no_more_after_a_stall() {
+        let mut pace = Pace::new(8_000_000);
+        let sent = within_a_second(&mut pace).await;
         assert!((990_000..=1_001_000).contains(&sent), "{sent}");
+        advance(Duration::from_secs(5)).await;
+        let sent = within_a_second(&mut pace).await;
+        assert!((990_000..=1_011_000).contains(&sent), "{sent}");
     }
 }

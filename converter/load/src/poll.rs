@@ -11,6 +11,7 @@ use crate::bulk::print_report;
 use crate::failure::{Attempt as _, Failure};
 use crate::http;
 use crate::route::Route;
+use crate::seconds::seconds;
 
 /// An answer that takes longer has failed.
 const NEVER: Duration = Duration::from_secs(30);
@@ -25,10 +26,10 @@ pub struct Options {
     #[arg(long, default_value = "/1024", value_name = "PATH")]
     path: String,
     /// No request begins later.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
     /// From one request to the next.
-    #[arg(long, default_value_t = 0.05, value_name = "SECONDS")]
+    #[arg(long, default_value = "0.05", value_name = "SECONDS", value_parser = seconds)]
     every: f64,
 }
 
@@ -51,7 +52,10 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
         }
         let answered = timeout(NEVER, ask(&options.route, &request)).await;
         answered
-            .unwrap_or_else(|late| Err(late.into()))
+            .unwrap_or_else(|_| {
+                let why = format!("no answer within {} s", NEVER.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
+            })
             .attempt(&options.path)?;
         ms.push((begun.elapsed().as_secs_f64() * 1e6).round() / 1e3);
         sleep_until(begun + Duration::from_secs_f64(options.every)).await;

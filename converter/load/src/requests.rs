@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::http;
 use crate::latency::{Latencies, Quantiles};
 use crate::route::Route;
+use crate::seconds::seconds;
 
 /// As many as the processors that are there to measure on.
 const THREADS: u64 = 2;
@@ -28,7 +29,7 @@ pub struct Options {
     #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     clients: u64,
     /// For how long.
-    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
     /// Bytes of each answer.
     #[arg(long, default_value_t = 1024, value_name = "COUNT")]

@@ -142,6 +142,41 @@ fn a_flow_that_ends_too_early_fails() {
     assert!(complaint.contains("the flow: "), "{complaint}");
 }
 
+#[test]
+fn a_flow_that_still_connects_ends_when_it_is_terminated() {
+    // A queue of one place, which two connections fill: no further one is answered.
+    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let listener = listener.expect("a socket");
+    let any: std::net::SocketAddr = "127.2.0.3:0".parse().expect("an address");
+    listener.bind(&any.into()).expect("a port is free");
+    listener.listen(0).expect("it listens");
+    let address = listener.local_addr().expect("it is bound").as_socket();
+    let address = address.expect("an IP address");
+    let _filling = TcpStream::connect(address).expect("the one place");
+    let to = address.to_string();
+    let mut child = program(&["flow", "--to", &to, "--seconds", "60"])
+        .spawn()
+        .expect("it starts");
+    thread::sleep(Duration::from_millis(500));
+    let id = child.id().to_string();
+    Command::new("kill").arg(id).status().expect("kill(1)");
+    let asked = Instant::now();
+    assert!(child.wait().expect("it ends").success());
+    assert!(asked.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn times_that_cannot_go_by_are_refused() {
+    for (seconds, after) in [("nan", "0"), ("-1", "0"), ("1", "inf")] {
+        let times = [format!("--seconds={seconds}"), format!("--after={after}")];
+        let mut command = program(&["flow", "--to", "127.0.0.1:1", &times[0], &times[1]]);
+        let output = command.output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(64), "{times:?}");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(complaint.contains("from 0 to 86400"), "{complaint}");
+    }
+}
+
 fn poll(to: &str, more: &[&str]) -> Output {
     let arguments = [
         &["poll", "--to", to, "--seconds", "0.3", "--every", "0.1"],

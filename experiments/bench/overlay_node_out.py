@@ -1,0 +1,97 @@
+"""How soon after its death no ingress's converter goes by way of a node any more.
+
+A whole overlay of four nodes, as ``overlay up`` makes it. What runs on the node that the best chain passes is killed;
+the time runs until no route that the ingress's agent writes for its converter has that node in it. Until
+then, a connection that tries such a chain goes on by the next one.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from experiments.overlay.mesh import standing_mesh
+from experiments.overlay.running import Running, running
+from experiments.scenarios.cabled import Unlinked
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures, Series
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
+from experiments.testbed.tolerance import TOLERANCE
+from tributary.settings.failure import Exit, Failure
+
+_INGRESS, _DIES, _OTHER, _EGRESS = _NODES = ("ingress", "dies", "other", "egress")
+_ROUNDS = 5
+# Round-trip times in milliseconds: the way through the node that dies is the best one for five rounds.
+_DELAYS = ((0, 20, 24, 60), (20, 0, 30, 20), (24, 30, 0, 24), (60, 20, 24, 0))
+_LONGEST = 60.0
+
+
+class NodeOutOptions(Options):
+    """Each repetition has an overlay of its own."""
+
+    repeat: Repeat = 5
+
+
+@dataclass(frozen=True)
+class Standing(Unlinked):
+    """An overlay at work."""
+
+    overlay: Running
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """The same before it stands."""
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return {"nodes": _NODES, "round_trip_ms": _DELAYS}
+
+    @contextmanager
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Standing]:  # noqa: ARG002
+        """The overlay for the length of the block, with all its tables."""
+        with standing_mesh(name, _NODES, _DELAYS) as mesh, running(mesh, _ROUNDS) as overlay:
+            yield Standing(overlay)
+
+
+def _measure(built: Standing, _options: NodeOutOptions, point: Point, repetition: int) -> Reading:
+    """``node_out_s``; raises Failure (exit 1) if the node was on no chain, or stays on one."""
+    overlay = built.overlay
+    address = f"{overlay.mesh.address(_DIES)}:"
+    if not _passed(overlay, address):
+        raise Failure(Exit.WRONG_RESULT, f"no chain passes {_DIES}: {' | '.join(overlay.routes(_INGRESS))}")
+    for pid in overlay.mesh.nodes[_DIES].pids():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    begun = time.monotonic()
+    while _passed(overlay, address):
+        if time.monotonic() - begun > _LONGEST:
+            raise Failure(Exit.WRONG_RESULT, f"{_DIES} is on a chain {_LONGEST:g} s after its death")
+        time.sleep(0.01)
+    return Reading(point, repetition, {"node_out_s": time.monotonic() - begun}, {})
+
+
+def _passed(overlay: Running, address: str) -> bool:
+    return any(address in route for route in overlay.routes(_INGRESS))
+
+
+def figures(readings: Readings) -> Figures:
+    """``node_out_s``: a lease of two seconds, and etcd's looks at leases every half of a second, are most of it."""
+    series = Series("node_out_s", "s", readings.values("node_out_s"))
+    return Figures([series], values={series.name: series.median})
+
+
+SCENARIO = benchmark(
+    name="overlay-node-out",
+    question="How soon after its death is a node on no chain any more?",
+    about=__doc__,
+    options=NodeOutOptions,
+    quick={"repeat": 1},
+    points=lambda _options: [{"nodes": str(len(_NODES))}],
+    blueprint=lambda _options, _profile, _point: Overlay(),
+    measure=_measure,
+    figures=figures,
+)
