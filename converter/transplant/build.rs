@@ -1,13 +1,20 @@
-//! Compiles the kernel's part with Debian's clang.
+//! Compiles the kernel's parts with Debian's clang.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCE: &str = "src/kernel/transplant.bpf.c";
+const PARTS: [&str; 2] = ["transplant", "join"];
 
 fn main() {
-    println!("cargo:rerun-if-changed={SOURCE}");
+    for part in PARTS {
+        compile(part);
+    }
+}
+
+fn compile(part: &str) {
+    let source = format!("src/kernel/{part}.bpf.c");
+    println!("cargo:rerun-if-changed={source}");
     let place = env::var("OUT_DIR").expect("cargo says where");
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo says for what");
     let status = Command::new("clang")
@@ -15,12 +22,12 @@ fn main() {
             "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror",
         ])
         .arg(format!("-I/usr/include/{machine}-linux-gnu")) // asm/types.h
-        .args(["-c", SOURCE, "-o"])
-        .arg(Path::new(&place).join("transplant.bpf.o"))
+        .args(["-c", &source, "-o"])
+        .arg(Path::new(&place).join(format!("{part}.bpf.o")))
         .status();
     match status {
         Ok(status) if status.success() => {}
-        Ok(_) => panic!("clang refuses {SOURCE}; it needs Debian's libbpf-dev and linux-libc-dev"),
+        Ok(_) => panic!("clang refuses {source}; it needs Debian's libbpf-dev and linux-libc-dev"),
         Err(error) => panic!("clang: {error}; Debian's packages clang and libbpf-dev are needed"),
     }
 }

@@ -67,7 +67,8 @@ _ALL = {
     ),
     "leaving": Benchmark("processor time and throughput before and after a relay leaves the path", ("leaving",)),
     "leaving-soak": Benchmark(
-        "10,000 transfers, left in their midst by their relay, over a link that loses and reorders", ("leaving-soak",)
+        "transfers over a link that loses and reorders, until their relay has left 10,000 in their midst",
+        ("leaving-soak",),
     ),
     "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("accuracy",)),
 }

@@ -1,20 +1,24 @@
-"""What a relay costs as long as it relays, and once it has left the path to the kernel (converter/transplant).
+"""What a relay costs while it relays, once it has left the path to the kernel, and half-way (converter/transplant).
 
     client --- relay --- server      plain cables; one transfer, every byte of it checked
 
-The relay leaves in the middle of the transfer: before and after are moments of the same connection, ends and machine.
+``translation``: the relay leaves in the middle of the transfer: before and after are moments of the same connection,
+ends and machine. ``sockmap``: another relay has the kernel move the bytes between its sockets, from the first one on.
+
 The processor time is all that the relay's node takes: the process, and two threads that take in what comes to its
-devices (napi_threads.py). By default veth has the sender do that work, so the ends have such threads as well: theirs is
-not counted to the relay's node, and nothing of its own to them.
+devices (kernel_threads.py); with sockmap also what the kernel of the whole machine puts off. By default veth has the
+sender take in what comes, so the ends have such threads as well: theirs is not counted to the relay's node, and nothing
+of its own to them.
 
 ``large``: the cables carry segments of 64 kB, as a network interface that cuts and joins segments by itself has the
 kernel see them (TSO, LRO), and as veth does. ``small``: they carry 1500 bytes, and the node's processor joins what
-comes and cuts what goes, before and after.
+comes and cuts what goes, before and after. Here every device has a queue, as a network interface has: without one, veth
+drops what its ring of 256 packets does not hold, some hundred of each transfer.
 """
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -23,14 +27,14 @@ from statistics import median
 
 from pydantic import Field
 
-from experiments.bench.napi_threads import processor_seconds, takes_in_by_thread
+from experiments.bench.kernel_threads import Clocks, takes_in_by_thread, workers
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.study.benchmark import benchmark
 from experiments.study.figures import Figures, Series
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed import native
-from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE, Cabling
+from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
 from experiments.testbed.node import Process
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.failure import Exit, Failure
@@ -41,9 +45,11 @@ _SAMPLE = 0.01
 _SETTLED = 0.5
 """Seconds after the change that belong neither to before nor to after, and in which the dip is looked for."""
 _LONGEST = 120
+TRANSLATION, SOCKMAP = "translation", "sockmap"
 DOWN, UP = "download", "upload"
 LARGE, SMALL = "large", "small"
 _MTUS = {LARGE: 65_000, SMALL: 1500}
+_QUEUES = {LARGE: None, SMALL: 1000}
 _RECEIVERS_SIDE = {DOWN: CLIENT_SIDE, UP: SERVER_SIDE}
 _SIZES, _WAYS = {LARGE: "", SMALL: "small_"}, {DOWN: "", UP: "upload_"}
 """What names of figures have in front for each."""
@@ -55,6 +61,7 @@ _UNITS = {
     "deaf_ms": "ms",
     "dip_ms": "ms",
 }
+_SOCKMAP_UNITS = {"sockmap_cpu_ms_per_gb": "ms/GB", "sockmap_mbps": "Mbit/s"}
 
 
 class LeavingOptions(Options):
@@ -73,26 +80,30 @@ class Relayed(Cabled):
 
 @dataclass(frozen=True)
 class ThreadedCables(Cables):
-    """The same before it stands; the cables carry packets of up to ``mtu`` bytes."""
+    """The same before it stands; the cables carry packets of up to ``mtu`` bytes, after ``queue`` others at most."""
 
     mtu: int = 1500
+    queue: int | None = None
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
-        return super().as_json() | {"mtu": self.mtu}
+        return super().as_json() | {"mtu": self.mtu, "queue": self.queue}
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Relayed]:
         """Client, gateway and server, which has an origin, for the length of the block."""
         with super().standing(name, seed, tolerance) as built:
             testbed = built.cabling.testbed
-            for node in (testbed.client, testbed.gateway):
-                node.ip("link", "set", CLIENT_SIDE, "mtu", str(self.mtu))
-            for node in (testbed.gateway, testbed.server):
-                node.ip("link", "set", SERVER_SIDE, "mtu", str(self.mtu))
-            takes_in_by_thread(testbed.client, CLIENT_SIDE)
-            takes_in_by_thread(testbed.server, SERVER_SIDE)
-            threads = [takes_in_by_thread(testbed.gateway, device) for device in (CLIENT_SIDE, SERVER_SIDE)]
+            ends = ((testbed.client, CLIENT_SIDE), (testbed.server, SERVER_SIDE))
+            own = ((testbed.gateway, CLIENT_SIDE), (testbed.gateway, SERVER_SIDE))
+            for node, device in ends + own:
+                node.ip("link", "set", device, "mtu", str(self.mtu))
+                if self.queue is not None:
+                    queue = ("root", "pfifo", "limit", str(self.queue))
+                    node.run("tc", "qdisc", "add", "dev", device, *queue)
+            for end in ends:
+                takes_in_by_thread(*end)
+            threads = [takes_in_by_thread(*each) for each in own]
             yield Relayed(built.cabling, threads)
 
 
@@ -108,31 +119,46 @@ class Sample:
 
 def _measure(built: Relayed, options: LeavingOptions, point: Point, repetition: int) -> Reading:
     """Raises Failure (exit 1) if a byte was wrong or the relay stayed."""
-    cabling, size = built.cabling, options.size.amount
+    measure = _leaving if point["by"] == TRANSLATION else _joining
+    return Reading(point, repetition, measure(built, point["direction"], options.size.amount), {})
+
+
+def _leaving(built: Relayed, direction: str, size: int) -> dict[str, float]:
     devices = ("--client-device", CLIENT_SIDE, "--server-device", SERVER_SIDE)
-    command = [str(native.leaving_relay()), "--listen", _RELAY, "--to", ORIGIN, *devices, "--after", str(size // 2)]
-    with cabling.testbed.gateway.start("leaving-relay", command).wait_until_ready() as relay:
-        samples = _transfer(cabling, relay, built.threads, point["direction"], size)
-        values = told(samples) | {"deaf_ms": _deaf_milliseconds(relay)}
-    return Reading(point, repetition, values, {})
+    command = [*_listening(native.relays().leaving), *devices, "--after", str(size // 2)]
+    with built.cabling.testbed.gateway.start("leaving-relay", command).wait_until_ready() as relay:
+        samples = _transfer(built, relay, direction, size)
+        if not samples[-1].left:
+            raise Failure(Exit.WRONG_RESULT, f"the relay stayed: {relay.output().strip()}")
+        return told(samples) | {"deaf_ms": _deaf_milliseconds(relay)}
 
 
-def _transfer(cabling: Cabling, relay: Process, threads: Sequence[int], direction: str, size: int) -> list[Sample]:
-    pids = [relay.popen.pid, *threads]
+def _joining(built: Relayed, direction: str, size: int) -> dict[str, float]:
+    command = _listening(native.relays().joining)
+    with built.cabling.testbed.gateway.start("joining-relay", command).wait_until_ready() as relay:
+        # What a socket is to write the kernel puts off.
+        samples = _transfer(built, relay, direction, size // 4, workers())
+        return _pace("sockmap", samples[len(samples) // 5 :])
+
+
+def _listening(relay: Path) -> list[str]:
+    return [str(relay), "--listen", _RELAY, "--to", ORIGIN]
+
+
+def _transfer(built: Relayed, relay: Process, direction: str, size: int, others: Iterable[int] = ()) -> list[Sample]:
+    clocks, testbed = Clocks([relay.popen.pid, *built.threads, *others]), built.cabling.testbed
     how = ("--verify",) if direction == DOWN else ("--upload",)
-    bulk = [str(cabling.programs.load), "bulk", "--to", _RELAY, "--bytes", str(size), *how]
+    bulk = [str(built.cabling.programs.load), "bulk", "--to", _RELAY, "--bytes", str(size), *how]
     samples: list[Sample] = []
-    with cabling.testbed.client.start("bulk", bulk) as client:
+    with testbed.client.start("bulk", bulk) as client:
         end = time.monotonic() + _LONGEST
         while client.popen.poll() is None and time.monotonic() < end:
             sent = _sent(relay.popen.pid, _RECEIVERS_SIDE[direction])
             left = bool(samples and samples[-1].left) or '"left"' in relay.output()
-            samples.append(Sample(time.monotonic(), sent, processor_seconds(pids), left))
+            samples.append(Sample(time.monotonic(), sent, clocks.seconds(), left))
             time.sleep(_SAMPLE)
         if client.popen.poll() != 0:
             raise Failure(Exit.WRONG_RESULT, f"the {direction} failed: {client.output().strip() or 'it took too long'}")
-    if not samples[-1].left:
-        raise Failure(Exit.WRONG_RESULT, f"the relay stayed: {relay.output().strip()}")
     return samples
 
 
@@ -155,15 +181,20 @@ def told(samples: Sequence[Sample]) -> dict[str, float]:
     begun = samples[0].at + (change - samples[0].at) / 5
     before = [sample for sample in samples if begun <= sample.at < change - _SETTLED]
     after = [sample for sample in samples if sample.at >= change + _SETTLED]
-    values = {}
-    for name, (first, *_, last) in {"before": before, "after": after}.items():
-        sent = last.sent - first.sent
-        values[f"{name}_mbps"] = 8e-6 * sent / (last.at - first.at)
-        values[f"{name}_cpu_ms_per_gb"] = 1e12 * (last.processor - first.processor) / sent
+    values = _pace("before", before) | _pace("after", after)
     about = [sample for sample in samples if abs(sample.at - change) <= _SETTLED]
     slow = values["before_mbps"] / 2
     dips = (b.at - a.at for a, b in pairwise(about) if 8e-6 * (b.sent - a.sent) / (b.at - a.at) < slow)
     return values | {"dip_ms": 1000 * sum(dips)}
+
+
+def _pace(name: str, samples: Sequence[Sample]) -> dict[str, float]:
+    first, last = samples[0], samples[-1]
+    sent = last.sent - first.sent
+    return {
+        f"{name}_mbps": 8e-6 * sent / (last.at - first.at),
+        f"{name}_cpu_ms_per_gb": 1e12 * (last.processor - first.processor) / sent,
+    }
 
 
 def figures(readings: Readings) -> Figures:
@@ -171,10 +202,13 @@ def figures(readings: Readings) -> Figures:
     series: list[Series] = []
     ratios: dict[str, float] = {}
     for (segments, size), (direction, way) in product(_SIZES.items(), _WAYS.items()):
-        these, prefix = readings.at(segments=segments, direction=direction), size + way
+        these, prefix = readings.at(segments=segments, direction=direction, by=TRANSLATION), size + way
         series += [Series(f"{prefix}{name}", unit, these.values(name)) for name, unit in _UNITS.items()]
         ratios[f"leave_{prefix}cpu_saving"] = _ratio(these, "before_cpu_ms_per_gb", "after_cpu_ms_per_gb")
         ratios[f"leave_{prefix}throughput"] = _ratio(these, "after_mbps", "before_mbps")
+    for direction, way in _WAYS.items():
+        joined = readings.at(direction=direction, by=SOCKMAP)
+        series += [Series(f"{way}{name}", unit, joined.values(name)) for name, unit in _SOCKMAP_UNITS.items()]
     return Figures(series, ratios, {each.name: each.median for each in series})
 
 
@@ -189,8 +223,14 @@ SCENARIO = benchmark(
     about=__doc__,
     options=LeavingOptions,
     quick={"repeat": 1, "size": "6GB"},
-    points=lambda _options: [{"segments": size, "direction": way} for size in _MTUS for way in (DOWN, UP)],
-    blueprint=lambda _options, _profile, point: ThreadedCables(mtu=_MTUS[point["segments"]]),
+    points=lambda _options: [
+        {"segments": size, "direction": way, "by": by}
+        for size, way, by in product(_MTUS, (DOWN, UP), (TRANSLATION, SOCKMAP))
+        if (size, by) != (SMALL, SOCKMAP)
+    ],
+    blueprint=lambda _options, _profile, point: ThreadedCables(
+        mtu=_MTUS[point["segments"]], queue=_QUEUES[point["segments"]]
+    ),
     measure=_measure,
     figures=figures,
     in_turn=True,

@@ -36,17 +36,26 @@ def build(*, released: bool = False) -> Programs:
     return programs
 
 
-@cache
-def leaving_relay() -> Path:
-    """The relay that leaves the path, an example of converter/transplant, built anew if its source has changed.
+@dataclass(frozen=True)
+class Relays:
+    """The examples of converter/transplant: relays that leave their work to the kernel."""
 
-    Raises Failure: exit 69 if there is none, 71 if it does not build, as without clang.
+    leaving: Path
+    joining: Path
+
+
+@cache
+def relays() -> Relays:
+    """The relays, built anew if their source has changed.
+
+    Raises Failure: exit 69 if there are none, 71 if they do not build, as without clang.
     """
-    _make("the relay that leaves", "--leaving")
-    relay = CACHE / "bin/leaving-relay"
-    if not relay.exists():
-        raise Failure(Exit.UNAVAILABLE, f"{relay}: not found (scripts/setup.d/converter {CACHE} --leaving builds it)")
-    return relay
+    _make("the relays that leave", "--leaving")
+    found = Relays(CACHE / "bin/leaving-relay", CACHE / "bin/joining-relay")
+    if not found.joining.exists():
+        message = f"{found.joining}: not found (scripts/setup.d/converter {CACHE} --leaving builds it)"
+        raise Failure(Exit.UNAVAILABLE, message)
+    return found
 
 
 def _make(what: str, *how: str) -> None:

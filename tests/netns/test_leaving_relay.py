@@ -29,7 +29,7 @@ BYTES, AFTER = 800_000_000, 50_000_000
 
 @pytest.fixture(scope="module")
 def programs() -> Programs:
-    native.leaving_relay()
+    native.relays()
     return native.build()
 
 
@@ -53,12 +53,18 @@ def cable(relay: Node, end: Node, device: str, net: str) -> None:
 
 @contextmanager
 def relaying(nodes: dict[str, Node], programs: Programs, *arguments: str) -> Iterator[Path]:
-    """The relay and the server for the length of the block; what the relay prints."""
+    """The relay that leaves, and the server, for the length of the block; what the relay prints."""
+    with serving(nodes, programs, native.relays().leaving, *DEVICES, *arguments) as log:
+        yield log
+
+
+@contextmanager
+def serving(nodes: dict[str, Node], programs: Programs, program: Path, *arguments: str) -> Iterator[Path]:
     origin = (str(programs.load), "origin", "--listen", ORIGIN)
     with process(*in_namespace(nodes["server"].namespace, *origin)) as child:
         said_ready(child)
-        command = [str(native.leaving_relay()), "--listen", RELAY, "--to", ORIGIN, *DEVICES, *arguments]
-        with nodes["relay"].start("leaving-relay", command).wait_until_ready() as relay:
+        command = [str(program), "--listen", RELAY, "--to", ORIGIN, *arguments]
+        with nodes["relay"].start(program.name, command).wait_until_ready() as relay:
             yield relay.log
 
 
@@ -67,9 +73,9 @@ def told(log: Path, what: str) -> list[dict[str, Any]]:
     return [line for line in lines if what in line]
 
 
-def bulk(nodes: dict[str, Node], programs: Programs, *arguments: str) -> None:
+def bulk(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES) -> None:
     """Fails if a byte was wrong."""
-    load = (str(programs.load), "bulk", "--to", RELAY, "--bytes", str(BYTES), *arguments)
+    load = (str(programs.load), "bulk", "--to", RELAY, "--bytes", str(size), *arguments)
     run(*in_namespace(nodes["client"].namespace, "timeout", "60", *load))
 
 
@@ -104,8 +110,20 @@ def test_with_stay_it_only_relays(nodes: dict[str, Node], programs: Programs) ->
     assert not told(log, "left")
 
 
+@pytest.mark.parametrize("direction", ["--verify", "--upload"])
+def test_what_the_kernel_moves_between_joined_sockets_is_whole(
+    nodes: dict[str, Node], programs: Programs, direction: str
+) -> None:
+    size = 100_000_000
+    with serving(nodes, programs, native.relays().joining) as log:
+        bulk(nodes, programs, "--connections", "3", direction, size=size)
+        ended = eventually(lambda: len(found := told(log, "joined")) == 3 and found, 30)
+    # What came before the sockets were joined the relay has moved itself.
+    assert all(connection["joined"] > size / 2 for connection in ended)
+
+
 def test_a_device_that_is_not_there_is_named() -> None:
-    command = (str(native.leaving_relay()), "--listen", "127.0.0.1:0", "--to", ORIGIN, *DEVICES)
+    command = (str(native.relays().leaving), "--listen", "127.0.0.1:0", "--to", ORIGIN, *DEVICES)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 71
     assert done.stderr.startswith('leaving-relay: device "to-client": ')

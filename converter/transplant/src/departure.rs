@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use socket2::{SockFilter, SockRef};
 
-use crate::freeze::{Frozen, Obstacle, freeze, release};
+use crate::freeze::{Frozen, Obstacle, ask_for_window, freeze, release};
 use crate::kernel::{Connection, Translator};
 use crate::leg::Unfit;
 use crate::sys;
@@ -74,10 +74,11 @@ impl From<io::Error> for Staying {
 }
 
 impl Connection {
-    /// Has the kernel go on with two connections, whose frozen sockets are still there; `devices` are the numbers of those
-    /// that go to each one's other end.
+    /// Has the kernel go on with two connections, whose frozen `sockets` are still there; `devices` are the numbers of those
+    /// that go to each one's other end. Both ends are asked for their windows: the answers tell a sender that pauses.
     pub fn take_over(
         translator: &mut Translator,
+        sockets: [BorrowedFd<'_>; 2],
         frozen: &[Frozen; 2],
         devices: [u32; 2],
     ) -> Result<Self, Staying> {
@@ -88,9 +89,11 @@ impl Connection {
         };
         let (a, b) = (a.leg(theirs(a)?), b.leg(theirs(b)?));
         let [from_a, from_b] = Translation::between(&a, &b).map_err(Staying::Unfit)?;
-        Ok(Self::begin(
-            translator,
-            [(from_a, devices[1]), (from_b, devices[0])],
-        )?)
+        let connection = Self::begin(translator, [(from_a, devices[1]), (from_b, devices[0])])?;
+        for socket in sockets {
+            // An end that is not asked asks by itself, later.
+            let _ = ask_for_window(socket);
+        }
+        Ok(connection)
     }
 }

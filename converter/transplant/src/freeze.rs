@@ -14,6 +14,8 @@ pub(crate) const RECEIVE_QUEUE: u32 = 1; // TCP_RECV_QUEUE
 pub(crate) const SEND_QUEUE: u32 = 2; // TCP_SEND_QUEUE
 /// `TCP_REPAIR_OFF_NO_WP`: out of repair mode, and nothing is sent.
 const REPAIR_OFF_SILENTLY: i32 = -1;
+/// `TCP_REPAIR_OFF`: out of repair mode, and the other end is asked for its window.
+pub(crate) const REPAIR_OFF: i32 = 0;
 pub(crate) const REPAIR_ON: i32 = 1;
 /// Bytes of a segment's headers without options, and of timestamps with what fills their last word.
 const HEADERS: u32 = 40;
@@ -145,7 +147,10 @@ pub fn hold(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
 /// Has a socket that was held or frozen go on.
 pub fn release(socket: impl AsFd) -> io::Result<()> {
     SockRef::from(&socket).detach_filter()?;
-    set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF_SILENTLY)
+    set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF_SILENTLY)?;
+    // Out of repair mode it is gone (`do_tcp_setsockopt()` in net/ipv4/tcp.c), and a listener that starts anew could not
+    // have the port.
+    SockRef::from(&socket).set_reuse_address(true)
 }
 
 /// What would keep [`freeze()`] from the state of a socket at this moment. To ask while it is not held yet costs little, and
@@ -171,7 +176,15 @@ pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
         .map_err(Obstacle::from)
 }
 
-fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddrV4; 2], Obstacle> {
+/// Has the other end of a frozen connection say what its window is, by a segment of a byte that it has already (RFC 9293
+/// section 3.8.6.1); the socket is frozen again.
+pub(crate) fn ask_for_window(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, TcpOption::REPAIR, REPAIR_OFF)?;
+    set(socket, TcpOption::REPAIR, REPAIR_ON)
+}
+
+/// Both addresses, this end's first.
+pub(crate) fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddrV4; 2], Obstacle> {
     let socket = SockRef::from(&socket);
     if socket.protocol()? != Some(Protocol::TCP) {
         return Err(Obstacle::NotTcp);

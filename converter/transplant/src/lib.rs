@@ -1,16 +1,19 @@
 //! How a converter in the middle of a chain leaves: two TCP connections that it relays between become one translation, and
 //! the two ends never notice. Only IPv4, and only where both connections are plain TCP.
 //!
-//! 1. [`Steady`] says when slow start is over. [`deafen`] has the kernel drop the data that comes for both sockets, as a full
-//!    queue would; the ends send it again later. What is unread and in flight becomes less, until both are [`at_rest`].
+//! 1. [`Steady`] says when slow start is over. In a [`Pause`] both ends use up the windows that they were offered, and stop.
+//!    Then [`deafen`] has the kernel drop what data comes for both sockets all the same, as a full queue would; the ends
+//!    send it again later. What is unread and in flight becomes less, until both are [`at_rest`].
 //! 2. [`freeze()`] takes the state of a socket, and [`freeze_both`] of both, if nothing is in flight to its other end and
 //!    nothing is unread. If that cannot be had whole, it says why, and [`release`] has the socket go on as if nothing had
 //!    been. [`hold`] is for one socket alone: it has acknowledgements dropped as well.
 //! 3. A [`Leg`] is the state of one of them; between two legs a [`Translation`] for each direction rewrites segments: what
 //!    comes in by one leg goes out by the other one, as if the converter had sent it there.
-//! 4. The [`Translator`] does so in the kernel. A [`Connection`] knows when it is over. Until then its frozen sockets stay
+//! 4. The [`Translator`] does so in the kernel, and the ends tell each other their windows: the pause is over. A [`Connection`] knows when it is over. Until then its frozen sockets stay
 //!    open: no other connection gets their addresses and ports.
 //! 5. A frozen socket that is closed sends nothing. [`thaw()`] makes another one out of its state: the way back.
+//!
+//! A [`Joiner`] is half of the way: the sockets stay, and the kernel moves what comes by one to the other.
 #![deny(unsafe_code)]
 
 mod bytes;
@@ -19,6 +22,7 @@ mod departure;
 mod freeze;
 mod kernel;
 mod leg;
+mod pause;
 mod steady;
 mod sys;
 mod tcp_info;
@@ -27,8 +31,9 @@ mod translation;
 
 pub use departure::{Staying, deafen, freeze_both};
 pub use freeze::{Frozen, Obstacle, Scales, at_rest, freeze, hold, release};
-pub use kernel::{Action, Connection, Limits, Seen, Translator};
+pub use kernel::{Action, Connection, Joined, Joiner, Limits, Seen, Translator};
 pub use leg::{Flow, Leg, Timestamps, Unfit};
+pub use pause::Pause;
 pub use steady::Steady;
 pub use tcp_info::round_trip_time;
 pub use thaw::thaw;

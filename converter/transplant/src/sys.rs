@@ -27,6 +27,8 @@ impl TcpOption {
     pub const TIMESTAMP: Self = Self(libc::TCP_TIMESTAMP);
     /// `struct tcp_repair_window`.
     pub const REPAIR_WINDOW: Self = Self(libc::TCP_REPAIR_WINDOW);
+    /// The most that the other end is offered, in bytes.
+    pub const WINDOW_CLAMP: Self = Self(libc::TCP_WINDOW_CLAMP);
     /// The name of a protocol above TCP in the kernel.
     pub const ULP: Self = Self(libc::TCP_ULP);
 }

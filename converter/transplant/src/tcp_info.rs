@@ -11,10 +11,16 @@ use crate::sys::{self, TcpOption};
 const STATE: usize = 0;
 const OPTIONS: usize = 5;
 const SCALES: usize = 6;
+const LAST_RECEIVED: usize = 52;
 const PATH_MTU: usize = 60;
 const ROUND_TRIP_TIME: usize = 68;
 const ADVERTISED_MSS: usize = 84;
-const LENGTH: usize = 88;
+const BYTES_ACKNOWLEDGED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
+const LENGTH: usize = 136;
+/// And up to what Linux 6.2 and later have.
+const RECEIVE_WINDOW: usize = 232;
+const MOST: usize = 236;
 
 /// `TCP_ESTABLISHED` (`include/net/tcp_states.h`).
 pub const ESTABLISHED: u8 = 1;
@@ -27,36 +33,38 @@ pub const HARMLESS: u8 = 32 | 64 | 128;
 
 /// The smoothed round-trip time of a connection, as the kernel has measured it.
 pub fn round_trip_time(socket: impl AsFd) -> io::Result<Duration> {
-    let info = TcpInfo::of(socket.as_fd())?;
-    Ok(Duration::from_micros(info.number(ROUND_TRIP_TIME).into()))
+    Ok(TcpInfo::of(socket.as_fd())?.round_trip_time())
 }
 
 /// What the kernel says of a connection.
-pub struct TcpInfo([u8; LENGTH]);
+pub struct TcpInfo {
+    bytes: [u8; MOST],
+    length: usize,
+}
 
 impl TcpInfo {
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut bytes = [0; LENGTH];
+        let mut bytes = [0; MOST];
         let length = sys::get(socket, TcpOption::INFO, &mut bytes)?;
         if length < LENGTH {
             return Err(io::Error::other("struct tcp_info is shorter than ever"));
         }
-        Ok(Self(bytes))
+        Ok(Self { bytes, length })
     }
 
     /// Its state (`include/net/tcp_states.h`).
     pub fn state(&self) -> u8 {
-        self.0[STATE]
+        self.bytes[STATE]
     }
 
     /// What was agreed on.
     pub fn options(&self) -> u8 {
-        self.0[OPTIONS]
+        self.bytes[OPTIONS]
     }
 
     /// The other end's window scale and ours: two fields of four bits.
     pub fn scales(&self) -> (u8, u8) {
-        let (low, high) = (self.0[SCALES] & 0xf, self.0[SCALES] >> 4);
+        let (low, high) = (self.bytes[SCALES] & 0xf, self.bytes[SCALES] >> 4);
         if cfg!(target_endian = "little") {
             (low, high)
         } else {
@@ -74,7 +82,36 @@ impl TcpInfo {
         self.number(ADVERTISED_MSS)
     }
 
+    /// The smoothed round-trip time.
+    pub fn round_trip_time(&self) -> Duration {
+        Duration::from_micros(self.number(ROUND_TRIP_TIME).into())
+    }
+
+    /// How long ago data came last, or the connection began.
+    pub fn silence(&self) -> Duration {
+        Duration::from_millis(self.number(LAST_RECEIVED).into())
+    }
+
+    /// Bytes that the other end may send beyond what was acknowledged last; unknown before Linux 6.2.
+    pub fn receive_window(&self) -> Option<u32> {
+        (self.length == MOST).then(|| self.number(RECEIVE_WINDOW))
+    }
+
+    /// Bytes that were sent and acknowledged (RFC 4898, `tcpEStatsAppHCThruOctetsAcked`).
+    pub fn acknowledged(&self) -> u64 {
+        self.long(BYTES_ACKNOWLEDGED)
+    }
+
+    /// Bytes that came in order, a FIN as one of them (RFC 4898, `tcpEStatsAppHCThruOctetsReceived`).
+    pub fn received(&self) -> u64 {
+        self.long(BYTES_RECEIVED)
+    }
+
+    fn long(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(array(&self.bytes, at))
+    }
+
     fn number(&self, at: usize) -> u32 {
-        u32::from_ne_bytes(array(&self.0, at))
+        u32::from_ne_bytes(array(&self.bytes, at))
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::freeze::{Frozen, RECEIVE_QUEUE, REPAIR_ON, SEND_QUEUE};
+use crate::freeze::{Frozen, RECEIVE_QUEUE, REPAIR_OFF, REPAIR_ON, SEND_QUEUE};
 use crate::sys::{self, TcpOption};
 
 // Kinds of options, as `struct tcp_repair_opt` names them.
@@ -13,8 +13,6 @@ const MSS: u32 = 2;
 const SCALES: u32 = 3;
 const SACK: u32 = 4;
 const TIMESTAMPS: u32 = 8;
-/// `TCP_REPAIR_OFF`: out of repair mode, and the other end is asked for its window.
-const REPAIR_OFF: i32 = 0;
 
 /// Makes a socket that goes on with the connection, which has no socket any more. Raises what the kernel does: the address
 /// is in use or not this machine's, or `CAP_NET_ADMIN` is missing.

@@ -8,8 +8,10 @@ use std::process::Command;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, Socket, Type};
-use tributary_transplant::{Obstacle, at_rest, deafen, freeze, freeze_both, hold, release, thaw};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tributary_transplant::{
+    Obstacle, Pause, at_rest, deafen, freeze, freeze_both, hold, release, thaw,
+};
 
 /// Both ends of a connection.
 fn connected() -> (TcpStream, TcpStream) {
@@ -251,6 +253,61 @@ fn a_deaf_connection_takes_acknowledgements_but_neither_data_nor_an_end() -> io:
     let mut got = vec![];
     here.read_to_end(&mut got)?;
     assert_eq!(got, b"and back");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_paused_end_stops_in_mid_transfer_and_goes_on_with_every_byte() -> io::Result<()> {
+    let (mut here, mut there) = connected();
+    // It does not grow, so no more than this is under way.
+    SockRef::from(&here).set_recv_buffer_size(1 << 20)?;
+    let sent = pattern(5_000_000);
+    let expected = sent.clone();
+    let far = thread::spawn(move || there.write_all(&sent));
+    let mut got = vec![0; 3_000_001];
+    here.read_exact(&mut got)?;
+    let pause = Pause::begin(&here)?;
+    eventually(|| {
+        drain(&mut here, &mut got);
+        pause.holds(&here).expect("an answer").then_some(())
+    });
+    let stopped = got.len();
+    sleep(Duration::from_millis(100));
+    drain(&mut here, &mut got);
+    assert!(
+        got.len() - stopped < 100_000,
+        "it was offered next to nothing"
+    );
+    assert!(got.len() < expected.len() / 2, "in mid-transfer");
+    pause.end(&here)?;
+    here.read_to_end(&mut got)?;
+    far.join().expect("no panic")?;
+    assert!(got == expected);
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn an_end_without_anything_to_send_pauses_at_once() -> io::Result<()> {
+    let (here, _there) = connected();
+    sleep(Duration::from_millis(100));
+    assert!(Pause::begin(&here)?.holds(&here)?);
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn beside_a_released_connection_its_port_can_be_listened_at_again() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let _client = TcpStream::connect(address)?;
+    let (server, _) = listener.accept()?;
+    hold(&[server.as_fd()])?;
+    freeze(&server).expect("frozen");
+    release(&server)?;
+    drop(listener);
+    TcpListener::bind(address)?;
     Ok(())
 }
 

@@ -174,7 +174,8 @@ fn leave(
         frozen[0].scales.map(|s| s.snd),
         frozen[0].scales.map(|s| s.rcv)
     );
-    Connection::take_over(translator, &frozen, devices).expect("it begins")
+    let sockets = [client.as_fd(), server.as_fd()];
+    Connection::take_over(translator, sockets, &frozen, devices).expect("it begins")
 }
 
 /// A relay between a client and a server that do this, which has left after the first megabyte.

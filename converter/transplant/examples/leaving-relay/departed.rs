@@ -59,7 +59,8 @@ impl Departed {
         relayed: u64,
     ) -> Result<(), (Staying, [TcpStream; 2])> {
         let mut state = self.lock();
-        match Connection::take_over(&mut state.translator, frozen, self.devices) {
+        let both = sockets.each_ref().map(TcpStream::as_fd);
+        match Connection::take_over(&mut state.translator, both, frozen, self.devices) {
             Ok(connection) => {
                 state.connections.push(Left {
                     connection,

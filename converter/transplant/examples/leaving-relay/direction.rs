@@ -32,6 +32,11 @@ impl Direction {
         self.from == self.to
     }
 
+    /// Bytes that wait here to be written.
+    pub fn waiting(&self) -> u32 {
+        u32::try_from(self.to - self.from).unwrap_or(u32::MAX)
+    }
+
     /// Moves what can be moved without waiting.
     pub fn pump(&mut self, mut reader: &TcpStream, mut writer: &TcpStream) -> io::Result<()> {
         loop {

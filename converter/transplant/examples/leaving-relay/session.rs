@@ -8,15 +8,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use tributary_transplant::{
-    Frozen, Obstacle, Steady, at_rest, deafen, freeze_both, release, round_trip_time,
+    Frozen, Obstacle, Pause, Steady, at_rest, deafen, freeze_both, release, round_trip_time,
 };
 
 use crate::Options;
 use crate::departed::Departed;
 use crate::direction::Direction;
 
-/// Neither end is deaf for longer, and so often is it tried.
+/// Neither end is deaf for longer, nor paused without anything that moves; and so often is it tried.
 const REST: Duration = Duration::from_secs(1);
+/// Neither end is paused for longer: what waits for the other one has gone by then.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const TRIES: u32 = 8;
 /// No round is shorter: the relay wakes up for pieces of some hundred kilobytes.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
@@ -62,6 +64,7 @@ impl Session {
             }
             tries += 1;
             steady = Steady::default();
+            let paused = self.pause()?;
             let deaf = Instant::now();
             match self.freeze()? {
                 Ok(frozen) => {
@@ -79,6 +82,9 @@ impl Session {
                     }
                 }
                 Err(obstacle) => why = obstacle.to_string(),
+            }
+            for (socket, pause) in self.sockets.iter().zip(paused) {
+                pause.end(socket)?;
             }
         }
         println!("{}", json!({"stayed": why, "relayed": self.passed()}));
@@ -118,6 +124,38 @@ impl Session {
         Ok(())
     }
 
+    /// Moves on until both ends pause and both connections rest, as long as that comes nearer.
+    fn pause(&mut self) -> io::Result<[Pause; 2]> {
+        let [client, server] = &self.sockets;
+        let paused = [Pause::begin(client)?, Pause::begin(server)?];
+        let end = Instant::now() + LONGEST_PAUSE;
+        let (mut before, mut late) = (None, Instant::now() + REST);
+        loop {
+            let obstacle = self.obstacle()?;
+            let [client, server] = &self.sockets;
+            let hold = paused[0].holds(client)? && paused[1].holds(server)?;
+            if (obstacle.is_none() && hold) || Instant::now() >= late.min(end) {
+                return Ok(paused);
+            }
+            let state = (self.passed(), obstacle.map(|obstacle| obstacle.to_string()));
+            if before.as_ref() != Some(&state) {
+                (before, late) = (Some(state), Instant::now() + REST);
+            }
+            self.wait(Some(LOOK))?;
+        }
+    }
+
+    /// Moves what can be moved; what keeps the connections from rest after that.
+    fn obstacle(&mut self) -> io::Result<Option<Obstacle>> {
+        self.pump()?;
+        let [client, server] = &self.sockets;
+        let rests = at_rest(client).and_then(|()| at_rest(server));
+        let waiting = self.directions.iter().map(Direction::waiting).sum();
+        Ok(rests
+            .err()
+            .or((waiting != 0).then_some(Obstacle::Unread(waiting))))
+    }
+
     /// Both states, once all that was read is with the ends; or what was in the way, and then it goes on.
     fn freeze(&mut self) -> io::Result<Result<[Frozen; 2], Obstacle>> {
         deafen(&self.sockets.each_ref().map(TcpStream::as_fd))?;
@@ -136,12 +174,10 @@ impl Session {
     fn rest(&mut self) -> io::Result<Result<(), Obstacle>> {
         let late = Instant::now() + REST;
         loop {
-            self.pump()?;
-            let [client, server] = &self.sockets;
-            match at_rest(client).and_then(|()| at_rest(server)) {
-                Err(Obstacle::InFlight(_) | Obstacle::Unread(_)) if Instant::now() < late => {}
-                _ if !self.directions.iter().all(Direction::is_empty) && Instant::now() < late => {}
-                other => return Ok(other),
+            match self.obstacle()? {
+                Some(Obstacle::InFlight(_) | Obstacle::Unread(_)) if Instant::now() < late => {}
+                Some(other) => return Ok(Err(other)),
+                None => return Ok(Ok(())),
             }
             self.wait(Some(LOOK))?;
         }

@@ -5,6 +5,7 @@
 //! kernel's routes there name; forwarding need not be switched on. What cannot be rewritten is dropped and counted.
 
 mod connection;
+mod join;
 
 use std::fmt;
 use std::io;
@@ -21,6 +22,7 @@ use crate::sys;
 use crate::translation::Translation;
 
 pub use connection::{Connection, Limits};
+pub use join::{Joined, Joiner};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transplant.bpf.o"));
 

@@ -1,7 +1,8 @@
-"""Threads that take in what comes to a device: so the processor time for packets can be told from all other."""
+"""Threads of the kernel that work for connections: so the processor time for packets can be told from all other."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from experiments.testbed.node import Node
@@ -19,9 +20,10 @@ def takes_in_by_thread(node: Node, device: str) -> int:
     69 if the thread is not seen.
     """
     node.run("ethtool", "-K", device, "tso", "off", "gro", "on")
-    before = _threads(device)
+    ours = f"napi/{device}-"
+    before = _threads(ours)
     node.run("sh", "-c", _SWITCH, device)
-    made = _threads(device) - before
+    made = _threads(ours) - before
     if len(made) != 1:
         message = (
             f"{len(made)} new threads napi/{device}-NUMBER in /proc: needed is one, by a kernel with threaded NAPI"
@@ -30,18 +32,30 @@ def takes_in_by_thread(node: Node, device: str) -> int:
     return made.pop()
 
 
-def processor_seconds(pids: Sequence[int]) -> float:
-    """The processor time of whole processes so far, in seconds, by their clocks (clock_getcpuclockid(3))."""
-    return sum(time.clock_gettime(~pid << 3 | 2) for pid in pids)
+def workers() -> set[int]:
+    """The pids of the threads that do what the kernel puts off (Documentation/core-api/workqueue.rst), of the whole
+    machine."""
+    return _threads("kworker/")
 
 
-def _threads(device: str) -> set[int]:
+class Clocks:
+    """The processor time of whole processes, which may end."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._seconds = dict.fromkeys(pids, 0.0)
+
+    def seconds(self) -> float:
+        """All of it so far, by their clocks (clock_getcpuclockid(3))."""
+        for pid in self._seconds:
+            with suppress(OSError):
+                self._seconds[pid] = time.clock_gettime(~pid << 3 | 2)
+        return sum(self._seconds.values())
+
+
+def _threads(beginning: str) -> set[int]:
     found = set()
     for comm in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            name = comm.read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
-        if name.startswith(f"napi/{device}-"):
-            found.add(int(comm.parent.name))
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if comm.read_text().startswith(beginning):
+                found.add(int(comm.parent.name))
     return found
