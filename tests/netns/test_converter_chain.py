@@ -89,6 +89,85 @@ def test_a_network_goes_its_own_way(conv: World, host: str) -> None:
         assert [line["target"] for line in second.lines()] == ([f"{SERVER}:{service.port}"] if host == SERVER else [])
 
 
+def _gateway_by(directory: Path, routes: str) -> str:
+    """A gateway's table with a file of these routes."""
+    file = directory / "routes"
+    file.write_text(routes)
+    return f'[gateway]\nroutes_file = "{file}"\n'
+
+
+@pytest.mark.parametrize("kind", ["connect", "absolute", "socks5", "convert", "tproxy"])
+def test_a_port_goes_its_own_way(conv: World, kind: str) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir=conv.directory) as directory,
+        node(conv, "first") as first,
+        node(conv, "second") as second,
+        conv.serving(SERVICE[kind]) as one,
+        conv.serving(SERVICE[kind]) as other,
+    ):
+        routes = f"203.0.113.0/24 port {other.port} {NODES['second']}\n203.0.113.0/24 {NODES['first']}\n"
+        with conv.converter(ALL_VIA_GATEWAY + _gateway_by(Path(directory), routes)):
+            for service in (one, other):
+                assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
+            eventually(lambda: served(first) and served(second))
+        assert [line["target"] for line in first.lines()] == [f"{SERVER}:{one.port}"]
+        assert [line["target"] for line in second.lines()] == [f"{SERVER}:{other.port}"]
+
+
+def _sized(path: str, length: int = 0) -> bytes:
+    """A request, with so much content if there is some."""
+    method = "PUT" if length else "GET"
+    declared = f"Content-Length: {length}\r\n" if length else ""
+    return f"{method} http://{SERVER}:%d{path} HTTP/1.1\r\nHost: {SERVER}\r\n{declared}\r\n".encode() + bytes(length)
+
+
+_SIZES = """
+[[gateway.sizes]]
+path = "/small/*"
+size = "15kB"
+[[gateway.sizes]]
+method = "GET"
+path = "*.iso"
+size = "45001B"
+"""
+
+
+@pytest.mark.parametrize(
+    ("request_", "way", "size"),
+    [
+        # What is not known goes as before.
+        (_sized("/film"), "first", None),
+        (_sized("/small/film.iso"), "first", {"bytes": 15_000, "by": "path"}),
+        (_sized("/film.iso?a=b"), "second", {"bytes": 45_001, "by": "path"}),
+        # What the request says of itself counts before its path.
+        (_sized("/small/film", 45_001), "second", {"bytes": 45_001, "by": "content-length"}),
+        (_sized("/film.iso", 45_000), "first", {"bytes": 45_000, "by": "content-length"}),
+    ],
+    ids=["unknown", "small-path", "large-path", "large-content", "small-content"],
+)
+def test_a_request_of_known_size_goes_the_way_for_it(conv: World, request_: bytes, way: str, size: object) -> None:
+    def answer(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    routes = f"203.0.113.0/24 {NODES['first']}\n203.0.113.0/24 above 45kB {NODES['second']}\n"
+    with (
+        tempfile.TemporaryDirectory(dir=conv.directory) as directory,
+        node(conv, "first") as first,
+        node(conv, "second") as second,
+        conv.serving(answer) as service,
+        conv.converter(ALL_VIA_GATEWAY + _gateway_by(Path(directory), routes) + _SIZES) as converter,
+        proxy(conv, "absolute") as client,
+    ):
+        client.sendall(request_.replace(b"%d", str(service.port).encode()))
+        assert take_head(client).startswith(b"HTTP/1.1 204 ")
+        passed, other = (first, second) if way == "first" else (second, first)
+        client.close()
+        eventually(lambda: served(passed) and served(converter))
+        assert served(other) == []
+        assert converter.lines()[0].get("size") == size
+
+
 def test_a_name_goes_the_way_of_its_addresses(conv: World) -> None:
     """The first address' converter says that the server refuses; the next address is reached without one."""
     conv.names.records["two.test"] = [SERVER6, SERVER]
@@ -140,8 +219,16 @@ def test_the_table_is_replaced_while_connections_stand(conv: World) -> None:
         ("203.0.113.0/24 nowhere\n", ["routes:1", "nowhere", "direct"]),
         ("\n203.0.113.0/24\n", ["routes:2", "203.0.113.0/24", "a next converter"]),
         ("10.0.0.0/33 direct\n", ["routes:1", "10.0.0.0/33", "prefix length"]),
+        ("10.0.0.0/8 port 0 direct\n", ["routes:1", "port 0 direct", "1 to 65535"]),
         ("10.0.0.0/8 192.0.2.1:1 192.0.2.1:1\n", ["routes:1", "192.0.2.1:1 192.0.2.1:1", "each once"]),
         ("203.0.113.0/24 direct\n203.0.113.0/24 direct\n", ["203.0.113.0/24", "each network once"]),
+        ("10.0.0.0/8 above 9 direct\n", ["routes:1", "above 9 direct", "a size, such as"]),
+        ("10.0.0.0/8 above 1B direct\n", ["10.0.0.0/8 above 1B", "a route of the same network and port without it"]),
+        (
+            "".join(f"10.0.0.0/8 above {size}kB direct\n" for size in range(65)) + "10.0.0.0/8 direct\n",
+            ["65 sizes", "at most 64"],
+        ),
+        ("10.0.0.0/8 port 22 direct\n" * 2, ["10.0.0.0/8 port 22", "each network once for a port"]),
         (f"203.0.113.0/24 {GATEWAY}:4000\n", [f"gateway = {GATEWAY}:4000", "a listener of this one"]),
         (None, ["routes", "No such file"]),
     ],

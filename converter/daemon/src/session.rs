@@ -20,7 +20,9 @@ use crate::bytes::context::RelayContext;
 use crate::bytes::relay::{Ended, relay};
 use crate::bytes::stream::Stream;
 use crate::config::{Config, Listen};
-use crate::dial::{DialError, DialOptions, Dialer, PendingDial, Server, Spare, Target};
+use crate::dial::{
+    DialError, DialOptions, Dialer, ExpectedSize, PendingDial, Server, Spare, Target,
+};
 use crate::early::Early;
 use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::kernel::sockets;
@@ -90,6 +92,8 @@ pub struct Outcome<'a> {
     pub target: &'a str,
     /// Its address and port.
     pub server: Option<SocketAddr>,
+    /// By which size its connection's way was chosen.
+    pub size: Option<ExpectedSize>,
     /// The status of the HTTP response.
     pub status: Option<u16>,
     /// When it began.
@@ -103,6 +107,7 @@ impl<'a> Outcome<'a> {
             name,
             target: "",
             server: None,
+            size: None,
             status: None,
             since,
         }
@@ -373,6 +378,7 @@ impl Session {
             client: self.client,
             target: outcome.target,
             server: outcome.server,
+            size: outcome.size,
             outcome: outcome.name,
             status: outcome.status,
             seconds: outcome.since.elapsed().as_secs_f64(),

@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::dial::ExpectedSize;
+
 /// What became of one request, or of one connection of an application that has no requests: a line of the access log.
 #[derive(Debug, Serialize)]
 pub struct Line<'a> {
@@ -19,6 +21,9 @@ pub struct Line<'a> {
     /// The server's address and port, if there was a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<SocketAddr>,
+    /// By which size the way of this connection was chosen, if it was known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<ExpectedSize>,
     /// `whole`, or why not.
     pub outcome: &'a str,
     /// The status of the HTTP response.

@@ -1,16 +1,18 @@
 //! What serde cannot see: contradictions between keys.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Config, Intercept, Listen, ListenerKind};
+use super::{Config, Intercept, Listen, ListenerKind, Route};
 use crate::policy::forbidden_ranges::ranges;
 
 /// A server's side that waits for longer waits for nobody.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(60);
+/// A transfer of known size looks its server up in as many tables.
+const MOST_SIZES: usize = 64;
 
 /// A setting that cannot be: its key, its value as written, and what is accepted instead.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,6 +113,18 @@ fn check_gateway(config: &Config) -> Result<(), Wrong> {
             return Err(wrong("gateway.address", "missing", accepted));
         }
         check_nobodys(&gateway.converters, "gateway.converters")?;
+        let is_method = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+        };
+        let mut methods = gateway
+            .sizes
+            .iter()
+            .filter_map(|each| each.method.as_deref());
+        if let Some(method) = methods.find(|method| method.is_empty() || !is_method(method)) {
+            let accepted = "a method as requests have it, such as \"GET\"";
+            return Err(wrong("gateway.sizes.method", method, accepted));
+        }
         if gateway.syn_option && gateway.mptcp {
             let accepted = "only with gateway.mptcp = false (the kernel sends an MPTCP socket's SYNs by another one)";
             return Err(wrong("gateway.syn_option", true, accepted));
@@ -119,18 +133,12 @@ fn check_gateway(config: &Config) -> Result<(), Wrong> {
     check_routes(config)
 }
 
-/// A network has one way, and no way leads back to where it began.
+/// A network has one route for a port and a size, and no way leads back to where it began.
 pub fn check_routes(config: &Config) -> Result<(), Wrong> {
     let Some(gateway) = &config.gateway else {
         return Ok(());
     };
-    let mut known = BTreeSet::new();
-    for network in gateway.routes.iter().flat_map(|route| &route.to) {
-        if !known.insert(network.trunc()) {
-            let accepted = "each network once, in gateway.routes and gateway.routes_file";
-            return Err(wrong("gateway.routes", network, accepted));
-        }
-    }
+    check_networks(&gateway.routes)?;
     let named = gateway.routes.iter().flat_map(|route| &route.via.0);
     for &address in named.flatten().chain(&gateway.address) {
         if config.listen.iter().any(|listen| listen.address == address) {
@@ -139,6 +147,49 @@ pub fn check_routes(config: &Config) -> Result<(), Wrong> {
         }
     }
     Ok(())
+}
+
+fn check_networks(routes: &[Route]) -> Result<(), Wrong> {
+    let refused = |route: &Route, network: IpNet, accepted| {
+        Err(wrong("gateway.routes", text(route, network), accepted))
+    };
+    let mut known: BTreeMap<_, BTreeSet<IpNet>> = BTreeMap::new();
+    for route in routes {
+        let known = known.entry((route.port, route.above)).or_default();
+        let mut networks = route.to.iter();
+        if let Some(again) = networks.find(|network| !known.insert(network.trunc())) {
+            let accepted = "each network once for a port and a size, in gateway.routes and gateway.routes_file";
+            return refused(route, *again, accepted);
+        }
+    }
+    let sizes: BTreeSet<_> = routes.iter().filter_map(|route| route.above).collect();
+    if sizes.len() > MOST_SIZES {
+        let value = format!("{} sizes", sizes.len());
+        let accepted = format!("at most {MOST_SIZES} different sizes behind above");
+        return Err(wrong("gateway.routes", value, accepted));
+    }
+    for route in routes.iter().filter(|route| route.above.is_some()) {
+        let for_all = known.get(&(route.port, None));
+        let mut networks = route.to.iter();
+        if let Some(alone) =
+            networks.find(|network| !for_all.is_some_and(|known| known.contains(&network.trunc())))
+        {
+            let accepted = "above only beside a route of the same network and port without it";
+            return refused(route, *alone, accepted);
+        }
+    }
+    Ok(())
+}
+
+/// A route as a line of the routes file begins.
+fn text(route: &Route, network: IpNet) -> String {
+    let port = route.port.map(|port| format!(" port {port}"));
+    let above = route.above.map(|size| format!(" above {size}B"));
+    format!(
+        "{network}{}{}",
+        port.unwrap_or_default(),
+        above.unwrap_or_default()
+    )
 }
 
 /// Networks as broad as these are nobody's own: the converter would be an open proxy.

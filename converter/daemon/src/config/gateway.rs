@@ -1,6 +1,7 @@
 //! The next converters on the way to servers.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de::Error};
 
+use super::sizes::RequestSize;
 use super::units;
 
 /// The gateway that a converter at a customer's premises connects through, by RFC 8803; in a chain, the next converter.
@@ -17,11 +19,15 @@ use super::units;
 pub struct Gateway {
     /// Its address and port; without one, servers that no route covers are connected to directly.
     pub address: Option<SocketAddr>,
-    /// What goes another way than there, by the server's network; the longest prefix counts.
+    /// What goes another way than there, by the server's network and port; the longest prefix counts, and of its routes
+    /// one for the port before one for all.
     #[serde(default)]
     pub routes: Vec<Route>,
     /// A file with more of them, which a SIGHUP reads anew.
     pub routes_file: Option<PathBuf>,
+    /// How large the transfers of HTTP requests are; the first that matches counts.
+    #[serde(default)]
+    pub sizes: Vec<RequestSize>,
     /// Where the operator's own converters are: requests from there may name the converters to pass, and these alone may
     /// be named.
     #[serde(default)]
@@ -81,6 +87,11 @@ pub enum WhenAway {
 pub struct Route {
     /// The servers' networks.
     pub to: Vec<IpNet>,
+    /// The servers' port; all that have no route of their own, if there is none.
+    pub port: Option<NonZero<u16>>,
+    /// Only for transfers that are known to have more bytes, beside a route of the same network and port for all others.
+    #[serde(default, deserialize_with = "units::some_bytes")]
+    pub above: Option<u64>,
     /// The ways there.
     pub via: Via,
 }

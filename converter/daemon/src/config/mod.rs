@@ -5,6 +5,7 @@ mod gateway;
 mod model;
 mod read;
 mod routes_file;
+mod sizes;
 mod units;
 
 pub use gateway::{Gateway, Route, Via, WhenAway};
@@ -13,3 +14,4 @@ pub use model::{
     Metrics, Names, Targets, Timeouts,
 };
 pub use read::{load, parse};
+pub use sizes::RequestSize;

@@ -148,18 +148,6 @@ mod tests {
             ),
             ("listen = []", &["listen", "one listener or more"]),
             (
-                "[gateway]\naddress = \"10.0.0.1:3129\"\n[[gateway.routes]]\nto = [\"10.0.0.0/8\"]\nvia = \"nowhere\"",
-                &["gateway.routes[0].via", "nowhere", "direct"],
-            ),
-            (
-                "[gateway]\naddress = \"10.0.0.1:3129\"\n[[gateway.routes]]\nto = [\"10.0.0.0/8\", \"10.1.2.3/8\"]\nvia = \"direct\"",
-                &["gateway.routes = 10.1.2.3/8", "each network once"],
-            ),
-            (
-                "[gateway]\naddress = \"10.0.0.1:3129\"\nsyn_option = true",
-                &["gateway.syn_option = true", "mptcp = false"],
-            ),
-            (
                 "[gateway]\naddress = \"127.0.0.1:3128\"",
                 &["gateway = 127.0.0.1:3128", "another converter's"],
             ),
@@ -188,6 +176,42 @@ mod tests {
             assert!(
                 parts.iter().all(|part| message.contains(part)),
                 "{text:?} gives {message:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn so_are_the_keys_of_a_gateway() {
+        for (keys, parts) in [
+            (
+                "[[gateway.routes]]\nto = [\"10.0.0.0/8\"]\nvia = \"nowhere\"",
+                &["gateway.routes[0].via", "nowhere", "direct"][..],
+            ),
+            (
+                "[[gateway.routes]]\nto = [\"10.0.0.0/8\", \"10.1.2.3/8\"]\nvia = \"direct\"",
+                &["gateway.routes = 10.1.2.3/8", "each network once"],
+            ),
+            (
+                "[[gateway.sizes]]\npath = \"films\"\nsize = \"1GB\"",
+                &["gateway.sizes[0].path", "films", "with one * at most"],
+            ),
+            (
+                "[[gateway.sizes]]\nmethod = \"get\"\npath = \"*\"\nsize = \"1GB\"",
+                &["gateway.sizes.method = get", "such as \"GET\""],
+            ),
+            (
+                "[[gateway.routes]]\nto = [\"10.0.0.0/8\"]\nabove = \"1\"\nvia = \"direct\"",
+                &["gateway.routes[0].above", "size with its unit"],
+            ),
+            (
+                "syn_option = true",
+                &["gateway.syn_option = true", "mptcp = false"],
+            ),
+        ] {
+            let message = refusal(&format!("[gateway]\naddress = \"10.0.0.1:3129\"\n{keys}"));
+            assert!(
+                parts.iter().all(|part| message.contains(part)),
+                "{keys:?} gives {message:?}"
             );
         }
     }

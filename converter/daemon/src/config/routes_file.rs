@@ -1,13 +1,15 @@
 //! Routes in a file of their own, which whoever computes them can replace while the converter runs.
 //!
-//! A line has a network and, behind blanks, the ways there as [`Via`] reads them; `#` begins a comment.
+//! A line has a network; `port` and a port if it is for that one alone; `above` and a size if it is for transfers alone that
+//! are known to be larger; and the ways there as [`super::Via`] reads them. `#` begins a comment.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use ipnet::IpNet;
 
-use super::gateway::{Route, Via};
+use super::gateway::Route;
+use super::units;
 use crate::failure::{Exit, Failure};
 
 /// The routes in the file; a failure exits with 66 if it cannot be read, with 64 if a line is wrong.
@@ -18,36 +20,72 @@ pub fn load(path: &Path) -> Result<Vec<Route>, Failure> {
     parse(&text).map_err(|wrong| Failure::new(Exit::Usage, format!("{name}:{wrong}")))
 }
 
-/// The routes in `text`, one for all networks with the same ways, in no order; or what is wrong with the first line that
-/// is, and its number.
+/// The routes in `text`, one for all networks with the same port, size and ways, in no order; or what is wrong with the first
+/// line that is, and its number.
 fn parse(text: &str) -> Result<Vec<Route>, String> {
-    let mut by_ways: HashMap<&str, Route> = HashMap::new();
+    let mut by_rest: HashMap<&str, Route> = HashMap::new();
     for (number, line) in (1..).zip(text.lines()) {
         let meant = line.split('#').next().unwrap_or_default().trim();
         if meant.is_empty() {
             continue;
         }
         let wrong = |what: &str, accepted| format!("{number}: {what}: accepted: {accepted}");
-        let Some((network, ways)) = meant.split_once(char::is_whitespace) else {
+        let Some((network, rest)) = meant.split_once(char::is_whitespace) else {
             let accepted = "a network and a next converter, such as 192.0.2.0/24 10.0.0.9:3129";
             return Err(wrong(meant, accepted));
         };
-        let ways = ways.trim_start();
+        let rest = rest.trim_start();
         let accepted = "a network with its prefix length, such as 192.0.2.0/24";
         let network: IpNet = network.parse().map_err(|_| wrong(network, accepted))?;
-        if let Some(route) = by_ways.get_mut(ways) {
+        if let Some(route) = by_rest.get_mut(rest) {
             route.to.push(network);
         } else {
-            let via: Via = ways.parse().map_err(|accepted| wrong(ways, accepted))?;
-            let to = vec![network];
-            by_ways.insert(ways, Route { to, via });
+            let route = route(network, rest).map_err(|accepted| wrong(rest, accepted))?;
+            by_rest.insert(rest, route);
         }
     }
-    Ok(by_ways.into_values().collect())
+    Ok(by_rest.into_values().collect())
+}
+
+/// A route to `network`, of what its line says behind it; or what is accepted there.
+fn route(network: IpNet, rest: &str) -> Result<Route, &'static str> {
+    let (port, rest) = match value_of("port", rest) {
+        Some((port, rest)) => (
+            Some(port.parse().map_err(|_| "a port from 1 to 65535")?),
+            rest,
+        ),
+        None => (None, rest),
+    };
+    let (above, ways) = match value_of("above", rest) {
+        Some((size, ways)) => (
+            Some(units::bytes(size).ok_or("a size, such as 45kB")?),
+            ways,
+        ),
+        None => (None, rest),
+    };
+    Ok(Route {
+        to: vec![network],
+        port,
+        above,
+        via: ways.parse()?,
+    })
+}
+
+/// The word behind `key`, and what follows; `None` if `text` begins with another word.
+fn value_of<'t>(key: &str, text: &'t str) -> Option<(&'t str, &'t str)> {
+    let (first, rest) = first_word(text);
+    (first == key).then(|| first_word(rest))
+}
+
+fn first_word(text: &str) -> (&str, &str) {
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim_start())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZero;
+
     use super::*;
 
     #[test]
@@ -73,6 +111,25 @@ mod tests {
     }
 
     #[test]
+    fn a_line_may_be_for_a_port_and_a_size() {
+        let text = "10.0.0.0/8 port 443 direct\n10.1.0.0/16\tport 443 direct # the same\n10.0.0.0/8 direct\n\
+            10.0.0.0/8  above  45kB direct\n10.0.0.0/8 port 443 above 0B direct\n";
+        let routes = parse(text).expect(text);
+        let mut found: Vec<_> = routes
+            .iter()
+            .map(|route| (route.port.map(NonZero::get), route.above, route.to.len()))
+            .collect();
+        found.sort_unstable();
+        let expected = [
+            (None, None, 1),
+            (None, Some(45_000), 1),
+            (Some(443), None, 2),
+            (Some(443), Some(0), 1),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn a_line_that_is_wrong_is_named() {
         for (text, parts) in [
             (
@@ -89,6 +146,19 @@ mod tests {
                 "10.0.0.0/8 192.0.2.1:1 or",
                 ["1: ", "192.0.2.1:1 or", "the next best way"],
             ),
+            (
+                "10.0.0.0/8 port 0 direct",
+                ["1: ", "port 0 direct", "1 to 65535"],
+            ),
+            (
+                "10.0.0.0/8 port direct",
+                ["1: ", "port direct", "1 to 65535"],
+            ),
+            (
+                "10.0.0.0/8 above 45 direct",
+                ["1: ", "above 45 direct", "such as 45kB"],
+            ),
+            ("10.0.0.0/8 port 443", ["1: ", "port 443", "\"direct\""]),
             (
                 "10.0.0.0/8 192.0.2.1:1 192.0.2.2:1 192.0.2.1:1",
                 ["1: ", "192.0.2.2:1", "each once by"],

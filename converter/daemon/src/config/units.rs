@@ -56,6 +56,21 @@ pub fn size<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
     }
 }
 
+/// A number of bytes, perhaps 0.
+pub fn bytes(text: &str) -> Option<u64> {
+    amount(text, SIZES)
+}
+
+/// The same as the value of a key that may be left out.
+pub fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    let accepted =
+        "accepted: a size with its unit (B, kB, MB, GB, KiB, MiB, GiB), such as \"45kB\"";
+    bytes(&text)
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(accepted))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

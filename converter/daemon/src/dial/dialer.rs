@@ -89,7 +89,7 @@ impl Dialer {
     ) -> Result<PendingDial, DialError> {
         let server = self.check(server, source, config)?;
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
-            let mut ways = self.next_hops.towards(server.ip()).iter();
+            let mut ways = self.next_hops.towards(server, None).iter();
             let usable = ways.find(|way| match way {
                 Way::Direct => true,
                 Way::By(hop, _) => hop.is_worth_a_try(),
@@ -207,9 +207,10 @@ impl Dialer {
             .ahead
             .as_ref()
             .map(|ahead| self.next_hops.named(ahead));
+        let bytes = options.size.map(|size| size.bytes);
         let ways = match &named {
             Some(way) => std::slice::from_ref(way),
-            None => self.next_hops.towards(server.ip()),
+            None => self.next_hops.towards(server, bytes),
         };
         let mut refused = None;
         for way in ways {

@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ipnet::IpNet;
-use prefix_trie::joint::map::JointPrefixMap;
-
 use super::next_hop::NextHop;
+use super::route_table::RouteTable;
 use crate::config::Gateway;
 use crate::kernel::syn_option::SynOption;
 
@@ -24,11 +22,12 @@ pub enum Way {
     By(Arc<NextHop>, Option<Vec<SocketAddr>>),
 }
 
-/// The next converters, by the servers' networks. Without any, every server is connected to directly.
+/// The next converters, by the servers' networks and ports, and by the transfers' sizes. Without any, every server is
+/// connected to directly.
 #[derive(Debug, Default)]
 pub struct NextHops {
     otherwise: Option<Arc<[Way]>>,
-    by_network: JointPrefixMap<IpNet, Arc<[Way]>>,
+    routes: RouteTable,
     option: Option<Arc<SynOption>>,
     known: Mutex<HashMap<SocketAddr, Arc<NextHop>>>,
 }
@@ -51,17 +50,17 @@ impl NextHops {
         hops.otherwise = gateway.address.map(gateway_alone);
         for route in &gateway.routes {
             let ways: Arc<[Way]> = route.via.0.iter().map(|each| hops.way(each)).collect();
-            for network in &route.to {
-                hops.by_network.insert(*network, Arc::clone(&ways));
-            }
+            hops.routes.add(route, &ways);
         }
         Ok(hops)
     }
 
-    /// The ways to `server`, one at least, the best one first.
-    pub fn towards(&self, server: IpAddr) -> &[Way] {
-        let routed = self.by_network.get_lpm(&server.into());
-        let ways = routed.map(|(_, ways)| ways).or(self.otherwise.as_ref());
+    /// The ways to `server` for a transfer of `size` bytes, if they are known: one way at least, the best one first.
+    pub fn towards(&self, server: SocketAddr, size: Option<u64>) -> &[Way] {
+        let ways = self
+            .routes
+            .towards(server, size)
+            .or(self.otherwise.as_ref());
         ways.map_or(&[Way::Direct], |ways| ways)
     }
 
@@ -116,6 +115,26 @@ mod tests {
         [[gateway.routes]]
         to = ["10.1.3.0/24"]
         via = "192.0.2.2:3129 192.0.2.3:3129 or 192.0.2.1:3129 or direct"
+        [[gateway.routes]]
+        to = ["10.1.0.0/16"]
+        port = 443
+        via = "192.0.2.3:3129"
+        [[gateway.routes]]
+        to = ["10.1.0.0/16"]
+        above = "45kB"
+        via = "192.0.2.4:3129"
+        [[gateway.routes]]
+        to = ["10.1.0.0/16"]
+        above = "465kB"
+        via = "192.0.2.5:3129"
+        [[gateway.routes]]
+        to = ["10.1.4.0/24"]
+        port = 22
+        via = "192.0.2.3:3129"
+        [[gateway.routes]]
+        to = ["2001:db8:7::/48"]
+        port = 443
+        via = "direct"
     "#;
 
     fn hops() -> NextHops {
@@ -124,7 +143,11 @@ mod tests {
     }
 
     fn ways(hops: &NextHops, server: &str) -> Vec<String> {
-        let ways = hops.towards(server.parse().expect("address"));
+        ways_of_size(hops, server, None)
+    }
+
+    fn ways_of_size(hops: &NextHops, server: &str, size: Option<u64>) -> Vec<String> {
+        let ways = hops.towards(server.parse().expect("address and port"), size);
         ways.iter().map(text).collect()
     }
 
@@ -140,14 +163,56 @@ mod tests {
     fn the_longest_prefix_counts_and_the_gateway_takes_the_rest() {
         let hops = hops();
         for (server, via) in [
-            ("10.2.0.1", "192.0.2.2:3129"),
-            ("2001:db8::1", "192.0.2.2:3129"),
-            ("10.1.0.1", "direct"),
-            ("10.1.2.3", "192.0.2.1:3129"),
-            ("203.0.113.1", "192.0.2.1:3129"),
-            ("2001:db9::1", "192.0.2.1:3129"),
+            ("10.2.0.1:80", "192.0.2.2:3129"),
+            ("[2001:db8::1]:80", "192.0.2.2:3129"),
+            ("10.1.0.1:80", "direct"),
+            ("10.1.2.3:80", "192.0.2.1:3129"),
+            ("203.0.113.1:80", "192.0.2.1:3129"),
+            ("[2001:db9::1]:80", "192.0.2.1:3129"),
         ] {
             assert_eq!(ways(&hops, server), [via], "{server}");
+        }
+    }
+
+    #[test]
+    fn of_the_longest_prefix_a_route_for_the_port_counts_before_one_for_all() {
+        let hops = hops();
+        for (server, via) in [
+            ("10.1.0.1:443", "192.0.2.3:3129"),
+            ("10.1.0.1:444", "direct"),
+            // A longer prefix before the port.
+            ("10.1.2.3:443", "192.0.2.1:3129"),
+            // Nothing but this port goes this way.
+            ("10.1.4.1:22", "192.0.2.3:3129"),
+            ("10.1.4.1:443", "192.0.2.3:3129"),
+            ("10.1.4.1:80", "direct"),
+            ("[2001:db8:7::1]:443", "direct"),
+            ("[2001:db8:7::1]:80", "192.0.2.2:3129"),
+        ] {
+            assert_eq!(ways(&hops, server), [via], "{server}");
+        }
+    }
+
+    #[test]
+    fn the_largest_size_that_a_transfer_is_above_counts_where_its_size_is_known() {
+        let hops = hops();
+        let [large, larger] = ["192.0.2.4:3129", "192.0.2.5:3129"];
+        for (server, size, via) in [
+            ("10.1.0.1:80", None, "direct"),
+            ("10.1.0.1:80", Some(45_000), "direct"),
+            ("10.1.0.1:80", Some(45_001), large),
+            ("10.1.0.1:80", Some(465_000), large),
+            ("10.1.0.1:80", Some(465_001), larger),
+            ("10.1.0.1:80", Some(u64::MAX), larger),
+            // These have no routes for sizes.
+            ("10.1.0.1:443", Some(u64::MAX), "192.0.2.3:3129"),
+            ("10.1.2.3:80", Some(u64::MAX), "192.0.2.1:3129"),
+        ] {
+            assert_eq!(
+                ways_of_size(&hops, server, size),
+                [via],
+                "{server} {size:?}"
+            );
         }
     }
 
@@ -158,7 +223,7 @@ mod tests {
             "192.0.2.1:3129",
             "direct",
         ];
-        assert_eq!(ways(&hops(), "10.1.3.1"), expected);
+        assert_eq!(ways(&hops(), "10.1.3.1:80"), expected);
     }
 
     #[test]
@@ -174,8 +239,8 @@ mod tests {
     #[test]
     fn what_is_known_of_a_converter_counts_for_all_its_networks() {
         let hops = hops();
-        let [near, far] = ["10.1.2.3", "203.0.113.1"].map(|server| {
-            match hops.towards(server.parse().expect("address")) {
+        let [near, far] = ["10.1.2.3:80", "203.0.113.1:80"].map(|server| {
+            match hops.towards(server.parse().expect("address and port"), None) {
                 [Way::By(hop, None)] => hop,
                 ways => panic!("{ways:?}"),
             }
@@ -185,6 +250,6 @@ mod tests {
 
     #[test]
     fn without_a_gateway_servers_are_next() {
-        assert_eq!(ways(&NextHops::default(), "203.0.113.1"), ["direct"]);
+        assert_eq!(ways(&NextHops::default(), "203.0.113.1:80"), ["direct"]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::expected_size::ExpectedSize;
 use crate::bytes::stream::Stream;
 
 /// What one connection asks of its way to the server, beside the configuration.
@@ -13,6 +14,8 @@ pub struct DialOptions {
     pub source: Option<SocketAddr>,
     /// To know which ICMP error ended the attempt: without it a port unreachable looks like a reset.
     pub icmp: bool,
+    /// How much it is expected to carry, if that is known.
+    pub size: Option<ExpectedSize>,
     /// The converters that it has passed on its way here (see [`tributary_wire::convert::Tlv::Passed`]).
     pub passed: Vec<u64>,
     /// The converters that it is to pass from here on, if the client says so (see [`tributary_wire::convert::Tlv::Ahead`]).

@@ -84,6 +84,7 @@ async fn convert(
         mptcp: connect.wants_mptcp(),
         source: None,
         icmp: true,
+        size: None,
         passed: request.passed.clone(),
         ahead: request.ahead.clone(),
     };

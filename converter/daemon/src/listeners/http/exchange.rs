@@ -51,7 +51,7 @@ pub async fn exchange(
         let is_kept = reused.is_some();
         let dialled = match reused.take() {
             Some(server) => Ok(server),
-            None => ServerConnection::dial(session, authority, &name).await,
+            None => ServerConnection::dial(session, authority, &name, request).await,
         };
         let mut server = match dialled {
             Ok(server) => server,
@@ -88,14 +88,16 @@ async fn ask(
 fn conclude(
     session: &Session,
     kept: &mut Kept,
-    server: Box<ServerConnection>,
+    mut server: Box<ServerConnection>,
     ending: &Ending,
     name: Rc<str>,
     since: Clock,
 ) -> Left {
+    let size = server.size.take();
     let outcome = |name_of_it, status| Outcome {
         target: &name,
         server: Some(server.server.address),
+        size,
         status,
         ..Outcome::new(name_of_it, since)
     };

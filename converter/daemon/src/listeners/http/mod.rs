@@ -3,6 +3,7 @@
 
 mod carrier;
 mod exchange;
+mod expected_size;
 mod front;
 mod options;
 mod refusals;

@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use tributary_wire::http::Authority;
+use tributary_wire::http::{Authority, Request};
 
-use crate::dial::{DialError, DialOptions, Server, Target};
+use super::expected_size::expected_size;
+use crate::dial::{DialError, DialOptions, ExpectedSize, Server, Target};
 use crate::session::Session;
 
 /// The connection of the request before, if it can be used again. In a box: it goes from hand to hand for every request.
@@ -17,25 +18,36 @@ pub struct ServerConnection {
     pub name: Rc<str>,
     /// The connection.
     pub server: Server,
+    /// By which size its way was chosen, until the log has it.
+    pub size: Option<ExpectedSize>,
     /// What came and is not used yet.
     pub inbox: Vec<u8>,
 }
 
 impl ServerConnection {
-    /// A new one.
+    /// A new one, for `request`.
     pub async fn dial(
         session: &Session,
         authority: &Authority,
         name: &Rc<str>,
+        request: &Request,
     ) -> Result<Box<Self>, DialError> {
         let target = Target::new(&authority.host, authority.port);
-        let dialled = session.dial(&target, name, DialOptions::default(), &[]);
+        let by_gateway = session.listener.listen.via_gateway;
+        let gateway = session.config.gateway.as_ref().filter(|_| by_gateway);
+        let size = gateway.and_then(|gateway| expected_size(request, &gateway.sizes));
+        let options = DialOptions {
+            size,
+            ..DialOptions::default()
+        };
+        let dialled = session.dial(&target, name, options, &[]);
         let mut server = Box::pin(dialled).await?;
         let inbox = std::mem::take(&mut server.early);
         Ok(Box::new(Self {
             authority: authority.clone(),
             name: Rc::clone(name),
             server,
+            size,
             inbox,
         }))
     }

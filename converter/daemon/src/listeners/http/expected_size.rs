@@ -1,0 +1,24 @@
+//! How large the transfer of a request will be, as far as that can be known before it.
+
+use tributary_wire::http::{Body, Request, RequestTarget};
+
+use crate::config::RequestSize;
+use crate::dial::{ExpectedSize, KnownBy};
+
+/// That of the request's content, if it has some and says how much; otherwise what the first of `sizes` says that is for it.
+/// `None` if neither does.
+pub fn expected_size(request: &Request, sizes: &[RequestSize]) -> Option<ExpectedSize> {
+    if let Body::Length(bytes @ 1..) = request.body {
+        let by = KnownBy::ContentLength;
+        return Some(ExpectedSize { bytes, by });
+    }
+    let RequestTarget::Absolute { path_and_query, .. } = &request.target else {
+        return None;
+    };
+    let mut known = sizes.iter();
+    let known = known.find(|each| each.covers(request.method.as_str(), path_and_query));
+    known.map(|each| ExpectedSize {
+        bytes: each.size as u64,
+        by: KnownBy::Path,
+    })
+}
