@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from overlay import authority, explanation, plane
+from overlay import access, explanation, plane
 from overlay.calculator import ask
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
@@ -33,19 +33,13 @@ Four more commands say with --help what they take:
 """
 _STATUS = """\
 Prints which controller was elected, what it refused, the nodes that are alive with how many round-trip times each
-published, and version and age of each ingress's table, and of the one that its converter goes by. Ages go by the clocks
-of the controller and of this machine.
+published, the pressure on their processors and whose converter does not answer, and version and age of each ingress's
+table, and of the one that its converter goes by. Ages go by the clocks of the controller and of this machine.
 """
 _EXPLAIN = """\
-Prints which way connections that come in at INGRESS take to SERVER: the node next to the server, the best chain of
-converters for the size, its time by the model below, and the other chains in the order in which the converter tries
-them. INGRESS is a node whose agent has --egresses.
-"""
-_ENROL = """\
-Makes a certificate that an authority of the overlay's own signs, and prints its folder (ca.pem, node.pem, node.key),
-which is to be copied to the node and named there with --identity. The first call makes the authority, and beside it the
-certificate of etcd's user root in the folder root. Nobody but their owner can read the folders; who has the authority's
-can sign for every name. A name that has a folder is refused: move it away for a new certificate.
+Prints which way connections that come in at INGRESS take to SERVER: the node next to the server, how large a transfer
+is and by what that is known, the best chain of converters for that size, its time by the model below, and the other
+chains in the order in which the converter tries them. INGRESS is a node whose agent has --egresses.
 """
 _MODEL = """\
 A transfer of r rounds over a chain takes half the sum of the chain's round-trip times, and r - 1 times the largest of
@@ -63,8 +57,8 @@ exit codes:
   65 the graph is refused: which line   66 the graph, or a certificate, cannot be read
   69 the program is missing, or etcd does not answer
   71 the program does not build, or failed
-  75 the name has a certificate
-  77 root has to install what building takes: see scripts/setup.d/packages-overlay.txt
+  75 the name has a certificate, or is allowed something else
+  77 etcd refuses us, or root has to install what building takes: see scripts/setup.d/packages-overlay.txt
 """
 _PATHS = """\
 Prints the chain of converters from A, where clients come in, to B, next to the server, that a transfer takes least time
@@ -123,23 +117,6 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Enrol:
-    """``overlay enrol``; ``etcd`` are the addresses at which a member of etcd's answers."""
-
-    name: str
-    authority: Path
-    etcd: Sequence[str]
-    days: float
-    json: bool
-
-    def __post_init__(self) -> None:
-        if not authority.NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is no name: accepted: 1 to 64 of A-Z a-z 0-9 . _ , + -")
-        if self.name in (authority.ADMINISTRATOR, authority.MEMBER, "ca.pem", "ca.key"):
-            raise ValueError(f"{self.name}: accepted: a name that the authority does not use itself")
-
-
-@dataclass(frozen=True)
 class Status:
     """``overlay status``."""
 
@@ -155,6 +132,7 @@ class Explain:
 
     ingress: str
     server: str
+    port: int | None
     size: Size | None
     endpoints: str
     identity: Path | None
@@ -176,9 +154,8 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The commands and their arguments."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
-    commands = made.add_subparsers(
-        required=True, metavar="paths | simulate | map | enrol | status | explain | agent | controller | dns | up"
-    )
+    names = "paths | simulate | map | enrol | authorize | revoke | status | explain | agent | controller | dns | up"
+    commands = made.add_subparsers(required=True, metavar=names)
     about = "the best chain between two nodes"
     paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
     paths.does(Paths, _paths)
@@ -202,7 +179,7 @@ def parser() -> Arguments:
     map_.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
     about = "the file to write (default: %(default)s)"
     map_.add_argument("--output", type=Path, default=Path("overlay.svg"), metavar="FILE", help=about)
-    _add_enrol(commands.add_parser("enrol", help="a certificate for a node", description=_ENROL, epilog=_CODES))
+    access.add(commands, _CODES)
     about = "what is so in the control plane"
     status = commands.add_parser("status", help=about, description=_STATUS, epilog=_CODES)
     status.does(Status, _status)
@@ -211,6 +188,8 @@ def parser() -> Arguments:
     explain.does(Explain, _explain)
     explain.add_argument("ingress", metavar="INGRESS", help="the node where clients come in")
     explain.add_argument("server", type=_address, metavar="SERVER", help="the server's IP address")
+    about = "the server's port, 1 to 65535 (default: what the ingress's egresses have for all ports)"
+    explain.add_argument("--port", type=_port, metavar="PORT", help=about)
     about = "the transfer's, such as 100kB (default: the rounds that the ingress's egresses have)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
     about = "etcd's members (default: %(default)s)"
@@ -231,34 +210,6 @@ def _add_graph(parser: Arguments) -> None:
     parser.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times: see below")
 
 
-def _add_enrol(parser: Arguments) -> None:
-    parser.does(Enrol, _enrol)
-    parser.add_argument("name", metavar="NAME", help="the node's, the controller's or etcd's member's name")
-    about = "where the authority is, or is made (default: %(default)s)"
-    parser.add_argument("--authority", type=Path, default=Path("overlay-authority"), metavar="FOLDER", help=about)
-    about = "a member of etcd's, and under which names and addresses it is reached"
-    parser.add_argument("--etcd", type=_words, default=(), metavar="ADDRESS,...", help=about)
-    about = "how long the certificate is valid, 0.00001 to 3650 (default: %(default)s)"
-    parser.add_argument("--days", type=_days, default=365.0, metavar="DAYS", help=about)
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-
-
-def _words(text: str) -> tuple[str, ...]:
-    if not all(text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r}: accepted: ADDRESS,ADDRESS")
-    return tuple(text.split(","))
-
-
-def _days(text: str) -> float:
-    try:
-        days = float(text)
-    except ValueError:
-        days = 0.0
-    if not 0.00001 <= days <= 3650:
-        raise argparse.ArgumentTypeError(f"{text}: accepted: 0.00001 to 3650")
-    return days
-
-
 def _rounds(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_ROUNDS):
         raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 1 to {_MOST_ROUNDS}")
@@ -270,6 +221,12 @@ def _address(text: str) -> str:
         return str(ip_address(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text}: accepted: an IP address, such as 192.0.2.1") from error
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text}: accepted: a port from 1 to 65535")
+    return int(text)
 
 
 def _many_rounds(text: str) -> tuple[int, ...]:
@@ -308,11 +265,6 @@ def _map(options: Map) -> None:
     print(options.output)
 
 
-def _enrol(options: Enrol) -> None:
-    folder = authority.enrol(options.authority, options.name, options.days, options.etcd)
-    print(json.dumps({"name": options.name, "folder": str(folder)}, indent=2) if options.json else folder)
-
-
 def _status(options: Status) -> None:
     answer = plane.status(plane.reached(options.endpoints, options.identity, options.insecure_transport))
     print(json.dumps(answer, indent=2) if options.json else plane.text(answer))
@@ -321,7 +273,7 @@ def _status(options: Status) -> None:
 def _explain(options: Explain) -> None:
     size = None if options.size is None else options.size.amount
     reached = plane.reached(options.endpoints, options.identity, options.insecure_transport)
-    answer = explanation.ask(options.ingress, options.server, size, reached)
+    answer = explanation.ask(options.ingress, options.server, options.port, size, reached)
     print(json.dumps(answer, indent=2) if options.json else explanation.text(answer))
 
 

@@ -9,13 +9,17 @@ from overlay import plane, programs
 _FIRST_WINDOW_KB = 15
 
 
-def ask(ingress: str, server: str, size: int | None, etcd: Sequence[str]) -> Any:
-    """The way for transfers of ``size`` bytes, or of as many rounds as the ingress has the server in.
+_KNOWN_BY = {"size": "as asked for", "port": "by the server's port", "network": "by the server's network"}
+
+
+def ask(ingress: str, server: str, port: int | None, size: int | None, etcd: Sequence[str]) -> Any:
+    """The way for transfers of ``size`` bytes, or of as many rounds as the ingress has the server and its port in.
 
     Raises Failure: exit 64 if the ingress or the server is not known, 69 if the etcd of ``etcd``'s arguments is away.
     """
-    sized = [] if size is None else [f"--bytes={size}"]
-    asked = ["explain", *etcd, *sized, "--", ingress, server]
+    given = {"port": port, "bytes": size}
+    known = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    asked = ["explain", *etcd, *known, "--", ingress, server]
     return json.loads(programs.answer(plane.build(), asked))
 
 
@@ -23,9 +27,10 @@ def text(answer: Mapping[str, Any]) -> str:
     """The answer for people: who is next to the server, the best chain, all chains in the order they are tried."""
     ingress, egress, rounds = answer["ingress"], answer["egress"], answer["rounds"]
     routed = "" if rounds == egress["rounds"] else f"; the routes of {ingress} are for {egress['rounds']} rounds"
+    port = f" port {egress['port']}" if "port" in egress else ""
     lines = [
-        f"{answer['server']} is next to {egress['node']}, by {egress['to']}",
-        f"{rounds} rounds, up to {up_to_kb(rounds):,} kB{routed}",
+        f"{answer['server']} is next to {egress['node']}, by {egress['to']}{port}",
+        f"{rounds} rounds, up to {up_to_kb(rounds):,} kB, {_KNOWN_BY[answer['rounds_by']]}{routed}",
     ]
     return "\n".join(
         [*lines, *(_chains(answer) if answer["chains"] else [f"{ingress} connects to it: {_why(answer)}"])]

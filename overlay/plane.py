@@ -33,6 +33,14 @@ def status(reached: Sequence[str]) -> Any:
     return json.loads(programs.answer(build(), ["status", *reached]))
 
 
+def change(asked: Sequence[str]) -> Any:
+    """What the program changed of etcd's users.
+
+    Raises Failure: exit 64 or 75 if a name is refused, 77 if root is, 69 without etcd.
+    """
+    return json.loads(programs.answer(build(), asked))
+
+
 def reached(endpoints: str, identity: Path | None, insecure: bool) -> list[str]:
     """The arguments that say how etcd is reached: at URLs with commas between, with the identity in this folder."""
     secure = [f"--identity={identity}"] if identity else []
@@ -45,11 +53,14 @@ def text(status: Mapping[str, Any]) -> str:
     tables = {table["ingress"]: table for table in status["tables"]}
     names = {"node", *tables, *(node["name"] for node in status["nodes"])}
     width = max(map(len, names))
-    lines += ["", f"{'node':{width}}  {'agent':21} {'delays':>6}  table"]
+    lines += ["", f"{'node':{width}}  {'agent':21} {'delays':>6} {'pressure':>8}  table"]
     for node in status["nodes"]:
         table = _table(tables.pop(node["name"], None)) + _routes(node["routes"])
-        lines.append(f"{node['name']:{width}}  {node['address']:21} {node['delays']:>6}  {table}")
-    lines += [f"{name:{width}}  {'not alive':21} {'':>6}  {_table(table)}" for name, table in tables.items()]
+        if node["converter_silent"]:
+            table += "; its converter does not answer"
+        pressure = f"{node['pressure_percent']} %"
+        lines.append(f"{node['name']:{width}}  {node['address']:21} {node['delays']:>6} {pressure:>8}  {table}")
+    lines += [f"{name:{width}}  {'not alive':21} {'':>6} {'':>8}  {_table(table)}" for name, table in tables.items()]
     return "\n".join(lines)
 
 

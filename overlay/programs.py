@@ -9,7 +9,7 @@ from tributary.places import CACHE, ROOT
 from tributary.settings.failure import Exit, Failure
 
 _BUILD = ROOT / "scripts/setup.d/overlay"
-_ACCEPTED = {Exit.USAGE, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE}
+_ACCEPTED = {Exit.USAGE, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.IN_USE, Exit.NO_PERMISSION}
 """Exit codes of theirs that are ours as well; all others are a refusal of the system's."""
 
 

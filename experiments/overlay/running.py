@@ -1,6 +1,7 @@
 """What runs on the nodes of a mesh: etcd and a controller, on every node a converter and an agent, and the origin."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -63,8 +64,9 @@ class Running:
         return json.loads(self.mesh.control.run(str(self.program), "status", *REACHED))
 
     def accesses(self, name: str) -> list[dict[str, Any]]:
-        """The lines of a converter's access log: a connection each, when it has ended."""
-        return [json.loads(line) for line in self._file(name, "access").read_text().splitlines()]
+        """The lines of a converter's access log: a connection each, when it has ended; none of its agent's."""
+        lines = map(json.loads, self._file(name, "access").read_text().splitlines())
+        return [line for line in lines if line["outcome"] != "info"]
 
     def routes(self, name: str) -> list[str]:
         """The routes that a converter has, without the comment in front."""
@@ -122,6 +124,8 @@ def _start_converter(mesh: Mesh, name: str, program: Path) -> Process:
 def _start_agent(mesh: Mesh, name: str, command: list[str], egresses: Path, converter: Process) -> None:
     address, files = mesh.address(name), _files(mesh, name)
     where = ["--address", f"{address}:{_PING_PORT}", "--converter", f"{address}:{_CONVERT_PORT}"]
+    # They share one machine: its pressure tells none of them from the others.
+    where += ["--pressure", os.devnull]
     routes = ["--routes", str(files.with_suffix(".routes")), "--egresses", str(egresses)]
     reload = ["--reload", f"kill -HUP {converter.popen.pid}"]
     mesh.nodes[name].start(f"{files.name}.agent", [*command, *where, *routes, *reload, *REACHED])

@@ -1,4 +1,4 @@
-"""An overlay in one network namespace: etcd, agents and controllers on addresses of loopback, as many as asked for."""
+"""An overlay in one network namespace: etcd, controllers, agents and their converters on addresses of loopback."""
 
 import base64
 import json
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from experiments.testbed import native
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.node import Node, Process
 from overlay import plane
@@ -17,6 +18,13 @@ from tests.netns.world import eventually
 PREFIX = "tributary/overlay/"
 ETCD = "http://127.0.0.1:2379"
 PEERS = "http://127.0.0.1:2380"
+_CONVERTER = """\
+[control]
+socket = "{socket}"
+[[listen]]
+kind = "convert"
+address = "{address}"
+"""
 TIMEOUT = 60.0
 """Seconds; nothing here takes a tenth of that on a calm machine."""
 
@@ -34,14 +42,34 @@ class Overlay:
         """Start etcd, with the data that it had when it was killed."""
         urls = ["--listen-client-urls", ETCD, "--advertise-client-urls", ETCD, "--listen-peer-urls", PEERS]
         urls += ["--initial-advertise-peer-urls", PEERS, "--initial-cluster", f"default={PEERS}"]
-        self._start("etcd", ["etcd", "--data-dir", str(self.node.directory / "etcd"), "--logger", "zap", *urls])
+        self.start("etcd", ["etcd", "--data-dir", str(self.node.directory / "etcd"), "--logger", "zap", *urls])
         until(lambda: self.node.run("curl", "--silent", f"{ETCD}/health", "--retry", "20", "--retry-connrefused"))
 
     def agent(self, name: str, number: int, *options: str) -> None:
-        """Start the agent of a node, which has an address of its own."""
+        """Start the agent of a node, which has an address of its own, beside the node's converter."""
         host = f"127.0.0.{number}"
-        where = ["--address", f"{host}:5460", "--converter", f"{host}:5124"]
+        if f"{name}.converter" not in self.processes:
+            self.start_converter(name, number)
+        pressure = self._pressure(name)
+        if not pressure.exists():
+            self.press(name, 0)
+        where = ["--address", f"{host}:5460", "--converter", f"{host}:5124", "--pressure", str(pressure)]
         self.tributary(name, "agent", name, *where, "--interval-ms", "200", *options)
+
+    def start_converter(self, name: str, number: int) -> None:
+        """Start the converter of a node."""
+        socket = self.node.directory / f"{name}.sock"
+        text = _CONVERTER.format(socket=socket, address=f"127.0.0.{number}:5124")
+        settings = self.node.write(f"{name}.toml", text)
+        program = native.build().converter
+        self.start(f"{name}.converter", [str(program), "--config", str(settings)]).wait_until_ready()
+
+    def press(self, name: str, percent: float) -> None:
+        """Have a node's agent read this pressure, as it would of the kernel, whose pressure is the whole machine's."""
+        self._pressure(name).write_text(f"some avg10={percent:.2f} avg60=0.00 avg300=0.00 total=0\n")
+
+    def _pressure(self, name: str) -> Path:
+        return self.node.directory / f"{name}.pressure"
 
     def controller(self, name: str) -> None:
         """Start a controller."""
@@ -49,14 +77,15 @@ class Overlay:
 
     def tributary(self, name: str, *arguments: str) -> Process:
         """Start the program."""
-        return self._start(name, [str(self.program), *arguments])
+        return self.start(name, [str(self.program), *arguments])
 
     def kill(self, name: str) -> None:
         """End it as a crash would."""
         self.processes[name].popen.kill()
         self.processes[name].popen.wait()
 
-    def _start(self, name: str, command: list[str]) -> Process:
+    def start(self, name: str, command: list[str]) -> Process:
+        """Start a program, under this name."""
         process = self.node.start(name, command)
         self.stack.callback(process.stop, 2)
         self.processes[name] = process

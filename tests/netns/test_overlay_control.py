@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.netns.overlay_world import ETCD, Overlay, full, standing_overlay, until
+from tests.netns.world import program
 from tributary.settings.failure import Exit
 
 pytestmark = pytest.mark.skipif(
@@ -46,6 +47,7 @@ def test_each_ingress_has_a_table_and_at_rest_nothing_is_written(overlay: Overla
     assert all(0 < us < 20_000 for each in delays.values() for us in each["value"]["value"]["round_trip_us"].values())
     time.sleep(3)  # 15 rounds of pings
     assert overlay.found("delays/") == delays
+    assert overlay.found("health/") == {}
 
 
 def test_a_dead_node_is_out_within_3_s_and_is_used_again_when_it_is_back(overlay: Overlay) -> None:
@@ -61,6 +63,38 @@ def test_a_dead_node_is_out_within_3_s_and_is_used_again_when_it_is_back(overlay
 def test_a_node_that_is_told_to_end_is_out_at_once(overlay: Overlay) -> None:
     assert overlay.processes["n4"].stop() == 0
     assert "n4" not in overlay.found("nodes/") and "n4" not in overlay.found("delays/")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["gone", "hanging"])
+def test_a_converter_that_does_not_answer_is_in_no_chain_within_3_s(how: signal.Signals, overlay: Overlay) -> None:
+    converter = overlay.processes["n4.converter"].popen
+    converter.send_signal(how)
+    seconds = until(lambda: not any("n4" in table["chains"] for table in overlay.tables().values()))
+    print(f"n4 was in no chain after {seconds:.2f} s")
+    # 2.7 s at most on a calm machine (overlay/control/src/answering.rs); the rest is for a busy one.
+    assert seconds < 5
+    until(lambda: overlay.status()["nodes"][3]["converter_silent"])
+    assert overlay.status()["nodes"][3]["converter"] is None
+    assert overlay.egresses()["n4"] == {"n1", "n2", "n3"}, "it is an ingress still"
+    if how == signal.SIGSTOP:
+        converter.send_signal(signal.SIGCONT)
+    else:
+        converter.wait()
+        overlay.start_converter("n4", 14)
+    until(lambda: overlay.egresses() == full(*NODES))
+    until(lambda: not overlay.status()["nodes"][3]["converter_silent"])
+
+
+def test_pressure_is_published_when_it_has_changed_by_much(overlay: Overlay) -> None:
+    overlay.press("n1", 35.5)
+    until(lambda: overlay.status()["nodes"][0]["pressure_percent"] == 35)
+    published = overlay.found("health/")["n1"]
+    for percent in (44, 26):
+        overlay.press("n1", percent)
+        time.sleep(3)  # it is read every two
+        assert overlay.found("health/")["n1"] == published
+    overlay.press("n1", 25)
+    until(lambda: overlay.status()["nodes"][0]["pressure_percent"] == 25)
 
 
 def test_a_second_agent_of_the_same_name_waits(overlay: Overlay) -> None:
@@ -108,6 +142,17 @@ def test_chains_and_refusals_by_what_nodes_publish(empty: Overlay) -> None:
     assert chains["B"] == [{"rounds": 1, "through": []}, {"rounds": 2, "through": ["C"]}]
     assert chains["D"] == [{"rounds": 1, "through": []}]
 
+    # C is loaded: farther from A and from B, so that the detour pays for long transfers only, then not at all.
+    empty.put("health/C", {"pressure_percent": 40})
+    until(lambda: empty.tables()["A"]["chains"]["B"][1]["rounds"] == 5)
+    empty.put("health/C", {"pressure_percent": 60})
+    until(lambda: len(empty.tables()["A"]["chains"]["B"]) == 1)
+    empty.put("health/C", {"pressure_percent": 101})
+    until(lambda: empty.status()["refused"])
+    assert "health/C: 101 is no pressure: accepted: percent from 0 to 100" in empty.status()["refused"][0]
+    empty.delete("health/C")
+    until(lambda: len(empty.tables()["A"]["chains"]["B"]) == 2 and not empty.status()["refused"])
+
     # What is no value: named, and nobody else's changes.
     before = empty.tables()
     empty.put("delays/D", {"round_trip_us": {"A": -1}})
@@ -131,6 +176,22 @@ def test_chains_and_refusals_by_what_nodes_publish(empty: Overlay) -> None:
     assert [each["through"] for each in empty.tables()["A"]["chains"]["B"]] == [[]]
 
 
+def test_a_connection_to_a_peers_converter_tells_the_delay_where_no_ping_is_answered(empty: Overlay) -> None:
+    empty.etcd()
+    empty.put("nodes/B", {"address": "127.0.0.12:5460", "converter": "127.0.0.12:5124"})
+    empty.agent("n1", 11)
+
+    def delays() -> dict[str, int]:
+        found = empty.found("delays/").get("n1")
+        return found["value"]["value"]["round_trip_us"] if found else {}
+
+    connection = empty.node.start("talk", program("talk", "127.0.0.12", "5124"))
+    until(lambda: "B" in delays())
+    assert 0 < delays()["B"] < 20_000
+    connection.stop()
+    until(lambda: delays() == {})
+
+
 def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -> None:
     data = empty.node.directory / "own"
     first = empty.tributary("c1", "controller", "c1", "--data", str(data))
@@ -146,14 +207,14 @@ def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -
 
     version = empty.tables()["n1"]["version"]
     empty.kill("c1")
-    until(lambda: len(empty.node.pids()) == 2)  # the agents: its etcd went with it
+    until(lambda: len(empty.node.pids()) == 4)  # the agents and their converters: its etcd went with it
     third = empty.tributary("c3", "controller", "c3", "--data", str(data))
     until(lambda: "c3 is elected" in third.output())
     until(lambda: empty.egresses() == full("n1", "n2") and len(empty.found("nodes/")) == 2)
     assert empty.tables()["n1"]["version"] >= version
     os.killpg(third.popen.pid, signal.SIGINT)  # as Ctrl-C does
     assert third.popen.wait(30) == 0
-    assert len(empty.node.pids()) == 2
+    assert len(empty.node.pids()) == 4
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from experiments.testbed import native
 from tests.netns.overlay_world import Overlay, converter, standing_overlay, until
 from tributary.settings.failure import Exit
 
@@ -40,6 +41,10 @@ class Ingress:
         self.overlay.agent("A", 11, *files, "--reload", reload)
 
     def lines(self) -> list[str]:
+        """The routes of transfers whose size is not known."""
+        return [line for line in self.all_lines() if " above " not in line]
+
+    def all_lines(self) -> list[str]:
         """The routes, without the comment in front."""
         try:
             return (self.directory / "routes").read_text().splitlines()[1:]
@@ -120,6 +125,29 @@ def test_egresses_are_read_anew_and_wrong_ones_change_nothing(ingress: Ingress) 
     assert ingress.overlay.processes["A"].popen.wait(30) == Exit.BAD_DATA
 
 
+def test_a_port_has_a_route_and_an_explanation_of_its_own(ingress: Ingress) -> None:
+    ingress.egresses.write_text("203.0.113.0/24 B\n203.0.113.0/24 port 22 B 1\n")
+    ingress.overlay.processes["A"].popen.send_signal(signal.SIGHUP)
+    until(lambda: ingress.lines() == [BY_C, f"203.0.113.0/24 port 22  {B} or {C} {B} or direct"])
+    asked = [str(ingress.overlay.program), "explain", "A", "203.0.113.7", "--port"]
+    for port, rounds_by, nodes in (("22", "port", ["A", "B"]), ("80", "network", ["A", "C", "B"])):
+        told = json.loads(ingress.overlay.node.run(*asked, port))
+        assert (told["rounds_by"], told["chains"][0]["nodes"]) == (rounds_by, nodes)
+
+
+def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> None:
+    for_size = [
+        f"203.0.113.0/24 above 0kB  {B} or {C} {B} or direct",
+        f"203.0.113.0/24 above 15kB  {C} {B} or {B} or direct",
+    ]
+    assert ingress.all_lines() == [BY_C, *for_size]
+    config = ingress.directory / "converter.toml"
+    config.write_text(f'[gateway]\nroutes_file = "{ingress.directory / "routes"}"\n')
+    ingress.overlay.node.run(str(native.build().converter), "--check", "--config", str(config))
+    ingress.overlay.delete("nodes/C")
+    until(lambda: ingress.all_lines() == [f"203.0.113.0/24  {B} or direct"])
+
+
 def test_a_node_without_a_converter_is_passed_by_nobody_and_has_a_table(ingress: Ingress) -> None:
     """By its delays, the detour by way of D would be the best one."""
     overlay = ingress.overlay
@@ -138,9 +166,11 @@ def test_the_explanation(ingress: Ingress) -> None:
 
     told = explain("203.0.113.7")
     assert told["egress"] == {"to": "203.0.113.0/24", "node": "B", "rounds": 5}
+    assert (told["rounds"], told["rounds_by"]) == (5, "network")
     assert [(way["nodes"], way["time_ms"]) for way in told["chains"]] == [(["A", "C", "B"], 58), (["A", "B"], 90)]
     assert told["direct"]["time_ms"] == 90
-    assert explain("203.0.113.7", "--bytes", "15000")["chains"][0]["nodes"] == ["A", "B"]
+    sized = explain("203.0.113.7", "--bytes", "15000")
+    assert (sized["chains"][0]["nodes"], sized["rounds_by"]) == (["A", "B"], "size")
     for words, exit_code, line in [
         (("A", "192.0.2.1"), Exit.USAGE, "192.0.2.1: no line of A's egresses covers it"),
         (("B", "192.0.2.1"), Exit.USAGE, "B is no ingress now: accepted: A"),

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -54,6 +54,27 @@ def fetched(overlay: Running, *how: str) -> str:
 def passed(overlay: Running) -> dict[str, int]:
     """How many connections each converter has served."""
     return {name: len(overlay.accesses(name)) for name in NODES}
+
+
+@contextmanager
+def captured(overlay: Running) -> Iterator[dict[str, list[dict[str, Any]]]]:
+    """The TCP streams that come in at each node during the block, and at the client; etcd's cables do not count."""
+    places = {**overlay.mesh.nodes, "client": overlay.mesh.client}
+    streams: dict[str, list[dict[str, Any]]] = {}
+    with ExitStack() as stack:
+        captures = {}
+        for name, node in places.items():
+            links = [link["ifname"] for link in json.loads(node.run("ip", "-json", "link"))]
+            wanted = [link for link in links if link not in ("lo", "control")]
+            command = [sys.executable, "-m", "tests.netns.stream_capture", str(SIZE), *wanted]
+            capture = node.start(f"{node.namespace}.capture", command)
+            captures[name] = stack.enter_context(capture).wait_until_ready()
+        yield streams
+        for name, capture in captures.items():
+            assert capture.stop() == 0
+            told = json.loads(capture.output().splitlines()[-1])
+            assert told["lost"] == 0
+            streams[name] = told["streams"]
 
 
 def explained(overlay: Running) -> Any:
@@ -106,6 +127,33 @@ def test_a_file_takes_the_chain_that_is_explained_and_another_one_when_a_node_is
     before = passed(overlay)
     assert fetched(overlay, "-x", PROXY) == content
     until(lambda: passed(overlay) == {**before, "A": before["A"] + 1, "C": before["C"] + 1, "D": before["D"] + 1})
+
+
+@pytest.mark.calm  # by delays that are measured
+def test_the_file_comes_in_at_each_node_of_the_chain_in_turn_and_nothing_at_others(overlay: Running) -> None:
+    """On its way back, from the server to the client, by the packets at each of them."""
+    chain = explained(overlay)["chains"][0]["nodes"]
+    assert chain == ["A", "B", "D"]
+    with captured(overlay) as streams:
+        content = fetched(overlay, "-x", PROXY)
+    came = [(each["came_ns"], name, each) for name in streams for each in streams[name] if each["sha256"] == content]
+    came.sort(key=lambda each: each[0])
+    assert [name for _, name, _ in came] == [*reversed(chain), "client"]
+
+    # Each from the one before it, which is the server at first.
+    senders = [
+        f"{SERVER}:80",
+        *(f"{overlay.mesh.address(name)}:5124" for name in ("D", "B")),
+        PROXY.removeprefix("http://"),
+    ]
+    assert [each["from"] for _, _, each in came] == senders
+    assert [each["interface"] for _, _, each in came] == ["server", "to2-5", "to1-2", "client"]
+    # Half of a link's round-trip time lies between them.
+    for (before, *_), (after, *_), link in zip(came, came[1:], ("BD", "AB"), strict=False):
+        assert (after - before) / 1e6 > DELAYS[link] / 2
+    assert streams["C"] == streams["E"] == []
+    # What else comes in is the request, once at each.
+    assert [len(streams[name]) for name in ("A", "B", "D", "client")] == [2, 2, 2, 1]
 
 
 def test_the_command_runs_another_one_and_leaves_nothing(name: str, tmp_path: Any) -> None:

@@ -8,11 +8,13 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::clock::now;
-use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, TABLES};
+use crate::election::{Office, campaign};
+use crate::keys::{self, DELAYS, HEALTH, NODES, REPORT, TABLES};
+use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
 use crate::snapshot::Snapshot;
-use crate::store::{Lease, Lost, Office, Store};
+use crate::store::{Lease, Store};
 use crate::tables::Chosen;
 use crate::values::{self, Report, Table};
 use crate::{canary, published, tables};
@@ -35,17 +37,10 @@ pub struct Settings {
 
 /// One session with etcd: until something goes wrong. `held` is the lease, for who ends it earlier.
 pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<Infallible, Lost> {
-    if let Some(lease) = held.take() {
-        lease.give_back().await;
-    }
     let store = Store::connect(&settings.members).await?;
-    let lease = held.insert(store.lease().await?);
+    let lease = store.lease(held).await?;
     info!("{} is a candidate", settings.name);
-    let id = lease.id();
-    let office = tokio::select! {
-        lost = lease.lost() => return Err(lost),
-        elected = store.campaign(ELECTION, settings.name.as_str(), id) => elected?,
-    };
+    let office = campaign(&store, &settings.name, lease).await?;
     info!("{} is elected", settings.name);
     let published = left_by_others(&store).await?;
     let term = Term {
@@ -73,12 +68,14 @@ impl Term<'_> {
         let start = self.store.list_keys(NODES).await?.revision;
         let mut nodes = self.store.watch(NODES, start).await?;
         let mut delays = self.store.watch(DELAYS, start).await?;
+        let mut health = self.store.watch(HEALTH, start).await?;
         loop {
             let revision = self.turn(lease).await?;
             tokio::select! {
                 lost = lease.lost() => return Err(lost),
                 changed = nodes.after(revision) => changed?,
                 changed = delays.after(revision) => changed?,
+                changed = health.after(revision) => changed?,
                 () = sleep(AT_LEAST_EVERY) => {}
             }
             sleep(SETTLE).await;
@@ -90,7 +87,8 @@ impl Term<'_> {
         let nodes = self.store.list(NODES, None).await?;
         let revision = nodes.revision;
         let delays = self.store.list(DELAYS, Some(revision)).await?;
-        let taken = Snapshot::read(&nodes.entries, &delays.entries);
+        let health = self.store.list(HEALTH, Some(revision)).await?;
+        let taken = Snapshot::read(&nodes.entries, &delays.entries, &health.entries);
         let mut refused = taken.refused.clone();
         match compute(taken, self.settings.most_through).await? {
             Ok(chosen) => self.publish(&chosen, revision).await?,
@@ -163,11 +161,12 @@ async fn left_by_others(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
 /// All pairs of 300 nodes take a second on a busy machine: not where the lease is kept alive.
 async fn compute(taken: Snapshot, most_through: u32) -> Result<Result<Chosen, String>, Lost> {
     let work = move || {
-        let chosen = tables::choose(&taken.alive, &taken.passable, &taken.delays)?;
+        let delays = tables::farther(&taken.delays, &taken.health);
+        let chosen = tables::choose(&taken.alive, &taken.passable, &delays)?;
         canary::judge(&chosen, most_through)?;
         Ok(chosen)
     };
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| Lost(error.to_string()))
+        .map_err(|error| Lost::new(error.to_string()))
 }

@@ -1,10 +1,12 @@
 //! Which node is next to which servers: a file that an operator writes for an ingress.
 //!
-//! A line has the servers' network, or `default` for all that no other line covers; the node; and how many rounds a transfer
-//! takes from there, if it is not [`USUAL_ROUNDS`]. `#` begins a comment.
+//! A line has the servers' network, or `default` for all that no other line covers; `port` and their port, if it is for that
+//! one alone; the node; and how many rounds a transfer takes from there, if it is not [`USUAL_ROUNDS`]. `#` begins a comment.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZero;
 use std::path::Path;
 
 use ipnet::IpNet;
@@ -25,13 +27,24 @@ const USUAL_ROUNDS: u8 = 5;
 pub struct Egress {
     /// The servers' network.
     pub to: IpNet,
+    /// Their port; all that have no line of their own, if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZero<u16>>,
     /// The node.
     pub node: Name,
     /// How many rounds a transfer takes, 1 to [`MOST_ROUNDS`].
     pub rounds: u8,
 }
 
-/// The egresses of an ingress, each network once.
+impl Egress {
+    /// Which connections it is for, as a line begins.
+    pub fn servers(&self) -> impl fmt::Display {
+        let port = self.port.map(|port| format!(" port {port}"));
+        format!("{}{}", self.to, port.unwrap_or_default())
+    }
+}
+
+/// The egresses of an ingress, each network once for a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Egresses(Vec<Egress>);
 
@@ -52,9 +65,11 @@ impl Egresses {
             let meant = line.split('#').next().unwrap_or_default();
             let words: Vec<&str> = meant.split_whitespace().collect();
             for egress in read(&words).map_err(|what| format!("{number}: {what}"))? {
-                if !known.insert(egress.to) {
-                    let to = egress.to;
-                    return Err(format!("{number}: {to} again: accepted: each network once"));
+                if !known.insert((egress.to, egress.port)) {
+                    let servers = egress.servers();
+                    return Err(format!(
+                        "{number}: {servers} again: accepted: each network once for a port"
+                    ));
                 }
                 all.push(egress);
             }
@@ -70,29 +85,38 @@ impl Egresses {
         self.0.iter()
     }
 
-    /// The one of the longest prefix that `server` is in.
-    pub fn towards(&self, server: IpAddr) -> Option<&Egress> {
-        let covering = self.iter().filter(|egress| egress.to.contains(&server));
-        covering.max_by_key(|egress| egress.to.prefix_len())
+    /// The one of the longest prefix that `server` is in; of two of the same prefix the one for `port`.
+    pub fn towards(&self, server: IpAddr, port: Option<NonZero<u16>>) -> Option<&Egress> {
+        let covers = |egress: &&Egress| {
+            egress.to.contains(&server) && (egress.port.is_none() || egress.port == port)
+        };
+        let covering = self.iter().filter(covers);
+        covering.max_by_key(|egress| (egress.to.prefix_len(), egress.port))
     }
 }
 
 /// The egresses of a line: none, one, or one each for IPv4 and IPv6.
 fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
-    let (network, node, rounds) = match *words {
+    let (network, port, behind) = match *words {
         [] => return Ok(Vec::new()),
-        [network, node] => (network, node, USUAL_ROUNDS),
-        [network, node, rounds] => (network, node, read_rounds(rounds)?),
+        [network, "port", port, ref behind @ ..] => (network, Some(read_port(port)?), behind),
+        [network, ref behind @ ..] => (network, None, behind),
+    };
+    let (node, rounds) = match *behind {
+        [node] => (node, USUAL_ROUNDS),
+        [node, rounds] => (node, read_rounds(rounds)?),
         _ => {
             let line = words.join(" ");
             return Err(format!(
-                "{line}: accepted: a network, a node, and how many rounds: 192.0.2.0/24 london 5"
+                "{line}: accepted: a network, a port if it is for one alone, a node, and how many rounds: \
+                192.0.2.0/24 port 443 london 5"
             ));
         }
     };
     let node: Name = node.parse()?;
     let each = networks(network)?.into_iter().map(|to| Egress {
         to,
+        port,
         node: node.clone(),
         rounds,
     });
@@ -118,6 +142,11 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     Ok(vec![network.trunc()])
 }
 
+fn read_port(text: &str) -> Result<NonZero<u16>, String> {
+    let port = text.parse();
+    port.map_err(|_| format!("{text}: accepted: a port from 1 to 65535"))
+}
+
 fn read_rounds(text: &str) -> Result<u8, String> {
     let rounds: Option<u8> = text.parse().ok();
     rounds
@@ -130,12 +159,12 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "# where our servers are\n10.0.0.0/8 london\n10.1.2.3/16\tmilan 10 # large files\n\n\
-        default oslo 1\n2001:db8::/32 london\n";
+        default oslo 1\n2001:db8::/32 london\n10.0.0.0/8 port 22 oslo 1\n10.1.0.0/16\tport 443 oslo\n";
 
     #[test]
     fn the_longest_prefix_counts_and_the_default_takes_the_rest() {
         let egresses = Egresses::parse(TEXT).unwrap();
-        assert_eq!(egresses.iter().count(), 5);
+        assert_eq!(egresses.iter().count(), 7);
         for (server, to, node, rounds) in [
             ("10.2.0.1", "10.0.0.0/8", "london", 5),
             ("10.1.0.1", "10.1.0.0/16", "milan", 10),
@@ -145,21 +174,45 @@ mod tests {
         ] {
             let expected = Egress {
                 to: to.parse().unwrap(),
+                port: None,
                 node: node.parse().unwrap(),
                 rounds,
             };
-            let found = egresses.towards(server.parse().unwrap());
-            assert_eq!(found, Some(&expected), "{server}");
+            for port in [None, NonZero::new(80)] {
+                let found = egresses.towards(server.parse().unwrap(), port);
+                assert_eq!(found, Some(&expected), "{server}");
+            }
         }
         let few = Egresses::parse("10.0.0.0/8 london").unwrap();
-        assert_eq!(few.towards("192.0.2.1".parse().unwrap()), None);
+        assert_eq!(few.towards("192.0.2.1".parse().unwrap(), None), None);
+    }
+
+    #[test]
+    fn of_the_longest_prefix_a_line_for_the_port_counts_before_one_for_all() {
+        let egresses = Egresses::parse(TEXT).unwrap();
+        for (server, port, servers, rounds) in [
+            ("10.2.0.1", 22, "10.0.0.0/8 port 22", 1),
+            ("10.2.0.1", 443, "10.0.0.0/8", 5),
+            ("10.1.0.1", 22, "10.1.0.0/16", 10),
+            ("10.1.0.1", 443, "10.1.0.0/16 port 443", 5),
+        ] {
+            let found = egresses.towards(server.parse().unwrap(), NonZero::new(port));
+            let found = found.map(|egress| (egress.servers().to_string(), egress.rounds));
+            assert_eq!(found, Some((servers.into(), rounds)), "{server}:{port}");
+        }
     }
 
     #[test]
     fn a_line_that_is_wrong_is_named() {
         for (text, what) in [
-            ("\n10.0.0.0/8", "2: 10.0.0.0/8: accepted: a network, a node"),
+            ("\n10.0.0.0/8", "2: 10.0.0.0/8: accepted: a network, a port"),
             ("10.0.0.0/8 a 5 6", "1: 10.0.0.0/8 a 5 6: accepted"),
+            ("10.0.0.0/8 port 0 a", "1: 0: accepted: a port from 1"),
+            ("10.0.0.0/8 port a 5", "1: a: accepted: a port from 1"),
+            (
+                "10.0.0.0/8 port 443",
+                "1: 10.0.0.0/8 port 443: accepted: a network, a port",
+            ),
             ("10.0.0.0/33 a", "1: 10.0.0.0/33: accepted: a network with"),
             ("10.0.0.1 a", "1: 10.0.0.1: accepted: a network with"),
             ("10.0.0.0/8 a/b", "1: \"a/b\" is no name"),
@@ -169,6 +222,10 @@ mod tests {
             (
                 "10.0.0.0/8 a\n10.0.0.1/8 b",
                 "2: 10.0.0.0/8 again: accepted: each network once",
+            ),
+            (
+                "10.0.0.0/8 port 22 a\n10.0.0.0/8 a\n10.0.0.0/8 port 22 b",
+                "3: 10.0.0.0/8 port 22 again: accepted: each network once",
             ),
             ("default a\n::/0 b", "2: ::/0 again"),
         ] {

@@ -1,20 +1,45 @@
 //! Which way an ingress's connections to a server go, and why, as JSON: what scripts/overlay explain calls.
 
 use std::net::IpAddr;
+use std::num::NonZero;
 
 use overlay_paths::{Graph, Rounds, transfer_time};
 use serde::Serialize;
 
 use crate::egresses::{Egress, Egresses};
 use crate::failure::{Exit, Failure};
-use crate::keys::{self, DELAYS, EGRESSES, NODES, TABLES};
+use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, TABLES};
+use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
 use crate::routes::by_preference;
 use crate::snapshot::Snapshot;
-use crate::store::{Lost, Store};
+use crate::store::Store;
 use crate::tables;
 use crate::values::{self, MOST_ROUNDS, Table};
+
+/// What is asked for.
+#[derive(Debug)]
+pub struct Transfer {
+    /// The server's address.
+    pub server: IpAddr,
+    /// The server's port; without one, what the ingress has for all ports.
+    pub port: Option<NonZero<u16>>,
+    /// How many bytes; without, of as many rounds as the ingress has the server's in.
+    pub bytes: Option<u64>,
+}
+
+/// By what it is known how many rounds a transfer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum RoundsBy {
+    /// The size that was asked for.
+    Size,
+    /// A line of the egresses for the server's port.
+    Port,
+    /// A line of the egresses for the server's network.
+    Network,
+}
 
 /// The way of one ingress to one server.
 #[derive(Debug, Serialize)]
@@ -25,6 +50,7 @@ pub struct Explanation {
     egress: Egress,
     /// What the chains are compared for.
     rounds: u8,
+    rounds_by: RoundsBy,
     /// The table's; null without one.
     version: Option<i64>,
     /// In the order in which they are tried.
@@ -41,21 +67,15 @@ struct Way {
     time_ms: Option<f64>,
 }
 
-/// Ask etcd. For transfers of so many `bytes`, or of as many rounds as the ingress has the server's in.
+/// Ask etcd.
 ///
 /// Exits with 64 if the ingress or the server is not among those that are known, with 69 without etcd.
 pub async fn ask(
     members: &Members,
     ingress: &Name,
-    server: IpAddr,
-    bytes: Option<u64>,
+    asked: &Transfer,
 ) -> Result<Explanation, Failure> {
-    let away = |lost: Lost| {
-        Failure::new(
-            Exit::Unavailable,
-            format!("{}: {lost}", members.endpoints().join(", ")),
-        )
-    };
+    let away = |lost: Lost| lost.failure(members);
     let store = Store::connect(members).await.map_err(away)?;
     let egresses = store.list(EGRESSES, None).await.map_err(away)?.entries;
     let own = keys::key(EGRESSES, ingress);
@@ -78,11 +98,14 @@ pub async fn ask(
         .list(DELAYS, Some(nodes.revision))
         .await
         .map_err(away)?;
-    let taken = Snapshot::read(&nodes.entries, &delays.entries);
+    let health = store
+        .list(HEALTH, Some(nodes.revision))
+        .await
+        .map_err(away)?;
+    let taken = Snapshot::read(&nodes.entries, &delays.entries, &health.entries);
     explain(
         ingress,
-        server,
-        bytes,
+        asked,
         &egresses,
         table.transpose()?.as_ref(),
         &taken,
@@ -95,22 +118,28 @@ fn refused_in<T>(key: &str, read: Result<T, String>) -> Result<T, Failure> {
 
 fn explain(
     ingress: &Name,
-    server: IpAddr,
-    bytes: Option<u64>,
+    asked: &Transfer,
     egresses: &Egresses,
     table: Option<&Table>,
     taken: &Snapshot,
 ) -> Result<Explanation, Failure> {
-    let Some(egress) = egresses.towards(server) else {
+    let server = asked.server;
+    let Some(egress) = egresses.towards(server, asked.port) else {
         let line = format!(
             "{server}: no line of {ingress}'s egresses covers it: accepted: a server that one does"
         );
         return Err(Failure::new(Exit::Usage, line));
     };
-    let rounds = bytes.map_or(egress.rounds, |bytes| {
-        Rounds::of_size(bytes).count().min(MOST_ROUNDS)
-    });
-    let graph = tables::graph(&taken.alive, &taken.delays);
+    let (rounds, rounds_by) = match (asked.bytes, egress.port) {
+        (Some(bytes), _) => (
+            Rounds::of_size(bytes).count().min(MOST_ROUNDS),
+            RoundsBy::Size,
+        ),
+        (None, Some(_)) => (egress.rounds, RoundsBy::Port),
+        (None, None) => (egress.rounds, RoundsBy::Network),
+    };
+    let delays = tables::farther(&taken.delays, &taken.health);
+    let graph = tables::graph(&taken.alive, &delays);
     let way = |through: &[Name]| Way::new(ingress, through, &egress.node, rounds, &graph);
     let chains = table.and_then(|table| table.chains.get(&egress.node));
     let chains = by_preference(chains.map_or(&[][..], Vec::as_slice), rounds);
@@ -119,6 +148,7 @@ fn explain(
         server,
         egress: egress.clone(),
         rounds,
+        rounds_by,
         version: table.map(|table| table.version),
         chains: chains.iter().map(|chain| way(&chain.through)).collect(),
         direct: way(&[]),
@@ -185,7 +215,7 @@ mod tests {
             passable: alive.clone(),
             alive,
             delays: measured,
-            refused: Vec::new(),
+            ..Snapshot::default()
         }
     }
 
@@ -207,16 +237,24 @@ mod tests {
         bytes: Option<u64>,
         table: Option<&Table>,
     ) -> Result<Explanation, Failure> {
+        explained_at(server, None, bytes, table)
+    }
+
+    fn explained_at(
+        server: &str,
+        port: Option<u16>,
+        bytes: Option<u64>,
+        table: Option<&Table>,
+    ) -> Result<Explanation, Failure> {
         let egresses =
-            Egresses::parse("192.0.2.0/24 B\n198.51.100.0/24 A\n203.0.113.0/24 D").unwrap();
-        explain(
-            &name("A"),
-            server.parse().unwrap(),
+            "192.0.2.0/24 B\n198.51.100.0/24 A\n203.0.113.0/24 D\n192.0.2.0/24 port 22 B 1";
+        let asked = Transfer {
+            server: server.parse().unwrap(),
+            port: port.and_then(NonZero::new),
             bytes,
-            &egresses,
-            table,
-            &taken(),
-        )
+        };
+        let egresses = Egresses::parse(egresses).unwrap();
+        explain(&name("A"), &asked, &egresses, table, &taken())
     }
 
     fn times(found: &Explanation) -> Vec<(String, Option<f64>)> {
@@ -243,6 +281,19 @@ mod tests {
             times(&small),
             [("A B".into(), Some(10.0)), ("A C B".into(), Some(10.0))]
         );
+    }
+
+    #[test]
+    fn the_size_is_known_by_what_was_asked_then_the_port_then_the_network() {
+        for (port, bytes, rounds, by) in [
+            (None, None, 5, RoundsBy::Network),
+            (Some(443), None, 5, RoundsBy::Network),
+            (Some(22), None, 1, RoundsBy::Port),
+            (Some(22), Some(45_001), 3, RoundsBy::Size),
+        ] {
+            let found = explained_at("192.0.2.1", port, bytes, Some(&table())).unwrap();
+            assert_eq!((found.rounds, found.rounds_by), (rounds, by));
+        }
     }
 
     #[test]

@@ -14,11 +14,12 @@ use tracing::{info, warn};
 use crate::egresses::Egresses;
 use crate::handed::Handed;
 use crate::keys::{self, EGRESSES, NODES, ROUTES, TABLES};
+use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
 use crate::routes;
 use crate::snapshot::Entry;
-use crate::store::{Lease, Lost, Store};
+use crate::store::{Lease, Store};
 use crate::values::{self, InUse, Node, Table};
 
 /// A node that dies changes nodes and tables: after one, wait for the other.
@@ -55,11 +56,8 @@ impl Ingress {
 
     /// One session with etcd: until something goes wrong. `held` is the lease, for who ends it earlier.
     pub async fn session(&mut self, held: &mut Option<Lease>) -> Result<Infallible, Lost> {
-        if let Some(lease) = held.take() {
-            lease.give_back().await;
-        }
         let store = Store::connect(&self.members).await?;
-        let lease = held.insert(store.lease().await?);
+        let lease = store.lease(held).await?;
         let own = keys::key(TABLES, &self.name);
         let start = store.list_keys(NODES).await?.revision;
         let mut nodes = store.watch(NODES, start).await?;
@@ -87,7 +85,7 @@ impl Ingress {
         if table.is_some() || !self.handed.exists() {
             let nodes = alive(&listing.entries);
             let text = routes::text(&self.name, table.as_ref(), &nodes, &self.egresses);
-            self.handed.over(text).await.map_err(Lost)?;
+            self.handed.over(text).await.map_err(Lost::new)?;
             let in_use = InUse {
                 version: table.as_ref().map(|table| table.version),
                 made: table.as_ref().map(|table| table.made),

@@ -4,18 +4,23 @@
 //! |---|---|---|
 //! | `nodes/NAME` | [`crate::values::Node`] | the agent's, under its lease |
 //! | `delays/NAME` | [`crate::values::Delays`]: what this node measured | the agent's, under its lease |
+//! | `health/NAME` | [`crate::health::Health`]: how this node fares, if there is something to say | the agent's, under its lease |
 //! | `tables/INGRESS` | [`crate::values::Table`] | the elected controller's |
 //! | `egresses/INGRESS` | [`crate::egresses::Egresses`] | the agent's, under its lease |
 //! | `routes/INGRESS` | [`crate::values::InUse`]: which table its converter goes by | the agent's, under its lease |
 //! | `report` | [`crate::values::Report`] | the elected controller's, under its lease |
-//! | `controller/LEASE` | the controller's name | etcd's election: who was there first writes |
+//! | `controller/NAME` | the controller's name | each controller's, under its lease: whose is the oldest writes |
 
 use crate::name::Name;
 
+/// All of them.
+pub const ALL: &str = "tributary/overlay/";
 /// Nodes that are alive.
 pub const NODES: &str = "tributary/overlay/nodes/";
 /// Round-trip times, by the node that measured them.
 pub const DELAYS: &str = "tributary/overlay/delays/";
+/// How nodes fare.
+pub const HEALTH: &str = "tributary/overlay/health/";
 /// Chains, by the ingress that they are for.
 pub const TABLES: &str = "tributary/overlay/tables/";
 /// Which node is next to which servers, by the ingress that has it so.
@@ -24,8 +29,8 @@ pub const EGRESSES: &str = "tributary/overlay/egresses/";
 pub const ROUTES: &str = "tributary/overlay/routes/";
 /// What the controller has to say.
 pub const REPORT: &str = "tributary/overlay/report";
-/// The election among controllers; its keys are in the folder of this name.
-pub const ELECTION: &str = "tributary/overlay/controller";
+/// Controllers that would write, see [`crate::election`].
+pub const ELECTION: &str = "tributary/overlay/controller/";
 
 /// The key of this name in one of the folders above.
 pub fn key(folder: &str, name: &Name) -> String {

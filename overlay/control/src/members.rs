@@ -1,10 +1,10 @@
 //! etcd's members, and the identity that they know us by: mutual TLS, or none on loopback.
 
-use std::fmt::{Debug, Formatter};
+use std::fmt::{Debug, Display, Formatter};
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use etcd_client::{Certificate, Identity, TlsOptions};
 
@@ -16,13 +16,24 @@ const ACCEPTED: &str = "accepted: https://HOST:PORT, or http://IP:PORT";
 #[derive(Clone)]
 pub struct Members {
     endpoints: Vec<String>,
-    tls: Option<TlsOptions>,
+    /// Its folder, and what is in it.
+    identity: Option<(PathBuf, TlsOptions)>,
+}
+
+impl Display for Members {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.endpoints.join(","))?;
+        match &self.identity {
+            Some((folder, _)) => write!(formatter, ", asked with {}", folder.display()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Without the key.
 impl Debug for Members {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        self.endpoints.fmt(formatter)
+        Display::fmt(self, formatter)
     }
 }
 
@@ -48,7 +59,7 @@ impl Members {
             }
             None => Ok(Self {
                 endpoints,
-                tls: identity.map(read).transpose()?,
+                identity: identity.map(read).transpose()?,
             }),
         }
     }
@@ -57,7 +68,7 @@ impl Members {
     pub fn here(endpoint: String) -> Self {
         Self {
             endpoints: vec![endpoint],
-            tls: None,
+            identity: None,
         }
     }
 
@@ -67,7 +78,7 @@ impl Members {
     }
 
     pub(crate) fn tls(&self) -> Option<&TlsOptions> {
-        self.tls.as_ref()
+        self.identity.as_ref().map(|(_, tls)| tls)
     }
 }
 
@@ -75,7 +86,7 @@ fn encrypted(endpoint: &str) -> bool {
     endpoint.starts_with("https://")
 }
 
-fn read(folder: &Path) -> Result<TlsOptions, Failure> {
+fn read(folder: &Path) -> Result<(PathBuf, TlsOptions), Failure> {
     let key = folder.join("node.key");
     let own = fs::metadata(&key).is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
     if own {
@@ -84,9 +95,10 @@ fn read(folder: &Path) -> Result<TlsOptions, Failure> {
     }
     let identity = Identity::from_pem(bytes(&folder.join("node.pem"))?, bytes(&key)?);
     let authority = Certificate::from_pem(bytes(&folder.join("ca.pem"))?);
-    Ok(TlsOptions::new()
+    let tls = TlsOptions::new()
         .ca_certificate(authority)
-        .identity(identity))
+        .identity(identity);
+    Ok((folder.into(), tls))
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {

@@ -1,23 +1,27 @@
-//! Round-trip times by datagrams (UDP): what an agent asks its peers, and how it answers theirs.
+//! Round-trip times: what connections to its peers' converters tell an agent, and what it asks the peers themselves by
+//! datagrams (UDP), and how it answers theirs.
 //!
 //! A datagram has 16 bytes: seven of a magic, a kind, and eight that nobody can guess and that the answer repeats. An
 //! answer is as long as what it answers, so that nobody makes more traffic of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
+use tracing::warn;
 
 use crate::name::Name;
-use crate::values::Delay;
+use crate::standing::Standing;
+use crate::values::{Delay, Node};
 use crate::window::{Reading, Window};
 
-/// Where the agents of all others are.
-pub type Peers = BTreeMap<Name, SocketAddr>;
+/// Where the agents and the converters of all others are.
+pub type Peers = BTreeMap<Name, Node>;
 /// What is known of each.
 pub type Readings = BTreeMap<Name, Reading>;
 
@@ -58,7 +62,8 @@ impl Datagram {
     }
 }
 
-/// Ask all `peers` once an `every`, answer whoever asks, and tell what is known, until nobody has `peers` any more.
+/// Ask all `peers` once an `every`, but for those to which a connection tells it; answer whoever asks, and tell what is
+/// known, until nobody has `peers` any more.
 ///
 /// An answer that takes longer than `every` counts as lost.
 pub async fn measure(
@@ -68,6 +73,7 @@ pub async fn measure(
     readings: watch::Sender<Readings>,
 ) {
     let mut pings = Pings::default();
+    let mut standing = Standing::open().inspect_err(untold);
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // One byte more shows which are too long.
@@ -87,7 +93,7 @@ pub async fn measure(
                 None => {}
             },
             _ = ticks.tick() => {
-                let asked = pings.ask();
+                let asked = pings.ask(&told(&mut standing, &pings.converters()));
                 readings.send_if_modified(|before| std::mem::replace(before, pings.readings()) != *before);
                 for (number, address) in asked {
                     pings.sent(number, Instant::now());
@@ -97,6 +103,25 @@ pub async fn measure(
             }
         }
     }
+}
+
+/// What connections tell; nothing any more once the kernel refused to say.
+fn told(
+    standing: &mut io::Result<Standing>,
+    converters: &BTreeSet<SocketAddr>,
+) -> BTreeMap<SocketAddr, Delay> {
+    let Ok(kernel) = standing else {
+        return BTreeMap::new();
+    };
+    kernel.delays(converters).unwrap_or_else(|error| {
+        untold(&error);
+        *standing = Err(error);
+        BTreeMap::new()
+    })
+}
+
+fn untold(error: &io::Error) {
+    warn!("the kernel does not tell of connections: {error}; all delays are measured by pings");
 }
 
 /// What was asked, and what was heard.
@@ -111,25 +136,35 @@ struct Pings {
 }
 
 struct Peer {
-    address: SocketAddr,
+    node: Node,
     window: Window,
 }
 
 impl Pings {
     fn set(&mut self, peers: &Peers) {
-        self.peers
-            .retain(|name, peer| peers.get(name) == Some(&peer.address));
-        for (name, &address) in peers {
+        self.peers.retain(|name, peer| {
+            peers.get(name).map(|node| node.address) == Some(peer.node.address)
+        });
+        for (name, node) in peers {
             let new = || Peer {
-                address,
+                node: node.clone(),
                 window: Window::default(),
             };
-            self.peers.entry(name.clone()).or_insert_with(new);
+            let peer = self.peers.entry(name.clone()).or_insert_with(new);
+            peer.node.converter = node.converter;
         }
     }
 
-    /// The next questions, by their numbers; those still open are lost.
-    fn ask(&mut self) -> Vec<(u64, SocketAddr)> {
+    fn converters(&self) -> BTreeSet<SocketAddr> {
+        self.peers
+            .values()
+            .filter_map(|peer| peer.node.converter)
+            .collect()
+    }
+
+    /// The next questions, by their numbers; those still open are lost. Who is as far as was `told` of its converter is not
+    /// asked.
+    fn ask(&mut self, told: &BTreeMap<SocketAddr, Delay>) -> Vec<(u64, SocketAddr)> {
         for (name, _) in std::mem::take(&mut self.open).into_values() {
             if let Some(peer) = self.peers.get_mut(&name) {
                 peer.window.missed();
@@ -137,11 +172,16 @@ impl Pings {
         }
         let now = Instant::now();
         let mut asked = Vec::with_capacity(self.peers.len());
-        for (name, peer) in &self.peers {
+        for (name, peer) in &mut self.peers {
+            let converter = peer.node.converter;
+            if let Some(&delay) = converter.and_then(|converter| told.get(&converter)) {
+                peer.window.heard(delay);
+                continue;
+            }
             self.count += 1;
             let number = self.unguessable.hash_one(self.count);
             self.open.insert(number, (name.clone(), now));
-            asked.push((number, peer.address));
+            asked.push((number, peer.node.address));
         }
         asked
     }
@@ -156,7 +196,11 @@ impl Pings {
         let Some((name, sent)) = self.open.get(&number) else {
             return;
         };
-        let Some(peer) = self.peers.get_mut(name).filter(|peer| peer.address == from) else {
+        let Some(peer) = self
+            .peers
+            .get_mut(name)
+            .filter(|peer| peer.node.address == from)
+        else {
             return;
         };
         peer.window.heard(Delay::of_microseconds(
@@ -181,10 +225,18 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
+    /// One whose converter is at the next port.
+    fn node(port: u16) -> Node {
+        Node {
+            address: address(port),
+            converter: Some(address(port + 1)),
+        }
+    }
+
     fn pings(port: u16) -> (Pings, Name) {
         let name: Name = "B".parse().unwrap();
         let mut pings = Pings::default();
-        pings.set(&Peers::from([(name.clone(), address(port))]));
+        pings.set(&Peers::from([(name.clone(), node(port))]));
         (pings, name)
     }
 
@@ -213,7 +265,7 @@ mod tests {
     fn an_answer_counts_once_from_the_peer_itself_and_in_its_turn() {
         let (mut pings, name) = pings(1);
         for _ in 0..3 {
-            let asked = pings.ask();
+            let asked = pings.ask(&BTreeMap::new());
             let [(number, _)] = asked[..] else {
                 panic!("{asked:?}")
             };
@@ -239,13 +291,33 @@ mod tests {
     fn a_peer_that_moved_is_measured_anew() {
         let (mut pings, name) = pings(1);
         for _ in 0..4 {
-            pings.ask();
+            pings.ask(&BTreeMap::new());
         }
         assert_eq!(pings.readings()[&name], Reading::Silent);
-        pings.set(&Peers::from([(name.clone(), address(2))]));
+        pings.set(&Peers::from([(name.clone(), node(2))]));
         assert_eq!(pings.readings()[&name], Reading::Unknown);
         pings.set(&Peers::new());
         assert!(pings.readings().is_empty());
+    }
+
+    #[test]
+    fn a_peer_that_a_connection_tells_of_is_not_asked() {
+        let (mut pings, name) = pings(1);
+        assert_eq!(pings.converters(), BTreeSet::from([address(2)]));
+        let delay = Delay::of_microseconds(7000);
+        for _ in 0..3 {
+            assert_eq!(pings.ask(&BTreeMap::from([(address(2), delay)])), []);
+        }
+        assert_eq!(pings.readings()[&name], Reading::Known(delay));
+        assert_eq!(pings.ask(&BTreeMap::from([(address(3), delay)])).len(), 1);
+        // Its converter falls silent: what was measured stays.
+        let without = Node {
+            converter: None,
+            ..node(1)
+        };
+        pings.set(&Peers::from([(name.clone(), without)]));
+        assert_eq!(pings.converters(), BTreeSet::new());
+        assert_eq!(pings.readings()[&name], Reading::Known(delay));
     }
 
     #[tokio::test]
@@ -256,7 +328,11 @@ mod tests {
         ]
         .map(Result::unwrap);
         let name: Name = "other".parse().unwrap();
-        let peers = Peers::from([(name.clone(), other.local_addr().unwrap())]);
+        let node = Node {
+            address: other.local_addr().unwrap(),
+            converter: None,
+        };
+        let peers = Peers::from([(name.clone(), node)]);
         let (_mine, given) = watch::channel(Peers::new());
         let (told, _) = watch::channel(Readings::new());
         let every = Duration::from_millis(20);

@@ -1,8 +1,9 @@
 //! The tables that are in etcd.
 
 use crate::keys::{self, TABLES};
+use crate::lost::Lost;
 use crate::name::Name;
-use crate::store::{Lost, Store};
+use crate::store::Store;
 use crate::values::{self, Table};
 
 /// Each ingress with its table, or why that is refused; what is under no name is passed over. One after the other: all

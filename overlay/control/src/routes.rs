@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
+use overlay_paths::Rounds;
+
 use crate::egresses::{Egress, Egresses};
 use crate::name::Name;
 use crate::values::{Chain, Node, Table};
@@ -13,8 +15,8 @@ const MOST_CONVERTERS: usize = 15;
 /// The best chain, and as many more as a converter has time to try.
 const MOST_CHAINS: usize = 3;
 
-/// A routes file for the converter of `own`: for each network of `egresses` the chains to its node, as they should be tried,
-/// then `direct`. Chains by way of nodes that are not among `nodes`, or have no converter, are left out.
+/// A routes file for the converter of `own`: for each line of `egresses` the chains to its node, as they should be tried,
+/// then `direct`; and where there are several, the same for transfers that are known to be larger than others. Chains by way of nodes that are not among `nodes`, or have no converter, are left out.
 pub fn text(
     own: &Name,
     table: Option<&Table>,
@@ -31,16 +33,27 @@ pub fn text(
     for egress in egresses.iter() {
         let chains = table.and_then(|table| table.chains.get(&egress.node));
         let chains = chains.map_or(&[][..], Vec::as_slice);
-        write!(text, "{} ", egress.to).expect("memory");
-        for way in ways(own, egress, chains, nodes) {
-            for converter in way {
-                write!(text, " {converter}").expect("memory");
+        let mut line = |above: &str, rounds| {
+            write!(text, "{}{above} ", egress.servers()).expect("memory");
+            for way in ways(own, egress, rounds, chains, nodes) {
+                for converter in way {
+                    write!(text, " {converter}").expect("memory");
+                }
+                text.push_str(" or");
             }
-            text.push_str(" or");
+            text.push_str(" direct\n");
+        };
+        line("", egress.rounds);
+        for chain in chains.iter().filter(|_| chains.len() > 1) {
+            line(&format!(" above {}kB", least_kb(chain)), chain.rounds);
         }
-        text.push_str(" direct\n");
     }
     text
+}
+
+/// What a transfer that takes a chain's rounds is larger than, in kilobytes: there are no rounds of another size.
+fn least_kb(chain: &Chain) -> u64 {
+    Rounds::new(chain.rounds - 1).map_or(0, Rounds::most_bytes) / 1000
 }
 
 /// Chains of a table in the order in which to try them with so many rounds: the best one, then those that are best for
@@ -56,13 +69,14 @@ pub fn by_preference(chains: &[Chain], rounds: u8) -> Vec<&Chain> {
 fn ways(
     own: &Name,
     egress: &Egress,
+    rounds: u8,
     chains: &[Chain],
     nodes: &BTreeMap<Name, Node>,
 ) -> Vec<Vec<SocketAddr>> {
     if egress.node == *own {
         return Vec::new();
     }
-    by_preference(chains, egress.rounds)
+    by_preference(chains, rounds)
         .into_iter()
         .filter_map(|chain| converters(chain, &egress.node, nodes))
         .filter(|way| way.len() <= MOST_CONVERTERS)
@@ -117,10 +131,17 @@ mod tests {
         each.collect()
     }
 
-    fn lines(chains: Vec<Chain>, nodes: &BTreeMap<Name, Node>, egresses: &str) -> Vec<String> {
+    fn all_lines(chains: Vec<Chain>, nodes: &BTreeMap<Name, Node>, egresses: &str) -> Vec<String> {
         let egresses = Egresses::parse(egresses).unwrap();
         let text = text(&name("A"), Some(&table(chains)), nodes, &egresses);
         text.lines().skip(1).map(String::from).collect()
+    }
+
+    /// The same without those for transfers of known size.
+    fn lines(chains: Vec<Chain>, nodes: &BTreeMap<Name, Node>, egresses: &str) -> Vec<String> {
+        let mut lines = all_lines(chains, nodes, egresses);
+        lines.retain(|line| !line.contains(" above "));
+        lines
     }
 
     #[test]
@@ -169,6 +190,51 @@ mod tests {
         assert_eq!(
             found,
             ["0.0.0.0/0  direct", "::/0  direct", "192.0.2.0/24  direct"]
+        );
+    }
+
+    #[test]
+    fn a_port_has_a_line_of_its_own() {
+        let chains = vec![chain(1, &[]), chain(5, &["C"])];
+        let found = lines(
+            chains,
+            &nodes("ABC", ""),
+            "192.0.2.0/24 B\n192.0.2.0/24 port 22 B 1\n",
+        );
+        let [none, c] = ["10.0.0.2:5124", "10.0.0.3:5124 10.0.0.2:5124"];
+        let expected = [
+            format!("192.0.2.0/24  {c} or {none} or direct"),
+            format!("192.0.2.0/24 port 22  {none} or {c} or direct"),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn transfers_of_known_size_have_the_chain_for_their_rounds_where_there_are_several() {
+        let known = nodes("ABCD", "");
+        let chains = vec![chain(1, &[]), chain(3, &["C"]), chain(6, &["D"])];
+        let found = all_lines(chains, &known, "192.0.2.0/24 B 1\n192.0.2.0/24 port 22 B 1");
+        let [none, c, d] = [
+            "10.0.0.2:5124",
+            "10.0.0.3:5124 10.0.0.2:5124",
+            "10.0.0.4:5124 10.0.0.2:5124",
+        ];
+        let ways =
+            [[none, c, d], [none, c, d], [c, none, d], [d, c, none]].map(|ways| ways.join(" or "));
+        let mut expected = Vec::new();
+        for servers in ["192.0.2.0/24", "192.0.2.0/24 port 22"] {
+            // 3 rounds are more than 45 kB, 6 more than 465 kB.
+            for (above, ways) in ["", " above 0kB", " above 45kB", " above 465kB"]
+                .iter()
+                .zip(&ways)
+            {
+                expected.push(format!("{servers}{above}  {ways} or direct"));
+            }
+        }
+        assert_eq!(found, expected);
+        assert_eq!(
+            all_lines(vec![chain(1, &[])], &known, "192.0.2.0/24 B").len(),
+            1
         );
     }
 

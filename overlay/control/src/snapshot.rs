@@ -1,7 +1,8 @@
-//! What a controller goes by: the nodes that are alive, and what they measured, as etcd holds it at one revision.
+//! What a controller goes by: the nodes that are alive, how they fare, and what they measured, as etcd holds it at one revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::health::Health;
 use crate::keys;
 use crate::name::Name;
 use crate::values::{self, Delays};
@@ -9,7 +10,7 @@ use crate::values::{self, Delays};
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// Nodes, and delays.
+/// Nodes, delays, and health.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Those whose lease stands.
@@ -18,13 +19,15 @@ pub struct Snapshot {
     pub passable: BTreeSet<Name>,
     /// What they measured; those whose value is refused have measured nothing.
     pub delays: BTreeMap<Name, Delays>,
+    /// How they fare; those that are not among these, or whose value is refused, are well.
+    pub health: BTreeMap<Name, Health>,
     /// A line for each value that is refused.
     pub refused: Vec<String>,
 }
 
 impl Snapshot {
-    /// What the entries of [`keys::NODES`] and of [`keys::DELAYS`] say.
-    pub fn read(nodes: &[Entry], delays: &[Entry]) -> Self {
+    /// What the entries of [`keys::NODES`], of [`keys::DELAYS`] and of [`keys::HEALTH`] say.
+    pub fn read(nodes: &[Entry], delays: &[Entry], health: &[Entry]) -> Self {
         let mut taken = Self::default();
         for (key, value) in nodes {
             let found = keys::name(keys::NODES, key).and_then(|name| {
@@ -46,6 +49,15 @@ impl Snapshot {
             });
             taken.keep(found, |taken, (name, measured)| {
                 taken.delays.insert(name, measured);
+            });
+        }
+        for (key, value) in health {
+            let found = keys::name(keys::HEALTH, key).and_then(|name| {
+                let health = values::decode_health(value).map_err(|what| at(key, &what))?;
+                Ok((name, health))
+            });
+            taken.keep(found, |taken, (name, health)| {
+                taken.health.insert(name, health);
             });
         }
         taken
@@ -93,15 +105,21 @@ mod tests {
                 r#"{"round_trip_us":{"A":-5}}"#,
             ),
         ];
-        let taken = Snapshot::read(&nodes, &delays);
+        let health = [
+            entry("tributary/overlay/health/A", r#"{"pressure_percent":101}"#),
+            entry("tributary/overlay/health/B", r#"{"pressure_percent":40}"#),
+        ];
+        let taken = Snapshot::read(&nodes, &delays, &health);
         let [a, b] = ["A", "B"].map(|text| text.parse::<Name>().unwrap());
         assert_eq!(taken.alive, BTreeSet::from([a.clone(), b.clone()]));
-        assert_eq!(taken.passable, BTreeSet::from([b]));
+        assert_eq!(taken.passable, BTreeSet::from([b.clone()]));
         assert_eq!(taken.delays.keys().collect::<Vec<_>>(), [&a]);
+        assert_eq!(taken.health.keys().collect::<Vec<_>>(), [&b]);
         let starts = [
             "tributary/overlay/nodes/C: invalid socket address",
             "tributary/overlay/nodes/D/x: \"D/x\" is no name",
             "tributary/overlay/delays/B: -5 is no round-trip time",
+            "tributary/overlay/health/A: 101 is no pressure",
         ];
         assert_eq!(taken.refused.len(), starts.len());
         for (line, start) in taken.refused.iter().zip(starts) {

@@ -3,12 +3,14 @@
 use serde::Serialize;
 
 use crate::clock::now;
-use crate::keys::{self, DELAYS, ELECTION, NODES, REPORT, ROUTES, TABLES};
+use crate::election::candidates;
+use crate::keys::{self, DELAYS, HEALTH, NODES, REPORT, ROUTES, TABLES};
+use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
 use crate::published;
 use crate::snapshot::{Entry, Snapshot};
-use crate::store::{Lost, Store};
+use crate::store::Store;
 use crate::values::{self, Report};
 
 /// All of it.
@@ -31,8 +33,12 @@ struct Node {
     name: String,
     /// Of its agent.
     address: String,
-    /// Its converter; null without one.
+    /// Its converter; null without one, and while it does not answer.
     converter: Option<String>,
+    /// It has one that does not answer.
+    converter_silent: bool,
+    /// That on its processors when it was last published; 0 if that was never worth while.
+    pressure_percent: u8,
     /// To how many others it measured the round-trip time.
     delays: usize,
     /// What its converter goes by, if it is an ingress.
@@ -91,30 +97,25 @@ async fn report(store: &Store) -> Result<Result<Option<Report>, String>, Lost> {
     Ok(report.map_err(|what| format!("{REPORT}: {what}")))
 }
 
-/// The names of the controllers, the elected one first.
-async fn candidates(store: &Store) -> Result<Vec<String>, Lost> {
-    let found = store.oldest_first(&format!("{ELECTION}/")).await?.entries;
-    Ok(found
-        .into_iter()
-        .map(|(_, name)| String::from_utf8_lossy(&name).into_owned())
-        .collect())
-}
-
 /// Nodes whose values are refused are among the controller's refusals.
 async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
     let nodes = store.list(NODES, None).await?;
     let delays = store.list(DELAYS, Some(nodes.revision)).await?.entries;
     let routes = store.list(ROUTES, Some(nodes.revision)).await?.entries;
-    let taken = Snapshot::read(&nodes.entries, &delays);
+    let health = store.list(HEALTH, Some(nodes.revision)).await?.entries;
+    let taken = Snapshot::read(&nodes.entries, &delays, &health);
     let each = nodes.entries.iter().filter_map(|(key, value)| {
         let name = keys::name(NODES, key).ok()?;
         let node = values::decode_node(value).ok()?;
         let measured = taken.delays.get(&name);
+        let health = taken.health.get(&name).cloned().unwrap_or_default();
         Some(Node {
             name: name.to_string(),
             routes: routes_of(&name, &routes),
             address: node.address.to_string(),
             converter: node.converter.map(|converter| converter.to_string()),
+            converter_silent: health.converter_silent,
+            pressure_percent: health.pressure_percent.percent(),
             delays: measured.map_or(0, |measured| measured.round_trip_us.len()),
         })
     });

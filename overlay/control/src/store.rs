@@ -1,19 +1,20 @@
 //! etcd as agents and controllers use it: a session with a lease, which ends when anything goes wrong.
 
 use std::convert::Infallible;
-use std::error::Error as _;
-use std::fmt::{Display, Formatter};
 use std::future::Future;
 use std::time::Duration;
 
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, PutOptions, SortOrder,
-    SortTarget, Txn, TxnOp, WatchOptions, WatchStream,
+    AuthClient, Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, KeyValue,
+    LeaseKeepAliveStream, LeaseKeeper, PutOptions, SortOrder, SortTarget, TlsOptions, Txn, TxnOp,
+    WatchOptions, WatchStream,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
+use crate::keys::REPORT;
+use crate::lost::Lost;
 use crate::members::Members;
 use crate::snapshot::Entry;
 
@@ -30,40 +31,15 @@ const REMINDER: Duration = Duration::from_secs(60);
 /// Delays of 1000 nodes are 20 MB.
 const LONGEST_ANSWER: usize = 64 << 20;
 
-/// Why a session ended.
-#[derive(Debug)]
-pub struct Lost(pub String);
-
-impl Display for Lost {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl From<Error> for Lost {
-    fn from(error: Error) -> Self {
-        let mut line = match &error {
-            Error::GRpcStatus(status) => format!("etcd: {}", status.message()),
-            other => format!("etcd: {other}"),
-        };
-        // "transport error" says nothing: what is below it does.
-        let mut cause = error.source();
-        while let Some(below) = cause {
-            let text = below.to_string();
-            if !line.contains(&text) {
-                line = format!("{line}: {text}");
-            }
-            cause = below.source();
-        }
-        Self(line)
-    }
-}
-
-/// Begin a session again whenever it ends. Says why it ended, but not the same thing all the time.
-pub async fn forever(mut session: impl AsyncFnMut() -> Result<Infallible, Lost>) -> Infallible {
+/// Begin a session with these members again whenever it ends. Says why it ended, but not the same thing all the time.
+pub async fn forever(
+    members: &Members,
+    mut session: impl AsyncFnMut() -> Result<Infallible, Lost>,
+) -> Infallible {
     let mut said: Option<(String, Instant)> = None;
     loop {
-        let Err(Lost(why)) = session().await;
+        let Err(lost) = session().await;
+        let why = format!("{members}: {lost}");
         let again = said
             .as_ref()
             .is_some_and(|(before, when)| *before == why && when.elapsed() < REMINDER);
@@ -84,22 +60,41 @@ pub struct Listing {
     pub entries: Vec<Entry>,
 }
 
-/// A connection to etcd, which takes any of its members.
+/// A connection to one of etcd's members.
 #[derive(Clone)]
 pub struct Store(Client);
 
 impl Store {
-    /// Of these members; whether one is there shows by the first question.
+    /// To the first of these members that answers, in their order: among several at a time, each question to one that is
+    /// away would fail.
     pub async fn connect(members: &Members) -> Result<Self, Lost> {
-        let mut options = ConnectOptions::new()
+        let mut why = Lost::new("no member of etcd's is given");
+        for endpoint in members.endpoints() {
+            match Self::reach(endpoint, members.tls()).await {
+                Ok(store) => return Ok(store),
+                // Says more than that another one is away.
+                Err(_) if why.is_refusal() => {}
+                Err(lost) => why = lost,
+            }
+        }
+        Err(why)
+    }
+
+    async fn reach(endpoint: &str, tls: Option<&TlsOptions>) -> Result<Self, Lost> {
+        let options = ConnectOptions::new()
             .with_connect_timeout(TIMEOUT)
             .with_require_leader(true);
-        if let Some(tls) = members.tls() {
-            options = options.with_tls(tls.clone());
+        let options = match tls {
+            Some(tls) => options.with_tls(tls.clone()),
+            None => options,
+        };
+        let store = Self(Client::connect([endpoint], Some(options)).await?);
+        // Whether it is there, and lets us in, shows by the first question.
+        match store.get(REPORT).await {
+            Err(lost) if tls.is_some() => Err(lost.in_greeting()),
+            Err(lost) => Err(lost),
+            Ok(_) => Ok(store),
         }
-        Ok(Self(
-            Client::connect(members.endpoints(), Some(options)).await?,
-        ))
     }
 
     /// All entries whose keys begin with `prefix`: now, or as they were at `revision`.
@@ -116,14 +111,6 @@ impl Store {
             .await
     }
 
-    /// All entries whose keys begin with `prefix`, those made first in front.
-    pub async fn oldest_first(&self, prefix: &str) -> Result<Listing, Lost> {
-        let options = GetOptions::new()
-            .with_prefix()
-            .with_sort(SortTarget::Create, SortOrder::Ascend);
-        self.read(prefix, options).await
-    }
-
     /// The value of one key.
     pub async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Lost> {
         let found = self.read(key, GetOptions::new()).await?;
@@ -131,17 +118,26 @@ impl Store {
     }
 
     async fn read(&self, key: &str, options: GetOptions) -> Result<Listing, Lost> {
+        let (revision, found) = self.found(key, options).await?;
+        let entries = found.into_iter().map(KeyValue::into_key_value).collect();
+        Ok(Listing { revision, entries })
+    }
+
+    /// All keys that begin with `prefix`, those made first in front, and the revision when that was so.
+    pub(crate) async fn oldest_first(&self, prefix: &str) -> Result<(i64, Vec<KeyValue>), Lost> {
+        let options = GetOptions::new()
+            .with_prefix()
+            .with_sort(SortTarget::Create, SortOrder::Ascend);
+        self.found(prefix, options).await
+    }
+
+    async fn found(&self, key: &str, options: GetOptions) -> Result<(i64, Vec<KeyValue>), Lost> {
         let mut client = self.0.kv_client().max_decoding_message_size(LONGEST_ANSWER);
         let mut found = answered(client.get(key, Some(options))).await?;
         let revision = found
             .header()
             .map_or(0, etcd_client::ResponseHeader::revision);
-        let entries = found
-            .take_kvs()
-            .into_iter()
-            .map(etcd_client::KeyValue::into_key_value)
-            .collect();
-        Ok(Listing { revision, entries })
+        Ok((revision, found.take_kvs()))
     }
 
     /// Write one key, which goes with `lease`.
@@ -151,19 +147,36 @@ impl Store {
         Ok(())
     }
 
-    /// Write one key, which goes with `lease`, if it is not there; whether it was not.
-    pub async fn put_new(&self, key: &str, value: Vec<u8>, lease: &Lease) -> Result<bool, Lost> {
+    /// Write one key, which goes with `lease`, unless another holder's is there; whether it is ours.
+    pub async fn claim(&self, key: &str, value: Vec<u8>, lease: &Lease) -> Result<bool, Lost> {
         let options = PutOptions::new().with_lease(lease.id);
-        let free = Compare::create_revision(key, CompareOp::Equal, 0);
         let put = TxnOp::put(key, value, Some(options));
-        self.transact(free, put).await
+        let free = Compare::create_revision(key, CompareOp::Equal, 0);
+        let ours = Compare::lease(key, CompareOp::Equal, lease.id);
+        Ok(self.transact(free, put.clone()).await? || self.transact(ours, put).await?)
     }
 
-    async fn transact(&self, condition: Compare, operation: TxnOp) -> Result<bool, Lost> {
+    /// Do this if that is so; whether it was.
+    pub(crate) async fn transact(
+        &self,
+        condition: Compare,
+        operation: TxnOp,
+    ) -> Result<bool, Lost> {
         let transaction = Txn::new().when([condition]).and_then([operation]);
         Ok(answered(self.0.kv_client().txn(transaction))
             .await?
             .succeeded())
+    }
+
+    /// Remove one key, if it is there.
+    pub(crate) async fn delete(&self, key: &str) -> Result<(), Lost> {
+        answered(self.0.kv_client().delete(key, None)).await?;
+        Ok(())
+    }
+
+    /// etcd's users and roles.
+    pub(crate) fn auth(&self) -> AuthClient {
+        self.0.auth_client()
     }
 
     /// Changes of keys that begin with `prefix`, after `revision`.
@@ -176,38 +189,44 @@ impl Store {
         ))
     }
 
-    /// A new lease, kept alive from now on.
-    pub async fn lease(&self) -> Result<Lease, Lost> {
-        let id = answered(self.0.lease_client().grant(LEASE_SECONDS, None))
-            .await?
-            .id();
-        let kept = tokio::spawn(keep(self.clone(), id));
-        Ok(Lease {
+    /// The lease in `held` if it still stands, so that a change of the member has nothing go; or a new one in its place.
+    /// Kept alive from now on.
+    pub async fn lease<'a>(&self, held: &'a mut Option<Lease>) -> Result<&'a mut Lease, Lost> {
+        let earlier = match held {
+            Some(lease) => self
+                .keeper(lease.id)
+                .await
+                .ok()
+                .map(|kept| (lease.id, kept)),
+            None => None,
+        };
+        let (id, kept) = match earlier {
+            Some(earlier) => earlier,
+            None => self.granted().await?,
+        };
+        Ok(held.insert(Lease {
             store: self.clone(),
             id,
-            kept,
-        })
+            kept: tokio::spawn(keep(kept)),
+        }))
     }
 
-    /// Be elected, however long that takes. `value` is what others see of us.
-    pub async fn campaign(&self, election: &str, value: &str, lease: i64) -> Result<Office, Lost> {
-        let mut client = self.0.election_client();
-        let elected = client.campaign(election, value, lease).await?;
-        let leader = elected
-            .leader()
-            .ok_or_else(|| Lost("etcd: an election without a winner".into()))?;
-        Ok(Office {
-            store: self.clone(),
-            key: leader.key().to_vec(),
-            since: leader.rev(),
-        })
+    async fn granted(&self) -> Result<(i64, Kept), Lost> {
+        let grant = answered(self.0.lease_client().grant(LEASE_SECONDS, None)).await?;
+        Ok((grant.id(), self.keeper(grant.id()).await?))
+    }
+
+    async fn keeper(&self, lease: i64) -> Result<Kept, Lost> {
+        answered(self.0.lease_client().keep_alive(lease)).await
     }
 }
 
-async fn answered<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Lost> {
+type Kept = (LeaseKeeper, LeaseKeepAliveStream);
+
+pub(crate) async fn answered<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Lost> {
     match timeout(TIMEOUT, call).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Lost(format!(
+        Err(_) => Err(Lost::new(format!(
             "etcd: no answer within {} s",
             TIMEOUT.as_secs()
         ))),
@@ -225,9 +244,9 @@ impl Changes {
                 .0
                 .message()
                 .await?
-                .ok_or_else(|| Lost("etcd: the watch ended".into()))?;
+                .ok_or_else(|| Lost::new("etcd: the watch ended"))?;
             if told.canceled() {
-                return Err(Lost(format!(
+                return Err(Lost::new(format!(
                     "etcd: the watch ended: {}",
                     told.cancel_reason()
                 )));
@@ -236,7 +255,7 @@ impl Changes {
                 .events()
                 .iter()
                 .filter_map(|event| event.kv())
-                .map(etcd_client::KeyValue::mod_revision);
+                .map(KeyValue::mod_revision);
             if latest.max().is_some_and(|latest| latest > revision) {
                 return Ok(());
             }
@@ -253,7 +272,7 @@ pub struct Lease {
 
 impl Lease {
     /// Its number in etcd.
-    pub fn id(&self) -> i64 {
+    pub(crate) fn id(&self) -> i64 {
         self.id
     }
 
@@ -261,7 +280,7 @@ impl Lease {
     pub async fn lost(&mut self) -> Lost {
         match (&mut self.kept).await {
             Ok(why) => why,
-            Err(error) => Lost(error.to_string()),
+            Err(error) => Lost::new(error.to_string()),
         }
     }
 
@@ -278,15 +297,14 @@ impl Drop for Lease {
     }
 }
 
-async fn keep(store: Store, id: i64) -> Lost {
-    match kept(store, id).await {
+async fn keep(kept: Kept) -> Lost {
+    match keep_alive(kept).await {
         Ok(never) => match never {},
         Err(why) => why,
     }
 }
 
-async fn kept(store: Store, id: i64) -> Result<Infallible, Lost> {
-    let (mut keeper, mut answers) = answered(store.0.lease_client().keep_alive(id)).await?;
+async fn keep_alive((mut keeper, mut answers): Kept) -> Result<Infallible, Lost> {
     loop {
         sleep(KEPT_EVERY).await;
         keeper.keep_alive().await?;
@@ -294,35 +312,7 @@ async fn kept(store: Store, id: i64) -> Result<Infallible, Lost> {
             .await?
             .map_or(0, |answer| answer.ttl());
         if left <= 0 {
-            return Err(Lost("etcd: the lease has ended".into()));
+            return Err(Lost::new("etcd: the lease has ended"));
         }
-    }
-}
-
-/// What a controller was elected to: it writes as long as nobody else was.
-pub struct Office {
-    store: Store,
-    key: Vec<u8>,
-    since: i64,
-}
-
-impl Office {
-    /// Write one key, to go with `lease` or to stay.
-    pub async fn put(&self, key: &str, value: Vec<u8>, lease: Option<&Lease>) -> Result<(), Lost> {
-        let options = lease.map(|lease| PutOptions::new().with_lease(lease.id));
-        self.perform(TxnOp::put(key, value, options)).await
-    }
-
-    /// Remove one key.
-    pub async fn delete(&self, key: &str) -> Result<(), Lost> {
-        self.perform(TxnOp::delete(key, None)).await
-    }
-
-    async fn perform(&self, operation: TxnOp) -> Result<(), Lost> {
-        let held = Compare::create_revision(self.key.clone(), CompareOp::Equal, self.since);
-        if self.store.transact(held, operation).await? {
-            return Ok(());
-        }
-        Err(Lost("another controller was elected".into()))
     }
 }

@@ -4,12 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use overlay_paths::{Chains, Graph, MOST_NODES, Rounds};
 
+use crate::health::{Health, Pressure};
 use crate::name::Name;
 use crate::values::{Chain, Delay, Delays, MOST_ROUNDS, Table};
 
 /// Agents keep to themselves what changes by less than 2 ms: a detour that gains no more is noise. With delays in whole
 /// steps of as much, nodes that are next to each other have no detours, and a little noise no say in the others'.
 const STEP_US: u32 = 2000;
+
+/// So much farther is a node from all others, in milliseconds, from this pressure on its processors on.
+///
+/// What waits for a processor waits for a few milliseconds: a busy node is worth a little detour, one that hardly gets on a
+/// large one.
+const FARTHER_MS: [(u8, u128); 4] = [(20, 2), (40, 6), (60, 20), (80, 60)];
 
 /// For each ingress, by egress, the best chains.
 pub type Chosen = BTreeMap<Name, BTreeMap<Name, Vec<Chain>>>;
@@ -41,6 +48,31 @@ pub fn choose(
         chosen.insert(ingress.clone(), table(&chains, &joined, ingress));
     }
     Ok(chosen)
+}
+
+/// What nodes measured, and as much more on each link as the pressure on both of its ends adds.
+pub fn farther(
+    delays: &BTreeMap<Name, Delays>,
+    health: &BTreeMap<Name, Health>,
+) -> BTreeMap<Name, Delays> {
+    let added = |node: &Name| {
+        health
+            .get(node)
+            .map_or(0, |of| added_ms(of.pressure_percent))
+    };
+    let mut farther = delays.clone();
+    for (owner, measured) in &mut farther {
+        for (peer, delay) in &mut measured.round_trip_us {
+            let more = (added(owner) + added(peer)) * 1000;
+            *delay = Delay::of_microseconds(u128::from(delay.microseconds()) + more);
+        }
+    }
+    farther
+}
+
+fn added_ms(pressure: Pressure) -> u128 {
+    let reached = |step: &&(u8, u128)| step.0 <= pressure.percent();
+    FARTHER_MS.iter().rfind(reached).map_or(0, |step| step.1)
 }
 
 /// The best chains from `ingress` to all others of `nodes`, which are those of `chains`.
@@ -190,6 +222,37 @@ mod tests {
             [(1, String::new()), (2, "C".into())]
         );
         assert_eq!(through(&chosen, "A", "C"), [(1, String::new())]);
+    }
+
+    #[test]
+    fn a_loaded_node_is_farther_from_all_others() {
+        let delays = measured("A B 10\nA C 6\nC B 6\nB C 6");
+        let best = |percent: i64, loaded: &str| {
+            let health = Health {
+                pressure_percent: percent.try_into().unwrap(),
+                ..Health::default()
+            };
+            let counted = farther(&delays, &BTreeMap::from([(name(loaded), health)]));
+            let chosen = choose(&names("A B C"), &counted).unwrap();
+            let ways = through(&chosen, "A", "B");
+            let round_trip = counted[&name("A")].round_trip_us[&name("B")].microseconds();
+            (ways, round_trip)
+        };
+        let [direct, from_2, from_3] = [1, 2, 3].map(|rounds| {
+            let through = if rounds == 1 { "" } else { "C" };
+            (rounds, String::from(through))
+        });
+        assert_eq!(
+            best(19, "C"),
+            (vec![direct.clone(), from_2.clone()], 10_000)
+        );
+        assert_eq!(best(20, "C"), (vec![direct.clone(), from_3], 10_000));
+        assert_eq!(best(40, "C"), (vec![direct.clone()], 10_000));
+        assert_eq!(best(59, "B"), (vec![direct.clone(), from_2], 16_000));
+        assert_eq!(best(60, "B").1, 30_000);
+        assert_eq!(best(100, "B").1, 70_000);
+        let most = measured("A B 4000");
+        assert_eq!(farther(&most, &BTreeMap::new()), most);
     }
 
     #[test]

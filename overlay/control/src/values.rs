@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::egresses::Egresses;
+use crate::health::Health;
 use crate::name::Name;
 
 /// The format that this program writes, and the only one that it reads.
@@ -52,7 +53,7 @@ impl TryFrom<i64> for Delay {
 pub struct Node {
     /// Where its agent answers pings (UDP).
     pub address: SocketAddr,
-    /// Where its converter listens, by RFC 8803; chains pass none that has no such listener.
+    /// Where its converter listens, by RFC 8803, and answers; chains pass no node without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converter: Option<SocketAddr>,
 }
@@ -153,6 +154,11 @@ pub fn decode_delays(owner: &Name, bytes: &[u8]) -> Result<Delays, String> {
         ));
     }
     Ok(delays)
+}
+
+/// How a node fares.
+pub fn decode_health(bytes: &[u8]) -> Result<Health, String> {
+    decode(bytes)
 }
 
 /// The table of `ingress`.

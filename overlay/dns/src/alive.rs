@@ -5,9 +5,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use overlay_control::keys::{self, NODES};
+use overlay_control::lost::Lost;
 use overlay_control::members::Members;
 use overlay_control::name::Name;
-use overlay_control::store::{Lost, Store};
+use overlay_control::store::Store;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 

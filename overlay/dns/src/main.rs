@@ -139,7 +139,7 @@ async fn serve(settings: Settings, listen: SocketAddr, members: Members) -> Resu
         if members.endpoints().is_empty() {
             std::future::pending().await
         } else {
-            forever(async || alive::session(&members, &telling).await).await
+            forever(&members, async || alive::session(&members, &telling).await).await
         }
     };
     tokio::select! {

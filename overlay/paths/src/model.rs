@@ -22,6 +22,12 @@ impl Rounds {
         Self(NonZeroU8::MIN.saturating_add(u8::try_from(further).unwrap_or(u8::MAX)))
     }
 
+    /// The largest transfer of so many rounds, in bytes.
+    pub fn most_bytes(self) -> u64 {
+        let windows = 1_u64.checked_shl(self.0.get().into());
+        FIRST_WINDOW.saturating_mul(windows.map_or(u64::MAX, |windows| windows - 1))
+    }
+
     /// How many they are, at least 1.
     pub fn count(self) -> u8 {
         self.0.get()
@@ -64,6 +70,9 @@ mod tests {
         ];
         for (bytes, rounds) in cases {
             assert_eq!(Rounds::of_size(bytes).count(), rounds, "{bytes} bytes");
+        }
+        for (rounds, bytes) in [(1, 15_000), (2, 45_000), (5, 465_000), (255, u64::MAX)] {
+            assert_eq!(Rounds::new(rounds).map(Rounds::most_bytes), Some(bytes));
         }
     }
 

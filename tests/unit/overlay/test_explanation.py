@@ -16,13 +16,14 @@ ANSWER: dict[str, Any] = {
     "server": "192.0.2.9",
     "egress": {"to": "192.0.2.0/24", "node": "milan", "rounds": 5},
     "rounds": 5,
+    "rounds_by": "network",
     "version": 41,
     "chains": [DETOUR, DIRECT],
     "direct": DIRECT,
 }
 TEXT = """\
 192.0.2.9 is next to milan, by 192.0.2.0/24
-5 rounds, up to 465 kB
+5 rounds, up to 465 kB, by the server's network
 58.0 ms; 90.0 ms without converters between
 
   london
@@ -53,16 +54,22 @@ def test_the_explanation_in_words_and_as_json(
 ) -> None:
     assert command.main(["explain", "london", "192.0.2.9"]) == 0
     assert capsys.readouterr().out == TEXT
-    words = ["explain", "london", "192.0.2.9", "--size", "100kB", "--endpoints", "http://192.0.2.1:2379", "--json"]
+    words = ["explain", "london", "192.0.2.9", "--port", "443", "--size", "100kB", "--json"]
+    words += ["--endpoints", "http://192.0.2.1:2379"]
     assert command.main(words) == 0
     assert json.loads(capsys.readouterr().out) == ANSWER
-    expected = [(None, ["--endpoints=http://127.0.0.1:2379"]), (100_000, ["--endpoints=http://192.0.2.1:2379"])]
+    expected = [
+        (None, None, ["--endpoints=http://127.0.0.1:2379"]),
+        (443, 100_000, ["--endpoints=http://192.0.2.1:2379"]),
+    ]
     assert asked == [("london", "192.0.2.9", *each) for each in expected]
 
 
 def test_what_is_out_of_the_ordinary_is_said() -> None:
-    other = explanation.text({**ANSWER, "rounds": 3})
-    assert "3 rounds, up to 105 kB; the routes of london are for 5 rounds\n" in other
+    other = explanation.text({**ANSWER, "rounds": 3, "rounds_by": "size"})
+    assert "3 rounds, up to 105 kB, as asked for; the routes of london are for 5 rounds\n" in other
+    by_port = explanation.text({**ANSWER, "rounds_by": "port", "egress": {**ANSWER["egress"], "port": 443}})
+    assert by_port.startswith("192.0.2.9 is next to milan, by 192.0.2.0/24 port 443\n5 rounds, up to 465 kB, by the se")
     unknown = {**DETOUR, "hops_ms": [12.0, None], "time_ms": None}
     assert "\n   unknown  london paris milan" in explanation.text({**ANSWER, "chains": [unknown]})
     without: dict[str, Any] = {**ANSWER, "chains": []}
@@ -79,6 +86,7 @@ def test_what_is_out_of_the_ordinary_is_said() -> None:
     ("words", "accepted"),
     [
         (["a", "nowhere"], "accepted: an IP address"),
+        (["a", "192.0.2.9", "--port", "0"], "accepted: a port from 1 to 65535"),
         (["a", "192.0.2.9", "--size", "100"], "accepted: a size with its unit"),
     ],
 )

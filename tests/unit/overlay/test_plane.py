@@ -14,14 +14,26 @@ NODES = [
         "name": "london",
         "address": "192.0.2.1:5460",
         "converter": "192.0.2.1:5124",
+        "converter_silent": False,
+        "pressure_percent": 35,
         "delays": 2,
         "routes": {"version": 40, "age_s": 70},
     },
-    {"name": "milan", "address": "192.0.2.2:5460", "converter": None, "delays": 1, "routes": None},
+    {
+        "name": "milan",
+        "address": "192.0.2.2:5460",
+        "converter": None,
+        "converter_silent": True,
+        "pressure_percent": 0,
+        "delays": 1,
+        "routes": None,
+    },
     {
         "name": "paris",
         "address": "192.0.2.3:5460",
         "converter": None,
+        "converter_silent": False,
+        "pressure_percent": 0,
         "delays": 0,
         "routes": {"version": None, "age_s": None},
     },
@@ -42,11 +54,11 @@ TEXT = """\
 controller: c1, last computed: 3 s ago; waiting: c2
 refused: new tables: 100 % of the other pairs would have no way but through milan: accepted: 90 %
 
-node    agent                 delays  table
-london  192.0.2.1:5460             2  version 41, 12 s old, chains to 1; its converter: by version 40, 70 s old
-milan   192.0.2.2:5460             1  none
-paris   192.0.2.3:5460             0  none; its converter: by none
-oslo    not alive                     version 7, 900 s old, chains to 2
+node    agent                 delays pressure  table
+london  192.0.2.1:5460             2     35 %  version 41, 12 s old, chains to 1; its converter: by version 40, 70 s old
+milan   192.0.2.2:5460             1      0 %  none; its converter does not answer
+paris   192.0.2.3:5460             0      0 %  none; its converter: by none
+oslo    not alive                              version 7, 900 s old, chains to 2
 """
 
 

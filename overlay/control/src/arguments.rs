@@ -1,0 +1,239 @@
+//! What the command takes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use overlay_control::failure::Failure;
+use overlay_control::members::{Members, endpoint};
+use overlay_control::name::Name;
+use overlay_control::permissions::{ADMINISTRATOR, MEMBER, Part};
+
+/// The overlay's control plane on etcd: agents measure delays, a controller publishes chains of converters.
+#[derive(Debug, Parser)]
+#[command(name = "tributary-overlay", version, after_help = AFTER)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER: &str = "\
+Without etcd agents and controllers wait, and go on when it is back. SIGTERM and SIGINT end them in order; SIGHUP has an
+agent read its --egresses again.
+
+Exit status:
+  0   done
+  64  wrong arguments, or a name that etcd does not know
+  65  the file of --egresses is refused: which line
+  66  it, or a file of --identity, cannot be read
+  69  etcd does not answer, or is not installed
+  71  the system refused an operation, or etcd ended
+  75  a port is in use, or a name is allowed something else
+  77  not permitted, or etcd refuses us";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say that a node is alive, and publish the round-trip times to its peers
+    Agent(Agent),
+    /// Compute the tables of all ingresses and publish them, when elected
+    Controller(Controller),
+    /// Which way an ingress's connections to a server go, as JSON
+    Explain(Explain),
+    /// What is so now, as JSON
+    Status(Reached),
+    /// Make users of names in etcd, and have it ask everybody for one; prints the changes as JSON
+    Authorize(Authorize),
+    /// Take from names all that they may do, and remove what they published; prints the changes as JSON
+    Revoke(Revoke),
+}
+
+const HERE: &str = "http://127.0.0.1:2379";
+
+/// How etcd is reached.
+#[derive(Debug, Args)]
+pub struct Reached {
+    /// etcd's members: https, or http on this machine
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
+    pub endpoints: Vec<String>,
+    /// The folder that `scripts/overlay enrol` made: ca.pem, node.pem, node.key; with https
+    #[arg(long, value_name = "FOLDER")]
+    pub identity: Option<PathBuf>,
+    /// Ask etcd over http on other machines, too: in a network that nobody else reaches
+    #[arg(long)]
+    pub insecure_transport: bool,
+}
+
+impl Reached {
+    /// How it is asked.
+    pub fn members(&self) -> Result<Members, Failure> {
+        let identity = self.identity.as_deref();
+        Members::new(self.endpoints.clone(), identity, self.insecure_transport)
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// The node's name: 1 to 64 of A-Z a-z 0-9 . _ , + -
+    pub name: Name,
+    /// Where it answers its peers' pings (UDP); they learn this address
+    #[arg(long, value_name = "IP:PORT", value_parser = own_address)]
+    pub address: SocketAddr,
+    #[command(flatten)]
+    pub reached: Reached,
+    /// Milliseconds from one ping of a peer to the next; a slower answer counts as lost
+    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub interval_ms: u64,
+    /// A delay is published again when it is so many percent away from what was published ...
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub change_percent: u32,
+    /// ... and so many milliseconds
+    #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub change_ms: u32,
+    /// Where the node's converter listens (kind "convert"); chains do not pass a node without, or if it does not answer
+    #[arg(long, value_name = "IP:PORT", value_parser = own_address)]
+    pub converter: Option<SocketAddr>,
+    /// The pressure on the processors (PSI) by which the node counts as loaded: the machine's, or a control group's
+    #[arg(long, value_name = "FILE", default_value = "/proc/pressure/cpu")]
+    pub pressure: PathBuf,
+    /// The routes file of the node's converter, which is written by the node's table from now on
+    #[arg(long, value_name = "FILE", requires = "egresses")]
+    pub routes: Option<PathBuf>,
+    /// Which node is next to which servers, a line each: PREFIX [port N] NODE [ROUNDS]; PREFIX may be default
+    #[arg(long, value_name = "FILE", requires = "routes")]
+    pub egresses: Option<PathBuf>,
+    /// What has the converter read its routes anew, for the shell
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "systemctl reload tributary-converter"
+    )]
+    pub reload: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The node where clients come in
+    pub ingress: Name,
+    /// The server's address
+    pub server: IpAddr,
+    /// The server's port
+    #[arg(long)]
+    pub port: Option<NonZero<u16>>,
+    /// The size of a transfer; without, as many rounds as the ingress has the server in
+    #[arg(long)]
+    pub bytes: Option<u64>,
+    #[command(flatten)]
+    pub reached: Reached,
+}
+
+#[derive(Debug, Args)]
+pub struct Controller {
+    /// The controller's name
+    pub name: Name,
+    /// etcd's members; without, an etcd of its own on this machine
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', value_parser = endpoint)]
+    pub endpoints: Vec<String>,
+    /// The folder that `scripts/overlay enrol` made; with https
+    #[arg(long, value_name = "FOLDER", requires = "endpoints")]
+    pub identity: Option<PathBuf>,
+    /// Ask etcd over http on other machines, too: in a network that nobody else reaches
+    #[arg(long)]
+    pub insecure_transport: bool,
+    /// The data of its own etcd
+    #[arg(
+        long,
+        default_value = "/var/lib/tributary-overlay",
+        conflicts_with = "endpoints"
+    )]
+    pub data: PathBuf,
+    /// The port of its own etcd on 127.0.0.1; 0 takes a free one
+    #[arg(long, default_value = "2379", conflicts_with = "endpoints")]
+    pub port: u16,
+    /// Tables are refused if, of the pairs that a node is no end of, more percent have no way but through it
+    #[arg(long, default_value = "90", value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub most_through: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct Authorize {
+    /// As in the certificates of these nodes, controllers or readers
+    #[arg(required = true, value_parser = user)]
+    pub names: Vec<Name>,
+    /// What they are
+    #[arg(long = "as", value_enum, value_name = "PART", default_value_t = Part::Node)]
+    pub part: Part,
+    #[command(flatten)]
+    pub changed: Changed,
+}
+
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// As in the certificates
+    #[arg(required = true, value_parser = user)]
+    pub names: Vec<Name>,
+    #[command(flatten)]
+    pub changed: Changed,
+}
+
+/// How etcd's users are changed.
+#[derive(Debug, Args)]
+pub struct Changed {
+    /// etcd's members
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', required = true, value_parser = endpoint)]
+    endpoints: Vec<String>,
+    /// The folder of etcd's user root
+    #[arg(long, value_name = "FOLDER", required = true)]
+    identity: PathBuf,
+    /// Print the changes, and make none
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+impl Changed {
+    /// Who is asked.
+    pub fn members(&self) -> Result<Members, Failure> {
+        Members::new(self.endpoints.clone(), Some(&self.identity), false)
+    }
+}
+
+/// A name that is no administrator's and no member's.
+fn user(text: &str) -> Result<Name, String> {
+    if [ADMINISTRATOR, MEMBER].contains(&text) {
+        return Err("accepted: a name that etcd does not use itself".into());
+    }
+    text.parse()
+}
+
+/// One that peers can send to.
+fn own_address(text: &str) -> Result<SocketAddr, String> {
+    let address: Option<SocketAddr> = text.parse().ok();
+    address
+        .filter(|address| !address.ip().is_unspecified() && address.port() != 0)
+        .ok_or_else(|| "accepted: an address of this machine and a port: 192.0.2.1:5460".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_are_none_are_refused() {
+        assert!(own_address("[2001:db8::1]:5460").is_ok());
+        for text in [
+            "0.0.0.0:5460",
+            "[::]:5460",
+            "192.0.2.1",
+            "192.0.2.1:0",
+            "london:5460",
+        ] {
+            assert!(own_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_are_as_clap_wants_them() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

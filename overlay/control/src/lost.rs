@@ -1,0 +1,122 @@
+//! Why a session with etcd ended, in one line: what etcd, the connection or the certificates said, and what would be right.
+
+use std::error::Error as _;
+use std::fmt::{Display, Formatter};
+
+use etcd_client::Error;
+
+use crate::failure::{Exit, Failure};
+use crate::members::Members;
+
+const ALLOWED: &str = "accepted: a name that `scripts/overlay authorize` allows this";
+const ENROLLED: &str =
+    "accepted: a valid certificate of its authority: `scripts/overlay enrol` makes it";
+const SERVED: &str = "accepted: an etcd with a valid certificate of our authority, for this address: `scripts/overlay enrol --etcd`";
+const NAMED: &str = "accepted: --identity FOLDER, and an etcd with --client-cert-auth";
+
+/// Why a session ended.
+#[derive(Debug)]
+pub struct Lost {
+    line: String,
+    exit: Exit,
+}
+
+impl Lost {
+    /// This is why.
+    pub fn new(line: impl Into<String>) -> Self {
+        Self {
+            line: line.into(),
+            exit: Exit::Unavailable,
+        }
+    }
+
+    fn refused(line: String) -> Self {
+        Self {
+            line,
+            exit: Exit::NoPermission,
+        }
+    }
+
+    /// Whether etcd refuses us, or we refuse it.
+    pub fn is_refusal(&self) -> bool {
+        self.exit == Exit::NoPermission
+    }
+
+    /// What it means as the answer to the first question over TLS: etcd hangs up on a certificate that it refuses, and
+    /// whether we hear its reason before is a matter of luck.
+    #[must_use]
+    pub fn in_greeting(self) -> Self {
+        let ends = [
+            "received fatal alert",
+            "operation was canceled",
+            "onnection reset",
+            "roken pipe",
+        ];
+        if ends.iter().any(|words| self.line.contains(words)) {
+            return Self::refused(format!("etcd hangs up on us: {ENROLLED}"));
+        }
+        self
+    }
+
+    /// What a command says that asked these members: exits with 77 if we are refused, else with 69.
+    pub fn failure(&self, members: &Members) -> Failure {
+        Failure::new(self.exit, format!("{members}: {self}"))
+    }
+}
+
+impl Display for Lost {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.line)
+    }
+}
+
+impl From<Error> for Lost {
+    fn from(error: Error) -> Self {
+        let (said, mut cause) = match &error {
+            Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),
+            other => (other.to_string(), other.source()),
+        };
+        let mut line = said.trim_start_matches("etcdserver: ").to_owned();
+        // "transport error" says nothing: what is below it does.
+        while let Some(below) = cause {
+            let text = below.to_string();
+            if line == "transport error" {
+                line = text;
+            } else if !line.contains(&text) && text != "transport error" {
+                line = format!("{line}: {text}");
+            }
+            cause = below.source();
+        }
+        match right(&line) {
+            Some(right) => Self::refused(format!("etcd: {line}: {right}")),
+            None => Self::new(format!("etcd: {line}")),
+        }
+    }
+}
+
+/// What would be right, if we are refused, or refuse etcd. By the words of etcd and of rustls: on the way through the
+/// connection nothing else is left of them.
+fn right(line: &str) -> Option<&'static str> {
+    let refusals = [
+        ("permission denied", ALLOWED),
+        ("user name is empty", NAMED),
+        ("invalid peer certificate: ", SERVED),
+    ];
+    let found = refusals.iter().find(|(words, _)| line.starts_with(words));
+    found.map(|(_, right)| *right)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn the_causes_are_named_once() {
+        let below = io::Error::other("etcd hung up");
+        let lost = Lost::from(Error::IoError(io::Error::other(below)));
+        assert_eq!(lost.to_string(), "etcd: io error: etcd hung up");
+        assert_eq!(lost.exit, Exit::Unavailable);
+    }
+}

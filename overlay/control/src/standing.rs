@@ -1,0 +1,198 @@
+//! Round-trip times of the connections that stand anyway, as the kernel knows them (`sock_diag(7)`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::nlas::{Nla, TcpInfo};
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
+};
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+
+use crate::threshold::Threshold;
+use crate::values::Delay;
+
+/// The kernel answers with no more at once.
+const LONGEST_ANSWER: usize = 32 << 10;
+/// Its messages begin at multiples of as many bytes.
+const ALIGNMENT: usize = 4;
+/// The smoothed round-trip time of a connection without queues is no farther from its least one.
+const QUIET: Threshold = Threshold {
+    percent: 10,
+    least_us: 2000,
+};
+
+/// The kernel, and what it said when it was last asked.
+pub struct Standing {
+    kernel: Socket,
+    /// How many bytes had been acknowledged, by the connection's cookie.
+    acknowledged: BTreeMap<[u8; 8], u64>,
+}
+
+impl Standing {
+    /// Of this network namespace; an error if the kernel has no `sock_diag`.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            kernel: Socket::new(NETLINK_SOCK_DIAG)?,
+            acknowledged: BTreeMap::new(),
+        })
+    }
+
+    /// The round-trip times to those of `ends` to which a quiet connection stands, on which something was acknowledged since
+    /// the last time, the least if there are several.
+    pub fn delays(
+        &mut self,
+        ends: &BTreeSet<SocketAddr>,
+    ) -> io::Result<BTreeMap<SocketAddr, Delay>> {
+        let before = std::mem::take(&mut self.acknowledged);
+        let mut found: BTreeMap<SocketAddr, Delay> = BTreeMap::new();
+        let kinds: BTreeSet<(bool, u16)> =
+            ends.iter().map(|end| (end.is_ipv4(), end.port())).collect();
+        for (ipv4, port) in kinds {
+            for (id, info) in connections(&self.kernel, ipv4, port)? {
+                let end = SocketAddr::new(id.destination_address, id.destination_port);
+                if !ends.contains(&end) {
+                    continue;
+                }
+                self.acknowledged.insert(id.cookie, info.bytes_acked);
+                let fresh = before
+                    .get(&id.cookie)
+                    .is_some_and(|&bytes| bytes < info.bytes_acked);
+                if let Some(delay) = undisturbed(info.rtt, info.min_rtt).filter(|_| fresh) {
+                    let least = found.entry(end).or_insert(delay);
+                    *least = delay.min(*least);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A connection's delay by its smoothed and its least round-trip time, both in microseconds.
+///
+/// The smoothed one has queues in it, the connection's own among them, and acknowledgements that the far end delays by
+/// up to 40 ms. The least one is that of the last five minutes, and knows nothing of a way that became longer. So only
+/// where they agree does either say how far the peer is.
+fn undisturbed(smoothed: u32, least: u32) -> Option<Delay> {
+    let [smoothed, least] = [smoothed, least].map(|us| Delay::of_microseconds(us.into()));
+    (!QUIET.exceeded(least, smoothed)).then_some(least)
+}
+
+/// All connections to this port that can carry data, and what the kernel knows of each.
+fn connections(kernel: &Socket, ipv4: bool, port: u16) -> io::Result<Vec<(SocketId, TcpInfo)>> {
+    let (family, any) = if ipv4 {
+        (AF_INET, SocketId::new_v4())
+    } else {
+        (AF_INET6, SocketId::new_v6())
+    };
+    let request = InetRequest {
+        family,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::INFO,
+        states: StateFlags::ESTABLISHED | StateFlags::FIN_WAIT1 | StateFlags::CLOSE_WAIT,
+        socket_id: SocketId {
+            destination_port: port,
+            ..any
+        },
+    };
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut question = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
+    question.finalize();
+    let mut bytes = vec![0; question.buffer_len()];
+    question.serialize(&mut bytes);
+    kernel.send(&bytes, 0)?;
+    let mut found = Vec::new();
+    loop {
+        let mut answer = Vec::with_capacity(LONGEST_ANSWER);
+        kernel.recv(&mut answer, 0)?;
+        let mut rest = &answer[..];
+        while !rest.is_empty() {
+            let message =
+                NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(io::Error::other)?;
+            match message.payload {
+                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(each)) => {
+                    found.extend(described(*each));
+                }
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                NetlinkPayload::Done(_) => return Ok(found),
+                _ => {}
+            }
+            let length = (message.header.length as usize).next_multiple_of(ALIGNMENT);
+            rest = rest.get(length..).unwrap_or_default();
+        }
+    }
+}
+
+fn described(each: InetResponse) -> Option<(SocketId, TcpInfo)> {
+    let info = each.nlas.into_iter().find_map(|attribute| match attribute {
+        Nla::TcpInfo(info) => Some(info),
+        _ => None,
+    });
+    Some((each.header.socket_id, info?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// There and back again, which leaves nothing to be acknowledged late.
+    fn exchange(one: &TcpStream, other: &TcpStream) {
+        for (mut from, mut to) in [(one, other), (other, one)] {
+            from.write_all(b"x").unwrap();
+            to.read_exact(&mut [0]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_connection_tells_the_delay_when_something_was_acknowledged_since_the_last_time() {
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(host).unwrap();
+            let end = listener.local_addr().unwrap();
+            let near = TcpStream::connect(end).unwrap();
+            let (far, _) = listener.accept().unwrap();
+            let ends = BTreeSet::from([end]);
+            let mut standing = Standing::open().unwrap();
+            assert_eq!(standing.delays(&ends).unwrap(), BTreeMap::new());
+            exchange(&near, &far);
+            let found = standing.delays(&ends).unwrap();
+            assert!(found[&end].microseconds() < 20_000, "{found:?}");
+            assert_eq!(
+                standing.delays(&ends).unwrap(),
+                BTreeMap::new(),
+                "nothing since"
+            );
+            exchange(&near, &far);
+            assert_eq!(standing.delays(&BTreeSet::new()).unwrap(), BTreeMap::new());
+            assert!(
+                standing.acknowledged.is_empty(),
+                "of nobody's peer nothing is kept"
+            );
+        }
+    }
+
+    #[test]
+    fn what_queues_or_late_acknowledgements_disturb_says_nothing() {
+        let delay = |us: u128| Some(Delay::of_microseconds(us));
+        for (smoothed, least, expected) in [
+            (10_500, 10_000, delay(10_000)),
+            (12_000, 10_000, delay(10_000)),
+            (12_001, 10_000, None),
+            (50_000, 10_000, None),
+            (109_000, 100_000, delay(100_000)),
+            (111_000, 100_000, None),
+        ] {
+            assert_eq!(undisturbed(smoothed, least), expected, "{smoothed} {least}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+"""Who may write what in the overlay's etcd: three members with users and roles, asked with the certificates of each."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.netns.overlay_members import Secure
+from tests.netns.overlay_world import PREFIX, standing_overlay, until
+from tributary.settings.failure import Exit
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("etcd") is None or shutil.which("etcdctl") is None,
+    reason="missing: etcd, or etcdctl (Debian's etcd-server, etcd-client)",
+)
+
+
+@pytest.fixture
+def secure(name: str, tmp_path: Path) -> Iterator[Secure]:
+    """Nodes n1 and n2, controllers c1 and c2, a reader r1, all authorized; n9 has a certificate and no more."""
+    with standing_overlay(name) as overlay:
+        secure = Secure(overlay, tmp_path / "a", members=3)
+        secure.start()
+        secure.enrol("n1", "n2", "c1", "c2", "r1", "n9")
+        for words in (["c1", "c2", "--as", "controller"], ["n1", "n2"], ["r1", "--as", "reader"]):
+            code, said = secure.asked("root", "authorize", *words)
+            assert code == 0, said
+        yield secure
+
+
+@pytest.fixture
+def standing(secure: Secure) -> Secure:
+    """All of them run, c1 is elected, both tables are there."""
+    secure.controller("c1")
+    until(lambda: secure.status("r1").get("controller") == "c1")
+    secure.controller("c2")
+    secure.agent("n1", 11)
+    secure.agent("n2", 12)
+    until(lambda: secure.egresses("r1") == {"n1": 1, "n2": 1})
+    until(lambda: secure.status("r1").get("waiting") == ["c2"])
+    return secure
+
+
+def created(secure: Secure, key: str) -> int:
+    """At which revision a key of the overlay was made; 0 if it is not there."""
+    code, said = secure.etcdctl("r1", ["get", PREFIX + key, "--write-out=json"])
+    assert code == 0, said
+    return sum(found["create_revision"] for found in json.loads(said).get("kvs", []))
+
+
+OWN = ("nodes/n1", "delays/n1", "health/n1", "egresses/n1", "routes/n1")
+OTHERS = ("nodes/n2", "delays/n2", "nodes/n10", "tables/n1", "report", "controller/n1", "elsewhere")
+
+
+def test_each_writes_its_own_keys_alone(secure: Secure) -> None:
+    def may_write(name: str, key: str) -> bool:
+        code, said = secure.etcdctl(name, ["put", PREFIX + key, "x"])
+        assert code == 0 or "permission denied" in said, said
+        return code == 0
+
+    for key in OWN:
+        assert may_write("n1", key), key
+    for key in OTHERS:
+        assert not may_write("n1", key), key
+    for key in ("tables/n1", "report", "controller/c1"):
+        assert may_write("c1", key), key
+    for key in ("nodes/n1", "controller/c2", "elsewhere"):
+        assert not may_write("c1", key), key
+    for name in ("r1", "n9", "m1"):
+        for key in (f"nodes/{name}", "tables/n1"):
+            assert not may_write(name, key), (name, key)
+    # Nor remove, read elsewhere, or change users.
+    for words in (["del", f"{PREFIX}nodes/n2"], ["get", "elsewhere"], ["user", "add", "n3", "--no-password"]):
+        code, said = secure.etcdctl("n1", words)
+        assert code != 0 and "permission denied" in said, said
+    # etcd's JSON gateway asks with the certificate of the member, who is nobody.
+    root = secure.authority / "root"
+    gateway = ["curl", "--silent", "--fail", "--cacert", root / "ca.pem", "--cert", root / "node.pem"]
+    asked = [*gateway, "--key", root / "node.key", f"{secure.endpoints.split(',')[0]}/v3/kv/range", "--data", "{}"]
+    assert secure.overlay.start("curl", [*map(str, asked)]).popen.wait(30) != 0
+
+
+def test_who_is_not_authorized_is_told_so_in_one_line(secure: Secure) -> None:
+    code, said = secure.asked("n9", "status")
+    assert code == Exit.NO_PERMISSION
+    identity = secure.authority / "n9"
+    denied = "etcd: permission denied: accepted: a name that `scripts/overlay authorize` allows this\n"
+    assert said == f"tributary-overlay: {secure.endpoints}, asked with {identity}: {denied}"
+    agent = secure.agent("n9", 19)
+    until(lambda: f"{identity}: {denied.strip()}; trying again" in agent.output())
+    # As a node it may not be a controller.
+    secure.overlay.tributary(
+        "c", "controller", "n1", "--endpoints", secure.endpoints, "--identity", str(secure.authority / "n1")
+    )
+    until(lambda: "permission denied" in secure.overlay.processes["c"].output())
+
+
+def test_users_are_made_once_and_a_part_is_not_changed_by_the_way(secure: Secure) -> None:
+    assert secure.changed("authorize", "n1", "n2") == (0, "nothing to change\n")
+    code, said = secure.changed("authorize", "n1", "--as", "controller")
+    assert code == Exit.IN_USE and "first `scripts/overlay revoke n1`" in said
+    code, said = secure.changed("authorize", "n9", "--dry-run", "--json")
+    told = json.loads(said)
+    assert code == 0 and told["dry_run"] and "add the user n9" in told["changes"]
+    assert secure.asked("n9", "status")[0] == Exit.NO_PERMISSION
+    code, said = secure.changed("revoke", "n9")
+    assert code == Exit.USAGE and "etcd has no user n9: accepted: a name that was authorized" in said
+    assert secure.changed("revoke", "n1", "--dry-run")[0] == 0
+    assert secure.asked("n1", "status")[0] == 0
+
+
+def test_a_node_that_is_revoked_is_out_while_its_agent_runs_and_back_when_authorized(standing: Secure) -> None:
+    code, said = standing.changed("revoke", "n2")
+    assert (code, said) == (0, "delete the user n2\ndelete all keys of n2\ndelete the role n2\n")
+    seconds = until(lambda: standing.egresses("r1") == {"n1": 0})
+    print(f"n2 was out of all tables after {seconds:.2f} s")
+    assert seconds < 5
+    agent = standing.overlay.processes["n2"]
+    until(lambda: "etcd: permission denied: accepted: " in agent.output())
+    assert agent.popen.poll() is None and created(standing, "nodes/n2") == 0
+    assert standing.changed("authorize", "n2")[0] == 0
+    until(lambda: standing.egresses("r1") == {"n1": 1, "n2": 1})
+
+
+def test_a_controller_that_is_revoked_is_succeeded_while_it_runs(standing: Secure) -> None:
+    assert standing.changed("revoke", "c1")[0] == 0
+    until(lambda: standing.status("r1").get("controller") == "c2")
+    standing.overlay.processes["n2"].stop()
+    until(lambda: standing.egresses("r1") == {"n1": 0})
+    assert standing.status("r1")["waiting"] == []
+
+
+def test_all_go_on_without_one_member(standing: Secure) -> None:
+    keys = ("nodes/n1", "nodes/n2", "controller/c1")
+    before = [created(standing, key) for key in keys]
+    assert all(before)
+    standing.overlay.kill("m1")  # the one that all of them ask, as the first of their list
+    running = [standing.overlay.processes[name] for name in ("n1", "n2", "c1", "c2")]
+    until(lambda: all("trying again" in each.output() for each in running))
+    until(lambda: standing.status("r1").get("controller") == "c1")
+    standing.overlay.kill("n2")
+    until(lambda: standing.egresses("r1") == {"n1": 0})
+    assert [created(standing, key) for key in keys] == [before[0], 0, before[2]]
+    standing.overlay.kill("c1")
+    until(lambda: standing.status("r1").get("controller") == "c2")
+    standing.agent("n2", 12)
+    until(lambda: standing.egresses("r1") == {"n1": 1, "n2": 1})
