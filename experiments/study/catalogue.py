@@ -32,6 +32,7 @@ _EXPERIMENTS = (
     "acceleration-start",
     "overlay-paths",
     "overlay-transfer",
+    "overlay-leave",
 )
 _BENCHMARKS = (
     "aggregation",
