@@ -84,7 +84,7 @@ echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     work = tmp_path_factory.mktemp("vm", numbered=True)
     try:
-        return boot(root_folder(work), DEMO, seconds=900).replace("\r", "")
+        return boot(root_folder(work), DEMO, seconds=540).replace("\r", "")
     finally:
         shutil.rmtree(work)
 
