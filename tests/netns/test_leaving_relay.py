@@ -73,10 +73,14 @@ def told(log: Path, what: str) -> list[dict[str, Any]]:
     return [line for line in lines if what in line]
 
 
-def bulk(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES) -> None:
-    """Fails if a byte was wrong."""
+def bulk_command(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES) -> tuple[str, ...]:
+    """Ends with an error if a byte was wrong."""
     load = (str(programs.load), "bulk", "--to", RELAY, "--bytes", str(size), *arguments)
-    run(*in_namespace(nodes["client"].namespace, "timeout", "60", *load))
+    return in_namespace(nodes["client"].namespace, "timeout", "60", *load)
+
+
+def bulk(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES) -> None:
+    run(*bulk_command(nodes, programs, *arguments, size=size))
 
 
 @pytest.mark.parametrize("direction", ["--verify", "--upload"])
@@ -94,10 +98,12 @@ def test_transfers_are_whole_that_the_relay_leaves_in_their_midst(
 
 def test_sockets_of_connections_that_are_over_are_closed(nodes: dict[str, Node], programs: Programs) -> None:
     with relaying(nodes, programs, "--after", str(AFTER)) as log:
-        bulk(nodes, programs, "--verify")
         sockets = in_namespace(nodes["relay"].namespace, "ss", "-Htn", "state", "established")
-        # Until then they keep the connection's addresses and ports.
-        assert len(run(*sockets).splitlines()) == 2
+        with process(*bulk_command(nodes, programs, "--verify", size=4 * BYTES)) as transfer:
+            eventually(lambda: told(log, "left"), 30)
+            # Until it is over they keep the connection's addresses and ports.
+            assert len(run(*sockets).splitlines()) == 2, log.read_text()
+            assert transfer.wait(60) == 0
         eventually(lambda: told(log, "translated"), 30)
         eventually(lambda: not run(*sockets).strip())
 

@@ -11,6 +11,9 @@ use crate::tcp_info::TcpInfo;
 
 /// The kernel takes the least that it knows instead, about a kilobyte (`tcp_set_window_clamp()` in net/ipv4/tcp.c).
 const LEAST: u32 = 1;
+/// The most that a window may ever be for its unit to be 256 bytes: two windows of less than [`LEAST`] then hold less than a
+/// segment of 1460 bytes (`tcp_select_initial_window()` in `net/ipv4/tcp_output.c`).
+const MOST: u32 = (16 << 20) - 1;
 /// An acknowledgement may come so much later (`TCP_DELACK_MIN` in include/net/tcp.h).
 const DELAYED: Duration = Duration::from_millis(40);
 
@@ -23,6 +26,13 @@ pub struct Pause {
 }
 
 impl Pause {
+    /// Before a socket listens or connects: its connections' windows are told in units that are small enough for the other
+    /// end to be stopped, which Linux chooses by the most that it may ever offer: 32 MB by default from 6.17 on. They are
+    /// never above 16 MB then.
+    pub fn prepare(socket: impl AsFd) -> io::Result<()> {
+        offer(socket.as_fd(), MOST)
+    }
+
     /// Offers the other end no more. What it was offered before still comes, and is to be read.
     pub fn begin(socket: impl AsFd) -> io::Result<Self> {
         let socket = socket.as_fd();

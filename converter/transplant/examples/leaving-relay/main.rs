@@ -13,6 +13,7 @@ use std::thread;
 use clap::Parser;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
+use tributary_transplant::Pause;
 
 use crate::departed::Departed;
 
@@ -67,6 +68,7 @@ fn serve(options: Options) -> Result<(), String> {
     let departed = Departed::new(devices, [number(devices[0])?, number(devices[1])?])
         .map_err(|error| format!("the kernel does not take the program: {error}"))?;
     let listener = TcpListener::bind(options.listen)
+        .and_then(|listener| Pause::prepare(&listener).map(|()| listener))
         .map_err(|error| format!("listening on {}: {error}", options.listen))?;
     let departed = Arc::new(departed);
     let watching = Arc::clone(&departed);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
+use socket2::{Domain, Socket, Type};
 use tributary_transplant::{
     Frozen, Obstacle, Pause, Steady, at_rest, deafen, freeze_both, release, round_trip_time,
 };
@@ -41,7 +42,10 @@ pub fn run(client: TcpStream, options: &Options, departed: &Departed) {
 
 impl Session {
     fn begin(client: TcpStream, options: &Options) -> io::Result<Self> {
-        let sockets = [client, TcpStream::connect(options.to)?];
+        let server = Socket::new(Domain::for_address(options.to), Type::STREAM, None)?;
+        Pause::prepare(&server)?;
+        server.connect(&options.to.into())?;
+        let sockets = [client, server.into()];
         for socket in &sockets {
             socket.set_nodelay(true)?;
             socket.set_nonblocking(true)?;
