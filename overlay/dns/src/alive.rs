@@ -1,14 +1,16 @@
-//! Which nodes are alive, by etcd.
+//! Which nodes can take clients, by etcd: those that are alive, without those whose converter does not answer.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use overlay_control::keys::{self, NODES};
+use overlay_control::keys::{self, HEALTH, NODES};
 use overlay_control::lost::Lost;
 use overlay_control::members::Members;
 use overlay_control::name::Name;
+use overlay_control::snapshot::Entry;
 use overlay_control::store::Store;
+use overlay_control::values;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -21,19 +23,63 @@ pub async fn session(
     alive: &watch::Sender<Option<BTreeSet<Name>>>,
 ) -> Result<Infallible, Lost> {
     let store = Store::connect(members).await?;
-    let mut listing = store.list_keys(NODES).await?;
-    let mut changes = store.watch(NODES, listing.revision).await?;
+    let start = store.list_keys(NODES).await?.revision;
+    let mut nodes = store.watch(NODES, start).await?;
+    let mut health = store.watch(HEALTH, start).await?;
     loop {
-        let names = listing
-            .entries
-            .iter()
-            .filter_map(|(key, _)| keys::name(NODES, key).ok());
-        alive.send_replace(Some(names.collect()));
+        let listing = store.list_keys(NODES).await?;
+        let revision = listing.revision;
+        let fares = store.list(HEALTH, Some(revision)).await?;
+        alive.send_replace(Some(answering(&listing.entries, &fares.entries)));
         let next = Instant::now() + ASKED_EVERY;
         tokio::select! {
-            news = changes.after(listing.revision) => news?,
+            news = nodes.after(revision) => news?,
+            news = health.after(revision) => news?,
             () = sleep_until(next) => {}
         }
-        listing = store.list_keys(NODES).await?;
+    }
+}
+
+/// The nodes of these entries of [`NODES`], without those whose converter is silent by these of [`HEALTH`]. A node with
+/// no health, or a refused one, is well, as it is for the controller.
+fn answering(nodes: &[Entry], health: &[Entry]) -> BTreeSet<Name> {
+    let silent: BTreeSet<Name> = health
+        .iter()
+        .filter(|(_, value)| {
+            values::decode_health(value).is_ok_and(|health| health.converter_silent)
+        })
+        .filter_map(|(key, _)| keys::name(HEALTH, key).ok())
+        .collect();
+    nodes
+        .iter()
+        .filter_map(|(key, _)| keys::name(NODES, key).ok())
+        .filter(|name| !silent.contains(name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_whose_converter_is_silent_is_left_out_and_one_whose_health_is_refused_is_not() {
+        let nodes = ["busy", "london", "milan", "oslo"]
+            .map(|name| (format!("{NODES}{name}").into_bytes(), Vec::new()));
+        let health = [
+            ("busy", r#"{"pressure_percent":90}"#),
+            ("milan", r#"{"pressure_percent":0,"converter_silent":true}"#),
+            (
+                "oslo",
+                r#"{"pressure_percent":101,"converter_silent":true}"#,
+            ),
+        ]
+        .map(|(name, value)| {
+            let value = format!(r#"{{"format":1,"value":{value}}}"#);
+            (format!("{HEALTH}{name}").into_bytes(), value.into_bytes())
+        });
+        let left: BTreeSet<Name> = ["busy", "london", "oslo"]
+            .map(|name| name.parse().unwrap())
+            .into();
+        assert_eq!(answering(&nodes, &health), left);
     }
 }

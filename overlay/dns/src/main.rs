@@ -33,7 +33,8 @@ struct Arguments {
     /// Where it answers, by UDP and by TCP
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:53")]
     listen: SocketAddr,
-    /// etcd's members: an ingress whose agent is not there is passed over. Without, all count as alive
+    /// etcd's members: an ingress whose agent is not there, or whose converter does not answer it, is passed over. Without,
+    /// all count as alive
     #[arg(long, value_name = "URL,...", value_delimiter = ',', value_parser = endpoint)]
     endpoints: Vec<String>,
     /// The folder that `scripts/overlay enrol` made: ca.pem, node.pem, node.key; with https
