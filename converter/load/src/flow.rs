@@ -28,8 +28,9 @@ const STALLED: Duration = Duration::from_secs(30);
 const FIRST: usize = 4;
 
 /// One connection to the origin, in one direction, which is broken off at the end, or at SIGTERM: what is in its buffers
-/// would disturb the next measurement. Prints `{"bytes", "seconds", "bits_per_second"}` of what was received or, for an
-/// upload, given to the socket; at SIGTERM nothing.
+/// would disturb the next measurement. Prints `{"bytes", "seconds", "bits_per_second", "longest_pause"}` of what was
+/// received or, for an upload, given to the socket; at SIGTERM nothing. The pause is the longest time, in seconds, in which
+/// nothing moved.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]
@@ -40,6 +41,9 @@ pub struct Options {
     /// Send to the origin instead of reading from it.
     #[arg(long)]
     upload: bool,
+    /// Compare every byte with what it should be; one that is wrong is an error.
+    #[arg(long, conflicts_with = "upload")]
+    verify: bool,
     /// No faster than this.
     #[arg(long, value_name = "BITS_PER_SECOND", value_parser = clap::value_parser!(u64).range(1..))]
     pace: Option<u64>,
@@ -53,6 +57,16 @@ struct Report {
     bytes: u64,
     seconds: f64,
     bits_per_second: f64,
+    longest_pause: f64,
+}
+
+/// What has moved so far, and when.
+struct Progress {
+    bytes: u64,
+    wrong: u64,
+    begun: Instant,
+    last: Instant,
+    longest_pause: Duration,
 }
 
 /// Moves the bytes and tells how fast they were.
@@ -67,83 +81,101 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
         sockets::abort(stream)?;
     }
     let Some(moved) = moved else { return Ok(()) };
-    let (bytes, took) = moved.attempt("the flow")?;
-    let seconds = took.as_secs_f64();
+    let progress = moved.attempt("the flow")?;
+    let seconds = progress.begun.elapsed().as_secs_f64();
     print_report(&Report {
-        bytes,
+        bytes: progress.bytes,
         seconds,
-        bits_per_second: 8.0 * bytes as f64 / seconds,
+        bits_per_second: 8.0 * progress.bytes as f64 / seconds,
+        longest_pause: progress.longest_pause.as_secs_f64(),
     });
-    Ok(())
+    match progress.wrong {
+        0 => Ok(()),
+        wrong => Err(Failure::Wrong(format!("{wrong} bytes were wrong"))),
+    }
 }
 
-/// How many bytes, and in what time. The connection is left in `place`, whatever comes.
-async fn moved(options: &Options, place: &mut Option<TcpStream>) -> io::Result<(u64, Duration)> {
+/// What moved until the end. The connection is left in `place`, whatever comes.
+async fn moved(options: &Options, place: &mut Option<TcpStream>) -> io::Result<Progress> {
     let stream = place.insert(soon(options.route.open()).await?);
     let request = options.request();
     let (first, rest) = request.as_bytes().split_at(FIRST);
     soon(stream.write_all(first)).await?;
     sleep(Duration::from_secs_f64(options.after)).await;
     soon(stream.write_all(rest)).await?;
-    let begun = Instant::now();
-    let end = begun + Duration::from_secs_f64(options.seconds);
-    let bytes = if options.upload {
-        send(stream, options.pace.map(Pace::new), end).await?
+    let mut progress = Progress::begin();
+    let end = progress.begun + Duration::from_secs_f64(options.seconds);
+    if options.upload {
+        send(stream, options.pace.map(Pace::new), end, &mut progress).await?;
     } else {
-        receive(stream, end).await?
-    };
-    Ok((bytes, begun.elapsed()))
+        receive(stream, options.verify, end, &mut progress).await?;
+    }
+    progress.made(0);
+    Ok(progress)
 }
 
-async fn send(stream: &mut TcpStream, mut pace: Option<Pace>, end: Instant) -> io::Result<u64> {
-    let (pattern, mut sent) = (Pattern::new(0), 0);
+async fn send(
+    stream: &mut TcpStream,
+    mut pace: Option<Pace>,
+    end: Instant,
+    progress: &mut Progress,
+) -> io::Result<()> {
+    let pattern = Pattern::new(0);
     while Instant::now() < end {
         let piece = async {
             let room = match &mut pace {
                 Some(pace) => pace.room().await,
                 None => ENDLESS,
             };
-            stream.write(pattern.at(sent, room)).await
+            stream.write(pattern.at(progress.bytes, room)).await
         };
-        let count = progress(piece, end).await?.unwrap_or(0);
+        let count = until(end, piece).await?.unwrap_or(0) as u64;
         if let Some(pace) = &mut pace {
             pace.spent(count);
         }
-        sent += count;
+        progress.made(count);
     }
-    Ok(sent)
+    Ok(())
 }
 
-async fn receive(stream: &mut TcpStream, end: Instant) -> io::Result<u64> {
+async fn receive(
+    stream: &mut TcpStream,
+    verify: bool,
+    end: Instant,
+    progress: &mut Progress,
+) -> io::Result<()> {
+    let pattern = verify.then(|| Pattern::new(0));
+    let mut take = |data: &[u8]| {
+        let wrong = pattern.map_or(0, |pattern| pattern.wrong(progress.bytes, data));
+        progress.wrong += wrong;
+        progress.made(data.len() as u64);
+    };
     let mut buffer = Vec::with_capacity(BUFFER);
     let head = async {
         let body = http::read_head(stream, &mut buffer).await?;
         Ok(body.start)
     };
-    let Some(start) = progress(head, end).await? else {
-        return Ok(0);
+    let Some(start) = until(end, head).await? else {
+        return Ok(());
     };
-    let mut received = buffer.len() as u64 - start;
+    take(&buffer[start..]);
     buffer.resize(BUFFER, 0);
     while Instant::now() < end {
-        match progress(stream.read(&mut buffer), end).await? {
+        match until(end, stream.read(&mut buffer)).await? {
             Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(count) => received += count,
+            Some(count) => take(&buffer[..count]),
             None => {}
         }
     }
-    Ok(received)
+    Ok(())
 }
 
 /// What `step` gives, or None at the end; fails if it takes too long.
-async fn progress(
-    step: impl Future<Output = io::Result<usize>>,
+async fn until<T>(
     end: Instant,
-) -> io::Result<Option<u64>> {
-    match timeout_at(end, soon(step)).await {
-        Ok(count) => Ok(Some(count? as u64)),
-        Err(_) => Ok(None),
-    }
+    step: impl Future<Output = io::Result<T>>,
+) -> io::Result<Option<T>> {
+    timeout_at(end, soon(step)).await.ok().transpose()
 }
 
 /// What `step` gives, if that is soon.
@@ -152,6 +184,26 @@ async fn soon<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         let why = format!("nothing moved for {} s", STALLED.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     })
+}
+
+impl Progress {
+    fn begin() -> Self {
+        let begun = Instant::now();
+        Self {
+            bytes: 0,
+            wrong: 0,
+            begun,
+            last: begun,
+            longest_pause: Duration::ZERO,
+        }
+    }
+
+    /// So many bytes more, now.
+    fn made(&mut self, count: u64) {
+        self.longest_pause = self.longest_pause.max(self.last.elapsed());
+        self.last = Instant::now();
+        self.bytes += count;
+    }
 }
 
 impl Options {

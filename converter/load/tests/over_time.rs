@@ -29,6 +29,10 @@ impl Origin {
         let listener = TcpListener::bind("127.2.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound").to_string();
         drop(listener);
+        Self::at(address)
+    }
+
+    fn at(address: String) -> Self {
         let mut child = program(&["origin", "--listen", &address])
             .spawn()
             .expect("it starts");
@@ -127,6 +131,43 @@ fn a_flow_is_broken_off_at_its_end_and_when_it_is_terminated() {
     }
 }
 
+/// A server that answers one request by these parts of a body, with so much time before the second.
+fn answering(parts: [&'static [u8]; 2], between: Duration) -> (String, JoinHandle<()>) {
+    serving(move |mut stream| {
+        assert!(stream.read(&mut [0; 512]).expect("a request") > 0);
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n";
+        stream.write_all(head).expect("a head");
+        stream.write_all(parts[0]).expect("a part");
+        thread::sleep(between);
+        stream.write_all(parts[1]).expect("another part");
+        let end = stream.read_to_end(&mut Vec::new());
+        assert!(end.is_err(), "it is broken off: {end:?}");
+    })
+}
+
+#[test]
+fn the_longest_pause_of_a_flow_is_told() {
+    let (address, served) = answering([b"abc", b"def"], Duration::from_millis(300));
+    let told = told(&flow(&address, &[]));
+    served.join().expect("it serves");
+    assert_eq!(told["bytes"], 6);
+    let pause = told["longest_pause"].as_f64().unwrap();
+    assert!((0.25..0.5).contains(&pause), "{told}");
+}
+
+#[test]
+fn bytes_that_are_wrong_are_an_error_if_they_are_compared() {
+    let origin = Origin::start();
+    let right = flow(&origin.1, &["--verify", "--pace", "8000000"]);
+    assert!(right.status.success(), "{right:?}");
+    let (address, served) = answering([b"abc", b"def"], Duration::ZERO);
+    let wrong = flow(&address, &["--verify"]);
+    served.join().expect("it serves");
+    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(told(&wrong)["bytes"], 6);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("bytes were wrong"));
+}
+
 #[test]
 fn a_flow_that_ends_too_early_fails() {
     let (address, served) = serving(|mut stream| {
@@ -215,5 +256,44 @@ fn an_answer_other_than_200_ends_it() {
     assert!(
         complaint.contains("/file: ") && complaint.contains("503 Busy"),
         "{complaint}"
+    );
+}
+
+#[test]
+fn a_poll_that_goes_on_tells_its_failures_and_takes_the_next_answers() {
+    // One request is refused, then the origin comes.
+    let (address, served) = serving(drop);
+    let origin = address.clone();
+    let coming = thread::spawn(move || {
+        served.join().expect("it serves");
+        thread::sleep(Duration::from_millis(300));
+        Origin::at(origin)
+    });
+    let arguments = [
+        "poll",
+        "--to",
+        &address,
+        "--seconds",
+        "1.5",
+        "--every",
+        "0.1",
+    ];
+    let output = told(
+        &program(&[&arguments[..], &["--go-on"]].concat())
+            .output()
+            .unwrap(),
+    );
+    drop(coming.join().expect("the origin comes"));
+    let (answered, failed) = (&output["ms"], output["failed"].as_array().expect("a list"));
+    assert!(!answered.as_array().expect("a list").is_empty(), "{output}");
+    assert!(failed.len() >= 2, "{output}");
+    let at: Vec<_> = failed
+        .iter()
+        .map(|each| each["at"].as_f64().unwrap())
+        .collect();
+    assert!(at[0] < 0.1 && at.is_sorted(), "{output}");
+    assert!(
+        failed[1]["why"].as_str().unwrap().contains("refused"),
+        "{output}"
     );
 }
