@@ -1,5 +1,7 @@
 """Converters that connect through each other: chains, routes by the server's network, and circles."""
 
+import os
+import signal
 import socket
 import struct
 import tempfile
@@ -321,6 +323,37 @@ def test_the_next_best_way_serves_the_same_connection_where_a_converter_behind_t
         eventually(lambda: len(served(third)) == 2 and len(served(first)) == 4)
         assert sorted(served(first)) == ["gateway-away", "gateway-away", "whole", "whole"]
         assert "is away" not in converter.log, "the next one works"
+
+
+@contextmanager
+def hanging(converter: Converter) -> Iterator[None]:
+    """Its kernel goes on: it takes connections, and acknowledges what they bring."""
+    os.kill(converter.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(converter.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("keys", ["", "fast_open = true\nmptcp = false\n"], ids=["plain", "in-the-syn"])
+def test_the_next_best_way_serves_the_same_connection_where_the_next_converter_hangs(conv: World, keys: str) -> None:
+    config = named("second third", "first third").replace("when_away", f'{keys}timeout = "500ms"\nwhen_away')
+    with (
+        node(conv, "first", MEMBER + keys) as first,
+        node(conv, "second", MEMBER + keys) as second,
+        node(conv, "third", MEMBER + keys),
+        conv.converter(config) as converter,
+        conv.serving(greet) as service,
+    ):
+        with hanging(second):
+            assert hears(conv, "connect", SERVER, service.port) == "hello"
+        assert hears(conv, "connect", SERVER, service.port) == "hello"
+        # What it was asked for in the meantime it does not do when it goes on.
+        eventually(lambda: len(served(second)) == 2)
+        assert sorted(served(second)) == ["client-gone", "whole"]
+        assert served(first) == ["whole"]
+        assert len(service.peers) == 2
+        assert "is away" not in converter.log, "it could as well have been the server"
 
 
 def test_without_a_way_that_works_the_client_is_refused(conv: World) -> None:

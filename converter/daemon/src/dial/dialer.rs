@@ -10,13 +10,12 @@ use super::attempt::{Attempt, PendingDial};
 use super::error::DialError;
 use super::names::Names;
 use super::next_hop::{Asked, HopAnswer, HopError, PendingRequest};
-use super::next_hops::{NextHops, Way};
+use super::next_hops::{self, NextHops, Way};
 use super::order;
 use super::race::race;
 use super::server::{DialOptions, Server};
 use super::spare::{Spare, SpareDescriptors};
 use super::target::Target;
-
 use crate::bytes::stream::Stream;
 use crate::config::{Config, Downstream, Gateway, WhenAway};
 use crate::kernel::route::{Question, RouteKind, Routes};
@@ -100,7 +99,7 @@ impl Dialer {
                     .begin(asked, &[], gateway, &config.downstream)
                     .map(PendingDial::ByGateway)
                     .map_err(|error| match error {
-                        HopError::Away(_) => DialError::GatewayAway,
+                        HopError::Away(_) | HopError::Silent => DialError::GatewayAway,
                         HopError::Server(error) => error,
                     });
             }
@@ -149,10 +148,15 @@ impl Dialer {
         if let Some(gateway) = &config.gateway {
             let hop = Arc::clone(&asking.hop);
             let passed = self.passed(&options.passed, gateway);
-            let end = hop.end_begun(asking, passed, early, gateway);
+            let deadline =
+                next_hops::deadline(self.next_hops.towards(asking.asked.server, None), gateway);
+            let end = hop.end_begun(asking, passed, early, gateway, deadline);
             match timeout(config.timeouts.connect, end).await {
                 Ok(Ok(HopAnswer::Connected(server))) => return Ok(server),
-                Ok(Ok(HopAnswer::Cookie) | Err(HopError::Server(DialError::GatewayAway))) => {}
+                Ok(
+                    Ok(HopAnswer::Cookie)
+                    | Err(HopError::Silent | HopError::Server(DialError::GatewayAway)),
+                ) => {}
                 Ok(Err(HopError::Away(why))) => hop.is_away(gateway, &why),
                 Ok(Err(HopError::Server(error))) => return Err(error),
                 Err(_) => return Err(DialError::TimedOut),
@@ -213,12 +217,14 @@ impl Dialer {
             None => self.next_hops.towards(server, bytes),
         };
         let mut refused = None;
-        for way in ways {
+        for (place, way) in ways.iter().enumerate() {
             let Way::By(hop, ahead) = way else {
                 return Ok(None);
             };
             let asked = self.asked(server, &options.passed, ahead.as_ref(), gateway);
-            match hop.ask(&asked, early, gateway, &config.downstream).await {
+            let deadline = next_hops::deadline(&ways[place..], gateway);
+            let wait = hop.ask(&asked, early, gateway, &config.downstream, deadline);
+            match wait.await {
                 Some(Ok(server)) => return Ok(Some(server)),
                 Some(Err(DialError::Reset)) => return Err(DialError::Reset),
                 Some(Err(error)) => refused = Some(error),

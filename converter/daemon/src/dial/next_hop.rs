@@ -24,6 +24,8 @@ const PIECE: usize = 16 << 10;
 pub enum HopError {
     /// It is not there, or not working: for what reason.
     Away(String),
+    /// It is there, and said nothing of the server before the deadline.
+    Silent,
     /// It works, and says this of the server.
     Server(DialError),
 }
@@ -117,14 +119,16 @@ impl NextHop {
         }
     }
 
-    /// Asks for a connection; `None` where the converter is away, or cannot get on from there. Asks again where a cookie
-    /// is wanted first: twice, and once more if the cookie of before is no longer good (RFC 8803 section 6.2.7).
+    /// Asks for a connection; `None` where the converter is away, cannot get on from there, or says nothing before the
+    /// `deadline`. Asks again where a cookie is wanted first: twice, and once more if the cookie of before is no longer
+    /// good (RFC 8803 section 6.2.7).
     pub async fn ask(
         self: &Arc<Self>,
         asked: &Asked,
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
+        deadline: Option<Instant>,
     ) -> Option<Result<Server, DialError>> {
         if !self.is_worth_a_try() {
             return None;
@@ -132,7 +136,8 @@ impl NextHop {
         let answered = async {
             for _ in 0..3 {
                 let asking = self.begin(asked.clone(), early, gateway, settings)?;
-                if let HopAnswer::Connected(server) = self.end(asking, &[], gateway).await? {
+                let answer = self.end(asking, &[], gateway, deadline).await?;
+                if let HopAnswer::Connected(server) = answer {
                     return Ok(server);
                 }
             }
@@ -141,7 +146,7 @@ impl NextHop {
         };
         match answered.await {
             Ok(server) => Some(Ok(server)),
-            Err(HopError::Server(DialError::GatewayAway)) => None,
+            Err(HopError::Server(DialError::GatewayAway) | HopError::Silent) => None,
             Err(HopError::Server(error)) => Some(Err(error)),
             Err(HopError::Away(why)) => {
                 self.is_away(gateway, &why);
@@ -186,20 +191,23 @@ impl NextHop {
         passed: Vec<u64>,
         early: &[u8],
         gateway: &Gateway,
+        deadline: Option<Instant>,
     ) -> Result<HopAnswer, HopError> {
         if asking.sent == 0 {
             asking.asked.passed = passed;
             asking.message = self.message(&asking.asked)?;
         }
-        self.end(asking, early, gateway).await
+        self.end(asking, early, gateway, deadline).await
     }
 
-    /// Sends the rest and `early`, which came since, and waits for the answer.
+    /// Sends the rest and `early`, which came since, and waits for the answer, until the `deadline` if there is one: it
+    /// may come late for the server's sake as well, so that the converter does not count as away then.
     async fn end(
         &self,
         mut asking: PendingRequest,
         early: &[u8],
         gateway: &Gateway,
+        deadline: Option<Instant>,
     ) -> Result<HopAnswer, HopError> {
         asking.message.extend_from_slice(early);
         let server = asking.asked.server;
@@ -233,7 +241,17 @@ impl NextHop {
                 }
             }
             // It answers when the connection to the server stands, and for that the caller has a limit of its own.
-            if stream.read_more(&mut inbox, PIECE, None).await? == 0 {
+            let more = stream.read_more(&mut inbox, PIECE, None);
+            let more = match deadline {
+                Some(deadline) => timeout_at(deadline, more).await,
+                None => Ok(more.await),
+            };
+            let Ok(count) = more else {
+                // Another way is taken: should it go on some time, it must not send the same to the server.
+                sockets::reset_on_close(&*stream);
+                return Err(HopError::Silent);
+            };
+            if count? == 0 {
                 return Err(HopError::Away(
                     "it ended the connection without an answer".into(),
                 ));

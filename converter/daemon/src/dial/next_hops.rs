@@ -5,6 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::time::Instant;
+
 use super::next_hop::NextHop;
 use super::route_table::RouteTable;
 use crate::config::Gateway;
@@ -20,6 +22,11 @@ pub enum Way {
     Direct,
     /// The next converter, and those that it is told to pass behind itself; `None`: the way on is its own choice.
     By(Arc<NextHop>, Option<Vec<SocketAddr>>),
+}
+
+/// Until when the first of these `ways` is waited for: as long as it takes where there is no other.
+pub fn deadline(ways: &[Way], gateway: &Gateway) -> Option<Instant> {
+    (ways.len() > 1).then(|| Instant::now() + gateway.timeout)
 }
 
 /// The next converters, by the servers' networks and ports, and by the transfers' sizes. Without any, every server is

@@ -43,6 +43,10 @@ pub async fn message<T, F>(
 ) -> Result<T, Missing<F>> {
     loop {
         if let Some((message, length)) = parse(inbox).map_err(Missing::Fault)? {
+            // What came before a reset can still be read. The client may have asked another converter since.
+            if matches!(session.stream.take_error(), Ok(Some(_))) {
+                return Err(Missing::Gone);
+            }
             inbox.drain(..length);
             session.may_hold(inbox.len());
             return Ok(message);
