@@ -5,25 +5,18 @@ the time runs until no route that the ingress's agent writes for its converter h
 then, a connection that tries such a chain goes on by the next one.
 """
 
-import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
-from experiments.overlay.mesh import standing_mesh
-from experiments.overlay.running import Running, running
-from experiments.scenarios.cabled import Unlinked
+from experiments.overlay.faults import node_killed
+from experiments.overlay.running import Running
+from experiments.scenarios.whole_overlay import StandingOverlay, WholeOverlay
 from experiments.study.benchmark import benchmark
 from experiments.study.figures import Figures, Series
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
-from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.failure import Exit, Failure
 
 _INGRESS, _DIES, _OTHER, _EGRESS = _NODES = ("ingress", "dies", "other", "egress")
-_ROUNDS = 5
 # Round-trip times in milliseconds: the way through the node that dies is the best one for five rounds.
 _DELAYS = ((0, 20, 24, 60), (20, 0, 30, 20), (24, 30, 0, 24), (60, 20, 24, 0))
 _LONGEST = 60.0
@@ -35,43 +28,20 @@ class NodeOutOptions(Options):
     repeat: Repeat = 5
 
 
-@dataclass(frozen=True)
-class Standing(Unlinked):
-    """An overlay at work."""
-
-    overlay: Running
-
-
-@dataclass(frozen=True)
-class Overlay:
-    """The same before it stands."""
-
-    def as_json(self) -> dict[str, object]:
-        """For a manifest."""
-        return {"nodes": _NODES, "round_trip_ms": _DELAYS}
-
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Standing]:  # noqa: ARG002
-        """The overlay for the length of the block, with all its tables."""
-        with standing_mesh(name, _NODES, _DELAYS) as mesh, running(mesh, _ROUNDS) as overlay:
-            yield Standing(overlay)
-
-
-def _measure(built: Standing, _options: NodeOutOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: StandingOverlay, _options: NodeOutOptions, point: Point, repetition: int) -> Reading:
     """``node_out_s``; raises Failure (exit 1) if the node was on no chain, or stays on one."""
     overlay = built.overlay
     address = f"{overlay.mesh.address(_DIES)}:"
     if not _passed(overlay, address):
         raise Failure(Exit.WRONG_RESULT, f"no chain passes {_DIES}: {' | '.join(overlay.routes(_INGRESS))}")
-    for pid in overlay.mesh.nodes[_DIES].pids():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    begun = time.monotonic()
-    while _passed(overlay, address):
-        if time.monotonic() - begun > _LONGEST:
-            raise Failure(Exit.WRONG_RESULT, f"{_DIES} is on a chain {_LONGEST:g} s after its death")
-        time.sleep(0.01)
-    return Reading(point, repetition, {"node_out_s": time.monotonic() - begun}, {})
+    with node_killed(overlay, _DIES):
+        begun = time.monotonic()
+        while _passed(overlay, address):
+            if time.monotonic() - begun > _LONGEST:
+                raise Failure(Exit.WRONG_RESULT, f"{_DIES} is on a chain {_LONGEST:g} s after its death")
+            time.sleep(0.01)
+        taken = time.monotonic() - begun
+    return Reading(point, repetition, {"node_out_s": taken}, {})
 
 
 def _passed(overlay: Running, address: str) -> bool:
@@ -91,7 +61,7 @@ SCENARIO = benchmark(
     options=NodeOutOptions,
     quick={"repeat": 1},
     points=lambda _options: [{"nodes": str(len(_NODES))}],
-    blueprint=lambda _options, _profile, _point: Overlay(),
+    blueprint=lambda _options, _profile, _point: WholeOverlay(_NODES, _DELAYS),
     measure=_measure,
     figures=figures,
 )

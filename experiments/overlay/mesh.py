@@ -15,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 
 from experiments.testbed.build import reserved, take_down
-from experiments.testbed.links import connect, kernel_has_netem
+from experiments.testbed.links import connect, kernel_has_netem, set_delay
 from experiments.testbed.node import Node, run
 from experiments.testbed.topology import NO_DELAY, NO_LOSS, Direction, Link, Topology
 from tributary.settings.units import Duration, PositiveRate
@@ -33,10 +33,14 @@ _RATE, _QUEUE = PositiveRate(100_000_000), 1000  # as much as an emulator carrie
 
 @dataclass(frozen=True)
 class Mesh:
-    """The namespaces that stand: those of the overlay's nodes by the nodes' names, in their order."""
+    """The namespaces that stand: those of the overlay's nodes by the nodes' names, in their order.
+
+    ``between`` is the node of each link, by the numbers of its two ends, the lower one first.
+    """
 
     directory: Path
     nodes: Mapping[str, Node]
+    between: Mapping[tuple[int, int], Node]
     client: Node
     server: Node
     control: Node
@@ -44,12 +48,36 @@ class Mesh:
 
     def address(self, name: str) -> str:
         """Where the node of this name is."""
-        return f"10.80.0.{[*self.nodes].index(name) + 1}"
+        return f"10.80.0.{self._number(name)}"
 
     @property
     def links(self) -> int:
         """How many there are."""
-        return len(self.nodes) * (len(self.nodes) - 1) // 2
+        return len(self.between)
+
+    def join(self, low: int, high: int, round_trip_ms: float) -> None:
+        """Link two nodes, by their numbers."""
+        nodes, between = [*self.nodes.values()], self.between[low, high]
+        link = self._link(low, high, round_trip_ms)
+        between.create()
+        connect(link, nodes[low - 1], between, nodes[high - 1], netem=self.netem, seed=0)
+        for here, there in ((low, high), (high, low)):
+            own, other = (f"10.80.0.{each}" for each in (here, there))
+            nodes[here - 1].ip("route", "add", other, "dev", link.name, "src", own)
+
+    def set_round_trip(self, one: str, other: str, milliseconds: float) -> None:
+        """Give the link between two nodes another round-trip time. What is on its way may be lost."""
+        low, high = sorted(map(self._number, (one, other)))
+        set_delay(self._link(low, high, milliseconds), self.between[low, high], netem=self.netem)
+
+    def _number(self, name: str) -> int:
+        return [*self.nodes].index(name) + 1
+
+    def _link(self, low: int, high: int, round_trip_ms: float) -> Link:
+        delay = Duration(round(round_trip_ms * 1000 / 2))
+        way = Direction(_RATE, delay, NO_DELAY, NO_LOSS, _QUEUE, trace=None)
+        number = [*self.between].index((low, high)) + 1
+        return Link(f"to{low}-{high}", number, down=way, up=way)
 
 
 @contextmanager
@@ -64,14 +92,16 @@ def standing_mesh(name: str, nodes: Sequence[str], round_trip_ms: Sequence[Seque
             return Node(f"trib-{name}-{each}", directory)
 
         numbered = {node: namespace(f"node{number}") for number, node in enumerate(nodes, start=1)}
+        pairs = combinations(range(1, len(nodes) + 1), 2)
+        between = {pair: namespace(f"link{number}") for number, pair in enumerate(pairs, start=1)}
         client, server, control = (namespace(each) for each in ("client", "server", "control"))
-        mesh = Mesh(directory, numbered, client, server, control, netem=kernel_has_netem())
-        _build(mesh, namespace("link").namespace, round_trip_ms)
+        mesh = Mesh(directory, numbered, between, client, server, control, netem=kernel_has_netem())
+        _build(mesh, round_trip_ms)
         yield mesh
         take_down(name)
 
 
-def _build(mesh: Mesh, prefix: str, round_trip_ms: Sequence[Sequence[float]]) -> None:
+def _build(mesh: Mesh, round_trip_ms: Sequence[Sequence[float]]) -> None:
     nodes = [*mesh.nodes.values()]
     ingress, egress = nodes[0], nodes[-1]
     for node in (*nodes, mesh.client, mesh.server, mesh.control):
@@ -80,14 +110,8 @@ def _build(mesh: Mesh, prefix: str, round_trip_ms: Sequence[Sequence[float]]) ->
         node.sysctl(net__ipv4__tcp_no_metrics_save=1, net__ipv4__conf__all__rp_filter=2)
     for number, node in enumerate(nodes, start=1):
         node.ip("address", "add", f"10.80.0.{number}/32", "dev", "lo")
-    for count, (low, high) in enumerate(combinations(range(len(nodes)), 2), start=1):
-        link = _link(low + 1, high + 1, count, round_trip_ms[low][high])
-        between = Node(f"{prefix}{count}", mesh.directory)
-        between.create()
-        connect(link, nodes[low], between, nodes[high], netem=mesh.netem, seed=0)
-        for here, there in ((low, high), (high, low)):
-            own, other = (f"10.80.0.{each + 1}" for each in (here, there))
-            nodes[here].ip("route", "add", other, "dev", link.name, "src", own)
+    for low, high in mesh.between:
+        mesh.join(low, high, round_trip_ms[low - 1][high - 1])
     for node in (ingress, egress):
         node.sysctl(net__ipv4__ip_forward=1)
     _cable(mesh.client, ingress, "client", f"{_CLIENT}/24", f"{INGRESS}/24")
@@ -98,12 +122,6 @@ def _build(mesh: Mesh, prefix: str, round_trip_ms: Sequence[Sequence[float]]) ->
         node.ip("route", "add", SERVERS, "via", f"10.80.0.{len(nodes)}", "dev", f"to{number}-{len(nodes)}", "onlink")
     egress.ip("route", "add", CLIENTS, "via", "10.80.0.1", "dev", f"to1-{len(nodes)}", "onlink")
     _join_control(mesh)
-
-
-def _link(low: int, high: int, number: int, round_trip_ms: float) -> Link:
-    delay = Duration(round(round_trip_ms * 1000 / 2))
-    way = Direction(_RATE, delay, NO_DELAY, NO_LOSS, _QUEUE, trace=None)
-    return Link(f"to{low}-{high}", number, down=way, up=way)
 
 
 def _cable(one: Node, other: Node, name: str, one_address: str, other_address: str) -> None:

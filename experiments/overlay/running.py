@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,15 +53,72 @@ via_gateway = true
 
 @dataclass(frozen=True)
 class Running:
-    """An overlay at work. ``processes`` are its converters by their nodes' names."""
+    """An overlay at work. What runs can be ended and started again: etcd with its data, nodes as they were.
+
+    ``processes`` are "etcd", "controller", and of each node "NAME.converter" and "NAME.agent".
+    """
 
     mesh: Mesh
     program: Path
-    processes: Mapping[str, Process]
+    converter: Path
+    egresses: Path
+    processes: dict[str, Process]
+
+    def start_etcd(self) -> None:
+        """Start it; it is not yet ready then."""
+        peers = f"http://{CONTROL}:2380"
+        urls = ["--listen-client-urls", ENDPOINT, "--advertise-client-urls", ENDPOINT, "--listen-peer-urls", peers]
+        urls += ["--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"]
+        data = self.mesh.directory / "etcd"
+        command = ["etcd", "--data-dir", str(data), "--logger", "zap", *urls]
+        self.processes["etcd"] = self.mesh.control.start("etcd", command)
+
+    def start_controller(self) -> None:
+        """Start it; it waits for etcd."""
+        command = [str(self.program), "controller", "controller", *REACHED]
+        self.processes["controller"] = self.mesh.control.start("controller", command)
+
+    def start_converter(self, name: str) -> None:
+        """Start that of a node, and wait until it listens."""
+        files, node = self._files(name), self.mesh.nodes[name]
+        files.with_suffix(".routes").touch()
+        is_ingress = name == next(iter(self.mesh.nodes))
+        text = _CONVERTER.format(
+            nodes=NODES, own_clients=CLIENTS, files=files, address=self.mesh.address(name), port=_CONVERT_PORT
+        ) + (_HTTP.format(ingress=INGRESS) if is_ingress else "")
+        settings = files.with_suffix(".toml")
+        settings.write_text(text)
+        started = node.start(f"{files.name}.converter", [str(self.converter), "--config", str(settings)])
+        self.processes[f"{name}.converter"] = started.wait_until_ready()
+
+    def start_agent(self, name: str) -> None:
+        """Start that of a node, whose converter runs."""
+        address, files = self.mesh.address(name), self._files(name)
+        where = ["--address", f"{address}:{_PING_PORT}", "--converter", f"{address}:{_CONVERT_PORT}"]
+        # They share one machine: its pressure tells none of them from the others.
+        where += ["--pressure", os.devnull]
+        routes = ["--routes", str(files.with_suffix(".routes")), "--egresses", str(self.egresses)]
+        reload = ["--reload", f"kill -HUP {self.processes[f'{name}.converter'].popen.pid}"]
+        command = [str(self.program), "agent", name, *where, *routes, *reload, *REACHED]
+        self.processes[f"{name}.agent"] = self.mesh.nodes[name].start(f"{files.name}.agent", command)
 
     def status(self) -> Any:
         """What scripts/overlay status says, as JSON."""
         return json.loads(self.mesh.control.run(str(self.program), "status", *REACHED))
+
+    def wait_until_complete(self) -> None:
+        """Wait until every node has chains to all others, and goes by them; raises Failure (exit 71)."""
+        deadline = time.monotonic() + _COMPLETE_SECONDS
+        while True:
+            try:
+                if _complete(self.status(), len(self.mesh.nodes)):
+                    return
+                missing = "some tables have not all chains"
+            except Failure as failure:
+                missing = str(failure)  # etcd is not there yet
+            if time.monotonic() > deadline:
+                raise Failure(Exit.SYSTEM, f"the overlay is not complete after {_COMPLETE_SECONDS:g} s: {missing}")
+            time.sleep(0.2)
 
     def accesses(self, name: str) -> list[dict[str, Any]]:
         """The lines of a converter's access log: a connection each, when it has ended; none of its agent's."""
@@ -73,62 +130,38 @@ class Running:
         return [line for line in self._file(name, "routes").read_text().splitlines() if not line.startswith("#")]
 
     def _file(self, name: str, kind: str) -> Path:
-        return _files(self.mesh, name).with_suffix(f".{kind}")
+        return self._files(name).with_suffix(f".{kind}")
+
+    def _files(self, name: str) -> Path:
+        return self.mesh.directory / self.mesh.nodes[name].namespace
 
 
 @contextmanager
-def running(mesh: Mesh, rounds: int) -> Iterator[Running]:
-    """The overlay for the length of the block, its tables complete; the last node is the egress of all servers.
+def running(mesh: Mesh, rounds: int, by_port: Mapping[int, str] | None = None) -> Iterator[Running]:
+    """The overlay for the length of the block, its tables complete.
 
-    What it starts ends with the mesh. Raises Failure: exit 71 if the tables do not become complete.
+    The last node is the egress of all servers, but for the ports that ``by_port`` gives to other nodes. The server has
+    its files at those too. What is started ends with the mesh. Raises Failure: exit 71 if the tables do not become
+    complete.
     """
     program, programs = plane.build(), native.build()
-    mesh.control.start("etcd", _etcd(mesh.directory / "etcd"))
-    mesh.control.start("controller", [str(program), "controller", "controller", *REACHED])
-    origin = [str(programs.load), "origin", "--listen", f"{SERVER}:80"]
-    mesh.server.start("origin", origin).wait_until_ready()
-    egresses = mesh.directory / "egresses"
-    egresses.write_text(f"{SERVERS} {[*mesh.nodes][-1]} {rounds}\n")
-    converters = {name: _start_converter(mesh, name, programs.converter) for name in mesh.nodes}
-    for name, converter in converters.items():
-        _start_agent(mesh, name, [str(program), "agent", name], egresses, converter)
-    made = Running(mesh, program, converters)
-    _wait(lambda: _complete(made.status(), len(mesh.nodes)))
+    ports = by_port or {}
+    egresses = [f"{SERVERS} {[*mesh.nodes][-1]} {rounds}"]
+    egresses += [f"{SERVERS} port {port} {node} {rounds}" for port, node in ports.items()]
+    file = mesh.directory / "egresses"
+    file.write_text("".join(f"{line}\n" for line in egresses))
+    made = Running(mesh, program, programs.converter, file, {})
+    made.start_etcd()
+    made.start_controller()
+    for port in (80, *ports):
+        origin = [str(programs.load), "origin", "--listen", f"{SERVER}:{port}"]
+        mesh.server.start(f"origin-{port}", origin).wait_until_ready()
+    for name in mesh.nodes:
+        made.start_converter(name)
+    for name in mesh.nodes:
+        made.start_agent(name)
+    made.wait_until_complete()
     yield made
-
-
-def _etcd(data: Path) -> list[str]:
-    peers = f"http://{CONTROL}:2380"
-    urls = ["--listen-client-urls", ENDPOINT, "--advertise-client-urls", ENDPOINT, "--listen-peer-urls", peers]
-    urls += ["--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"]
-    return ["etcd", "--data-dir", str(data), "--logger", "zap", *urls]
-
-
-def _files(mesh: Mesh, name: str) -> Path:
-    return mesh.directory / mesh.nodes[name].namespace
-
-
-def _start_converter(mesh: Mesh, name: str, program: Path) -> Process:
-    files = _files(mesh, name)
-    files.with_suffix(".routes").touch()
-    is_ingress = name == next(iter(mesh.nodes))
-    text = _CONVERTER.format(
-        nodes=NODES, own_clients=CLIENTS, files=files, address=mesh.address(name), port=_CONVERT_PORT
-    ) + (_HTTP.format(ingress=INGRESS) if is_ingress else "")
-    settings = files.with_suffix(".toml")
-    settings.write_text(text)
-    log = f"{files.name}.converter"
-    return mesh.nodes[name].start(log, [str(program), "--config", str(settings)]).wait_until_ready()
-
-
-def _start_agent(mesh: Mesh, name: str, command: list[str], egresses: Path, converter: Process) -> None:
-    address, files = mesh.address(name), _files(mesh, name)
-    where = ["--address", f"{address}:{_PING_PORT}", "--converter", f"{address}:{_CONVERT_PORT}"]
-    # They share one machine: its pressure tells none of them from the others.
-    where += ["--pressure", os.devnull]
-    routes = ["--routes", str(files.with_suffix(".routes")), "--egresses", str(egresses)]
-    reload = ["--reload", f"kill -HUP {converter.popen.pid}"]
-    mesh.nodes[name].start(f"{files.name}.agent", [*command, *where, *routes, *reload, *REACHED])
 
 
 def _complete(status: Mapping[str, Any], count: int) -> bool:
@@ -137,17 +170,3 @@ def _complete(status: Mapping[str, Any], count: int) -> bool:
     in_use = {node["name"]: node["routes"]["version"] for node in status["nodes"] if node["routes"]}
     whole = [name for name, table in tables.items() if table["egresses"] == count - 1]
     return len(whole) == count and all(in_use.get(name) == tables[name]["version"] for name in whole)
-
-
-def _wait(complete: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _COMPLETE_SECONDS
-    while True:
-        try:
-            if complete():
-                return
-            missing = "some tables have not all chains"
-        except Failure as failure:
-            missing = str(failure)  # etcd is not there yet
-        if time.monotonic() > deadline:
-            raise Failure(Exit.SYSTEM, f"the overlay is not complete after {_COMPLETE_SECONDS:g} s: {missing}")
-        time.sleep(0.2)

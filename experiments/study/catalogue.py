@@ -33,6 +33,7 @@ _EXPERIMENTS = (
     "overlay-paths",
     "overlay-transfer",
     "overlay-leave",
+    "overlay-faults",
 )
 _BENCHMARKS = (
     "aggregation",

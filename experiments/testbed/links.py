@@ -12,7 +12,7 @@ link with a trace always runs it: netem and tbf have no rates that change by the
 import os
 from pathlib import Path
 
-from experiments.testbed.node import Node, run
+from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import Direction, Link
 from tributary.places import CACHE
 from tributary.settings.failure import Exit, Failure
@@ -72,6 +72,16 @@ def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool,
         _bridge(link, node)
     else:
         node.start(f"emulator-{link.name}", _emulator(link, seed)).wait_until_ready()
+
+
+def set_delay(link: Link, node: Node, *, netem: bool) -> None:
+    """Give a link that connect() made the delays of ``link``; an emulator loses what is on its way."""
+    if netem and not link.traced:
+        for port, direction in _ports(link):
+            node.run("tc", *delay_command(port, direction).split())
+    else:
+        end_processes([node])
+        node.start(f"emulator-{link.name}", _emulator(link, seed=0)).wait_until_ready()
 
 
 def set_mtu(link: Link, client: Node, node: Node, gateway: Node, mtu: int, *, netem: bool) -> None:

@@ -90,6 +90,7 @@ SMALL = {
     "overlay-paths": (),
     "overlay-transfer": ("count=1", "size=10kB,100kB"),
     "overlay-leave": ("size=60MB", "rtt=20"),
+    "overlay-faults": ("before=1", "down=5", "after=5"),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
 }
 

@@ -109,7 +109,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Flow(options) => with_runtime(flow::run(&options)),
         Command::Connect(options) => requests::run(options, false),
         Command::Requests(options) => requests::run(options, true),
-        Command::Poll(options) => with_runtime(poll::run(&options)),
+        Command::Poll(options) => with_runtime(poll::run(options)),
         Command::Transfers(options) => transfers::run(&options),
         Command::Hold(options) => with_runtime(hold::run(options)),
         Command::Setup(options) => with_runtime(setup::run(options)),
