@@ -48,6 +48,8 @@ _RELAY = f"{Topology.PROXY4}:7000"
 _EVERY = 0.05
 _AROUND = 2.0
 """Seconds after the change in which the dip is looked for."""
+_LEAST_AFTER = 0.5
+"""Seconds after that of which the throughput is taken."""
 _EARLIEST_TIMER = 200
 """Milliseconds by which a retransmission timer is longer than the round trip."""
 _GOES_ON = 0.9
@@ -106,6 +108,10 @@ def _watch(client: Process, relay: Process) -> tuple[list[tuple[float, int, floa
         time.sleep(_EVERY)
     if client.popen.returncode != 0 or not change:
         raise Failure(Exit.WRONG_RESULT, f"the download failed, or the relay stayed: {client.output()}{relay.output()}")
+    left = samples[-2][0] - change
+    if left < _AROUND + _LEAST_AFTER:
+        least = f"at least {_AROUND + _LEAST_AFTER:g} s are needed: a larger size gives them"
+        raise Failure(Exit.WRONG_RESULT, f"the download ended {left:.1f} s after the relay had left it: {least}")
     return samples[:-1], change
 
 
@@ -179,7 +185,7 @@ SCENARIO = Scenario(
     expected="No timer ends where the round trip grows by less than 200 ms; throughput comes back.",
     profile=PROFILES / "long-path.toml",
     options=LeaveOptions,
-    quick={"repeat": 1, "size": "60MB", "rtt": "20"},
+    quick={"repeat": 1, "size": "100MB", "rtt": "20"},
     points=_points,
     blueprint=_blueprint,
     measure=_measure,

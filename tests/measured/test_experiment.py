@@ -89,7 +89,7 @@ SMALL = {
     "acceleration-start": ("count=2", "memory=6MB", "processor=50%"),
     "overlay-paths": (),
     "overlay-transfer": ("count=1", "size=10kB,100kB"),
-    "overlay-leave": ("size=60MB", "rtt=20"),
+    "overlay-leave": ("size=100MB", "rtt=20"),
     "overlay-faults": ("before=1", "down=5", "after=5"),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
 }
