@@ -21,6 +21,20 @@ pub(crate) const REPAIR_ON: i32 = 1;
 const HEADERS: u32 = 40;
 const TIMESTAMPS_SPACE: u32 = 12;
 
+/// For a segment from its TCP header on: 0 bytes of it are taken if it has data or a FIN, and else all (linux/filter.h).
+const NO_DATA: [SockFilter; 10] = [
+    SockFilter::new(0x30, 0, 0, 13), // A = flags
+    SockFilter::new(0x45, 7, 0, 1),  // FIN
+    SockFilter::new(0x30, 0, 0, 12), // A = length of the header, in its upper four bits
+    SockFilter::new(0x74, 0, 0, 4),
+    SockFilter::new(0x64, 0, 0, 2),
+    SockFilter::new(0x07, 0, 0, 0), // X = A
+    SockFilter::new(0x80, 0, 0, 0), // A = length of the segment
+    SockFilter::new(0x1d, 0, 1, 0), // A == X
+    SockFilter::new(0x06, 0, 0, u32::MAX),
+    SockFilter::new(0x06, 0, 0, 0),
+];
+
 /// Bytes of `struct tcp_repair_window`.
 pub(crate) const WINDOW: usize = 20;
 
@@ -144,6 +158,16 @@ pub fn hold(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     sys::wait_for_packets_under_way()
 }
 
+/// Has the kernel drop the data that comes for these sockets, and take acknowledgements and resets: what is in flight from
+/// here can come to rest. When this returns no data is under way to them any more, which takes some milliseconds.
+/// [`release`] ends it.
+pub fn deafen(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    for socket in sockets {
+        SockRef::from(socket).attach_filter(&NO_DATA)?;
+    }
+    sys::wait_for_packets_under_way()
+}
+
 /// Has a socket that was held or frozen go on.
 pub fn release(socket: impl AsFd) -> io::Result<()> {
     SockRef::from(&socket).detach_filter()?;
@@ -160,7 +184,7 @@ pub fn at_rest(socket: impl AsFd) -> Result<(), Obstacle> {
     check(socket.as_fd(), &TcpInfo::of(socket.as_fd())?)
 }
 
-/// Takes the state of a socket that is held ([`hold`]) or deaf ([`crate::deafen`]): without that, bytes that come meanwhile
+/// Takes the state of a socket that is held ([`hold`]) or deaf ([`deafen`]): without that, bytes that come meanwhile
 /// would be lost. From then on closing it sends nothing. With an obstacle it stays held, and as it was.
 pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
     let socket = socket.as_fd();
@@ -174,6 +198,18 @@ pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
             let _ = set(socket, TcpOption::REPAIR, REPAIR_OFF_SILENTLY);
         })
         .map_err(Obstacle::from)
+}
+
+/// Takes the states of two sockets that are deaf: an acknowledgement that comes meanwhile changes nothing of what is taken.
+/// With an obstacle to either of them both go on.
+pub fn freeze_both(sockets: [BorrowedFd<'_>; 2]) -> Result<[Frozen; 2], Obstacle> {
+    let both = freeze(sockets[0]).and_then(|first| Ok([first, freeze(sockets[1])?]));
+    if both.is_err() {
+        for socket in sockets {
+            release(socket)?;
+        }
+    }
+    both
 }
 
 /// Has the other end of a frozen connection say what its window is, by a segment of a byte that it has already (RFC 9293

@@ -9,17 +9,23 @@
 //!    been. [`hold`] is for one socket alone: it has acknowledgements dropped as well.
 //! 3. A [`Leg`] is the state of one of them; between two legs a [`Translation`] for each direction rewrites segments: what
 //!    comes in by one leg goes out by the other one, as if the converter had sent it there.
-//! 4. The [`Translator`] does so in the kernel, and the ends tell each other their windows: the pause is over. A [`Connection`] knows when it is over. Until then its frozen sockets stay
-//!    open: no other connection gets their addresses and ports.
+//! 4. The `Translator` does so in the kernel, and the ends tell each other their windows: the pause is over. A `Connection`
+//!    knows when it is over. Until then its frozen sockets stay open: no other connection gets their addresses and ports.
 //! 5. A frozen socket that is closed sends nothing. [`thaw()`] makes another one out of its state: the way back.
 //!
-//! A [`Joiner`] is half of the way: the sockets stay, and the kernel moves what comes by one to the other.
+//! A `Joiner` is half of the way: the sockets stay, and the kernel moves what comes by one to the other.
+//!
+//! What works in the kernel is behind the feature `kernel` (the default).
 #![deny(unsafe_code)]
+// What only the part in the kernel asks for.
+#![cfg_attr(not(feature = "kernel"), allow(dead_code))]
 
 mod bytes;
 mod checksum;
+#[cfg(feature = "kernel")]
 mod departure;
 mod freeze;
+#[cfg(feature = "kernel")]
 mod kernel;
 mod leg;
 mod pause;
@@ -29,8 +35,10 @@ mod tcp_info;
 mod thaw;
 mod translation;
 
-pub use departure::{Staying, deafen, freeze_both};
-pub use freeze::{Frozen, Obstacle, Scales, at_rest, freeze, hold, release};
+#[cfg(feature = "kernel")]
+pub use departure::Staying;
+pub use freeze::{Frozen, Obstacle, Scales, at_rest, deafen, freeze, freeze_both, hold, release};
+#[cfg(feature = "kernel")]
 pub use kernel::{Action, Connection, Joined, Joiner, Limits, Seen, Translator};
 pub use leg::{Flow, Leg, Timestamps, Unfit};
 pub use pause::Pause;
