@@ -9,6 +9,7 @@
 //! | `policy` | who may come in, what may be reached |
 //! | `dial` | connections to servers, and to the next converter |
 //! | `early` | connections begun when the client's SYN comes |
+//! | `leaving` | connections that the kernel carries on by itself |
 //! | `bytes` | streams, relays, buffers, timers |
 //! | `accounting` | who is in, what became of the others: metrics, access log |
 //! | `kernel` | what the kernel is asked for: sockets, routes, options, programs |
@@ -22,6 +23,7 @@ pub mod dial;
 pub mod early;
 pub mod failure;
 pub mod kernel;
+pub mod leaving;
 pub mod listeners;
 pub mod policy;
 pub mod service;

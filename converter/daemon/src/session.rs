@@ -17,7 +17,7 @@ use crate::accounting::line::{self, Line, PathLine};
 use crate::accounting::metrics::OfListener;
 use crate::bytes::buffers::with_scratch;
 use crate::bytes::context::RelayContext;
-use crate::bytes::relay::{Ended, relay};
+use crate::bytes::relay::{Ended, flows, relay};
 use crate::bytes::stream::Stream;
 use crate::config::{Config, Listen};
 use crate::dial::{
@@ -26,6 +26,7 @@ use crate::dial::{
 use crate::early::Early;
 use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::kernel::sockets;
+use crate::leaving::Departures;
 use crate::policy::admission::{Admission, Ticket};
 use crate::policy::cookies::Cookies;
 use crate::policy::rate_limit::RateLimit;
@@ -54,6 +55,8 @@ pub struct WorkerContext {
     pub admission: Arc<Admission>,
     /// Connections that were begun when the client's SYN came.
     pub early: Arc<Early>,
+    /// Connections that the kernel carries on, if the configuration has any left.
+    pub departures: Option<Arc<Departures>>,
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
     /// For RFC 8803's errors.
@@ -291,13 +294,29 @@ impl Session {
             let multipath = self.multipath().unwrap_or_default();
             self.at_half.replace(multipath.subflows);
         };
-        let (client, context) = (&self.stream, self.relay_context());
-        let ended = relay(client, &server.stream, early, said, &context, half).await;
+        let (client, server_stream, context) = (&self.stream, &server.stream, self.relay_context());
+        let ended = match self.departures() {
+            None => relay(client, server_stream, early, said, &context, half).await,
+            Some(departures) => {
+                let mark = self.config.downstream.mark;
+                let left = || {
+                    self.context.accounts.metrics.left.inc();
+                };
+                let flows = flows(client, server_stream, early, said, &context);
+                departures.relay(flows, &context, mark, half, left).await
+            }
+        };
         if ended == Ended::Whole {
             self.stream.finish();
             server.stream.finish();
         }
         ended
+    }
+
+    /// Who carries connections of this listener on, if it has them left.
+    fn departures(&self) -> Option<&Departures> {
+        let departures = self.context.departures.as_deref();
+        departures.filter(|_| self.listener.listen.leave)
     }
 
     /// The connection ends in order, with nothing left to say: its paths are counted.

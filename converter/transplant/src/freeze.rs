@@ -7,7 +7,7 @@ use std::{fmt, io};
 use socket2::{Protocol, SockFilter, SockRef};
 
 use crate::leg::{Leg, Timestamps};
-use crate::sys::{self, TcpOption};
+use crate::sys::{self, TcpOption, wait_for_packets_under_way};
 use crate::tcp_info::{self, TcpInfo};
 
 pub(crate) const RECEIVE_QUEUE: u32 = 1; // TCP_RECV_QUEUE
@@ -155,17 +155,24 @@ pub fn hold(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     for socket in sockets {
         SockRef::from(socket).attach_filter(&take_nothing)?;
     }
-    sys::wait_for_packets_under_way()
+    wait_for_packets_under_way()
 }
 
 /// Has the kernel drop the data that comes for these sockets, and take acknowledgements and resets: what is in flight from
 /// here can come to rest. When this returns no data is under way to them any more, which takes some milliseconds.
 /// [`release`] ends it.
 pub fn deafen(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    begin_deafness(sockets)?;
+    wait_for_packets_under_way()
+}
+
+/// The first half of [`deafen`], which does not wait: data may be under way to them until [`wait_for_packets_under_way`]
+/// has returned.
+pub fn begin_deafness(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     for socket in sockets {
         SockRef::from(socket).attach_filter(&NO_DATA)?;
     }
-    sys::wait_for_packets_under_way()
+    Ok(())
 }
 
 /// Has a socket that was held or frozen go on.

@@ -37,12 +37,15 @@ mod translation;
 
 #[cfg(feature = "kernel")]
 pub use departure::Staying;
-pub use freeze::{Frozen, Obstacle, Scales, at_rest, deafen, freeze, freeze_both, hold, release};
+pub use freeze::{
+    Frozen, Obstacle, Scales, at_rest, begin_deafness, deafen, freeze, freeze_both, hold, release,
+};
 #[cfg(feature = "kernel")]
 pub use kernel::{Action, Connection, Joined, Joiner, Limits, Seen, Translator};
 pub use leg::{Flow, Leg, Timestamps, Unfit};
 pub use pause::Pause;
 pub use steady::Steady;
+pub use sys::wait_for_packets_under_way;
 pub use tcp_info::round_trip_time;
 pub use thaw::thaw;
 pub use translation::{Event, Outcome, Refusal, Translation};

@@ -69,6 +69,8 @@ pub struct Metrics {
     bytes_retransmitted: Counter,
     /// Times that accepting had to pause.
     pub accept_pauses: Counter,
+    /// Client connections that were left to the kernel.
+    pub left: Counter,
     early_syns: EarlySyns,
     early_waiting: Gauge,
     /// Seconds from the client's request to the connection to its server.
@@ -215,6 +217,7 @@ impl Default for Metrics {
             fallbacks: Counter::default(),
             bytes_retransmitted: Counter::default(),
             accept_pauses: Counter::default(),
+            left: Counter::default(),
             early_syns: EarlySyns::default(),
             early_waiting: Gauge::default(),
             dial_seconds: Histogram::new([0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
@@ -230,6 +233,12 @@ impl Default for Metrics {
 
 impl Metrics {
     fn register(&mut self) {
+        self.register_clients();
+        self.register_process();
+        self.kernel.register(&mut self.registry);
+    }
+
+    fn register_clients(&mut self) {
         let r = &mut self.registry;
         r.register(
             "connections",
@@ -286,6 +295,15 @@ impl Metrics {
             self.path_retransmissions.clone(),
         );
         r.register(
+            "left",
+            "Client connections that were left to the kernel once their slow start was over",
+            self.left.clone(),
+        );
+    }
+
+    fn register_process(&mut self) {
+        let r = &mut self.registry;
+        r.register(
             "accept_pauses",
             "Times that accepting paused, out of descriptors or memory",
             self.accept_pauses.clone(),
@@ -327,7 +345,6 @@ impl Metrics {
             "Lines of the access log that were lost",
             self.log_lines_dropped.clone(),
         );
-        self.kernel.register(r);
     }
 
     /// The counters of early SYN forwarding.

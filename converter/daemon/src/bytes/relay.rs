@@ -1,6 +1,7 @@
 //! Moves bytes between a client and a server until both have ended, one of them broke off, or nothing moved for long.
 
-use std::future::{Future, poll_fn};
+use std::cell::Cell;
+use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
@@ -48,18 +49,47 @@ pub async fn relay(
     context: &RelayContext<'_>,
     half: impl FnOnce(),
 ) -> Ended {
-    let up = Flow::new(client, server, context, context.up, asked);
-    let down = Flow::new(server, client, context, context.down, said);
-    both(up, down, context, half).await
+    let flows = flows(client, server, asked, said, context);
+    let never = pending::<Ended>();
+    match relay_until(flows, context, half, &Cell::new(false), never).await {
+        Relayed::Ended(ended) | Relayed::Stopped(ended) => ended,
+    }
 }
 
-async fn both(
-    mut up: Flow<'_>,
-    mut down: Flow<'_>,
+/// What goes up and what goes down between a client and a server.
+pub fn flows<'a>(
+    client: &'a TcpStream,
+    server: &'a TcpStream,
+    asked: Vec<u8>,
+    said: Vec<u8>,
+    context: &'a RelayContext<'a>,
+) -> [Flow<'a>; 2] {
+    [
+        Flow::new(client, server, context, context.up, asked),
+        Flow::new(server, client, context, context.down, said),
+    ]
+}
+
+/// Why a relay is over.
+#[derive(Debug)]
+pub enum Relayed<T> {
+    /// It came to its end.
+    Ended(Ended),
+    /// It was stopped, and this is why.
+    Stopped(T),
+}
+
+/// Relays what goes up and what goes down, until the end or until `stop` is ready, which is asked whenever something may
+/// have moved. `flushed` says at these times whether all that was read was written, both ways.
+pub async fn relay_until<T>(
+    [mut up, mut down]: [Flow<'_>; 2],
     context: &RelayContext<'_>,
     half: impl FnOnce(),
-) -> Ended {
+    flushed: &Cell<bool>,
+    stop: impl Future<Output = T>,
+) -> Relayed<T> {
     let mut half = Some(half);
+    let mut stop = pin!(stop);
     let mut client_broke = pin!(up.writer().ready(Interest::ERROR));
     let mut server_broke = pin!(down.writer().ready(Interest::ERROR));
     let mut idle_timer = IdleTimer::default();
@@ -74,14 +104,18 @@ async fn both(
             up.writer_is_dead();
         }
         if let Some(ended) = verdict(up_state, down_state) {
-            return Poll::Ready(ended);
+            return Poll::Ready(Relayed::Ended(ended));
+        }
+        flushed.set(up_state == FlowState::Open && down_state == FlowState::Open);
+        if let Poll::Ready(why) = stop.as_mut().poll(cx) {
+            return Poll::Ready(Relayed::Stopped(why));
         }
         // A flow that does not read, since its reader is slow or its writer has ended, would not see a reset.
         if up_state != FlowState::Open && client_broke.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Ended::ClientReset);
+            return Poll::Ready(Relayed::Ended(Ended::ClientReset));
         }
         if down_state != FlowState::Open && server_broke.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Ended::ServerReset);
+            return Poll::Ready(Relayed::Ended(Ended::ServerReset));
         }
         if before != (up.moved(), down.moved()) {
             idle_timer.restart();
@@ -93,7 +127,8 @@ async fn both(
                 half();
             }
         }
-        idle_timer.poll_after(cx, limit).map(|()| Ended::Silent)
+        let silent = idle_timer.poll_after(cx, limit);
+        silent.map(|()| Relayed::Ended(Ended::Silent))
     })
     .await
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Config, Intercept, Listen, ListenerKind, Route};
+use super::{Config, Intercept, Listen, ListenerKind, Route, leaving};
 use crate::policy::forbidden_ranges::ranges;
 
 /// A server's side that waits for longer waits for nobody.
@@ -25,7 +25,7 @@ pub struct Wrong {
     pub accepted: Cow<'static, str>,
 }
 
-fn wrong(
+pub(super) fn wrong(
     key: impl Into<String>,
     value: impl std::fmt::Display,
     accepted: impl Into<Cow<'static, str>>,
@@ -289,7 +289,7 @@ fn check_listener(
             "true only where there is a [gateway]",
         ));
     }
-    Ok(())
+    leaving::check(config, listen, key)
 }
 
 fn fits_rfc1929(text: &str) -> bool {

@@ -2,6 +2,7 @@
 
 mod check;
 mod gateway;
+mod leaving;
 mod model;
 mod read;
 mod routes_file;
@@ -9,6 +10,7 @@ mod sizes;
 mod units;
 
 pub use gateway::{Gateway, Route, Via, WhenAway};
+pub use leaving::Leaving;
 pub use model::{
     Clients, Config, Control, Downstream, EarlySyn, Intercept, Limits, Listen, ListenerKind, Log,
     Metrics, Names, Targets, Timeouts,

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::gateway::Gateway;
+use super::leaving::Leaving;
 use super::units;
 
 /// The whole file. Every key has a default, so that an empty file is an HTTP proxy for this machine alone.
@@ -30,6 +31,8 @@ pub struct Config {
     pub downstream: Downstream,
     /// How many connections are begun when a SYN comes, for listeners with `early_syn`.
     pub early_syn: EarlySyn,
+    /// Which connections of listeners with `leave` the kernel carries on.
+    pub leaving: Leaving,
     /// The gateway that this converter, at a customer's premises, carries its traffic to (RFC 8803).
     pub gateway: Option<Gateway>,
     /// How names are resolved.
@@ -155,6 +158,7 @@ impl Default for Timeouts {
 /// How the converter connects to servers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
+#[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file, but the last one
 pub struct Downstream {
     /// Whether to offer MPTCP to servers.
     pub mptcp: bool,
@@ -169,6 +173,10 @@ pub struct Downstream {
     pub source6: Option<Ipv6Addr>,
     /// Whether to tell the server the client's address by a PROXY protocol header, version 2.
     pub proxy_protocol: bool,
+    /// Whether windows of connections to servers are held to what connections that may be left need: where any listener has
+    /// `leave`.
+    #[serde(skip)]
+    pub may_leave: bool,
 }
 
 /// Connections to servers that are begun when a client's SYN comes, and whose client has not been accepted yet. Beyond
@@ -270,6 +278,10 @@ pub struct Listen {
     /// the gateway, is begun when the client's SYN comes to this port, and not when the client's handshake has ended.
     #[serde(default)]
     pub early_syn: bool,
+    /// Whether connections are left to the kernel once their slow start is over: those between a client and a server of plain
+    /// TCP that are tunnels, by CONNECT for one.
+    #[serde(default)]
+    pub leave: bool,
 }
 
 /// What the clients of a listener speak.
@@ -318,6 +330,7 @@ impl Default for Config {
             timeouts: Timeouts::default(),
             downstream: Downstream::default(),
             early_syn: EarlySyn::default(),
+            leaving: Leaving::default(),
             gateway: None,
             names: Names::default(),
             paths: BTreeMap::new(),
@@ -330,6 +343,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Whether any listener has `leave`.
+    pub fn leaves(&self) -> bool {
+        self.listen.iter().any(|listen| listen.leave)
+    }
+
     /// Whether any listener has `early_syn`.
     pub fn forwards_syns_early(&self) -> bool {
         self.listen.iter().any(|listen| listen.early_syn)
@@ -349,6 +367,7 @@ impl Listen {
             keep_client_address: false,
             via_gateway: false,
             early_syn: false,
+            leave: false,
         }
     }
 

@@ -27,7 +27,7 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     let document =
         toml::Deserializer::parse(text).map_err(|error| usage(at(text, name, "", &error)))?;
-    let config: Config = serde_path_to_error::deserialize(document).map_err(|error| {
+    let mut config: Config = serde_path_to_error::deserialize(document).map_err(|error| {
         let key = error.path().to_string();
         usage(at(
             text,
@@ -37,6 +37,7 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
         ))
     })?;
     check::check(&config).map_err(|wrong| refused(name, &wrong))?;
+    config.downstream.may_leave = config.leaves();
     Ok(config)
 }
 

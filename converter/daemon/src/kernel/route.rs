@@ -101,25 +101,30 @@ impl Routes {
         if let Some(kind) = kept.get(&question) {
             return Ok(*kind);
         }
-        let kind = self.ask(question)?;
+        let kind = self.ask(question, kind)?;
         kept.insert(question, kind);
         Ok(kind)
     }
 
-    fn ask(&self, question: Question) -> io::Result<RouteKind> {
+    /// The number of the device by which the packet would leave; `None` if the kernel names none. It is not kept.
+    pub fn device_of(&self, question: Question) -> io::Result<Option<u32>> {
+        self.ask(question, |reply| kind(reply).map(|_| device(reply)))
+    }
+
+    fn ask<T>(&self, question: Question, read: impl Fn(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let sequence = self.sequence.get().wrapping_add(1);
         self.sequence.set(sequence);
         self.asks.send(&request(question, sequence))?;
-        self.answer_to(sequence)
+        self.answer_to(sequence, read)
     }
 
     /// What was left unread of earlier questions, after an error, is skipped: no address gets another one's verdict.
-    fn answer_to(&self, sequence: u32) -> io::Result<RouteKind> {
+    fn answer_to<T>(&self, sequence: u32, read: impl Fn(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let mut reply = [0; 1024];
         loop {
             let length = (&self.asks).read(&mut reply)?;
-            if let Some(kind) = answer(&reply[..length], sequence) {
-                return kind;
+            if let Some(answer) = answer(&reply[..length], sequence) {
+                return read(answer);
             }
         }
     }
@@ -199,10 +204,29 @@ fn byte(value: impl TryInto<u8>) -> u8 {
     value.try_into().unwrap_or(u8::MAX)
 }
 
-/// What the kernel says to the question of this number; `None` if it is the answer to another one.
-fn answer(reply: &[u8], sequence: u32) -> Option<io::Result<RouteKind>> {
+/// The reply to the question of this number; `None` if it is one to another question.
+fn answer(reply: &[u8], sequence: u32) -> Option<&[u8]> {
     let is_its = reply.get(SEQUENCE..SEQUENCE + 4)? == sequence.to_ne_bytes();
-    is_its.then(|| kind(reply))
+    is_its.then_some(reply)
+}
+
+/// The number of the device that a route names (`RTA_OIF`).
+fn device(reply: &[u8]) -> Option<u32> {
+    let mut attributes = reply.get(HEADER + ROUTE..)?;
+    loop {
+        let (length, name) = (number(attributes, 0)?, number(attributes, 2)?);
+        if name == libc::RTA_OIF {
+            let value = attributes.get(4..8)?.try_into().ok()?;
+            return Some(u32::from_ne_bytes(value));
+        }
+        // `RTA_ALIGN`
+        attributes = attributes.get(usize::from(length).next_multiple_of(4).max(4)..)?;
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u16> {
+    let two = bytes.get(at..at + 2)?.try_into().ok()?;
+    Some(u16::from_ne_bytes(two))
 }
 
 fn kind(reply: &[u8]) -> io::Result<RouteKind> {
@@ -258,7 +282,7 @@ mod tests {
     fn an_answer_is_of_its_own_question_alone() {
         let own = reply(libc::RTM_NEWROUTE, libc::RTN_LOCAL);
         assert_eq!(
-            answer(&own, 7).expect("its own").expect("a route"),
+            kind(answer(&own, 7).expect("its own")).expect("a route"),
             RouteKind::Own
         );
         assert!(answer(&own, 8).is_none());
@@ -278,12 +302,12 @@ mod tests {
             reply(libc::RTM_NEWLINK, libc::RTN_UNICAST),
         ] {
             assert!(
-                answer(&message, 7).expect("its own").is_err(),
+                kind(answer(&message, 7).expect("its own")).is_err(),
                 "{message:?}"
             );
         }
-        let nobody = answer(&error(libc::ENETUNREACH), 7).expect("its own");
-        assert_eq!(nobody.expect("a verdict"), RouteKind::Unreachable);
+        let nobody = kind(&error(libc::ENETUNREACH)).expect("a verdict");
+        assert_eq!(nobody, RouteKind::Unreachable);
     }
 
     #[test]
@@ -313,8 +337,25 @@ mod tests {
     #[test]
     fn without_an_answer_there_is_an_error_and_no_waiting() {
         let routes = Routes::open().expect("socket");
-        let error = routes.answer_to(1).expect_err("nobody asked");
+        let error = routes.answer_to(1, kind).expect_err("nobody asked");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_packet_to_this_machine_leaves_by_the_loopback_device() {
+        let routes = Routes::open().expect("socket");
+        let device = routes.device_of(Question::about(ip("127.0.0.1")));
+        assert_eq!(device.expect("answer"), Some(1));
+    }
+
+    #[test]
+    fn a_reply_that_is_cut_names_no_device() {
+        let mut whole = reply(libc::RTM_NEWROUTE, libc::RTN_UNICAST);
+        push(&mut whole, libc::RTA_OIF, &7_u32.to_ne_bytes());
+        assert_eq!(device(&whole), Some(7));
+        for length in 0..whole.len() {
+            assert_eq!(device(&whole[..length]), None, "{length}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tributary_transplant::Pause;
 
 use crate::config::{Downstream, Intercept, Listen};
 use crate::kernel::sys;
@@ -42,6 +43,9 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
     }
     if listen.intercept == Some(Intercept::Tproxy) {
         transparent(&socket, listen.address)?;
+    }
+    if listen.leave {
+        Pause::prepare(&socket)?;
     }
     socket.bind(&listen.address.into())?;
     if listen.kind == crate::config::ListenerKind::Convert {
@@ -83,6 +87,9 @@ pub fn to_server(
     let socket = stream(server, mptcp)?;
     if let Some(mark) = settings.mark {
         socket.set_mark(mark)?;
+    }
+    if settings.may_leave && !mptcp {
+        Pause::prepare(&socket)?;
     }
     if let Some(client) = source {
         transparent(&socket, server)?;

@@ -113,13 +113,18 @@ fn socket(
             .find(|each| each.listen.address == listen.address)
     }) {
         let kept = &same.listen;
-        if (kept.takes_mptcp(), kept.intercept, kept.kind)
-            == (listen.takes_mptcp(), listen.intercept, listen.kind)
+        if (kept.takes_mptcp(), kept.intercept, kept.kind, kept.leave)
+            == (
+                listen.takes_mptcp(),
+                listen.intercept,
+                listen.kind,
+                listen.leave,
+            )
         {
             return Ok(Arc::clone(&same.socket));
         }
         let message = format!(
-            "{}: kind, mptcp and intercept of a listener can change by a restart only",
+            "{}: kind, mptcp, intercept and leave of a listener can change by a restart only",
             listen.address
         );
         return Err(Failure::new(Exit::Usage, message));

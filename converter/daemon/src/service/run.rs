@@ -35,6 +35,7 @@ use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
 use crate::kernel::netstat::MptcpCounters;
 use crate::kernel::route::Routes;
+use crate::leaving::Departures;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
 
@@ -108,6 +109,7 @@ impl Service {
             accounts,
             admission: Arc::new(Admission::new(plan.config.limits.buffered)),
             early: Arc::default(),
+            departures: departures(&plan.config)?,
             spares: SpareDescriptors::new(spare_descriptors()),
             cookies: Arc::new(cookies),
             pseudonym: pseudonym(number),
@@ -267,6 +269,7 @@ impl Service {
             .map_or_else(|| Ok(Config::default()), config::load)?;
         for (key, changed) in [
             ("workers", config.workers != self.plan.config.workers),
+            ("leaving", config.leaving != self.plan.config.leaving),
             (
                 "timeouts.unused",
                 config.timeouts.unused != self.plan.config.timeouts.unused,
@@ -416,6 +419,18 @@ async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
         Some(successor) => successor.ended().await,
         None => std::future::pending().await,
     }
+}
+
+/// For listeners that leave connections, if any does.
+fn departures(config: &Config) -> Result<Option<Arc<Departures>>, Failure> {
+    if !config.leaves() {
+        return Ok(None);
+    }
+    let attempted = "leaving (needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and the devices)";
+    let loaded = Departures::load(&config.leaving);
+    loaded
+        .map(|departures| Some(Arc::new(departures)))
+        .map_err(|error| Failure::from_io(attempted, &error))
 }
 
 /// For the listeners of `plan` that want one, if any does.

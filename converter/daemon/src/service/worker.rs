@@ -21,6 +21,7 @@ use crate::dial::{Dialer, Names, SpareDescriptors};
 use crate::early::Early;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
+use crate::leaving::Departures;
 use crate::listeners;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
@@ -41,6 +42,8 @@ pub struct Shared {
     pub admission: Arc<Admission>,
     /// Connections that were begun when a SYN came.
     pub early: Arc<Early>,
+    /// Connections that the kernel carries on, if the configuration has any left.
+    pub departures: Option<Arc<Departures>>,
     /// Descriptors beyond two for each connection.
     pub spares: SpareDescriptors,
     /// For RFC 8803.
@@ -120,6 +123,7 @@ fn context(
         accounts: Arc::clone(&shared.accounts),
         admission: Arc::clone(&shared.admission),
         early: Arc::clone(&shared.early),
+        departures: shared.departures.clone(),
         cookies: Arc::clone(&shared.cookies),
         errors: RateLimit::per_second(ERRORS),
         http: HeadLimits {

@@ -98,10 +98,9 @@ impl Departed {
 
 /// Whether it is not over; if it is, tells what it was.
 fn goes_on(left: &Left, translator: &mut Translator) -> io::Result<bool> {
-    let seen = left.connection.seen(translator)?;
-    if !left.connection.end_if_over(translator, &LIMITS)? {
+    let Some(seen) = left.connection.end_if_over(translator, &LIMITS)? else {
         return Ok(true);
-    }
+    };
     let [translated, refused] = [
         seen[0].bytes + seen[1].bytes,
         u64::from(seen[0].refused + seen[1].refused),

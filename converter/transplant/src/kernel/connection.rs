@@ -48,8 +48,12 @@ impl Connection {
         Ok([first?.unwrap_or_default(), second?.unwrap_or_default()])
     }
 
-    /// Takes it out of the kernel if it is over; whether it was.
-    pub fn end_if_over(&self, translator: &mut Translator, limits: &Limits) -> io::Result<bool> {
+    /// Takes it out of the kernel if it is over; what both directions had seen until then.
+    pub fn end_if_over(
+        &self,
+        translator: &mut Translator,
+        limits: &Limits,
+    ) -> io::Result<Option<[Seen; 2]>> {
         let seen = self.seen(translator)?;
         let over = is_over(&seen, self.begun, sys::monotonic(), limits);
         if over {
@@ -57,7 +61,7 @@ impl Connection {
                 translator.remove(flow)?;
             }
         }
-        Ok(over)
+        Ok(over.then_some(seen))
     }
 }
 

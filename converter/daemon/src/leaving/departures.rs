@@ -1,0 +1,249 @@
+//! The kernel's part, and the connections that it carries on.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::net::netdevice::name_to_index;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+use tributary_transplant::{Connection, Frozen, Limits, Seen, Translator};
+
+use super::departure::Departure;
+use super::slow_start;
+use crate::bytes::context::RelayContext;
+use crate::bytes::flow::Flow;
+use crate::bytes::relay::{Ended, Relayed, relay_until};
+use crate::config::Leaving;
+use crate::kernel::route::{Question, Routes};
+use crate::kernel::sockets::canonical;
+
+/// So often is it tried to leave a connection.
+const TRIES: u32 = 8;
+/// How often a connection that was left is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Without any segment when both ends have ended: the last of them may have to be sent again.
+const CLOSED: Duration = Duration::from_secs(5);
+
+/// All that the kernel carries on, for as long as this is there.
+pub struct Departures {
+    devices: BTreeSet<u32>,
+    after: u64,
+    kernel: Mutex<Kernel>,
+}
+
+struct Kernel {
+    translator: Translator,
+    routes: Routes,
+}
+
+impl fmt::Debug for Departures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Departures")
+            .field("devices", &self.devices)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Both sockets of a session, the client's first, and their mark.
+struct Pair<'a> {
+    sockets: [&'a TcpStream; 2],
+    marks: [Option<u32>; 2],
+}
+
+impl Departures {
+    /// None yet; the devices get their program. Raises what the kernel says: it needs `CAP_BPF`, `CAP_NET_ADMIN` and
+    /// `CAP_PERFMON`.
+    pub fn load(settings: &Leaving) -> io::Result<Self> {
+        let routes = Routes::open()?;
+        let mut translator = Translator::load()?;
+        let mut devices = BTreeSet::new();
+        for name in &settings.devices {
+            devices.insert(number(name)?);
+            translator.attach(name)?;
+        }
+        Ok(Self {
+            devices,
+            after: settings.after as u64,
+            kernel: Mutex::new(Kernel { translator, routes }),
+        })
+    }
+
+    /// Relays until the end, by the kernel once slow start is over and if that can be. `mark` is that of the server's
+    /// connection; `half` is called when the first direction of the relay ends, `left` when the kernel takes over.
+    pub async fn relay(
+        &self,
+        flows: [Flow<'_>; 2],
+        context: &RelayContext<'_>,
+        mark: Option<u32>,
+        half: impl FnOnce(),
+        left: impl FnOnce(),
+    ) -> Ended {
+        let pair = Pair {
+            sockets: flows.each_ref().map(Flow::writer),
+            marks: [None, mark],
+        };
+        let flushed = Cell::new(false);
+        let leave = self.leave(&pair, context, &flushed);
+        match relay_until(flows, context, half, &flushed, leave).await {
+            Relayed::Ended(ended) => ended,
+            Relayed::Stopped(connection) => {
+                left();
+                self.carried(&connection, context).await
+            }
+        }
+    }
+
+    /// Ready when the kernel has taken over; never, if that cannot be.
+    async fn leave(
+        &self,
+        pair: &Pair<'_>,
+        context: &RelayContext<'_>,
+        flushed: &Cell<bool>,
+    ) -> Connection {
+        for _ in 0..TRIES {
+            match self.try_to_leave(pair, context, flushed).await {
+                Ok(Some(connection)) => return connection,
+                Ok(None) => {}
+                Err(why) => {
+                    tracing::debug!("a connection stays: {why}");
+                    break;
+                }
+            }
+        }
+        pending().await
+    }
+
+    /// `None` if it may be tried again, an error if not.
+    async fn try_to_leave(
+        &self,
+        pair: &Pair<'_>,
+        context: &RelayContext<'_>,
+        flushed: &Cell<bool>,
+    ) -> io::Result<Option<Connection>> {
+        let passed = || context.up.load(Ordering::Relaxed) + context.down.load(Ordering::Relaxed);
+        slow_start::is_over(pair.sockets, passed, self.after).await?;
+        let devices = self.devices_of(pair)?;
+        let departure = Departure::begin(pair.sockets, flushed)?;
+        let frozen = departure.freeze(passed).await;
+        let taken = frozen.map(|frozen| self.take_over(pair, &frozen, devices));
+        match taken {
+            Ok(Ok(connection)) => return Ok(Some(connection)),
+            Ok(Err(_)) => departure.hear()?,
+            Err(_) => {}
+        }
+        departure.give_up()?;
+        match taken {
+            Ok(Err(for_good)) => Err(for_good),
+            _ => Ok(None),
+        }
+    }
+
+    /// The devices that go to both ends; an error if one of them is not ours.
+    fn devices_of(&self, pair: &Pair<'_>) -> io::Result<[u32; 2]> {
+        let mut devices = [0; 2];
+        for ((device, socket), mark) in devices.iter_mut().zip(pair.sockets).zip(pair.marks) {
+            let end = canonical(socket.peer_addr()?);
+            *device = self.device_to(end, mark)?;
+        }
+        Ok(devices)
+    }
+
+    fn device_to(&self, end: SocketAddr, mark: Option<u32>) -> io::Result<u32> {
+        let question = Question {
+            mark,
+            ..Question::about(end.ip())
+        };
+        let device = self.lock().routes.device_of(question)?;
+        let ours = device.filter(|device| self.devices.contains(device));
+        ours.ok_or_else(|| {
+            io::Error::other(format!("{end} is not behind a device of leaving.devices"))
+        })
+    }
+
+    fn take_over(
+        &self,
+        pair: &Pair<'_>,
+        frozen: &[Frozen; 2],
+        devices: [u32; 2],
+    ) -> io::Result<Connection> {
+        let sockets = pair.sockets.map(|socket| socket.as_fd());
+        let translator = &mut self.lock().translator;
+        Connection::take_over(translator, sockets, frozen, devices).map_err(io::Error::other)
+    }
+
+    /// Ready when the connection is over; until then its bytes are counted.
+    async fn carried(&self, connection: &Connection, context: &RelayContext<'_>) -> Ended {
+        let limits = Limits {
+            closed: CLOSED,
+            idle: context.idle,
+        };
+        let counters = [context.up, context.down];
+        let before = counters.map(|counter| counter.load(Ordering::Relaxed));
+        loop {
+            sleep(LOOK).await;
+            match self.look(connection, &limits) {
+                Ok((seen, over)) => {
+                    count(counters, before, &seen);
+                    if over {
+                        return ended(&seen);
+                    }
+                }
+                Err(error) => {
+                    tracing::error!("a connection that was left cannot be looked at: {error}");
+                    return Ended::Silent;
+                }
+            }
+        }
+    }
+
+    /// What was seen of it, and whether it is over; then the kernel has it no more.
+    fn look(&self, connection: &Connection, limits: &Limits) -> io::Result<([Seen; 2], bool)> {
+        let translator = &mut self.lock().translator;
+        match connection.end_if_over(translator, limits)? {
+            Some(last) => Ok((last, true)),
+            None => Ok((connection.seen(translator)?, false)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kernel> {
+        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(counters: [&AtomicU64; 2], before: [u64; 2], seen: &[Seen; 2]) {
+    for ((counter, before), seen) in counters.into_iter().zip(before).zip(seen) {
+        counter.store(before + seen.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What a connection came to of which the client's and the server's segments were seen so.
+fn ended([client, server]: &[Seen; 2]) -> Ended {
+    if client.reset {
+        Ended::ClientReset
+    } else if server.reset {
+        Ended::ServerReset
+    } else if client.fin && server.fin {
+        Ended::Whole
+    } else {
+        Ended::Silent
+    }
+}
+
+/// The number of a device. Raises [`io::ErrorKind::NotFound`] if there is none of this name.
+fn number(device: &str) -> io::Result<u32> {
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    let number = name_to_index(&socket, device);
+    number.map_err(|error| io::Error::new(error.kind(), format!("{device}: {error}")))
+}

@@ -1,0 +1,32 @@
+//! A program that cannot leave.
+
+use std::future::Ready;
+use std::io;
+
+use crate::bytes::context::RelayContext;
+use crate::bytes::flow::Flow;
+use crate::bytes::relay::Ended;
+use crate::config::Leaving;
+
+/// There are none.
+#[derive(Debug)]
+pub enum Departures {}
+
+impl Departures {
+    /// Refuses; the check of the configuration has done so before.
+    pub fn load(_: &Leaving) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never called.
+    pub fn relay(
+        &self,
+        _: [Flow<'_>; 2],
+        _: &RelayContext<'_>,
+        _: Option<u32>,
+        _: impl FnOnce(),
+        _: impl FnOnce(),
+    ) -> Ready<Ended> {
+        match *self {}
+    }
+}

@@ -1,0 +1,175 @@
+"""Connections that the converter leaves to the kernel in their midst: every byte arrives, and their ends are told.
+
+The client's cable is `wired`, the server's `origins`.
+"""
+
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from experiments.testbed import native
+from tests.netns.converter_clients import read_all, reset, seconds_to_reset, take, take_head
+from tests.netns.converter_services import stream
+from tests.netns.converter_world import (
+    CLIENTS,
+    GATEWAY,
+    PORTS,
+    SERVER,
+    Converter,
+    World,
+    needs_tools,
+    run,
+    start,
+    write_config,
+)
+from tests.netns.world import eventually, in_namespace, process, said_ready
+
+pytestmark = [
+    needs_tools,
+    pytest.mark.skipif(shutil.which("clang") is None, reason="missing: clang, with which the kernel's part is built"),
+]
+
+PROXY, ORIGIN = f"{GATEWAY}:{PORTS['http']}", f"{SERVER}:8080"
+LEAVE = "mptcp = false\nleave = true\n"
+LISTENERS = "".join(
+    f'[[listen]]\nkind = "{kind}"\nname = "{kind}"\naddress = "{GATEWAY}:{PORTS[kind]}"\n{LEAVE}'
+    for kind in ("http", "convert")
+)
+LEAVING = '[leaving]\ndevices = ["wired", "origins"]\nafter = "50MB"\n'
+CONFIG = CLIENTS + LEAVING + LISTENERS
+SOON = CONFIG.replace('"50MB"', '"1MB"')
+BYTES = 800_000_000
+"""More than passes before slow start is seen to be over: 40 ms and more."""
+
+
+def left(converter: Converter) -> int:
+    """Connections that were left so far."""
+    return int(converter.metrics()["tributary_converter_left_total"])
+
+
+@contextmanager
+def origin(conv: World) -> Iterator[None]:
+    command = (str(native.build().load), "origin", "--listen", ORIGIN)
+    with process(*in_namespace(conv.server.namespace, *command)) as child:
+        said_ready(child)
+        yield
+
+
+def bulk(conv: World, *arguments: str) -> None:
+    """A transfer, which fails if a byte is wrong."""
+    command = ("timeout", "60", str(native.build().load), "bulk", "--bytes", str(BYTES), *arguments)
+    subprocess.run(in_namespace(conv.client.namespace, *command), check=True, stdout=subprocess.DEVNULL)
+
+
+def ended(converter: Converter, connections: int) -> list[tuple[str, bool]]:
+    """How connections ended, and whether their lines have all bytes, once they have."""
+    lines = eventually(lambda: len(found := converter.lines()) == connections and found, 30)
+    return [(line["outcome"], line["up_bytes"] + line["down_bytes"] >= BYTES) for line in lines]
+
+
+@pytest.mark.parametrize("direction", ["--verify", "--upload"])
+def test_transfers_are_whole_that_are_left_in_their_midst(conv: World, direction: str) -> None:
+    with conv.converter(CONFIG) as converter, origin(conv):
+        bulk(conv, "--to", ORIGIN, "--via-connect", PROXY, "--connections", "2", direction)
+        assert ended(converter, 2) == [("whole", True)] * 2
+        assert left(converter) == 2
+        converter.wait_until_idle()
+
+
+def test_a_converter_in_the_middle_of_a_chain_leaves(conv: World) -> None:
+    """The client's own converter takes its connections to the gateway's, by RFC 8803."""
+    near = f'[[listen]]\nkind = "http"\naddress = "127.0.0.1:{PORTS["http"]}"\nvia_gateway = true\n'
+    way = f'[gateway]\naddress = "{GATEWAY}:{PORTS["convert"]}"\nmptcp = false\n'
+    with conv.converter(CONFIG) as converter, conv.converter(way + near, conv.client), origin(conv):
+        bulk(conv, "--to", ORIGIN, "--via-connect", f"127.0.0.1:{PORTS['http']}", "--verify")
+        assert ended(converter, 1) == [("whole", True)]
+        assert left(converter) == 1
+
+
+def test_a_connection_by_a_device_that_is_not_named_stays(conv: World) -> None:
+    config = CONFIG.replace('"wired", "origins"', '"origins"')
+    with conv.converter(config) as converter, origin(conv):
+        bulk(conv, "--to", ORIGIN, "--via-connect", PROXY, "--verify")
+        assert ended(converter, 1) == [("whole", True)]
+        assert left(converter) == 0
+
+
+@contextmanager
+def left_in_its_midst(conv: World, converter: Converter) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends' sockets of a download that was left and goes on, the client's first."""
+    with conv.serving(stream(500_000_000)) as service, conv.connect(GATEWAY, PORTS["http"]) as client:
+        at = f"{SERVER}:{service.port}"
+        client.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
+        assert take_head(client).startswith(b"HTTP/1.1 200")
+        while not left(converter):
+            take(client, 1 << 20)
+        yield client, service.connections[0]
+
+
+def test_a_reset_of_either_end_is_told_the_other_one(conv: World) -> None:
+    with conv.converter(SOON) as converter:
+        with left_in_its_midst(conv, converter) as (client, server):
+            reset(client)
+            seconds_to_reset(server)
+        eventually(lambda: [line["outcome"] for line in converter.lines()] == ["client-reset"])
+    with conv.converter(SOON) as converter:
+        with left_in_its_midst(conv, converter) as (client, server):
+            reset(server)
+            assert read_all(client)[1] == "reset"
+        eventually(lambda: [line["outcome"] for line in converter.lines()] == ["server-reset"])
+        converter.wait_until_idle()
+
+
+def test_silence_ends_it_and_then_both_ends_hear_that_there_is_nobody(conv: World) -> None:
+    config = '[timeouts]\nidle = "1s"\n' + SOON
+    with conv.converter(config) as converter, left_in_its_midst(conv, converter) as (client, server):
+        conv.nft("table ip silent { chain in { type filter hook input priority 0; drop; }; }", conv.client)
+        try:
+            eventually(lambda: [line["outcome"] for line in converter.lines()] == ["silent"])
+        finally:
+            conv.nft("delete table ip silent", conv.client)
+        client.sendall(b"is anybody there")
+        assert read_all(client)[1] == "reset"
+        assert server.fileno() >= 0
+
+
+def test_a_converter_that_ends_waits_for_what_it_has_left(conv: World) -> None:
+    with conv.converter('[timeouts]\ndrain = "1s"\n' + SOON) as converter:
+        with left_in_its_midst(conv, converter) as (client, _):
+            converter.popen.send_signal(signal.SIGTERM)
+            converter.wait_for("ending: 1 connections are open")
+            take(client, 10 << 20)
+            # The drain is over, and with the process the kernel's part ends.
+            assert read_all(client)[1] == "reset"
+        assert converter.popen.wait(10) == 1
+        # Checked above; the world wants an end in order.
+        converter.popen.returncode = 0
+
+
+def test_what_cannot_be_left_is_refused_by_name(tmp_path: Path) -> None:
+    listen = LISTENERS.partition("\n[[")[0]
+    for config, parts in (
+        (CLIENTS + listen, ("listen[0].leave = true", "leaving.devices")),
+        (CLIENTS + LEAVING + listen.replace("mptcp = false", "mptcp = true"), ("listen[0].mptcp = true", "false")),
+        (CLIENTS + LEAVING + "[downstream]\nmptcp = true\n" + listen, ("downstream.mptcp = true", "false")),
+        (CLIENTS + LEAVING + '[gateway]\naddress = "192.0.2.9:5124"\n' + listen, ("gateway.mptcp = true", "false")),
+        (CLIENTS + '[leaving]\nafter = "5"\n', ("leaving.after", "with its unit")),
+    ):
+        file = write_config(tmp_path, config)
+        done = run("--config", str(file), "--check")
+        assert done.returncode == 64, config
+        assert len(done.stderr.splitlines()) == 1
+        assert all(part in done.stderr for part in parts), done.stderr
+
+
+def test_a_device_that_is_not_there_is_named(conv: World, tmp_path: Path) -> None:
+    converter = start(conv.gateway, tmp_path, CONFIG.replace('"wired"', '"nosuch"'))
+    assert converter.popen.wait(10) == 71
+    assert "leaving" in converter.log
+    assert "nosuch" in converter.log.splitlines()[-1]
