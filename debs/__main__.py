@@ -32,7 +32,7 @@ version
 what it needs
   The converter: cargo builds it, statically, so that one program serves every release. For the other processor that is
   done in a Debian 13 of its own, made by mmdebstrap(1) for the time of the build. --converter takes a program that is
-  there; a dynamic one must not ask for a newer glibc than the release has.
+  there; a dynamic one must not ask for a newer glibc than the release has. clang compiles its part in the kernel.
   Python libraries: pip fetches the wheels that requirements.lock names, by their hashes. Both are kept in
   $TRIBUTARY_CACHE (/var/cache/tributary).
 

@@ -44,7 +44,7 @@ def _native(architecture: Architecture, cache: Path) -> Path:
     _run([str(ROOT / "scripts/setup.d/checkout"), str(cache.parent)])
     # With a target named, the flags are for the program alone: macros that rustc loads cannot be static.
     command = ["cargo", "build", "--quiet", "--locked", "--release", "--manifest-path", str(_MANIFEST)]
-    _run([*command, "--package=tributary-converter", f"--target={target}"], environment)
+    _run([*command, "--package=tributary-converter", "--features=leaving", f"--target={target}"], environment)
     return cache.parent / "cargo" / target / "release/tributary-converter"
 
 
@@ -79,6 +79,7 @@ def mmdebstrap(architecture: Architecture, folder: Path) -> Sequence[str]:
     foreign, machine = architecture.name, architecture.machine.replace("_", "-")
     native = {"amd64": "arm64", "arm64": "amd64"}[foreign]
     packages = f"cargo,rustc,gcc-{machine}-linux-gnu,libc6-dev-{foreign}-cross,libstd-rust-dev:{foreign}"
+    packages += ",clang,libbpf-dev"  # for the part of it that runs in the kernel
     sources = " ".join(shlex.quote(str(folder / name)) for name in ("converter", "debs", "guard", "vendor"))
     hooks = (
         'mkdir "$1/build"',
