@@ -14,7 +14,8 @@ from tributary.places import ROOT
 def test_a_chroot_for_arm64_has_the_cross_compiler_and_that_processors_rust_library() -> None:
     command = program.mmdebstrap(ARCHITECTURES["arm64"], Path("/work folder"))
     assert "--architectures=amd64,arm64" in command
-    assert "--include=cargo,rustc,gcc-aarch64-linux-gnu,libc6-dev-arm64-cross,libstd-rust-dev:arm64" in command
+    compilers = "cargo,rustc,gcc-aarch64-linux-gnu,libc6-dev-arm64-cross,libstd-rust-dev:arm64,clang,libbpf-dev"
+    assert f"--include={compilers}" in command
     folders = " ".join(f"'/work folder/{name}'" for name in ("converter", "debs", "guard", "vendor"))
     assert f"--customize-hook=copy-in {folders} /build" in command
     assert '--customize-hook=chroot "$1" /build/debs/cross aarch64-unknown-linux-gnu' in command
