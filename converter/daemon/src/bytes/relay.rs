@@ -254,6 +254,44 @@ mod tests {
         )
     }
 
+    /// `stop` is asked when bytes have moved, and knows whether all that was read was written.
+    #[test]
+    fn a_relay_can_be_stopped_when_it_holds_nothing() {
+        let (budget, up, down) = (
+            Budget::new(1 << 20),
+            AtomicU64::default(),
+            AtomicU64::default(),
+        );
+        loopback::block_on(async {
+            let ((mut client, near), (mut server, far)) = (loopback::pair(), loopback::pair());
+            let (near, far) = (near.into_tokio(), far.into_tokio());
+            let context = RelayContext {
+                budget: &budget,
+                buffer: 64 << 10,
+                idle: Duration::from_secs(10),
+                half_closed: Duration::from_secs(10),
+                up: &up,
+                down: &down,
+            };
+            client.write_all(b"asks").expect("taken");
+            let flushed = Cell::new(false);
+            let stop = poll_fn(|_| {
+                if flushed.get() && up.load(Ordering::Relaxed) == 4 {
+                    Poll::Ready("enough")
+                } else {
+                    Poll::Pending
+                }
+            });
+            let flows = flows(&near, &far, Vec::new(), Vec::new(), &context);
+            let relayed = relay_until(flows, &context, || (), &flushed, stop).await;
+            assert!(matches!(relayed, Relayed::Stopped("enough")), "{relayed:?}");
+            let mut came = [0; 4];
+            server.read_exact(&mut came).expect("it was written");
+            assert_eq!(&came, b"asks");
+        });
+        assert_eq!(budget.used(), 0);
+    }
+
     fn all_of(mut peer: &Peer) -> Vec<u8> {
         let mut all = Vec::new();
         peer.read_to_end(&mut all).expect("an end in order");

@@ -42,8 +42,7 @@ impl<'a> Departure<'a> {
     /// Both states, or what is in the way; then both sockets hear, and [`Self::give_up`] ends the pause.
     pub async fn freeze(&self, passed: impl Fn() -> u64) -> Result<[Frozen; 2], Obstacle> {
         self.pause(passed).await?;
-        begin_deafness(&self.both())?;
-        let rest = self.rest().await;
+        let rest = self.be_deaf().await;
         if rest.is_err() {
             self.hear()?;
         }
@@ -64,14 +63,18 @@ impl<'a> Departure<'a> {
         Ok(())
     }
 
-    /// Ready when both ends pause and both connections rest, or when that comes no nearer.
-    async fn pause(&self, passed: impl Fn() -> u64) -> io::Result<()> {
+    /// Ready when both ends pause and both connections rest; what is in the way, if that comes no nearer: to be deaf then
+    /// would only have the ends send again what is dropped.
+    async fn pause(&self, passed: impl Fn() -> u64) -> Result<(), Obstacle> {
         let end = Instant::now() + LONGEST_PAUSE;
         let (mut before, mut late) = (None, Instant::now() + REST);
         loop {
             let obstacle = self.obstacle();
-            if (obstacle.is_none() && self.hold()?) || Instant::now() >= late.min(end) {
+            if obstacle.is_none() && self.hold()? {
                 return Ok(());
+            }
+            if Instant::now() >= late.min(end) {
+                return obstacle.map_or(Ok(()), Err);
             }
             let state = (passed(), obstacle.map(|obstacle| obstacle.to_string()));
             if before.as_ref() != Some(&state) {
@@ -81,8 +84,9 @@ impl<'a> Departure<'a> {
         }
     }
 
-    /// Ready when both deaf connections rest.
-    async fn rest(&self) -> Result<(), Obstacle> {
+    /// Has both connections take no more data; ready when both rest.
+    async fn be_deaf(&self) -> Result<(), Obstacle> {
+        begin_deafness(&self.both())?;
         let waited = spawn_blocking(wait_for_packets_under_way).await;
         waited.map_err(io::Error::other)??;
         let late = Instant::now() + REST;

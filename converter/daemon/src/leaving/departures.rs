@@ -132,17 +132,17 @@ impl Departures {
         slow_start::is_over(pair.sockets, passed, self.after).await?;
         let devices = self.devices_of(pair)?;
         let departure = Departure::begin(pair.sockets, flushed)?;
-        let frozen = departure.freeze(passed).await;
-        let taken = frozen.map(|frozen| self.take_over(pair, &frozen, devices));
-        match taken {
-            Ok(Ok(connection)) => return Ok(Some(connection)),
-            Ok(Err(_)) => departure.hear()?,
-            Err(_) => {}
-        }
-        departure.give_up()?;
-        match taken {
-            Ok(Err(for_good)) => Err(for_good),
-            _ => Ok(None),
+        let Ok(frozen) = departure.freeze(passed).await else {
+            departure.give_up()?;
+            return Ok(None);
+        };
+        match self.take_over(pair, &frozen, devices) {
+            Ok(connection) => Ok(Some(connection)),
+            Err(for_good) => {
+                let heard = departure.hear();
+                departure.give_up().and(heard)?;
+                Err(for_good)
+            }
         }
     }
 
@@ -181,7 +181,7 @@ impl Departures {
 
     /// Ready when the connection is over; until then its bytes are counted.
     async fn carried(&self, connection: &Connection, context: &RelayContext<'_>) -> Ended {
-        let limits = Limits {
+        let mut limits = Limits {
             closed: CLOSED,
             idle: context.idle,
         };
@@ -194,6 +194,9 @@ impl Departures {
                     count(counters, before, &seen);
                     if over {
                         return ended(&seen);
+                    }
+                    if seen.iter().any(|direction| direction.fin) {
+                        limits.idle = context.half_closed;
                     }
                 }
                 Err(error) => {
@@ -246,4 +249,39 @@ fn number(device: &str) -> io::Result<u32> {
     )?;
     let number = name_to_index(&socket, device);
     number.map_err(|error| io::Error::new(error.kind(), format!("{device}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_was_left_ends_by_what_was_seen_of_it() {
+        let (goes, fin, reset) = (
+            Seen::default(),
+            Seen {
+                fin: true,
+                ..Seen::default()
+            },
+            Seen {
+                reset: true,
+                ..Seen::default()
+            },
+        );
+        for (client, server, how) in [
+            (fin, fin, Ended::Whole),
+            (goes, goes, Ended::Silent),
+            (fin, goes, Ended::Silent),
+            (reset, fin, Ended::ClientReset),
+            (fin, reset, Ended::ServerReset),
+        ] {
+            assert_eq!(ended(&[client, server]), how);
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let error = number("nosuch0").expect_err("there is none");
+        assert!(error.to_string().starts_with("nosuch0: "), "{error}");
+    }
 }

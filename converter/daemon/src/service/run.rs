@@ -271,6 +271,10 @@ impl Service {
             ("workers", config.workers != self.plan.config.workers),
             ("leaving", config.leaving != self.plan.config.leaving),
             (
+                "leave where no listener has had it",
+                config.leaves() && self.shared.departures.is_none(),
+            ),
+            (
                 "timeouts.unused",
                 config.timeouts.unused != self.plan.config.timeouts.unused,
             ),
