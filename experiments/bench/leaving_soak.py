@@ -3,8 +3,8 @@
     client ==200 Mbit/s, 10 ms, 1 % lost, packets overtake each other== relay ---- server
 
 The relay is ``leaving-relay``, which does nothing else, and then the converter, by CONNECT. Downloads and uploads in
-turn, 100 at a time; every byte is checked. Whatever the moment is at which a connection is left, with segments lost, late or
-sent again, the ends must not notice. It stays where a transfer is over before its slow start is seen to be.
+turn, 100 at a time; every byte is checked. Whatever the moment at which a connection is left, with segments lost, late
+or sent again, the ends must not notice. It stays where a transfer is over before its slow start is seen to be.
 """
 
 import json
