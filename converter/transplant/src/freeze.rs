@@ -1,6 +1,6 @@
 //! A connection's state out of its socket, by the kernel's repair mode (tcp(7), `TCP_REPAIR`).
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::{fmt, io};
 
@@ -43,9 +43,9 @@ pub(crate) const WINDOW: usize = 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frozen {
     /// This end.
-    pub local: SocketAddrV4,
+    pub local: SocketAddr,
     /// The other end.
-    pub remote: SocketAddrV4,
+    pub remote: SocketAddr,
     /// Sequence number of the next byte to be sent.
     pub snd_nxt: u32,
     /// Sequence number of the next byte that is expected.
@@ -226,19 +226,22 @@ pub(crate) fn ask_for_window(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, TcpOption::REPAIR, REPAIR_ON)
 }
 
-/// Both addresses, this end's first.
-pub(crate) fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddrV4; 2], Obstacle> {
+/// Both addresses, this end's first, as segments have them.
+pub(crate) fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddr; 2], Obstacle> {
     let socket = SockRef::from(&socket);
     if socket.protocol()? != Some(Protocol::TCP) {
         return Err(Obstacle::NotTcp);
     }
-    let local = socket.local_addr()?.as_socket_ipv4();
-    let remote = socket.peer_addr().map(|address| address.as_socket_ipv4());
-    match (local, remote) {
-        (Some(local), Ok(Some(remote))) => Ok([local, remote]),
-        (Some(_), Err(error)) => Err(error.into()),
+    let ends = [socket.local_addr()?, socket.peer_addr()?];
+    match ends.map(|end| end.as_socket().map(on_the_wire)) {
+        [Some(local), Some(remote)] if local.is_ipv4() => Ok([local, remote]),
         _ => Err(Obstacle::NotIpv4),
     }
+}
+
+/// An IPv6 socket has an IPv4 address as one of its own kind (RFC 4291 section 2.5.5.2), as one that listens for both does.
+fn on_the_wire(end: SocketAddr) -> SocketAddr {
+    SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
 fn check(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<(), Obstacle> {
@@ -270,8 +273,8 @@ fn check(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<(), Obstacle> {
 fn state(
     socket: BorrowedFd<'_>,
     info: &TcpInfo,
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+    local: SocketAddr,
+    remote: SocketAddr,
 ) -> io::Result<Frozen> {
     let agreed = |bit| info.options() & bit != 0;
     let (snd, rcv) = info.scales();

@@ -1,15 +1,15 @@
 //! One of the two connections that a converter relays between.
 
 use std::fmt;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 /// Where a segment comes from and goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// Who sends it.
-    pub source: SocketAddrV4,
+    pub source: SocketAddr,
     /// Who is to get it.
-    pub destination: SocketAddrV4,
+    pub destination: SocketAddr,
 }
 
 impl Flow {
@@ -28,9 +28,9 @@ impl Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
     /// The converter's own end.
-    pub local: SocketAddrV4,
+    pub local: SocketAddr,
     /// The other end.
-    pub remote: SocketAddrV4,
+    pub remote: SocketAddr,
     /// Sequence number of the next byte that the converter would send (`SND.NXT`, RFC 9293 section 3.3.1).
     pub snd_nxt: u32,
     /// Sequence number of the next byte that it expects (`RCV.NXT`).
@@ -69,6 +69,10 @@ impl Leg {
 
     /// Whether segments that come by this leg can go out by `other`.
     pub(crate) fn fits(&self, other: &Self) -> Result<(), Unfit> {
+        let ends = [self.local, self.remote, other.local, other.remote];
+        if !ends.iter().all(SocketAddr::is_ipv4) {
+            return Err(Unfit::NotIpv4);
+        }
         if self.sack != other.sack {
             return Err(Unfit::Sack);
         }
@@ -86,6 +90,8 @@ impl Leg {
 /// segments cannot be made so that both ends are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
+    /// Not all addresses are IPv4's.
+    NotIpv4,
     /// Selective acknowledgements are for one of them only.
     Sack,
     /// Timestamps are.
@@ -97,6 +103,7 @@ pub enum Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::NotIpv4 => "not all addresses are IPv4's",
             Self::Sack => "one leg has selective acknowledgements, the other one has not",
             Self::Timestamps => "one leg has timestamps, the other one has not",
             Self::Mss => "one end may send segments that are too long for the other one",

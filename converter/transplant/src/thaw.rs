@@ -17,7 +17,8 @@ const TIMESTAMPS: u32 = 8;
 /// Makes a socket that goes on with the connection, which has no socket any more. Raises what the kernel does: the address
 /// is in use or not this machine's, or `CAP_NET_ADMIN` is missing.
 pub fn thaw(frozen: &Frozen) -> io::Result<OwnedFd> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    let domain = Domain::for_address(frozen.local);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     sys::set(socket.as_fd(), TcpOption::REPAIR, &REPAIR_ON.to_ne_bytes())?;
     socket.bind(&SockAddr::from(frozen.local))?;

@@ -1,6 +1,6 @@
 //! Segments of one connection rewritten as segments of another one (RFC 9293 section 3.1, in IPv4, RFC 791 section 3.1).
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::bytes::array;
 use crate::checksum;
@@ -178,7 +178,7 @@ impl Translation {
         self.fixed_part(new);
 
         let addresses: [u8; 8] = array(packet, SOURCE);
-        let others = [self.to.source, self.to.destination].map(|end| end.ip().octets());
+        let others = [self.to.source, self.to.destination].map(ipv4_octets);
         let others = others.as_flattened();
         let tcp = checksum::updated(u16_at(old, TCP_CHECKSUM), &addresses, others);
         put(
@@ -273,8 +273,8 @@ fn ip_header(packet: &[u8]) -> Option<usize> {
 fn flow(packet: &[u8], ip: usize) -> Option<Flow> {
     let ports = packet.get(ip..ip + 4)?;
     let end = |address, port| {
-        SocketAddrV4::new(
-            Ipv4Addr::from(array::<4>(packet, address)),
+        SocketAddr::new(
+            Ipv4Addr::from(array::<4>(packet, address)).into(),
             u16_at(ports, port),
         )
     };
@@ -282,6 +282,14 @@ fn flow(packet: &[u8], ip: usize) -> Option<Flow> {
         source: end(SOURCE, SOURCE_PORT),
         destination: end(DESTINATION, DESTINATION_PORT),
     })
+}
+
+/// What [`Leg::fits`] lets through has no other address.
+fn ipv4_octets(end: SocketAddr) -> [u8; 4] {
+    match end.ip() {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(_) => [0; 4],
+    }
 }
 
 /// Counts the time to live down.

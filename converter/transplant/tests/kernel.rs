@@ -4,7 +4,7 @@
 mod cases;
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 
 use cases::{Case, address, cases, from_client};
 use tributary_transplant::{Action, Event, Flow, Outcome, Translation, Translator};
@@ -148,13 +148,6 @@ impl Random {
     }
 }
 
-fn v4(address: SocketAddr) -> SocketAddrV4 {
-    match address {
-        SocketAddr::V4(address) => address,
-        SocketAddr::V6(address) => panic!("{address}"),
-    }
-}
-
 #[test]
 #[ignore = "needs root"]
 fn the_last_timestamp_of_a_connection_is_its_other_ends() {
@@ -165,8 +158,8 @@ fn the_last_timestamp_of_a_connection_is_its_other_ends() {
     there.write_all(b"a").expect("written");
     here.read_exact(&mut [0]).expect("read");
     let incoming = Flow {
-        source: v4(here.peer_addr().expect("an address")),
-        destination: v4(here.local_addr().expect("an address")),
+        source: here.peer_addr().expect("an address"),
+        destination: here.local_addr().expect("an address"),
     };
     let last = translator.last_timestamp(incoming).expect("there");
     tributary_transplant::hold(&[std::os::fd::AsFd::as_fd(&there)]).expect("held");

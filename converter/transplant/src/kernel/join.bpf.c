@@ -6,10 +6,10 @@
 
 #define MOST 65536 /* sockets; a connection has two */
 
-/* Where a segment comes from and goes to, in network byte order. */
+/* Where a segment comes from and goes to, in network byte order. An IPv4 address is mapped (RFC 4291 section 2.5.5.2). */
 struct flow {
-	__be32 source;
-	__be32 destination;
+	__be32 source[4];
+	__be32 destination[4];
 	__be16 source_port;
 	__be16 destination_port;
 };
@@ -26,8 +26,8 @@ SEC("sk_skb/stream_verdict")
 int join(struct __sk_buff *skb)
 {
 	struct flow flow = {
-		.source = skb->remote_ip4,
-		.destination = skb->local_ip4,
+		.source = {0, 0, bpf_htonl(0xffff), skb->remote_ip4},
+		.destination = {0, 0, bpf_htonl(0xffff), skb->local_ip4},
 		.source_port = bpf_htons(bpf_ntohl(skb->remote_port)),
 		.destination_port = bpf_htons(skb->local_port),
 	};

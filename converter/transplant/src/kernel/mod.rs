@@ -9,6 +9,7 @@ mod join;
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -27,17 +28,17 @@ pub use join::{Joined, Joiner};
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transplant.bpf.o"));
 
 // struct flow and struct translation: their lengths, and where things are in the latter.
-const KEY: usize = 12;
-const VALUE: usize = 64;
-const ADDED: usize = 12;
-const DEVICE: usize = 28;
-const SCALES: usize = 32;
-const FIN: usize = 34;
-const SYN: usize = 35;
-const RESET: usize = 36;
-const REFUSED: usize = 40;
-const LAST: usize = 48;
-const BYTES: usize = 56;
+const KEY: usize = 36;
+const VALUE: usize = 88;
+const ADDED: usize = 36;
+const DEVICE: usize = 52;
+const SCALES: usize = 56;
+const FIN: usize = 58;
+const SYN: usize = 59;
+const RESET: usize = 60;
+const REFUSED: usize = 64;
+const LAST: usize = 72;
+const BYTES: usize = 80;
 
 /// Bytes of an Ethernet header before a packet, and its type for IPv4.
 const ETHERNET: usize = 14;
@@ -173,11 +174,19 @@ fn frame(packet: &[u8]) -> Vec<u8> {
 
 fn key(flow: Flow) -> [u8; KEY] {
     let mut key = [0; KEY];
-    key[..4].copy_from_slice(&flow.source.ip().octets());
-    key[4..8].copy_from_slice(&flow.destination.ip().octets());
-    key[8..10].copy_from_slice(&flow.source.port().to_be_bytes());
-    key[10..].copy_from_slice(&flow.destination.port().to_be_bytes());
+    key[..16].copy_from_slice(&octets(flow.source.ip()));
+    key[16..32].copy_from_slice(&octets(flow.destination.ip()));
+    key[32..34].copy_from_slice(&flow.source.port().to_be_bytes());
+    key[34..].copy_from_slice(&flow.destination.port().to_be_bytes());
     key
+}
+
+/// An address as IPv6's: one of IPv4 is mapped (RFC 4291 section 2.5.5.2).
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
 }
 
 fn value(translation: &Translation, device: u32) -> [u8; VALUE] {

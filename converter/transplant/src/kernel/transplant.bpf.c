@@ -40,10 +40,10 @@
 /* The verifier is to know a number by the next check of it, whatever the compiler knows. */
 #define FORGET(number) asm volatile("" : "+r"(number))
 
-/* Where a segment comes from and goes to, in network byte order. */
+/* Where a segment comes from and goes to, in network byte order. An IPv4 address is mapped (RFC 4291 section 2.5.5.2). */
 struct flow {
-	__be32 source;
-	__be32 destination;
+	__be32 source[4];
+	__be32 destination[4];
 	__be16 source_port;
 	__be16 destination_port;
 };
@@ -208,7 +208,7 @@ static __always_inline int put(struct __sk_buff *skb, const struct iphdr *ip, un
 			       __u32 length, const struct translation *to)
 {
 	__be32 before[2] = {ip->saddr, ip->daddr};
-	__be32 after[2] = {to->to.source, to->to.destination};
+	__be32 after[2] = {to->to.source[3], to->to.destination[3]};
 	__s64 addresses = bpf_csum_diff(before, sizeof(before), after, sizeof(after), 0);
 	__s64 header = bpf_csum_diff(old->words, LONGEST, new->words, LONGEST, 0);
 	__u32 tcp_sum = TCP + offsetof(struct tcphdr, check);
@@ -227,6 +227,12 @@ static __always_inline int put(struct __sk_buff *skb, const struct iphdr *ip, un
 	return 0;
 }
 
+static __always_inline void map(__be32 *address, __be32 ipv4)
+{
+	address[2] = bpf_htonl(0xffff);
+	address[3] = ipv4;
+}
+
 /* The translation for a packet, or none if it is not of a connection that was left. */
 static __always_inline struct translation *find(struct __sk_buff *skb, struct iphdr *ip)
 {
@@ -237,8 +243,8 @@ static __always_inline struct translation *find(struct __sk_buff *skb, struct ip
 	    ip->frag_off & bpf_htons(FRAGMENT_OFFSET) ||
 	    bpf_skb_load_bytes(skb, IP + ip->ihl * 4, &flow.source_port, 4))
 		return NULL;
-	flow.source = ip->saddr;
-	flow.destination = ip->daddr;
+	map(flow.source, ip->saddr);
+	map(flow.destination, ip->daddr);
 	return bpf_map_lookup_elem(&translations, &flow);
 }
 
@@ -305,12 +311,17 @@ SEC("classifier")
 int last_timestamp(struct __sk_buff *skb)
 {
 	struct bpf_sock_tuple tuple = {};
+	struct flow flow;
 	struct bpf_sock *socket;
 	struct tcp_sock *tcp;
 	__u32 timestamp;
 
-	if (bpf_skb_load_bytes(skb, IP, &tuple.ipv4, sizeof(tuple.ipv4)))
+	if (bpf_skb_load_bytes(skb, IP, &flow, sizeof(flow)))
 		return 1;
+	tuple.ipv4.saddr = flow.source[3];
+	tuple.ipv4.daddr = flow.destination[3];
+	tuple.ipv4.sport = flow.source_port;
+	tuple.ipv4.dport = flow.destination_port;
 	socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 	if (!socket)
 		return 1;

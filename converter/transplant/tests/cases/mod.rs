@@ -1,7 +1,7 @@
 //! Segments, and a table of what becomes of them: for the arithmetic in Rust and for the kernel's program alike.
 #![allow(dead_code)] // each test uses some of it
 
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 
 use tributary_transplant::{Event, Leg, Outcome, Refusal, Timestamps, Translation};
 
@@ -14,8 +14,8 @@ pub const ACK: u8 = 0x10;
 /// A TCP segment in an IPv4 packet.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    pub source: SocketAddrV4,
-    pub destination: SocketAddrV4,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
     pub ttl: u8,
     pub fragment: u16,
     pub ip_options: Vec<u8>,
@@ -38,8 +38,8 @@ impl Segment {
         ip.extend([0x12, 0x34]);
         ip.extend(self.fragment.to_be_bytes());
         ip.extend([self.ttl, 6, 0, 0]);
-        ip.extend(self.source.ip().octets());
-        ip.extend(self.destination.ip().octets());
+        ip.extend(octets(self.source));
+        ip.extend(octets(self.destination));
         ip.extend(&self.ip_options);
         let sum = checksum(&ip);
         ip[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -63,11 +63,18 @@ impl Segment {
     }
 
     fn pseudo_header(&self, length: usize) -> Vec<u8> {
-        let mut bytes = self.source.ip().octets().to_vec();
-        bytes.extend(self.destination.ip().octets());
+        let mut bytes = octets(self.source);
+        bytes.extend(octets(self.destination));
         bytes.extend([0, 6]);
         bytes.extend(u16::try_from(length).expect("a segment").to_be_bytes());
         bytes
+    }
+}
+
+fn octets(end: SocketAddr) -> Vec<u8> {
+    match end.ip() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
     }
 }
 
@@ -112,7 +119,7 @@ pub fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
     option
 }
 
-pub fn address(text: &str) -> SocketAddrV4 {
+pub fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
