@@ -1,6 +1,6 @@
 //! A connection's state out of its socket, by the kernel's repair mode (tcp(7), `TCP_REPAIR`).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::{fmt, io};
 
@@ -17,8 +17,10 @@ const REPAIR_OFF_SILENTLY: i32 = -1;
 /// `TCP_REPAIR_OFF`: out of repair mode, and the other end is asked for its window.
 pub(crate) const REPAIR_OFF: i32 = 0;
 pub(crate) const REPAIR_ON: i32 = 1;
-/// Bytes of a segment's headers without options, and of timestamps with what fills their last word.
-const HEADERS: u32 = 40;
+/// Bytes of a segment's headers without options, by the version of IP (RFC 6691 section 2), and of timestamps with what fills
+/// their last word.
+const HEADERS_IPV4: u32 = 40;
+const HEADERS_IPV6: u32 = 60;
 const TIMESTAMPS_SPACE: u32 = 12;
 
 /// For a segment from its TCP header on: 0 bytes of it are taken if it has data or a FIN, and else all (linux/filter.h).
@@ -39,7 +41,8 @@ const NO_DATA: [SockFilter; 10] = [
 pub(crate) const WINDOW: usize = 20;
 
 /// All that is to be known of a connection that rests, to go on with it elsewhere. What it had learned of its path, its
-/// congestion window and its round-trip times, is not in it.
+/// congestion window and its round-trip times, is not in it. Addresses are those of its segments: of IPv4 also where the
+/// socket is one of IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frozen {
     /// This end.
@@ -80,7 +83,11 @@ impl Frozen {
     /// One side of a translation; `theirs` is the last timestamp that came from the other end, if there are timestamps.
     pub fn leg(&self, theirs: u32) -> Leg {
         let scales = self.scales.unwrap_or(Scales { snd: 0, rcv: 0 });
-        let mss_out = self.mss_out.min(self.path_mtu.saturating_sub(HEADERS));
+        let headers = match self.remote {
+            SocketAddr::V4(_) => HEADERS_IPV4,
+            SocketAddr::V6(_) => HEADERS_IPV6,
+        };
+        let mss_out = self.mss_out.min(self.path_mtu.saturating_sub(headers));
         Leg {
             local: self.local,
             remote: self.remote,
@@ -105,8 +112,8 @@ impl Frozen {
 pub enum Obstacle {
     /// It is not a socket of TCP alone: of Multipath TCP, for one, also where that fell back to TCP.
     NotTcp,
-    /// Not both of its ends have IPv4 addresses.
-    NotIpv4,
+    /// Its addresses are of one link alone (RFC 4291 section 2.5.6), and without that link they say nothing.
+    LinkLocal,
     /// It is not established, but in this state (`include/net/tcp_states.h`).
     State(u8),
     /// Something was agreed on that cannot be gone on with elsewhere, by `TCPI_OPT_` bits: 8 and 16 are explicit
@@ -128,7 +135,7 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotTcp => f.write_str("the socket is not one of plain TCP"),
-            Self::NotIpv4 => f.write_str("the addresses are not IPv4's"),
+            Self::LinkLocal => f.write_str("the addresses are link-local"),
             Self::State(state) => write!(f, "the connection is in state {state}, not established"),
             Self::Options(bits) => write!(f, "options {bits:#x} of TCP_INFO were agreed on"),
             Self::Upper => f.write_str("a protocol of the kernel is above TCP"),
@@ -234,9 +241,16 @@ pub(crate) fn ends(socket: BorrowedFd<'_>) -> Result<[SocketAddr; 2], Obstacle> 
     }
     let ends = [socket.local_addr()?, socket.peer_addr()?];
     match ends.map(|end| end.as_socket().map(on_the_wire)) {
-        [Some(local), Some(remote)] if local.is_ipv4() => Ok([local, remote]),
-        _ => Err(Obstacle::NotIpv4),
+        [Some(local), Some(remote)] if is_link_local(local) || is_link_local(remote) => {
+            Err(Obstacle::LinkLocal)
+        }
+        [Some(local), Some(remote)] => Ok([local, remote]),
+        _ => Err(Obstacle::NotTcp),
     }
+}
+
+fn is_link_local(end: SocketAddr) -> bool {
+    matches!(end.ip(), IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// An IPv6 socket has an IPv4 address as one of its own kind (RFC 4291 section 2.5.5.2), as one that listens for both does.

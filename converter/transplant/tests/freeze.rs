@@ -2,7 +2,7 @@
 //! network namespace of its own.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::thread::{self, sleep};
@@ -13,10 +13,24 @@ use tributary_transplant::{
     Obstacle, Pause, at_rest, deafen, freeze, freeze_both, hold, release, thaw,
 };
 
+/// Where one end listens, and where the other one looks for it: with IPv4, with IPv6, and with IPv4 where both can come.
+const WAYS: [(&str, &str); 3] = [
+    ("127.0.0.1", "127.0.0.1"),
+    ("::1", "::1"),
+    ("::", "127.0.0.1"),
+];
+
 /// Both ends of a connection.
 fn connected() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
+    connected_by(WAYS[0])
+}
+
+/// Both ends, the one that listened last.
+fn connected_by((listens, address): (&str, &str)) -> (TcpStream, TcpStream) {
+    let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+    let listener = TcpListener::bind((ip(listens), 0)).expect("a listener");
+    let port = listener.local_addr().expect("an address").port();
+    let client = TcpStream::connect((ip(address), port)).expect("connect");
     let (server, _) = listener.accept().expect("accept");
     (client, server)
 }
@@ -75,7 +89,13 @@ fn pattern(length: u32) -> Vec<u8> {
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
 fn a_connection_goes_on_in_another_socket_and_every_byte_arrives() {
-    let (mut here, mut there) = connected();
+    for way in WAYS {
+        goes_on(connected_by(way));
+    }
+}
+
+/// Has a connection's second end go on in another socket in mid-transfer.
+fn goes_on((mut there, mut here): (TcpStream, TcpStream)) {
     let sent = pattern(5_000_000);
     let expected = sent.clone();
     let far = thread::spawn(move || {
@@ -117,7 +137,12 @@ fn a_connection_goes_on_in_another_socket_and_every_byte_arrives() {
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
 fn what_was_agreed_on_is_had_and_agreed_on_again() {
-    let (here, there) = connected();
+    for way in WAYS {
+        is_agreed_on_again(connected_by(way));
+    }
+}
+
+fn is_agreed_on_again((there, here): (TcpStream, TcpStream)) {
     hold(&[here.as_fd(), there.as_fd()]).expect("held");
     let near = freeze(&here).expect("frozen");
     let far = freeze(&there).expect("frozen");
@@ -142,6 +167,19 @@ fn what_was_agreed_on_is_had_and_agreed_on_again() {
         .expect("a clock")
         .wrapping_sub(near.clock.expect("a clock"));
     assert!(gone < 10_000_000, "the clock went on by {gone} ticks");
+}
+
+/// The longest segment that goes out has room on the way.
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn no_segment_is_longer_than_what_the_way_takes() {
+    for (way, headers) in WAYS.into_iter().zip([40, 60, 40]) {
+        let (_client, server) = connected_by(way);
+        hold(&[server.as_fd()]).expect("held");
+        let mut frozen = freeze(&server).expect("frozen");
+        frozen.path_mtu = 1500;
+        assert_eq!(frozen.leg(0).mss_out, 1500 - headers, "{way:?}");
+    }
 }
 
 /// What freezing it says, and that it goes on afterwards.
@@ -201,13 +239,17 @@ fn a_connection_whose_other_end_has_closed_is_an_obstacle() {
 
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
-fn multipath_tcp_and_ipv6_are_obstacles() {
+fn multipath_tcp_and_addresses_of_one_link_are_obstacles() {
     let multipath =
         Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).expect("a socket");
     assert!(matches!(freeze(&multipath), Err(Obstacle::NotTcp)));
-    let listener = TcpListener::bind("[::1]:0").expect("a listener");
+    let status = Command::new("ip")
+        .args("address add fe80::1/64 dev lo nodad".split(' '))
+        .status();
+    assert!(status.expect("ip").success());
+    let listener = TcpListener::bind("[fe80::1%1]:0").expect("a listener");
     let stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
-    assert!(matches!(freeze(&stream), Err(Obstacle::NotIpv4)));
+    assert!(matches!(freeze(&stream), Err(Obstacle::LinkLocal)));
 }
 
 #[test]
