@@ -4,3 +4,13 @@
 pub fn array<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
     std::array::from_fn(|index| bytes[at + index])
 }
+
+/// The number of two bytes at `at`, in network byte order.
+pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array(bytes, at))
+}
+
+/// Puts these bytes in from `at` on.
+pub fn put<const SIZE: usize>(bytes: &mut [u8], at: usize, value: [u8; SIZE]) {
+    bytes[at..at + SIZE].copy_from_slice(&value);
+}

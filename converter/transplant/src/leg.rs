@@ -70,8 +70,8 @@ impl Leg {
     /// Whether segments that come by this leg can go out by `other`.
     pub(crate) fn fits(&self, other: &Self) -> Result<(), Unfit> {
         let ends = [self.local, self.remote, other.local, other.remote];
-        if !ends.iter().all(SocketAddr::is_ipv4) {
-            return Err(Unfit::NotIpv4);
+        if ends.iter().any(|end| end.is_ipv4() != ends[0].is_ipv4()) {
+            return Err(Unfit::Versions);
         }
         if self.sack != other.sack {
             return Err(Unfit::Sack);
@@ -90,8 +90,9 @@ impl Leg {
 /// segments cannot be made so that both ends are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// Not all addresses are IPv4's.
-    NotIpv4,
+    /// One of them goes by IPv4, the other one by IPv6, whose header is 20 bytes longer: where links take equally long
+    /// packets, the segments that come by IPv4 are too long for it anyway.
+    Versions,
     /// Selective acknowledgements are for one of them only.
     Sack,
     /// Timestamps are.
@@ -103,7 +104,7 @@ pub enum Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotIpv4 => "not all addresses are IPv4's",
+            Self::Versions => "one leg goes by IPv4, the other one by IPv6",
             Self::Sack => "one leg has selective acknowledgements, the other one has not",
             Self::Timestamps => "one leg has timestamps, the other one has not",
             Self::Mss => "one end may send segments that are too long for the other one",

@@ -1,5 +1,5 @@
 //! How a converter in the middle of a chain leaves: two TCP connections that it relays between become one translation, and
-//! the two ends never notice. Only IPv4, and only where both connections are plain TCP.
+//! the two ends never notice. Only where both connections are plain TCP, by the same version of IP.
 //!
 //! 1. [`Steady`] says when slow start is over. In a [`Pause`] both ends use up the windows that they were offered, and stop.
 //!    Then [`deafen`] has the kernel drop what data comes for both sockets all the same, as a full queue would; the ends
@@ -25,6 +25,7 @@ mod checksum;
 #[cfg(feature = "kernel")]
 mod departure;
 mod freeze;
+mod ip;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod leg;

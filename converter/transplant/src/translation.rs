@@ -1,24 +1,12 @@
-//! Segments of one connection rewritten as segments of another one (RFC 9293 section 3.1, in IPv4, RFC 791 section 3.1).
+//! Segments of one connection rewritten as segments of another one (RFC 9293 section 3.1), in packets of one version of IP.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
-use crate::bytes::array;
+use crate::bytes::{array, put, u16_at};
 use crate::checksum;
+use crate::ip::{self, Header};
 use crate::leg::{Flow, Leg, Unfit};
 
-const TCP: u8 = 6;
-
-// Offsets in an IPv4 header, its length without options, and the bits of its fragment field.
-const TOTAL_LENGTH: usize = 2;
-const FRAGMENT: usize = 6;
-const TIME_TO_LIVE: usize = 8;
-const PROTOCOL: usize = 9;
-const IP_CHECKSUM: usize = 10;
-const SOURCE: usize = 12;
-const DESTINATION: usize = 16;
-const IP: usize = 20;
-const MORE_FRAGMENTS: u16 = 0x2000;
-const FRAGMENT_OFFSET: u16 = 0x1fff;
 // Offsets in a TCP header, its length without options and with most of them, and its flags.
 const SOURCE_PORT: usize = 0;
 const DESTINATION_PORT: usize = 2;
@@ -27,7 +15,7 @@ const ACKNOWLEDGEMENT: usize = 8;
 const DATA_OFFSET: usize = 12;
 const FLAGS: usize = 13;
 const WINDOW: usize = 14;
-const TCP_CHECKSUM: usize = 16;
+const CHECKSUM: usize = 16;
 const OPTIONS: usize = 20;
 const LONGEST: usize = 60;
 const FIN: u8 = 0x01;
@@ -70,13 +58,13 @@ pub enum Event {
 /// Why a packet cannot be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its IP header has options.
+    /// Its IPv4 header has options.
     IpOptions,
     /// It is the first part of a packet; without it the others never become a whole one.
     Fragment,
     /// Lengths in it contradict each other.
     Malformed,
-    /// It has been on its way for too long (RFC 1812 section 5.3.1).
+    /// It has been on its way for too long (RFC 1812 section 5.3.1, RFC 8200 section 3).
     TimeToLive,
     /// A TCP option that nobody here knows how to rewrite: all but timestamps, selective acknowledgements, padding, and
     /// the longest segment in a SYN.
@@ -89,7 +77,7 @@ pub enum Refusal {
 pub struct Translation {
     /// What comes in.
     pub from: Flow,
-    /// What goes out.
+    /// What goes out, by the same version of IP.
     pub to: Flow,
     /// Added to sequence numbers.
     pub sequence: u32,
@@ -134,63 +122,36 @@ impl Translation {
 
     /// Rewrites `packet`, which begins with its IP header and may have padding at its end.
     pub fn apply(&self, packet: &mut [u8]) -> Outcome {
-        match self.check(packet) {
-            Err(outcome) => outcome,
-            Ok(header) => self.rewrite(packet, header).unwrap_or_else(Outcome::Refuse),
+        let Some(ip) = Header::of(packet) else {
+            return Outcome::NotOurs;
+        };
+        if flow(packet, &ip) != Some(self.from) {
+            return Outcome::NotOurs;
         }
+        check(packet, &ip)
+            .and_then(|header| self.rewrite(packet, &ip, header))
+            .unwrap_or_else(Outcome::Refuse)
     }
 
-    /// The length of the TCP header, if the packet is of this connection and nothing but its options can speak against it.
-    fn check(&self, packet: &[u8]) -> Result<usize, Outcome> {
-        let ip = ip_header(packet).ok_or(Outcome::NotOurs)?;
-        if flow(packet, ip) != Some(self.from) {
-            return Err(Outcome::NotOurs);
-        }
-        let refused = |reason| Err(Outcome::Refuse(reason));
-        if ip != IP {
-            return refused(Refusal::IpOptions);
-        }
-        if u16_at(packet, FRAGMENT) & MORE_FRAGMENTS != 0 {
-            return refused(Refusal::Fragment);
-        }
-        let total = usize::from(u16_at(packet, TOTAL_LENGTH));
-        if total > packet.len() || total < IP + OPTIONS {
-            return refused(Refusal::Malformed);
-        }
-        let tcp = usize::from(packet[IP + DATA_OFFSET] >> 4) * 4;
-        if tcp < OPTIONS || IP + tcp > total {
-            return refused(Refusal::Malformed);
-        }
-        if packet[TIME_TO_LIVE] <= 1 {
-            return refused(Refusal::TimeToLive);
-        }
-        Ok(tcp)
-    }
-
-    fn rewrite(&self, packet: &mut [u8], header: usize) -> Result<Outcome, Refusal> {
+    fn rewrite(&self, packet: &mut [u8], ip: &Header, header: usize) -> Result<Outcome, Refusal> {
+        let place = ip.length..ip.length + header;
         let mut old = [0; LONGEST];
         let old = &mut old[..header];
-        old.copy_from_slice(&packet[IP..IP + header]);
+        old.copy_from_slice(&packet[place.clone()]);
         let mut new = [0; LONGEST];
         let new = &mut new[..header];
         new.copy_from_slice(old);
         self.options(new)?;
         self.fixed_part(new);
 
-        let addresses: [u8; 8] = array(packet, SOURCE);
-        let others = [self.to.source, self.to.destination].map(ipv4_octets);
-        let others = others.as_flattened();
-        let tcp = checksum::updated(u16_at(old, TCP_CHECKSUM), &addresses, others);
-        put(
-            new,
-            TCP_CHECKSUM,
-            checksum::updated(tcp, old, new).to_be_bytes(),
-        );
-        packet[IP..IP + header].copy_from_slice(new);
-        one_hop_on(packet);
-        let ip = checksum::updated(u16_at(packet, IP_CHECKSUM), &addresses, others);
-        put(packet, IP_CHECKSUM, ip.to_be_bytes());
-        packet[SOURCE..IP].copy_from_slice(others);
+        // What it covers of the IP header is the same in both versions but for the addresses (RFC 8200 section 8.1).
+        let others = [self.to.source, self.to.destination].map(|end| ip::octets(end.ip()));
+        let others = others.concat();
+        let sum = checksum::updated(u16_at(old, CHECKSUM), ip.addresses(packet), &others);
+        let sum = checksum::updated(sum, old, new);
+        put(new, CHECKSUM, sum.to_be_bytes());
+        packet[place].copy_from_slice(new);
+        ip.rewrite(packet, &others);
         Ok(Outcome::Forward(event(old[FLAGS])))
     }
 
@@ -260,45 +221,33 @@ impl Translation {
     }
 }
 
-/// The length of the IPv4 header before the first byte of a TCP header; `None` if there is none.
-fn ip_header(packet: &[u8]) -> Option<usize> {
-    if packet.len() < IP || packet[0] >> 4 != 4 || packet[PROTOCOL] != TCP {
-        return None;
+/// The length of the TCP header, if nothing but its options can speak against the packet.
+fn check(packet: &[u8], ip: &Header) -> Result<usize, Refusal> {
+    if ip.options {
+        return Err(Refusal::IpOptions);
     }
-    let length = usize::from(packet[0] & 0xf) * 4;
-    let first = u16_at(packet, FRAGMENT) & FRAGMENT_OFFSET == 0;
-    (length >= IP && first).then_some(length)
+    if ip.fragment {
+        return Err(Refusal::Fragment);
+    }
+    if ip.total > packet.len() || ip.total < ip.length + OPTIONS {
+        return Err(Refusal::Malformed);
+    }
+    let tcp = usize::from(packet[ip.length + DATA_OFFSET] >> 4) * 4;
+    if tcp < OPTIONS || ip.length + tcp > ip.total {
+        return Err(Refusal::Malformed);
+    }
+    if ip.hops <= 1 {
+        return Err(Refusal::TimeToLive);
+    }
+    Ok(tcp)
 }
 
-fn flow(packet: &[u8], ip: usize) -> Option<Flow> {
-    let ports = packet.get(ip..ip + 4)?;
-    let end = |address, port| {
-        SocketAddr::new(
-            Ipv4Addr::from(array::<4>(packet, address)).into(),
-            u16_at(ports, port),
-        )
-    };
+fn flow(packet: &[u8], ip: &Header) -> Option<Flow> {
+    let ports = packet.get(ip.length..ip.length + 4)?;
     Some(Flow {
-        source: end(SOURCE, SOURCE_PORT),
-        destination: end(DESTINATION, DESTINATION_PORT),
+        source: SocketAddr::new(ip.source, u16_at(ports, SOURCE_PORT)),
+        destination: SocketAddr::new(ip.destination, u16_at(ports, DESTINATION_PORT)),
     })
-}
-
-/// What [`Leg::fits`] lets through has no other address.
-fn ipv4_octets(end: SocketAddr) -> [u8; 4] {
-    match end.ip() {
-        IpAddr::V4(address) => address.octets(),
-        IpAddr::V6(_) => [0; 4],
-    }
-}
-
-/// Counts the time to live down.
-fn one_hop_on(packet: &mut [u8]) {
-    let old: [u8; 2] = array(packet, TIME_TO_LIVE);
-    let new = [old[0] - 1, old[1]];
-    put(packet, TIME_TO_LIVE, new);
-    let sum = checksum::updated(u16_at(packet, IP_CHECKSUM), &old, &new);
-    put(packet, IP_CHECKSUM, sum.to_be_bytes());
 }
 
 fn event(flags: u8) -> Event {
@@ -313,12 +262,4 @@ fn event(flags: u8) -> Event {
 fn add(bytes: &mut [u8], at: usize, number: u32) {
     let sum = u32::from_be_bytes(array(bytes, at)).wrapping_add(number);
     put(bytes, at, sum.to_be_bytes());
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes(array(bytes, at))
-}
-
-fn put<const SIZE: usize>(bytes: &mut [u8], at: usize, value: [u8; SIZE]) {
-    bytes[at..at + SIZE].copy_from_slice(&value);
 }

@@ -4,10 +4,12 @@
 mod cases;
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
 
-use cases::{Case, address, cases, from_client};
-use tributary_transplant::{Action, Event, Flow, Outcome, Translation, Translator};
+use cases::segment::{Ip, Segment, sack, timestamps};
+use cases::{Case, cases, from_client};
+use tributary_transplant::{Action, Event, Flow, Outcome, Translation, Translator, freeze, hold};
 
 fn action(outcome: Outcome) -> Action {
     match outcome {
@@ -22,6 +24,7 @@ fn action(outcome: Outcome) -> Action {
 fn every_packet_of_the_table_becomes_what_it_should() {
     let mut translator = Translator::load().expect("loaded");
     for Case {
+        ip,
         name,
         translation,
         mut packet,
@@ -29,9 +32,10 @@ fn every_packet_of_the_table_becomes_what_it_should() {
         result,
     } in cases()
     {
+        let name = format!("{ip:?}: {name}");
         translator.insert(&translation, 1).expect("there");
         assert_eq!(
-            translator.try_on(&mut packet).expect(name),
+            translator.try_on(&mut packet).expect(&name),
             action(outcome),
             "{name}"
         );
@@ -66,7 +70,8 @@ fn any_options_become_what_the_arithmetic_makes_of_them() {
     let mut translator = Translator::load().expect("loaded");
     let mut random = Random(1);
     for round in 0..20_000 {
-        let (translation, packet) = (random.translation(), random.packet());
+        let ip = [Ip::V4, Ip::V6][round % 2];
+        let (translation, packet) = (random.translation(ip), random.packet(ip));
         translator.insert(&translation, 1).expect("there");
         let (mut here, mut kernel) = (packet.clone(), packet.clone());
         let outcome = translation.apply(&mut here);
@@ -99,7 +104,7 @@ impl Random {
         std::array::from_fn(|_| (self.next() >> 30) as u8)
     }
 
-    fn translation(&mut self) -> Translation {
+    fn translation(&mut self, ip: Ip) -> Translation {
         let mut number = || u32::from_ne_bytes(self.bits());
         let (sequence, acknowledgement, tsval, tsecr) = (number(), number(), number(), number());
         let [scale_in, scale_out] = self.bits().map(|byte: u8| byte % 15);
@@ -110,20 +115,20 @@ impl Random {
             tsecr,
             scale_in,
             scale_out,
-            ..cases::upward()
+            ..cases::upward(ip)
         }
     }
 
     /// One with options that are mostly whole, and now and then with a byte changed.
-    fn packet(&mut self) -> Vec<u8> {
+    fn packet(&mut self, ip: Ip) -> Vec<u8> {
         let mut options = vec![];
         while options.len() < 40 && self.below(6) != 0 {
             match self.below(8) {
                 0..3 => options.push(1),
-                3..5 => options.extend(&cases::timestamps(u32::from(self.bits::<1>()[0]), 7)[2..]),
+                3..5 => options.extend(&timestamps(u32::from(self.bits::<1>()[0]), 7)[2..]),
                 5 | 6 => {
                     let blocks = vec![(u32::from_ne_bytes(self.bits()), 9); 1 + self.below(4)];
-                    options.extend(&cases::sack(&blocks)[2..]);
+                    options.extend(&sack(&blocks)[2..]);
                 }
                 _ => options.extend(self.bits::<3>()),
             }
@@ -132,12 +137,12 @@ impl Random {
         let payload = vec![3; self.below(5)];
         let [flags] = self.bits();
         let window = u16::from_ne_bytes(self.bits());
-        let mut packet = cases::Segment {
+        let mut packet = Segment {
             flags,
             window,
             options,
             payload,
-            ..from_client()
+            ..from_client(ip)
         }
         .encode();
         if self.below(4) == 0 {
@@ -152,28 +157,38 @@ impl Random {
 #[ignore = "needs root"]
 fn the_last_timestamp_of_a_connection_is_its_other_ends() {
     let translator = Translator::load().expect("loaded");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let mut here = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
+    for (listens, address) in [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "::1"),
+        ("::", "127.0.0.1"),
+    ] {
+        has_the_last_timestamp(&translator, listens, address);
+    }
+}
+
+/// That of a connection to `address` at both of its ends.
+fn has_the_last_timestamp(translator: &Translator, listens: &str, address: &str) {
+    let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+    let listener = TcpListener::bind((ip(listens), 0)).expect("a listener");
+    let port = listener.local_addr().expect("an address").port();
+    let mut here = TcpStream::connect((ip(address), port)).expect("connect");
     let (mut there, _) = listener.accept().expect("accept");
     there.write_all(b"a").expect("written");
     here.read_exact(&mut [0]).expect("read");
-    let incoming = Flow {
-        source: here.peer_addr().expect("an address"),
-        destination: here.local_addr().expect("an address"),
+    let to_there = Flow {
+        source: here.local_addr().expect("an address"),
+        destination: here.peer_addr().expect("an address"),
     };
-    let last = translator.last_timestamp(incoming).expect("there");
-    tributary_transplant::hold(&[std::os::fd::AsFd::as_fd(&there)]).expect("held");
-    let theirs = tributary_transplant::freeze(&there)
-        .expect("frozen")
-        .clock
-        .expect("timestamps");
-    assert!(
-        theirs.wrapping_sub(last) < 10_000,
-        "{last} and now {theirs}"
-    );
+    hold(&[here.as_fd(), there.as_fd()]).expect("held");
+    for (socket, incoming) in [(&here, to_there), (&there, to_there.reversed())] {
+        let last = translator.last_timestamp(incoming).expect("there");
+        let clock = freeze(socket).expect("frozen").clock;
+        let gone = clock.expect("timestamps").wrapping_sub(last);
+        assert!(gone < 10_000, "{incoming:?}: {last} and {gone} ticks since");
+    }
     let nobody = Flow {
-        source: address("127.0.0.1:1"),
-        ..incoming
+        source: SocketAddr::new(ip(address), 1),
+        ..to_there.reversed()
     };
     let error = translator
         .last_timestamp(nobody)
@@ -185,10 +200,10 @@ fn the_last_timestamp_of_a_connection_is_its_other_ends() {
 #[ignore = "needs root"]
 fn what_is_removed_is_left_alone_again() {
     let mut translator = Translator::load().expect("loaded");
-    let translation = cases::upward();
+    let translation = cases::upward(Ip::V6);
     translator.insert(&translation, 1).expect("there");
     translator.remove(translation.from).expect("gone");
-    let mut packet = from_client().encode();
+    let mut packet = from_client(Ip::V6).encode();
     assert_eq!(
         translator.try_on(&mut packet).expect("run"),
         Action::Unspecified

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!     client 10.1.0.2 ---- 10.1.0.1 relay 10.2.0.1 ---- 10.2.0.2 server
+//!           fd00:1::2 ---- fd00:1::1     fd00:2::1 ---- fd00:2::2
 //! ```
 
 use std::fs;
@@ -23,6 +24,30 @@ const BEFORE: usize = 1 << 20;
 const LIMITS: Limits = Limits {
     closed: Duration::from_millis(300),
     idle: Duration::from_secs(20),
+};
+
+/// Where the relay listens, and as what the client knows it, and the relay the server.
+#[derive(Clone, Copy)]
+struct Way {
+    listens: &'static str,
+    relay: &'static str,
+    server: &'static str,
+}
+
+const IPV4: Way = Way {
+    listens: "0.0.0.0:8080",
+    relay: "10.1.0.1:8080",
+    server: "10.2.0.2:80",
+};
+const IPV6: Way = Way {
+    listens: "[::]:8080",
+    relay: "[fd00:1::1]:8080",
+    server: "[fd00:2::2]:80",
+};
+/// A client of IPv4 where clients of IPv6 could come as well.
+const DUAL_STACK: Way = Way {
+    listens: "[::]:8080",
+    ..IPV4
 };
 
 /// The relay's receive buffers, and those of the ends: their windows have different scales.
@@ -78,8 +103,7 @@ impl<T: Send + 'static> End<T> {
         let thread = thread::spawn(move || {
             apart(&place, &connected);
             let peer = format!("{device}-end");
-            run(&format!("ip address add 10.{net}.0.2/24 dev {peer}"));
-            run(&format!("ip link set {peer} up"));
+            bring_up(&peer, net, 2);
             if !offloads {
                 run(&format!("ethtool -K {peer} tx off tso off gso off"));
             }
@@ -90,8 +114,7 @@ impl<T: Send + 'static> End<T> {
         run(&format!(
             "ip link add {device} type veth peer name {device}-end netns {there}"
         ));
-        run(&format!("ip address add 10.{net}.0.1/24 dev {device}"));
-        run(&format!("ip link set {device} up"));
+        bring_up(device, net, 1);
         cable.send(()).expect("it waits");
         Self {
             thread,
@@ -102,6 +125,16 @@ impl<T: Send + 'static> End<T> {
     fn result(self) -> T {
         self.thread.join().expect("no error")
     }
+}
+
+/// Gives a device its addresses, the `host`th ones of a network for each version; nobody else has them, so none is probed for
+/// first.
+fn bring_up(device: &str, net: u8, host: u8) {
+    run(&format!("ip address add 10.{net}.0.{host}/24 dev {device}"));
+    run(&format!(
+        "ip address add fd00:{net}::{host}/64 dev {device} nodad"
+    ));
+    run(&format!("ip link set {device} up"));
 }
 
 /// Puts this thread into a new network namespace, and waits for its cable.
@@ -134,9 +167,9 @@ fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A socket at each end of the relay, and what came of the client's request.
-fn relay(listener: &TcpListener) -> [TcpStream; 2] {
+fn relay(listener: &TcpListener, server: &str) -> [TcpStream; 2] {
     let (mut client, _) = listener.accept().expect("a client");
-    let mut server = eventually(|| TcpStream::connect("10.2.0.2:80").ok());
+    let mut server = eventually(|| TcpStream::connect(server).ok());
     let mut buffer = vec![0; 4096];
     client.read_exact(&mut buffer[..7]).expect("a request");
     server.write_all(&buffer[..7]).expect("written");
@@ -180,6 +213,7 @@ fn leave(
 
 /// A relay between a client and a server that do this, which has left after the first megabyte.
 fn left<C: Send + 'static, S: Send + 'static>(
+    way: Way,
     offloads: bool,
     client: impl FnOnce(TcpStream) -> C + Send + 'static,
     server: impl FnOnce(TcpStream) -> S + Send + 'static,
@@ -187,20 +221,20 @@ fn left<C: Send + 'static, S: Send + 'static>(
     receive_buffers(RELAYS_BUFFERS);
     let mut translator = Translator::load().expect("loaded");
     let server = End::start("to-server", 2, offloads, || {
-        let (mut stream, _) = TcpListener::bind("0.0.0.0:80")
+        let (mut stream, _) = TcpListener::bind("[::]:80")
             .expect("a listener")
             .accept()
             .expect("a relay");
         stream.read_exact(&mut [0; 7]).expect("a request");
         server(stream)
     });
-    let listener = TcpListener::bind("0.0.0.0:8080").expect("a listener");
-    let client = End::start("to-client", 1, offloads, || {
-        let mut stream = TcpStream::connect("10.1.0.1:8080").expect("a relay");
+    let listener = TcpListener::bind(way.listens).expect("a listener");
+    let client = End::start("to-client", 1, offloads, move || {
+        let mut stream = TcpStream::connect(way.relay).expect("a relay");
         stream.write_all(b"request").expect("written");
         client(stream)
     });
-    let sockets = relay(&listener);
+    let sockets = relay(&listener, way.server);
     let devices = [client.cable.number(), server.cable.number()];
     translator.attach(client.cable.0).expect("attached");
     translator.attach(server.cable.0).expect("attached");
@@ -209,8 +243,9 @@ fn left<C: Send + 'static, S: Send + 'static>(
 }
 
 /// Downloads and then uploads through a relay that leaves, to orderly ends on both sides.
-fn transfer(offloads: bool) {
+fn transfer(way: Way, offloads: bool) {
     let (mut translator, connection, client, server) = left(
+        way,
         offloads,
         |mut stream| {
             let mut got = vec![0; DOWN];
@@ -249,19 +284,24 @@ fn transfer(offloads: bool) {
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
 fn every_byte_arrives_when_the_relay_leaves_in_mid_transfer() {
-    transfer(true);
+    for way in [IPV4, IPV6, DUAL_STACK] {
+        transfer(way, true);
+    }
 }
 
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
 fn every_byte_arrives_where_checksums_are_computed_before_segments_are_sent() {
-    transfer(false);
+    for way in [IPV4, IPV6] {
+        transfer(way, false);
+    }
 }
 
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
 fn a_reset_reaches_the_other_end_and_ends_the_translation() {
     let (mut translator, connection, client, server) = left(
+        IPV6,
         true,
         |mut stream| {
             stream
@@ -295,6 +335,7 @@ fn a_reset_reaches_the_other_end_and_ends_the_translation() {
 fn silence_ends_the_translation() {
     let (end, ended) = mpsc::channel::<()>();
     let (mut translator, connection, client, server) = left(
+        IPV4,
         true,
         |mut stream| {
             stream

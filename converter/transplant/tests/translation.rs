@@ -2,15 +2,17 @@
 
 mod cases;
 
-use cases::{
-    ACK, Case, Segment, cases, from_client, is_whole, sack, timestamps, to_client, to_server,
-};
+use cases::segment::{ACK, Ip, Segment, is_whole, sack, timestamps};
+use cases::{Case, cases, from_client, to_client, to_server};
 use proptest::prelude::*;
 use tributary_transplant::{Leg, Outcome, Timestamps, Translation, Unfit};
+
+const VERSIONS: [Ip; 2] = [Ip::V4, Ip::V6];
 
 #[test]
 fn every_packet_of_the_table_becomes_what_it_should() {
     for Case {
+        ip,
         name,
         translation,
         mut packet,
@@ -18,61 +20,64 @@ fn every_packet_of_the_table_becomes_what_it_should() {
         result,
     } in cases()
     {
-        assert_eq!(translation.apply(&mut packet), outcome, "{name}");
-        assert_eq!(packet, result, "{name}");
+        assert_eq!(translation.apply(&mut packet), outcome, "{ip:?}: {name}");
+        assert_eq!(packet, result, "{ip:?}: {name}");
     }
 }
 
 #[test]
 fn a_packet_cut_anywhere_is_left_alone_or_refused_and_as_it_was() {
-    let packet = from_client().encode();
-    for length in 0..packet.len() {
-        let mut cut = packet[..length].to_vec();
-        let outcome = cases::upward().apply(&mut cut);
-        assert!(!matches!(outcome, Outcome::Forward(_)), "{length} bytes");
-        assert_eq!(cut, packet[..length]);
+    for ip in VERSIONS {
+        let packet = from_client(ip).encode();
+        for length in 0..packet.len() {
+            let mut cut = packet[..length].to_vec();
+            let outcome = cases::upward(ip).apply(&mut cut);
+            assert!(!matches!(outcome, Outcome::Forward(_)), "{length} bytes");
+            assert_eq!(cut, packet[..length]);
+        }
     }
 }
 
 #[test]
 fn legs_that_agreed_on_different_things_do_not_fit() {
     for (other, why) in [
+        (to_server(Ip::V6), Unfit::Versions),
         (
             Leg {
                 sack: false,
-                ..to_server()
+                ..to_server(Ip::V4)
             },
             Unfit::Sack,
         ),
         (
             Leg {
                 timestamps: None,
-                ..to_server()
+                ..to_server(Ip::V4)
             },
             Unfit::Timestamps,
         ),
         (
             Leg {
                 mss_out: 1459,
-                ..to_server()
+                ..to_server(Ip::V4)
             },
             Unfit::Mss,
         ),
         (
             Leg {
                 mss_in: 1461,
-                ..to_server()
+                ..to_server(Ip::V4)
             },
             Unfit::Mss,
         ),
     ] {
-        assert_eq!(Translation::between(&to_client(), &other), Err(why));
-        assert_eq!(Translation::between(&other, &to_client()), Err(why));
+        assert_eq!(Translation::between(&to_client(Ip::V4), &other), Err(why));
+        assert_eq!(Translation::between(&other, &to_client(Ip::V4)), Err(why));
     }
 }
 
 prop_compose! {
-    fn legs()(
+    fn legs(ip: Ip)(
         numbers in any::<[u32; 8]>(),
         clocks in any::<bool>(),
         scales in prop::array::uniform4(0..=14_u8),
@@ -81,17 +86,17 @@ prop_compose! {
         let clock = |ours, theirs| clocks.then_some(Timestamps { ours, theirs });
         let [in_a, out_a, in_b, out_b] = scales;
         let client = Leg {
-            snd_nxt: a, rcv_nxt: b, timestamps: clock(e, f), snd_scale: in_a, rcv_scale: out_a, ..to_client()
+            snd_nxt: a, rcv_nxt: b, timestamps: clock(e, f), snd_scale: in_a, rcv_scale: out_a, ..to_client(ip)
         };
         let server = Leg {
-            snd_nxt: c, rcv_nxt: d, timestamps: clock(g, h), snd_scale: in_b, rcv_scale: out_b, ..to_server()
+            snd_nxt: c, rcv_nxt: d, timestamps: clock(g, h), snd_scale: in_b, rcv_scale: out_b, ..to_server(ip)
         };
         (client, server)
     }
 }
 
 prop_compose! {
-    fn segments()(
+    fn segments(ip: Ip)(
         numbers in any::<[u32; 4]>(),
         flags in any::<u8>(),
         window in any::<u16>(),
@@ -105,7 +110,18 @@ prop_compose! {
             options.remove(0);
             options.push(0);
         }
-        Segment { seq, ack, flags, window, options, payload, ..from_client() }
+        Segment { seq, ack, flags, window, options, payload, ..from_client(ip) }
+    }
+}
+
+fn versions() -> impl Strategy<Value = Ip> {
+    prop::sample::select(&VERSIONS)
+}
+
+prop_compose! {
+    /// Two legs, and a segment that comes by the first one.
+    fn relayed()(ip in versions())(legs in legs(ip), segment in segments(ip)) -> (Leg, Leg, Segment) {
+        (legs.0, legs.1, segment)
     }
 }
 
@@ -125,7 +141,7 @@ fn reversed(translation: &Translation) -> Translation {
 
 proptest! {
     #[test]
-    fn checksums_are_right_afterwards((a, b) in legs(), segment in segments()) {
+    fn checksums_are_right_afterwards((a, b, segment) in relayed()) {
         let [up, _] = Translation::between(&a, &b).expect("they fit");
         let mut packet = segment.encode();
         prop_assert!(matches!(up.apply(&mut packet), Outcome::Forward(_)));
@@ -133,16 +149,17 @@ proptest! {
     }
 
     #[test]
-    fn a_wrong_checksum_stays_wrong((a, b) in legs(), segment in segments(), bit in 0..8_u32) {
+    fn a_wrong_checksum_stays_wrong((a, b, segment) in relayed(), bit in 0..8_u32) {
         let [up, _] = Translation::between(&a, &b).expect("they fit");
         let mut packet = segment.encode();
-        packet[36] ^= 1_u8 << bit;
+        let at = packet.len() - segment.payload.len() - segment.options.len() - 4;
+        packet[at] ^= 1_u8 << bit;
         up.apply(&mut packet);
         prop_assert!(!is_whole(&packet));
     }
 
     #[test]
-    fn there_and_back_gives_the_original((a, b) in legs(), segment in segments()) {
+    fn there_and_back_gives_the_original((a, b, segment) in relayed()) {
         let [up, _] = Translation::between(&a, &b).expect("they fit");
         let up = Translation { scale_in: up.scale_out, ..up };
         let mut packet = segment.encode();
@@ -152,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_byte_that_is_sent_is_the_one_that_is_acknowledged((a, b) in legs(), ahead in any::<u32>()) {
+    fn a_byte_that_is_sent_is_the_one_that_is_acknowledged((a, b) in legs(Ip::V4), ahead in any::<u32>()) {
         let [up, down] = Translation::between(&a, &b).expect("they fit");
         let seq = a.rcv_nxt.wrapping_add(ahead);
         let acknowledged = seq.wrapping_add(up.sequence);
@@ -163,12 +180,13 @@ proptest! {
     }
 
     #[test]
-    fn no_more_is_offered_than_was((a, b) in legs(), window in any::<u16>()) {
+    fn no_more_is_offered_than_was((a, b, segment) in relayed()) {
         let [up, _] = Translation::between(&a, &b).expect("they fit");
-        let mut packet = Segment { window, flags: ACK, ..from_client() }.encode();
+        let mut packet = Segment { flags: ACK, options: vec![], payload: vec![], ..segment }.encode();
         up.apply(&mut packet);
-        let field = u16::from_be_bytes([packet[34], packet[35]]);
-        let offered = u32::from(window) << a.snd_scale;
+        let [.., high, low, _, _, _, _] = packet[..] else { panic!("a segment") };
+        let field = u16::from_be_bytes([high, low]);
+        let offered = u32::from(segment.window) << a.snd_scale;
         let unit = 1_u32 << b.rcv_scale;
         prop_assert!(u32::from(field) * unit <= offered);
         prop_assert!(field == u16::MAX || offered - u32::from(field) * unit < unit);
@@ -176,8 +194,7 @@ proptest! {
 
     #[test]
     fn any_bytes_have_an_outcome(
-        (a, b) in legs(),
-        segment in segments(),
+        (a, b, segment) in relayed(),
         options in prop::collection::vec(prop_oneof![0..11_u8, any::<u8>()], 40),
         change in any::<(prop::sample::Index, u8)>(),
     ) {

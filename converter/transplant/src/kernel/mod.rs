@@ -40,9 +40,10 @@ const REFUSED: usize = 64;
 const LAST: usize = 72;
 const BYTES: usize = 80;
 
-/// Bytes of an Ethernet header before a packet, and its type for IPv4.
+/// Bytes of an Ethernet header before a packet, and its type for each version of IP.
 const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// What a direction has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,7 +138,7 @@ impl Translator {
     /// network namespace: repair mode does not tell it. `incoming` is what comes from there. Raises
     /// [`io::ErrorKind::NotFound`] if there is no such connection.
     pub fn last_timestamp(&self, incoming: Flow) -> io::Result<u32> {
-        let mut frame = [&frame(&key(incoming))[..], &[0; 32]].concat();
+        let mut frame = frame(&key(incoming));
         match self.run("last_timestamp", &mut frame)? {
             0 => Ok(u32::from_ne_bytes(array(&frame, ETHERNET))),
             _ => Err(io::ErrorKind::NotFound.into()),
@@ -169,7 +170,9 @@ fn missing() -> io::Error {
 }
 
 fn frame(packet: &[u8]) -> Vec<u8> {
-    [&[0; ETHERNET - 2][..], &IPV4, packet].concat()
+    let version = packet.first().map(|byte| byte >> 4);
+    let kind = if version == Some(6) { IPV6 } else { IPV4 };
+    [&[0; ETHERNET - 2][..], &kind, packet].concat()
 }
 
 fn key(flow: Flow) -> [u8; KEY] {

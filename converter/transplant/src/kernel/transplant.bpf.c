@@ -1,11 +1,12 @@
 /*
- * Segments of one TCP connection rewritten as segments of another one, where they come in (tc, clsact's ingress; Ethernet
- * and IPv4). The same as translation.rs does, whose tests run this as well.
+ * Segments of one TCP connection rewritten as segments of another one, where they come in (tc, clsact's ingress; Ethernet).
+ * The same as translation.rs does, whose tests run this as well.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
 #include <linux/tcp.h>
 #include <stddef.h>
@@ -16,7 +17,6 @@
 #define MOST 65536 /* translations; a connection has two */
 
 #define IP ETH_HLEN
-#define TCP (IP + sizeof(struct iphdr))
 #define MORE_FRAGMENTS 0x2000
 #define FRAGMENT_OFFSET 0x1fff
 
@@ -24,6 +24,7 @@
 #define SEQUENCE offsetof(struct tcphdr, seq)
 #define ACKNOWLEDGEMENT offsetof(struct tcphdr, ack_seq)
 #define WINDOW offsetof(struct tcphdr, window)
+#define CHECKSUM offsetof(struct tcphdr, check)
 #define OPTIONS sizeof(struct tcphdr)
 #define LONGEST 60
 
@@ -40,10 +41,15 @@
 /* The verifier is to know a number by the next check of it, whatever the compiler knows. */
 #define FORGET(number) asm volatile("" : "+r"(number))
 
-/* Where a segment comes from and goes to, in network byte order. An IPv4 address is mapped (RFC 4291 section 2.5.5.2). */
+/*
+ * Where a segment comes from and goes to, in network byte order. An IPv4 address is mapped (RFC 4291 section 2.5.5.2): one
+ * table for both versions takes half of the memory that two would, for two more rounds of its hash function.
+ */
 struct flow {
-	__be32 source[4];
-	__be32 destination[4];
+	struct addresses {
+		__be32 source[4];
+		__be32 destination[4];
+	} addresses;
 	__be16 source_port;
 	__be16 destination_port;
 };
@@ -75,6 +81,19 @@ struct {
 	__type(key, struct flow);
 	__type(value, struct translation);
 } translations SEC(".maps");
+
+/* What is asked of an IP header, whichever its version is. */
+struct packet {
+	union {
+		struct iphdr ipv4;
+		struct ipv6hdr ipv6;
+	};
+	__u32 length; /* of the header, in bytes */
+	__u32 total;  /* of the packet, by what it says itself */
+	__u8 version;
+	__u8 hops;
+	__u8 refused; /* it has options, or is a part of a packet */
+};
 
 /* A TCP header with all options that there is room for. */
 union header {
@@ -201,30 +220,57 @@ static __always_inline void fixed_part(struct tcphdr *new, const struct tcphdr *
 }
 
 /*
- * Puts the header and the addresses in, and has the checksums follow. In a packet whose checksum is still to be computed
- * (CHECKSUM_PARTIAL) the TCP header's has the addresses only: the kernel's helpers know.
+ * Puts other addresses into an IPv4 header, counts a hop, and has all checksums follow. In a packet whose checksum is still
+ * to be computed (CHECKSUM_PARTIAL) the TCP header's has the addresses only: the kernel's helpers know.
  */
-static __always_inline int put(struct __sk_buff *skb, const struct iphdr *ip, union header *old, union header *new,
-			       __u32 length, const struct translation *to)
+static __always_inline int forward_ipv4(struct __sk_buff *skb, const struct iphdr *ip, const struct addresses *to)
 {
 	__be32 before[2] = {ip->saddr, ip->daddr};
-	__be32 after[2] = {to->to.source[3], to->to.destination[3]};
+	__be32 after[2] = {to->source[3], to->destination[3]};
 	__s64 addresses = bpf_csum_diff(before, sizeof(before), after, sizeof(after), 0);
-	__s64 header = bpf_csum_diff(old->words, LONGEST, new->words, LONGEST, 0);
-	__u32 tcp_sum = TCP + offsetof(struct tcphdr, check);
-	__u32 ip_sum = IP + offsetof(struct iphdr, check);
+	__u32 sum = IP + offsetof(struct iphdr, check);
 	__be16 hops = bpf_htons((__u16)ip->ttl << 8 | ip->protocol);
 	__be16 fewer = bpf_htons((__u16)(ip->ttl - 1) << 8 | ip->protocol);
 
-	if (bpf_skb_store_bytes(skb, TCP, new, length, 0) ||
-	    bpf_l4_csum_replace(skb, tcp_sum, 0, header, 0) ||
-	    bpf_l4_csum_replace(skb, tcp_sum, 0, addresses, BPF_F_PSEUDO_HDR) ||
+	if (bpf_l4_csum_replace(skb, IP + sizeof(*ip) + CHECKSUM, 0, addresses, BPF_F_PSEUDO_HDR) ||
 	    bpf_skb_store_bytes(skb, IP + offsetof(struct iphdr, ttl), &fewer, sizeof(fewer), 0) ||
-	    bpf_l3_csum_replace(skb, ip_sum, hops, fewer, sizeof(fewer)) ||
+	    bpf_l3_csum_replace(skb, sum, hops, fewer, sizeof(fewer)) ||
 	    bpf_skb_store_bytes(skb, IP + offsetof(struct iphdr, saddr), after, sizeof(after), 0) ||
-	    bpf_l3_csum_replace(skb, ip_sum, 0, addresses, 0))
+	    bpf_l3_csum_replace(skb, sum, 0, addresses, 0))
 		return -1;
 	return 0;
+}
+
+/*
+ * The same for IPv6. Its header has no checksum of its own that makes up for what changes in it, so the sum that a network
+ * interface made of the whole packet (CHECKSUM_COMPLETE) has to follow the header's bytes. For the addresses that takes back
+ * what the first helper does to that sum, which is right for IPv4 alone (inet_proto_csum_replace_by_diff() in
+ * net/core/utils.c).
+ */
+static __always_inline int forward_ipv6(struct __sk_buff *skb, struct ipv6hdr *ip, const struct addresses *to)
+{
+	__s64 addresses = bpf_csum_diff((__be32 *)&ip->saddr, sizeof(*to), (__be32 *)to, sizeof(*to), 0);
+
+	if (bpf_l4_csum_replace(skb, IP + sizeof(*ip) + CHECKSUM, 0, addresses, BPF_F_PSEUDO_HDR))
+		return -1;
+	ip->hop_limit--;
+	__builtin_memcpy(&ip->saddr, to->source, sizeof(to->source));
+	__builtin_memcpy(&ip->daddr, to->destination, sizeof(to->destination));
+	return bpf_skb_store_bytes(skb, IP, ip, sizeof(*ip), BPF_F_RECOMPUTE_CSUM);
+}
+
+/* Puts both headers in; 0, or -1 if the kernel has no memory for it. */
+static __always_inline int put(struct __sk_buff *skb, struct packet *packet, union header *old, union header *new,
+			       __u32 length, const struct translation *to)
+{
+	__s64 changed = bpf_csum_diff(old->words, LONGEST, new->words, LONGEST, 0);
+	__u32 tcp = IP + packet->length;
+
+	if (bpf_skb_store_bytes(skb, tcp, new, length, 0) || bpf_l4_csum_replace(skb, tcp + CHECKSUM, 0, changed, 0))
+		return -1;
+	if (packet->version == 4)
+		return forward_ipv4(skb, &packet->ipv4, &to->to.addresses);
+	return forward_ipv6(skb, &packet->ipv6, &to->to.addresses);
 }
 
 static __always_inline void map(__be32 *address, __be32 ipv4)
@@ -233,18 +279,61 @@ static __always_inline void map(__be32 *address, __be32 ipv4)
 	address[3] = ipv4;
 }
 
+static __always_inline int is_mapped(const __be32 *address)
+{
+	return !address[0] && !address[1] && address[2] == bpf_htonl(0xffff);
+}
+
+/* Reads an IPv4 header and its addresses; -1 if no TCP header begins behind it. */
+static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *packet, struct addresses *addresses)
+{
+	struct iphdr *ip = &packet->ipv4;
+
+	if (bpf_skb_load_bytes(skb, IP, ip, sizeof(*ip)) || ip->version != 4 || ip->ihl < 5 ||
+	    ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(FRAGMENT_OFFSET))
+		return -1;
+	map(addresses->source, ip->saddr);
+	map(addresses->destination, ip->daddr);
+	packet->version = 4;
+	packet->length = ip->ihl * 4;
+	packet->total = bpf_ntohs(ip->tot_len);
+	packet->hops = ip->ttl;
+	packet->refused = ip->ihl != 5 || ip->frag_off & bpf_htons(MORE_FRAGMENTS);
+	return 0;
+}
+
+/*
+ * The same for IPv6. What is behind an extension header is not looked for. A mapped address is none of a packet's, and must
+ * not be taken for one of IPv4.
+ */
+static __always_inline int read_ipv6(struct __sk_buff *skb, struct packet *packet, struct addresses *addresses)
+{
+	struct ipv6hdr *ip = &packet->ipv6;
+
+	if (bpf_skb_load_bytes(skb, IP, ip, sizeof(*ip)) || ip->version != 6 || ip->nexthdr != IPPROTO_TCP)
+		return -1;
+	__builtin_memcpy(addresses->source, &ip->saddr, sizeof(addresses->source));
+	__builtin_memcpy(addresses->destination, &ip->daddr, sizeof(addresses->destination));
+	packet->version = 6;
+	packet->length = sizeof(*ip);
+	packet->total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
+	packet->hops = ip->hop_limit;
+	packet->refused = 0;
+	return is_mapped(addresses->source) ? -1 : 0;
+}
+
 /* The translation for a packet, or none if it is not of a connection that was left. */
-static __always_inline struct translation *find(struct __sk_buff *skb, struct iphdr *ip)
+static __always_inline struct translation *find(struct __sk_buff *skb, struct packet *packet)
 {
 	struct flow flow = {};
+	int failed = -1;
 
-	if (skb->protocol != bpf_htons(ETH_P_IP) || bpf_skb_load_bytes(skb, IP, ip, sizeof(*ip)) ||
-	    ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_TCP ||
-	    ip->frag_off & bpf_htons(FRAGMENT_OFFSET) ||
-	    bpf_skb_load_bytes(skb, IP + ip->ihl * 4, &flow.source_port, 4))
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		failed = read_ipv4(skb, packet, &flow.addresses);
+	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		failed = read_ipv6(skb, packet, &flow.addresses);
+	if (failed || bpf_skb_load_bytes(skb, IP + packet->length, &flow.source_port, 4))
 		return NULL;
-	map(flow.source, ip->saddr);
-	map(flow.destination, ip->daddr);
 	return bpf_map_lookup_elem(&translations, &flow);
 }
 
@@ -267,30 +356,29 @@ static __always_inline void tell(const struct tcphdr *tcp, __u32 data, struct tr
 SEC("classifier")
 int transplant(struct __sk_buff *skb)
 {
-	struct iphdr ip;
-	struct translation *to = find(skb, &ip);
+	struct packet packet = {};
+	struct translation *to = find(skb, &packet);
 	union header old = {}, new;
-	__u32 total, length;
+	__u32 length;
 
 	if (!to)
 		return TC_ACT_UNSPEC;
-	total = bpf_ntohs(ip.tot_len);
-	if (ip.ihl != 5 || ip.frag_off & bpf_htons(MORE_FRAGMENTS) || total + IP > skb->len ||
-	    total < sizeof(ip) + OPTIONS || ip.ttl <= 1 || bpf_skb_load_bytes(skb, TCP, &old, OPTIONS))
+	if (packet.refused || packet.total + IP > skb->len || packet.total < packet.length + OPTIONS || packet.hops <= 1 ||
+	    bpf_skb_load_bytes(skb, IP + packet.length, &old, OPTIONS))
 		return refuse(to);
 	length = old.tcp.doff * 4;
-	if (length < OPTIONS || sizeof(ip) + length > total)
+	if (length < OPTIONS || packet.length + length > packet.total)
 		return refuse(to);
 	FORGET(length);
-	if (length > LONGEST || bpf_skb_load_bytes(skb, TCP, &old, length))
+	if (length > LONGEST || bpf_skb_load_bytes(skb, IP + packet.length, &old, length))
 		return refuse(to);
 	new = old;
 	if (options(&new, length, to))
 		return refuse(to);
 	fixed_part(&new.tcp, &old.tcp, to);
-	if (put(skb, &ip, &old, &new, length, to))
+	if (put(skb, &packet, &old, &new, length, to))
 		return TC_ACT_SHOT;
-	tell(&old.tcp, total - sizeof(ip) - length, to);
+	tell(&old.tcp, packet.total - packet.length - length, to);
 	return bpf_redirect_neigh(to->device, NULL, 0, 0);
 }
 
@@ -303,6 +391,23 @@ struct tcp_sock {
 	struct tcp_options_received rx_opt;
 } __attribute__((preserve_access_index));
 
+/* The connection's socket that a flow comes in by, or none. */
+static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const struct flow *flow)
+{
+	const struct addresses *addresses = &flow->addresses;
+	struct bpf_sock_tuple tuple = {};
+
+	if (is_mapped(addresses->source)) {
+		tuple.ipv4.saddr = addresses->source[3];
+		tuple.ipv4.daddr = addresses->destination[3];
+		tuple.ipv4.sport = flow->source_port;
+		tuple.ipv4.dport = flow->destination_port;
+		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	__builtin_memcpy(&tuple.ipv6, flow, sizeof(tuple.ipv6));
+	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+}
+
 /*
  * Not attached, but run by whoever freezes a connection: the frame has its flow as it comes in behind the Ethernet header,
  * and gets the last timestamp that the other end sent in its place. 0, or 1 if there is no such connection.
@@ -310,7 +415,6 @@ struct tcp_sock {
 SEC("classifier")
 int last_timestamp(struct __sk_buff *skb)
 {
-	struct bpf_sock_tuple tuple = {};
 	struct flow flow;
 	struct bpf_sock *socket;
 	struct tcp_sock *tcp;
@@ -318,11 +422,7 @@ int last_timestamp(struct __sk_buff *skb)
 
 	if (bpf_skb_load_bytes(skb, IP, &flow, sizeof(flow)))
 		return 1;
-	tuple.ipv4.saddr = flow.source[3];
-	tuple.ipv4.daddr = flow.destination[3];
-	tuple.ipv4.sport = flow.source_port;
-	tuple.ipv4.dport = flow.destination_port;
-	socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	socket = socket_of(skb, &flow);
 	if (!socket)
 		return 1;
 	tcp = bpf_skc_to_tcp_sock(socket);

@@ -1,133 +1,30 @@
 //! Segments, and a table of what becomes of them: for the arithmetic in Rust and for the kernel's program alike.
 #![allow(dead_code)] // each test uses some of it
 
-use std::net::{IpAddr, SocketAddr};
+pub mod segment;
+
+use std::net::SocketAddr;
 
 use tributary_transplant::{Event, Leg, Outcome, Refusal, Timestamps, Translation};
 
-pub const FIN: u8 = 0x01;
-pub const SYN: u8 = 0x02;
-pub const RST: u8 = 0x04;
-pub const PSH: u8 = 0x08;
-pub const ACK: u8 = 0x10;
-
-/// A TCP segment in an IPv4 packet.
-#[derive(Clone, Debug)]
-pub struct Segment {
-    pub source: SocketAddr,
-    pub destination: SocketAddr,
-    pub ttl: u8,
-    pub fragment: u16,
-    pub ip_options: Vec<u8>,
-    pub seq: u32,
-    pub ack: u32,
-    pub flags: u8,
-    pub window: u16,
-    pub options: Vec<u8>,
-    pub payload: Vec<u8>,
-}
-
-impl Segment {
-    /// Its bytes, with both checksums computed over everything.
-    pub fn encode(&self) -> Vec<u8> {
-        let tcp = self.tcp();
-        let header = 20 + self.ip_options.len();
-        let total = u16::try_from(header + tcp.len()).expect("a packet");
-        let mut ip = vec![0x40 | u8::try_from(header / 4).expect("a header"), 0];
-        ip.extend(total.to_be_bytes());
-        ip.extend([0x12, 0x34]);
-        ip.extend(self.fragment.to_be_bytes());
-        ip.extend([self.ttl, 6, 0, 0]);
-        ip.extend(octets(self.source));
-        ip.extend(octets(self.destination));
-        ip.extend(&self.ip_options);
-        let sum = checksum(&ip);
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
-        [ip, tcp].concat()
-    }
-
-    fn tcp(&self) -> Vec<u8> {
-        let header = u8::try_from(20 + self.options.len()).expect("options");
-        let mut tcp = self.source.port().to_be_bytes().to_vec();
-        tcp.extend(self.destination.port().to_be_bytes());
-        tcp.extend(self.seq.to_be_bytes());
-        tcp.extend(self.ack.to_be_bytes());
-        tcp.extend([header << 2, self.flags]);
-        tcp.extend(self.window.to_be_bytes());
-        tcp.extend([0, 0, 0, 0]);
-        tcp.extend(&self.options);
-        tcp.extend(&self.payload);
-        let sum = checksum(&[self.pseudo_header(tcp.len()), tcp.clone()].concat());
-        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        tcp
-    }
-
-    fn pseudo_header(&self, length: usize) -> Vec<u8> {
-        let mut bytes = octets(self.source);
-        bytes.extend(octets(self.destination));
-        bytes.extend([0, 6]);
-        bytes.extend(u16::try_from(length).expect("a segment").to_be_bytes());
-        bytes
-    }
-}
-
-fn octets(end: SocketAddr) -> Vec<u8> {
-    match end.ip() {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    }
-}
-
-/// The Internet checksum of all of `bytes` (RFC 1071 section 4.1).
-pub fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum = 0_u64;
-    for pair in bytes.chunks(2) {
-        sum += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !u16::try_from(sum).expect("folded")
-}
-
-/// Whether both checksums of a packet without IP options are right.
-pub fn is_whole(packet: &[u8]) -> bool {
-    let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-    let length = u16::try_from(total - 20).expect("a segment").to_be_bytes();
-    let tcp = [&packet[12..20], &[0, 6], &length, &packet[20..total]].concat();
-    checksum(&packet[..20]) == 0 && checksum(&tcp) == 0
-}
-
-pub fn timestamps(tsval: u32, tsecr: u32) -> Vec<u8> {
-    let mut option = vec![1, 1, 8, 10];
-    option.extend(tsval.to_be_bytes());
-    option.extend(tsecr.to_be_bytes());
-    option
-}
-
-pub fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
-    let mut option = vec![
-        1,
-        1,
-        5,
-        u8::try_from(2 + 8 * blocks.len()).expect("4 blocks"),
-    ];
-    for (left, right) in blocks {
-        option.extend(left.to_be_bytes());
-        option.extend(right.to_be_bytes());
-    }
-    option
-}
+use segment::{ACK, FIN, Ip, PSH, RST, SYN, Segment, sack, timestamps};
 
 pub fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
+fn end(ip: Ip, v4: &str, v6: &str) -> SocketAddr {
+    address(match ip {
+        Ip::V4 => v4,
+        Ip::V6 => v6,
+    })
+}
+
 /// The leg to the client, in the middle of its numbers.
-pub fn to_client() -> Leg {
+pub fn to_client(ip: Ip) -> Leg {
     Leg {
-        local: address("10.1.0.1:8080"),
-        remote: address("10.1.0.2:41000"),
+        local: end(ip, "10.1.0.1:8080", "[2001:db8:1::1]:8080"),
+        remote: end(ip, "10.1.0.2:41000", "[2001:db8:1:8000::2]:41000"),
         snd_nxt: 1_000_000,
         rcv_nxt: 2_000_000,
         snd_scale: 7,
@@ -143,10 +40,10 @@ pub fn to_client() -> Leg {
 }
 
 /// The leg to the server: all of its numbers are about to wrap.
-pub fn to_server() -> Leg {
+pub fn to_server(ip: Ip) -> Leg {
     Leg {
-        local: address("10.2.0.1:52000"),
-        remote: address("10.2.0.9:80"),
+        local: end(ip, "10.2.0.1:52000", "[fd00:2:0:ffff::1]:52000"),
+        remote: end(ip, "10.2.0.9:80", "[fd00:2::9:9]:80"),
         snd_nxt: u32::MAX - 99,
         rcv_nxt: u32::MAX - 499,
         snd_scale: 10,
@@ -155,15 +52,15 @@ pub fn to_server() -> Leg {
             ours: u32::MAX - 9,
             theirs: u32::MAX - 19,
         }),
-        ..to_client()
+        ..to_client(ip)
     }
 }
 
 /// A segment from the client: its next bytes.
-pub fn from_client() -> Segment {
+pub fn from_client(ip: Ip) -> Segment {
     Segment {
-        source: to_client().remote,
-        destination: to_client().local,
+        source: to_client(ip).remote,
+        destination: to_client(ip).local,
         ttl: 64,
         fragment: 0x4000,
         ip_options: vec![],
@@ -177,21 +74,22 @@ pub fn from_client() -> Segment {
 }
 
 /// The same as the server gets it.
-pub fn at_server() -> Segment {
+pub fn at_server(ip: Ip) -> Segment {
     Segment {
-        source: to_server().local,
-        destination: to_server().remote,
+        source: to_server(ip).local,
+        destination: to_server(ip).remote,
         ttl: 63,
         seq: u32::MAX - 99,
         ack: u32::MAX - 499,
         window: 800, // 100 * 2^7 / 2^4
         options: timestamps(u32::MAX - 9, u32::MAX - 19),
-        ..from_client()
+        ..from_client(ip)
     }
 }
 
 /// A packet, what is to become of it, and as what it goes on.
 pub struct Case {
+    pub ip: Ip,
     pub name: &'static str,
     pub translation: Translation,
     pub packet: Vec<u8>,
@@ -200,37 +98,48 @@ pub struct Case {
 }
 
 /// What comes from the client.
-pub fn upward() -> Translation {
-    Translation::between(&to_client(), &to_server()).expect("they fit")[0]
+pub fn upward(ip: Ip) -> Translation {
+    Translation::between(&to_client(ip), &to_server(ip)).expect("they fit")[0]
 }
 
+/// The table for both versions, and what only one of them has.
 pub fn cases() -> Vec<Case> {
-    let mut all = forwarded();
-    all.extend(options());
-    all.extend(windows());
-    all.extend(left_alone());
-    all.extend(events());
-    all.extend(refused());
-    all.extend(refused_options());
+    let mut all: Vec<_> = [Ip::V4, Ip::V6].into_iter().flat_map(of_both).collect();
+    all.extend(of_ipv4());
+    all.extend(of_ipv6());
     all
 }
 
-fn forward(name: &'static str, event: Event, from: &Segment, to: &Segment) -> Case {
+fn of_both(ip: Ip) -> Vec<Case> {
+    let mut all = forwarded(ip);
+    all.extend(options(ip));
+    all.extend(windows(ip));
+    all.extend(left_alone(ip));
+    all.extend(events(ip));
+    all.extend(refused(ip));
+    all.extend(refused_options(ip));
+    all
+}
+
+fn forward(ip: Ip, name: &'static str, event: Event, from: &Segment, to: &Segment) -> Case {
     Case {
+        ip,
         name,
-        translation: upward(),
+        translation: upward(ip),
         packet: from.encode(),
         outcome: Outcome::Forward(event),
         result: to.encode(),
     }
 }
 
-fn forwarded() -> Vec<Case> {
-    let goes = |name, from: Segment, to: Segment| forward(name, Event::Goes, &from, &to);
-    let both = |change: &dyn Fn(Segment) -> Segment| (change(from_client()), change(at_server()));
-    let mut cases = vec![goes("the next bytes", from_client(), at_server())];
-    let mut add =
-        |name, event, (from, to): (Segment, Segment)| cases.push(forward(name, event, &from, &to));
+fn forwarded(ip: Ip) -> Vec<Case> {
+    let goes = |name, from: Segment, to: Segment| forward(ip, name, Event::Goes, &from, &to);
+    let both =
+        |change: &dyn Fn(Segment) -> Segment| (change(from_client(ip)), change(at_server(ip)));
+    let mut cases = vec![goes("the next bytes", from_client(ip), at_server(ip))];
+    let mut add = |name, event, (from, to): (Segment, Segment)| {
+        cases.push(forward(ip, name, event, &from, &to));
+    };
     add(
         "numbers beyond the wrap of sequence, acknowledgement and both clocks",
         Event::Goes,
@@ -239,13 +148,13 @@ fn forwarded() -> Vec<Case> {
                 seq: 2_000_100,
                 ack: 1_000_500,
                 options: timestamps(20_010, 10_020),
-                ..from_client()
+                ..from_client(ip)
             },
             Segment {
                 seq: 0,
                 ack: 0,
                 options: timestamps(0, 0),
-                ..at_server()
+                ..at_server(ip)
             },
         ),
     );
@@ -266,32 +175,34 @@ fn forwarded() -> Vec<Case> {
         }),
     );
     cases.push(Case {
+        ip,
         name: "padding behind the packet stays",
-        translation: upward(),
-        packet: [from_client().encode(), vec![1, 2, 3]].concat(),
+        translation: upward(ip),
+        packet: [from_client(ip).encode(), vec![1, 2, 3]].concat(),
         outcome: Outcome::Forward(Event::Goes),
-        result: [at_server().encode(), vec![1, 2, 3]].concat(),
+        result: [at_server(ip).encode(), vec![1, 2, 3]].concat(),
     });
     cases
 }
 
 /// Options that are rewritten.
-fn options() -> Vec<Case> {
+fn options(ip: Ip) -> Vec<Case> {
     let with_options = |from, to| {
         (
             Segment {
                 options: from,
-                ..from_client()
+                ..from_client(ip)
             },
             Segment {
                 options: to,
-                ..at_server()
+                ..at_server(ip)
             },
         )
     };
     let mut cases = vec![];
-    let mut add =
-        |name, event, (from, to): (Segment, Segment)| cases.push(forward(name, event, &from, &to));
+    let mut add = |name, event, (from, to): (Segment, Segment)| {
+        cases.push(forward(ip, name, event, &from, &to));
+    };
     add("no options", Event::Goes, with_options(vec![], vec![]));
     add(
         "a selective acknowledgement across the wrap, behind timestamps",
@@ -344,12 +255,14 @@ fn options() -> Vec<Case> {
 }
 
 /// What is not mere data.
-fn events() -> Vec<Case> {
-    let both = |change: &dyn Fn(Segment) -> Segment| (change(from_client()), change(at_server()));
+fn events(ip: Ip) -> Vec<Case> {
+    let both =
+        |change: &dyn Fn(Segment) -> Segment| (change(from_client(ip)), change(at_server(ip)));
     let flagged = |flags| both(&|segment| Segment { flags, ..segment });
     let mut cases = vec![];
-    let mut add =
-        |name, event, (from, to): (Segment, Segment)| cases.push(forward(name, event, &from, &to));
+    let mut add = |name, event, (from, to): (Segment, Segment)| {
+        cases.push(forward(ip, name, event, &from, &to));
+    };
     add("an end of the data", Event::Fin, flagged(FIN | ACK));
     add("a reset", Event::Reset, flagged(RST | ACK));
     let unacknowledged = |segment: Segment, flags| Segment {
@@ -384,7 +297,7 @@ fn events() -> Vec<Case> {
 }
 
 /// Windows by the scales of who sends them and of who gets them.
-fn windows() -> Vec<Case> {
+fn windows(ip: Ip) -> Vec<Case> {
     let table = [
         ("a window in smaller units", 7, 4, 100, 800),
         ("a window in greater units", 0, 7, 255, 1),
@@ -398,17 +311,17 @@ fn windows() -> Vec<Case> {
         .map(|(name, scale_in, scale_out, from, to)| {
             let from = Segment {
                 window: from,
-                ..from_client()
+                ..from_client(ip)
             };
             let to = Segment {
                 window: to,
-                ..at_server()
+                ..at_server(ip)
             };
-            let case = forward(name, Event::Goes, &from, &to);
+            let case = forward(ip, name, Event::Goes, &from, &to);
             let translation = Translation {
                 scale_in,
                 scale_out,
-                ..upward()
+                ..upward(ip)
             };
             Case {
                 translation,
@@ -418,113 +331,156 @@ fn windows() -> Vec<Case> {
         .collect()
 }
 
-fn unchanged(name: &'static str, outcome: Outcome, packet: Vec<u8>) -> Case {
+fn unchanged(ip: Ip, name: &'static str, outcome: Outcome, packet: Vec<u8>) -> Case {
     Case {
+        ip,
         name,
-        translation: upward(),
+        translation: upward(ip),
         result: packet.clone(),
         packet,
         outcome,
     }
 }
 
-fn with_byte(at: usize, value: u8) -> Vec<u8> {
-    let mut packet = from_client().encode();
+fn with_byte(ip: Ip, at: usize, value: u8) -> Vec<u8> {
+    let mut packet = from_client(ip).encode();
     packet[at] = value;
     packet
 }
 
-fn left_alone() -> Vec<Case> {
-    let not_ours = |name, packet| unchanged(name, Outcome::NotOurs, packet);
+fn left_alone(ip: Ip) -> Vec<Case> {
+    let not_ours = |name, packet| unchanged(ip, name, Outcome::NotOurs, packet);
     let other = Segment {
-        source: address("10.1.0.2:41001"),
-        ..from_client()
+        source: end(ip, "10.1.0.2:41001", "[2001:db8:1:8000::2]:41001"),
+        ..from_client(ip)
     };
     let elsewhere = Segment {
-        destination: address("10.1.0.3:8080"),
-        ..from_client()
+        destination: end(ip, "10.1.0.3:8080", "[2001:db8:2::1]:8080"),
+        ..from_client(ip)
+    };
+    let protocol = match ip {
+        Ip::V4 => 9,
+        Ip::V6 => 6,
     };
     vec![
         not_ours("another port", other.encode()),
         not_ours("another address", elsewhere.encode()),
-        not_ours("the other direction", at_server().encode()),
+        not_ours("the other direction", at_server(ip).encode()),
+        not_ours("another protocol", with_byte(ip, protocol, 17)),
+        not_ours("no version of IP", with_byte(ip, 0, 0x55)),
         not_ours(
-            "the rest of a packet in parts",
-            Segment {
-                fragment: 0x2010,
-                ..from_client()
-            }
-            .encode(),
+            "ports cut off",
+            from_client(ip).encode()[..ip.header() + 2].to_vec(),
         ),
-        not_ours("another protocol", with_byte(9, 17)),
-        not_ours("another version", with_byte(0, 0x65)),
-        not_ours("an IP header shorter than any", with_byte(0, 0x44)),
-        not_ours("ports cut off", from_client().encode()[..22].to_vec()),
     ]
 }
 
-fn refused() -> Vec<Case> {
-    let refused = |name, reason, packet| unchanged(name, Outcome::Refuse(reason), packet);
-    let long = from_client().encode().len();
+fn refused(ip: Ip) -> Vec<Case> {
+    let refused = |name, reason, packet| unchanged(ip, name, Outcome::Refuse(reason), packet);
+    let long = from_client(ip).encode().len();
+    // The lower bytes of what it says of its length, and of where the options of TCP end.
+    let (length, least) = match ip {
+        Ip::V4 => (3, 40),
+        Ip::V6 => (5, 20),
+    };
+    let data_offset = ip.header() + 12;
     vec![
-        refused(
-            "IP options",
-            Refusal::IpOptions,
-            Segment {
-                ip_options: vec![1, 1, 1, 0],
-                ..from_client()
-            }
-            .encode(),
-        ),
-        refused(
-            "the first part of a packet",
-            Refusal::Fragment,
-            Segment {
-                fragment: 0x2000,
-                ..from_client()
-            }
-            .encode(),
-        ),
         refused(
             "cut off",
             Refusal::Malformed,
-            from_client().encode()[..long - 1].to_vec(),
+            from_client(ip).encode()[..long - 1].to_vec(),
         ),
         refused(
-            "a total length without room for TCP",
+            "a length without room for TCP",
             Refusal::Malformed,
-            with_byte(3, 39),
+            with_byte(ip, length, least - 1),
         ),
         refused(
             "a TCP header shorter than any",
             Refusal::Malformed,
-            with_byte(32, 0x40),
+            with_byte(ip, data_offset, 0x40),
         ),
         refused(
             "a TCP header longer than its packet",
             Refusal::Malformed,
-            with_byte(32, 0xf0),
+            with_byte(ip, data_offset, 0xf0),
         ),
         refused(
             "a hop too many",
             Refusal::TimeToLive,
             Segment {
                 ttl: 1,
-                ..from_client()
+                ..from_client(ip)
             }
             .encode(),
         ),
     ]
 }
 
+/// Options of IPv4, and packets in parts.
+fn of_ipv4() -> Vec<Case> {
+    let ip = Ip::V4;
+    let in_parts = |fragment| {
+        Segment {
+            fragment,
+            ..from_client(ip)
+        }
+        .encode()
+    };
+    let with_options = Segment {
+        ip_options: vec![1, 1, 1, 0],
+        ..from_client(ip)
+    };
+    let not_ours = |name, packet| unchanged(ip, name, Outcome::NotOurs, packet);
+    let refused = |name, reason, packet| unchanged(ip, name, Outcome::Refuse(reason), packet);
+    vec![
+        not_ours("the rest of a packet in parts", in_parts(0x2010)),
+        not_ours("an IP header shorter than any", with_byte(ip, 0, 0x44)),
+        not_ours("another version", with_byte(ip, 0, 0x65)),
+        refused("IP options", Refusal::IpOptions, with_options.encode()),
+        refused(
+            "the first part of a packet",
+            Refusal::Fragment,
+            in_parts(0x2000),
+        ),
+    ]
+}
+
+/// Extension headers, and an address that is none of a packet's.
+fn of_ipv6() -> Vec<Case> {
+    let ip = Ip::V6;
+    let mut extended = from_client(ip).encode();
+    // Eight bytes that say nothing: the next header's kind, no more length, and padding (RFC 8200 section 4.3).
+    extended.splice(40..40, [6, 0, 1, 4, 0, 0, 0, 0]);
+    extended[5] += 8;
+    extended[6] = 0;
+    let mapped = Segment {
+        source: address("[::ffff:10.1.0.2]:41000"),
+        destination: address("[::ffff:10.1.0.1]:8080"),
+        ..from_client(ip)
+    };
+    let not_ours = |name, packet| unchanged(ip, name, Outcome::NotOurs, packet);
+    vec![
+        not_ours("an extension header", extended),
+        not_ours("another version", with_byte(ip, 0, 0x45)),
+        Case {
+            translation: upward(Ip::V4),
+            ..not_ours(
+                "the mapped addresses of a connection of IPv4",
+                mapped.encode(),
+            )
+        },
+    ]
+}
+
 /// Options that are none, or that nobody here knows.
-fn refused_options() -> Vec<Case> {
-    let refused = |name, reason, packet| unchanged(name, Outcome::Refuse(reason), packet);
+fn refused_options(ip: Ip) -> Vec<Case> {
+    let refused = |name, reason, packet| unchanged(ip, name, Outcome::Refuse(reason), packet);
     let with = |options: &[u8]| {
         let options = options.to_vec();
         Segment {
             options,
-            ..from_client()
+            ..from_client(ip)
         }
         .encode()
     };
