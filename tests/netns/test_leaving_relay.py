@@ -1,6 +1,7 @@
 """The relay that leaves the path (converter/transplant), between a client and a server that check every byte.
 
 client 10.1.0.2 ---- 10.1.0.1 relay 10.2.0.1 ---- 10.2.0.2 server
+      fd00:1::2 ---- fd00:1::1     fd00:2::1 ---- fd00:2::2
 """
 
 import json
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,21 @@ from tests.netns.world import eventually, in_namespace, process, run, said_ready
 missing = [tool for tool in ("cargo", "clang") if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
 
-RELAY, ORIGIN = "10.1.0.1:7000", "10.2.0.2:8080"
+
+@dataclass(frozen=True)
+class Way:
+    """Where the relay listens, what the client dials, and where the server is."""
+
+    listens: str
+    relay: str
+    origin: str
+
+
+IPV4 = Way("10.1.0.1:7000", "10.1.0.1:7000", "10.2.0.2:8080")
+IPV6 = Way("[fd00:1::1]:7000", "[fd00:1::1]:7000", "[fd00:2::2]:8080")
+DUAL_STACK = replace(IPV4, listens="[::]:7000")
+"""A client of IPv4 where clients of IPv6 could come as well."""
+every_way = pytest.mark.parametrize("way", [IPV4, IPV6, DUAL_STACK], ids=["ipv4", "ipv6", "dual-stack"])
 DEVICES = ("--client-device", "to-client", "--server-device", "to-server")
 BYTES, AFTER = 800_000_000, 50_000_000
 """More than passes before slow start is seen to be over: 40 ms and more."""
@@ -39,31 +55,35 @@ def nodes(tmp_path: Path) -> Iterator[dict[str, Node]]:
     with standing_nodes("leave-", names, tmp_path) as made:
         all_nodes = dict(zip(names, made, strict=True))
         for number, name in enumerate(("client", "server"), start=1):
-            cable(all_nodes["relay"], all_nodes[name], f"to-{name}", f"10.{number}.0")
+            cable(all_nodes["relay"], all_nodes[name], f"to-{name}", number)
         yield all_nodes
 
 
-def cable(relay: Node, end: Node, device: str, net: str) -> None:
+def cable(relay: Node, end: Node, device: str, net: int) -> None:
     peer = ("type", "veth", "peer", "name", "eth0", "netns", end.namespace)
     relay.ip("link", "add", device, *peer)
-    for node, name, address in ((relay, device, f"{net}.1/24"), (end, "eth0", f"{net}.2/24")):
-        node.ip("address", "add", address, "dev", name)
+    for node, name, host in ((relay, device, 1), (end, "eth0", 2)):
+        node.ip("address", "add", f"10.{net}.0.{host}/24", "dev", name)
+        # Nobody else has the address, so none is probed for first.
+        node.ip("address", "add", f"fd00:{net}::{host}/64", "dev", name, "nodad")
         node.ip("link", "set", name, "up")
 
 
 @contextmanager
-def relaying(nodes: dict[str, Node], programs: Programs, *arguments: str) -> Iterator[Path]:
+def relaying(nodes: dict[str, Node], programs: Programs, *arguments: str, way: Way = IPV4) -> Iterator[Path]:
     """The relay that leaves, and the server, for the length of the block; what the relay prints."""
-    with serving(nodes, programs, native.relays().leaving, *DEVICES, *arguments) as log:
+    with serving(nodes, programs, native.relays().leaving, *DEVICES, *arguments, way=way) as log:
         yield log
 
 
 @contextmanager
-def serving(nodes: dict[str, Node], programs: Programs, program: Path, *arguments: str) -> Iterator[Path]:
-    origin = (str(programs.load), "origin", "--listen", ORIGIN)
+def serving(
+    nodes: dict[str, Node], programs: Programs, program: Path, *arguments: str, way: Way = IPV4
+) -> Iterator[Path]:
+    origin = (str(programs.load), "origin", "--listen", way.origin)
     with process(*in_namespace(nodes["server"].namespace, *origin)) as child:
         said_ready(child)
-        command = [str(program), "--listen", RELAY, "--to", ORIGIN, *arguments]
+        command = [str(program), "--listen", way.listens, "--to", way.origin, *arguments]
         with nodes["relay"].start(program.name, command).wait_until_ready() as relay:
             yield relay.log
 
@@ -73,22 +93,25 @@ def told(log: Path, what: str) -> list[dict[str, Any]]:
     return [line for line in lines if what in line]
 
 
-def bulk_command(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES) -> tuple[str, ...]:
+def bulk_command(
+    nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES, way: Way = IPV4
+) -> tuple[str, ...]:
     """Ends with an error if a byte was wrong."""
-    load = (str(programs.load), "bulk", "--to", RELAY, "--bytes", str(size), *arguments)
+    load = (str(programs.load), "bulk", "--to", way.relay, "--bytes", str(size), *arguments)
     return in_namespace(nodes["client"].namespace, "timeout", "60", *load)
 
 
-def bulk(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES) -> None:
-    run(*bulk_command(nodes, programs, *arguments, size=size))
+def bulk(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES, way: Way = IPV4) -> None:
+    run(*bulk_command(nodes, programs, *arguments, size=size, way=way))
 
 
+@every_way
 @pytest.mark.parametrize("direction", ["--verify", "--upload"])
 def test_transfers_are_whole_that_the_relay_leaves_in_their_midst(
-    nodes: dict[str, Node], programs: Programs, direction: str
+    nodes: dict[str, Node], programs: Programs, direction: str, way: Way
 ) -> None:
-    with relaying(nodes, programs, "--after", str(AFTER)) as log:
-        bulk(nodes, programs, "--connections", "2", direction)
+    with relaying(nodes, programs, "--after", str(AFTER), way=way) as log:
+        bulk(nodes, programs, "--connections", "2", direction, way=way)
         ended = eventually(lambda: len(found := told(log, "translated")) == 2 and found, 30)
     for connection in ended:
         assert AFTER <= connection["relayed"] < BYTES
@@ -108,6 +131,17 @@ def test_sockets_of_connections_that_are_over_are_closed(nodes: dict[str, Node],
         eventually(lambda: not run(*sockets).strip())
 
 
+def test_it_stays_where_one_leg_goes_by_ipv4_and_the_other_one_by_ipv6(
+    nodes: dict[str, Node], programs: Programs
+) -> None:
+    way = replace(IPV4, origin=IPV6.origin)
+    with relaying(nodes, programs, "--after", str(AFTER), way=way) as log:
+        bulk(nodes, programs, "--verify", way=way)
+        (connection,) = eventually(lambda: told(log, "stayed"))
+    assert connection["relayed"] >= BYTES
+    assert connection["stayed"] == "one leg goes by IPv4, the other one by IPv6"
+
+
 def test_with_stay_it_only_relays(nodes: dict[str, Node], programs: Programs) -> None:
     with relaying(nodes, programs, "--stay") as log:
         bulk(nodes, programs, "--verify")
@@ -116,20 +150,21 @@ def test_with_stay_it_only_relays(nodes: dict[str, Node], programs: Programs) ->
     assert not told(log, "left")
 
 
+@every_way
 @pytest.mark.parametrize("direction", ["--verify", "--upload"])
 def test_what_the_kernel_moves_between_joined_sockets_is_whole(
-    nodes: dict[str, Node], programs: Programs, direction: str
+    nodes: dict[str, Node], programs: Programs, direction: str, way: Way
 ) -> None:
     size = 100_000_000
-    with serving(nodes, programs, native.relays().joining) as log:
-        bulk(nodes, programs, "--connections", "3", direction, size=size)
+    with serving(nodes, programs, native.relays().joining, way=way) as log:
+        bulk(nodes, programs, "--connections", "3", direction, size=size, way=way)
         ended = eventually(lambda: len(found := told(log, "joined")) == 3 and found, 30)
     # What came before the sockets were joined the relay has moved itself.
     assert all(connection["joined"] > size / 2 for connection in ended)
 
 
 def test_a_device_that_is_not_there_is_named() -> None:
-    command = (str(native.relays().leaving), "--listen", "127.0.0.1:0", "--to", ORIGIN, *DEVICES)
+    command = (str(native.relays().leaving), "--listen", "127.0.0.1:0", "--to", IPV4.origin, *DEVICES)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 71
     assert done.stderr.startswith('leaving-relay: device "to-client": ')
