@@ -14,6 +14,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "flow.bpf.h"
+
 #define MOST 65536 /* translations; a connection has two */
 
 #define IP ETH_HLEN
@@ -40,19 +42,6 @@
 
 /* The verifier is to know a number by the next check of it, whatever the compiler knows. */
 #define FORGET(number) asm volatile("" : "+r"(number))
-
-/*
- * Where a segment comes from and goes to, in network byte order. An IPv4 address is mapped (RFC 4291 section 2.5.5.2): one
- * table for both versions takes half of the memory that two would, for two more rounds of its hash function.
- */
-struct flow {
-	struct addresses {
-		__be32 source[4];
-		__be32 destination[4];
-	} addresses;
-	__be16 source_port;
-	__be16 destination_port;
-};
 
 /* kernel/mod.rs has the same layout. */
 struct translation {
@@ -271,17 +260,6 @@ static __always_inline int put(struct __sk_buff *skb, struct packet *packet, uni
 	if (packet->version == 4)
 		return forward_ipv4(skb, &packet->ipv4, &to->to.addresses);
 	return forward_ipv6(skb, &packet->ipv6, &to->to.addresses);
-}
-
-static __always_inline void map(__be32 *address, __be32 ipv4)
-{
-	address[2] = bpf_htonl(0xffff);
-	address[3] = ipv4;
-}
-
-static __always_inline int is_mapped(const __be32 *address)
-{
-	return !address[0] && !address[1] && address[2] == bpf_htonl(0xffff);
 }
 
 /* Reads an IPv4 header and its addresses; -1 if no TCP header begins behind it. */
