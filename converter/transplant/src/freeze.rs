@@ -131,6 +131,13 @@ pub enum Obstacle {
     Kernel(io::Error),
 }
 
+impl Obstacle {
+    /// Whether it may be gone a moment later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::InFlight(_) | Self::Unread(_) | Self::OutOfOrder)
+    }
+}
+
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

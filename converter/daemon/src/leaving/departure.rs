@@ -93,8 +93,8 @@ impl<'a> Departure<'a> {
         loop {
             match self.obstacle() {
                 None => return Ok(()),
-                Some(Obstacle::InFlight(_) | Obstacle::Unread(_)) if Instant::now() < late => {}
-                Some(other) => return Err(other),
+                Some(obstacle) if obstacle.may_pass() && Instant::now() < late => {}
+                Some(obstacle) => return Err(obstacle),
             }
             sleep(LOOK).await;
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::net::netdevice::name_to_index;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
-use tributary_transplant::{Connection, Frozen, Limits, Seen, Translator};
+use tributary_transplant::{Connection, Frozen, Limits, Seen, Translator, Unfit, at_rest};
 
 use super::departure::Departure;
 use super::slow_start;
@@ -56,6 +56,24 @@ impl fmt::Debug for Departures {
 struct Pair<'a> {
     sockets: [&'a TcpStream; 2],
     marks: [Option<u32>; 2],
+}
+
+impl Pair<'_> {
+    /// An error if there is something in the way that will not pass, before either end has to pause for nothing.
+    fn may_be_left(&self) -> io::Result<()> {
+        let [client, server] = self.sockets;
+        for socket in [client, server] {
+            match at_rest(socket) {
+                Err(for_good) if !for_good.may_pass() => return Err(io::Error::other(for_good)),
+                _ => {}
+            }
+        }
+        let is_ipv4 = |socket: &TcpStream| socket.peer_addr().map(|end| canonical(end).is_ipv4());
+        if is_ipv4(client)? != is_ipv4(server)? {
+            return Err(io::Error::other(Unfit::Versions));
+        }
+        Ok(())
+    }
 }
 
 impl Departures {
@@ -131,6 +149,7 @@ impl Departures {
         let passed = || context.up.load(Ordering::Relaxed) + context.down.load(Ordering::Relaxed);
         slow_start::is_over(pair.sockets, passed, self.after).await?;
         let devices = self.devices_of(pair)?;
+        pair.may_be_left()?;
         let departure = Departure::begin(pair.sockets, flushed)?;
         let Ok(frozen) = departure.freeze(passed).await else {
             departure.give_up()?;
