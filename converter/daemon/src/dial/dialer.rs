@@ -9,15 +9,14 @@ use tokio::time::timeout;
 use super::attempt::{Attempt, PendingDial};
 use super::error::DialError;
 use super::names::Names;
-use super::next_hop::{Asked, HopAnswer, HopError, PendingRequest};
-use super::next_hops::{self, NextHops, Way};
+use super::next_hops::NextHops;
 use super::order;
 use super::race::race;
 use super::server::{DialOptions, Server};
 use super::spare::{Spare, SpareDescriptors};
 use super::target::Target;
 use crate::bytes::stream::Stream;
-use crate::config::{Config, Downstream, Gateway, WhenAway};
+use crate::config::{Config, Downstream};
 use crate::kernel::route::{Question, RouteKind, Routes};
 use crate::kernel::sockets::{self, IcmpError};
 use crate::policy::targets::{self, Forbidden};
@@ -29,14 +28,15 @@ const LONGEST_CHAIN: usize = 15;
 pub struct Dialer {
     names: Names,
     routes: Rc<Routes>,
-    next_hops: Arc<NextHops>,
+    pub(super) next_hops: Arc<NextHops>,
     spares: SpareDescriptors,
-    number: u64,
+    pub(super) number: u64,
 }
 
 impl Dialer {
     /// Asks `names` for addresses, `routes` what they are to this machine, and `next_hops` which way leads there; what it
-    /// has open beside one socket to a server are `spares`. `number` is this converter's own, for [`Gateway::loop_check`].
+    /// has open beside one socket to a server are `spares`. `number` is this converter's own, for
+    /// [`crate::config::Gateway::loop_check`].
     pub fn new(
         names: Names,
         routes: Rc<Routes>,
@@ -88,23 +88,9 @@ impl Dialer {
     ) -> Result<PendingDial, DialError> {
         let server = self.check(server, source, config)?;
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
-            let mut ways = self.next_hops.towards(server, None).iter();
-            let usable = ways.find(|way| match way {
-                Way::Direct => true,
-                Way::By(hop, _) => hop.is_worth_a_try(),
-            });
-            if let Some(Way::By(hop, ahead)) = usable {
-                let asked = self.asked(server, &[], ahead.as_ref(), gateway);
-                return hop
-                    .begin(asked, &[], gateway, &config.downstream)
-                    .map(PendingDial::ByGateway)
-                    .map_err(|error| match error {
-                        HopError::Away(_) | HopError::Silent => DialError::GatewayAway,
-                        HopError::Server(error) => error,
-                    });
-            }
-            if usable.is_none() && gateway.when_away == WhenAway::Refuse {
-                return Err(DialError::GatewayAway);
+            let begun = self.begin_by_gateway(server, gateway, &config.downstream)?;
+            if let Some(begun) = begun {
+                return Ok(begun);
             }
         }
         let options = DialOptions {
@@ -137,130 +123,6 @@ impl Dialer {
         }
     }
 
-    async fn go_on_by_gateway(
-        &self,
-        asking: PendingRequest,
-        options: DialOptions,
-        early: &[u8],
-        config: &Config,
-    ) -> Result<Server, DialError> {
-        let target = Target::Address(asking.asked.server);
-        if let Some(gateway) = &config.gateway {
-            let hop = Arc::clone(&asking.hop);
-            let passed = self.passed(&options.passed, gateway);
-            let deadline =
-                next_hops::deadline(self.next_hops.towards(asking.asked.server, None), gateway);
-            let end = hop.end_begun(asking, passed, early, gateway, deadline);
-            match timeout(config.timeouts.connect, end).await {
-                Ok(Ok(HopAnswer::Connected(server))) => return Ok(server),
-                Ok(
-                    Ok(HopAnswer::Cookie)
-                    | Err(HopError::Silent | HopError::Server(DialError::GatewayAway)),
-                ) => {}
-                Ok(Err(HopError::Away(why))) => hop.is_away(gateway, &why),
-                Ok(Err(HopError::Server(error))) => return Err(error),
-                Err(_) => return Err(DialError::TimedOut),
-            }
-        }
-        self.dial_by_gateway(&target, options, early, config).await
-    }
-
-    /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
-    /// away, by the next best way, and at last as the configuration says. `early` came from the client already, and
-    /// travels with the request.
-    pub async fn dial_by_gateway(
-        &self,
-        target: &Target,
-        options: DialOptions,
-        early: &[u8],
-        config: &Config,
-    ) -> Result<Server, DialError> {
-        let attempt = async {
-            let mut last = DialError::NoSuchName;
-            let mut direct = Vec::new();
-            for server in self.allowed(target, options.source, config).await? {
-                match Box::pin(self.by_one_way(server, &options, early, config)).await {
-                    Ok(Some(server)) => return Ok(server),
-                    Ok(None) => direct.push(server),
-                    Err(error) => last = error,
-                }
-            }
-            if direct.is_empty() {
-                return Err(last);
-            }
-            self.connect_to_one(direct, options, early, &config.downstream)
-                .await
-        };
-        timeout(config.timeouts.connect, attempt)
-            .await
-            .unwrap_or(Err(DialError::TimedOut))
-    }
-
-    /// A connection to `server` by the first way that works; `None` where it is to be connected to directly.
-    async fn by_one_way(
-        &self,
-        server: SocketAddr,
-        options: &DialOptions,
-        early: &[u8],
-        config: &Config,
-    ) -> Result<Option<Server>, DialError> {
-        let Some(gateway) = &config.gateway else {
-            return Ok(None);
-        };
-        let named = options
-            .ahead
-            .as_ref()
-            .map(|ahead| self.next_hops.named(ahead));
-        let bytes = options.size.map(|size| size.bytes);
-        let ways = match &named {
-            Some(way) => std::slice::from_ref(way),
-            None => self.next_hops.towards(server, bytes),
-        };
-        let mut refused = None;
-        for (place, way) in ways.iter().enumerate() {
-            let Way::By(hop, ahead) = way else {
-                return Ok(None);
-            };
-            let asked = self.asked(server, &options.passed, ahead.as_ref(), gateway);
-            let deadline = next_hops::deadline(&ways[place..], gateway);
-            let wait = hop.ask(&asked, early, gateway, &config.downstream, deadline);
-            match wait.await {
-                Some(Ok(server)) => return Ok(Some(server)),
-                Some(Err(DialError::Reset)) => return Err(DialError::Reset),
-                Some(Err(error)) => refused = Some(error),
-                None => {}
-            }
-        }
-        match refused {
-            Some(error) => Err(error),
-            None if named.is_none() && gateway.when_away == WhenAway::Direct => Ok(None),
-            None => Err(DialError::GatewayAway),
-        }
-    }
-
-    fn asked(
-        &self,
-        server: SocketAddr,
-        passed: &[u64],
-        ahead: Option<&Vec<SocketAddr>>,
-        gateway: &Gateway,
-    ) -> Asked {
-        Asked {
-            server,
-            passed: self.passed(passed, gateway),
-            ahead: ahead.cloned(),
-        }
-    }
-
-    /// The converters that a request has passed when it leaves this one, if the next one is to know.
-    fn passed(&self, before: &[u64], gateway: &Gateway) -> Vec<u64> {
-        if gateway.loop_check {
-            [before, &[self.number]].concat()
-        } else {
-            Vec::new()
-        }
-    }
-
     /// Whether a request that has passed these converters goes round in circles: it was here before, or has passed, with
     /// those `ahead`, more than any chain has.
     pub fn is_loop(&self, passed: &[u64], ahead: usize) -> bool {
@@ -269,7 +131,7 @@ impl Dialer {
 
     /// The addresses to try, one at least, from the client's address `source` if it is to be kept. Those that are checked
     /// are those that are tried: nobody asks for the name a second time.
-    async fn allowed(
+    pub(super) async fn allowed(
         &self,
         target: &Target,
         source: Option<SocketAddr>,
@@ -299,7 +161,7 @@ impl Dialer {
 
     /// A connection to the quickest of `addresses`, one at least. `early` may travel in the SYN to one alone: no two
     /// servers shall do what it asks for.
-    async fn connect_to_one(
+    pub(super) async fn connect_to_one(
         &self,
         addresses: Vec<SocketAddr>,
         options: DialOptions,

@@ -1,6 +1,7 @@
 //! Connections to servers: names resolved, every address checked before a packet leaves, the quickest one taken.
 
 mod attempt;
+mod by_gateway;
 mod dialer;
 mod error;
 mod expected_size;

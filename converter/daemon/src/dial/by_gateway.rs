@@ -1,0 +1,170 @@
+//! Connections by way of the next converter (RFC 8803), or of the next best one when that is away.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::attempt::PendingDial;
+use super::dialer::Dialer;
+use super::error::DialError;
+use super::next_hop::{Asked, HopAnswer, HopError, PendingRequest};
+use super::next_hops::{self, Way};
+use super::server::{DialOptions, Server};
+use super::target::Target;
+use crate::config::{Config, Downstream, Gateway, WhenAway};
+
+impl Dialer {
+    /// Begins a connection to `server` by way of the next converter; `None` where it is to be connected to directly.
+    pub(super) fn begin_by_gateway(
+        &self,
+        server: SocketAddr,
+        gateway: &Gateway,
+        settings: &Downstream,
+    ) -> Result<Option<PendingDial>, DialError> {
+        let mut ways = self.next_hops.towards(server, None).iter();
+        let usable = ways.find(|way| match way {
+            Way::Direct => true,
+            Way::By(hop, _) => hop.is_worth_a_try(),
+        });
+        match usable {
+            Some(Way::By(hop, ahead)) => {
+                let asked = self.asked(server, &[], ahead.as_ref(), gateway);
+                let begun = hop.begin(asked, &[], gateway, settings);
+                begun
+                    .map(|begun| Some(PendingDial::ByGateway(begun)))
+                    .map_err(|error| match error {
+                        HopError::Away(_) | HopError::Silent => DialError::GatewayAway,
+                        HopError::Server(error) => error,
+                    })
+            }
+            None if gateway.when_away == WhenAway::Refuse => Err(DialError::GatewayAway),
+            Some(Way::Direct) | None => Ok(None),
+        }
+    }
+
+    /// A request that was begun already. `early` came from the client since, and goes behind it.
+    pub(super) async fn go_on_by_gateway(
+        &self,
+        asking: PendingRequest,
+        options: DialOptions,
+        early: &[u8],
+        config: &Config,
+    ) -> Result<Server, DialError> {
+        let target = Target::Address(asking.asked.server);
+        if let Some(gateway) = &config.gateway {
+            let hop = Arc::clone(&asking.hop);
+            let passed = self.passed(&options.passed, gateway);
+            let deadline =
+                next_hops::deadline(self.next_hops.towards(asking.asked.server, None), gateway);
+            let end = hop.end_begun(asking, passed, early, gateway, deadline);
+            match timeout(config.timeouts.connect, end).await {
+                Ok(Ok(HopAnswer::Connected(server))) => return Ok(server),
+                Ok(
+                    Ok(HopAnswer::Cookie)
+                    | Err(HopError::Silent | HopError::Server(DialError::GatewayAway)),
+                ) => {}
+                Ok(Err(HopError::Away(why))) => hop.is_away(gateway, &why),
+                Ok(Err(HopError::Server(error))) => return Err(error),
+                Err(_) => return Err(DialError::TimedOut),
+            }
+        }
+        self.dial_by_gateway(&target, options, early, config).await
+    }
+
+    /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
+    /// away, by the next best way, and at last as the configuration says. `early` came from the client already, and
+    /// travels with the request.
+    pub async fn dial_by_gateway(
+        &self,
+        target: &Target,
+        options: DialOptions,
+        early: &[u8],
+        config: &Config,
+    ) -> Result<Server, DialError> {
+        let attempt = async {
+            let mut last = DialError::NoSuchName;
+            let mut direct = Vec::new();
+            for server in self.allowed(target, options.source, config).await? {
+                match Box::pin(self.by_one_way(server, &options, early, config)).await {
+                    Ok(Some(server)) => return Ok(server),
+                    Ok(None) => direct.push(server),
+                    Err(error) => last = error,
+                }
+            }
+            if direct.is_empty() {
+                return Err(last);
+            }
+            self.connect_to_one(direct, options, early, &config.downstream)
+                .await
+        };
+        timeout(config.timeouts.connect, attempt)
+            .await
+            .unwrap_or(Err(DialError::TimedOut))
+    }
+
+    /// A connection to `server` by the first way that works; `None` where it is to be connected to directly.
+    async fn by_one_way(
+        &self,
+        server: SocketAddr,
+        options: &DialOptions,
+        early: &[u8],
+        config: &Config,
+    ) -> Result<Option<Server>, DialError> {
+        let Some(gateway) = &config.gateway else {
+            return Ok(None);
+        };
+        let named = options
+            .ahead
+            .as_ref()
+            .map(|ahead| self.next_hops.named(ahead));
+        let bytes = options.size.map(|size| size.bytes);
+        let ways = match &named {
+            Some(way) => std::slice::from_ref(way),
+            None => self.next_hops.towards(server, bytes),
+        };
+        let mut refused = None;
+        for (place, way) in ways.iter().enumerate() {
+            let Way::By(hop, ahead) = way else {
+                return Ok(None);
+            };
+            let asked = self.asked(server, &options.passed, ahead.as_ref(), gateway);
+            let deadline = next_hops::deadline(&ways[place..], gateway);
+            let wait = hop.ask(&asked, early, gateway, &config.downstream, deadline);
+            match wait.await {
+                Some(Ok(server)) => return Ok(Some(server)),
+                Some(Err(DialError::Reset)) => return Err(DialError::Reset),
+                Some(Err(error)) => refused = Some(error),
+                None => {}
+            }
+        }
+        match refused {
+            Some(error) => Err(error),
+            None if named.is_none() && gateway.when_away == WhenAway::Direct => Ok(None),
+            None => Err(DialError::GatewayAway),
+        }
+    }
+
+    fn asked(
+        &self,
+        server: SocketAddr,
+        passed: &[u64],
+        ahead: Option<&Vec<SocketAddr>>,
+        gateway: &Gateway,
+    ) -> Asked {
+        Asked {
+            server,
+            passed: self.passed(passed, gateway),
+            ahead: ahead.cloned(),
+        }
+    }
+
+    /// The converters that a request has passed when it leaves this one, if the next one is to know.
+    fn passed(&self, before: &[u64], gateway: &Gateway) -> Vec<u64> {
+        if gateway.loop_check {
+            [before, &[self.number]].concat()
+        } else {
+            Vec::new()
+        }
+    }
+}
