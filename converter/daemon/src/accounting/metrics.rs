@@ -1,7 +1,7 @@
 //! Counters for Prometheus. Every label has a bounded set of values: listeners, paths and outcomes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::accounting::kernel_counters::KernelCounters;
 use crate::accounting::line::PathLine;
 use crate::kernel::multipath::Multipath;
 use crate::kernel::netstat::MptcpCounters;
@@ -79,45 +80,6 @@ pub struct Metrics {
     buffered: Gauge,
     log_lines_dropped: Gauge<u64, AtomicU64>,
     kernel: KernelCounters,
-}
-
-/// What the kernel counts in this network namespace, as it was at the last scrape.
-#[derive(Debug, Default)]
-struct KernelCounters {
-    dss_not_matching: Counter,
-    data_checksum_errors: Counter,
-    retransmissions: Counter,
-}
-
-impl KernelCounters {
-    fn register(&self, r: &mut Registry) {
-        r.register(
-            "kernel_mptcp_dss_not_matching",
-            "Mappings that did not fit, by the kernel's count for the network namespace (DSSNotMatching)",
-            self.dss_not_matching.clone(),
-        );
-        r.register(
-            "kernel_mptcp_data_checksum_errors",
-            "Data with a wrong checksum of MPTCP, by the kernel's count for the network namespace (DataCsumErr)",
-            self.data_checksum_errors.clone(),
-        );
-        r.register(
-            "kernel_mptcp_retransmissions",
-            "Times that MPTCP sent data again, by the kernel's count for the network namespace (MPTCPRetrans)",
-            self.retransmissions.clone(),
-        );
-    }
-
-    /// The kernel has counted before the process began, so that its numbers are taken as they are.
-    fn set(&self, now: &MptcpCounters) {
-        for (counter, number) in [
-            (&self.dss_not_matching, now.dss_not_matching),
-            (&self.data_checksum_errors, now.data_checksum_errors),
-            (&self.retransmissions, now.retransmissions),
-        ] {
-            counter.inner().store(number, Ordering::Relaxed);
-        }
-    }
 }
 
 /// Counts SYNs at listeners with `early_syn`, and what became of what was begun for them.

@@ -2,5 +2,6 @@
 
 pub mod access_log;
 pub mod accounts;
+pub mod kernel_counters;
 pub mod line;
 pub mod metrics;
