@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.netns.converter_world import ALL, CLIENTS, GATEWAY, Converter, World
 
@@ -16,6 +17,18 @@ def gateway(address: str, *keys: str) -> str:
 
 def route(network: str, via: str) -> str:
     return f'[[gateway.routes]]\nto = ["{network}"]\nvia = "{via}"\n'
+
+
+def gateway_by(directory: Path, routes: str) -> str:
+    """A gateway's table with a file of these routes."""
+    file = directory / "routes"
+    file.write_text(routes)
+    return f'[gateway]\nroutes_file = "{file}"\n'
+
+
+def served(converter: Converter) -> list[str]:
+    """The outcomes of its connections, in their order."""
+    return [str(line["outcome"]) for line in converter.lines()]
 
 
 @contextmanager

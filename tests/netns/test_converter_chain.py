@@ -26,7 +26,7 @@ from tests.netns.converter_clients import (
     take,
     take_head,
 )
-from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, gateway, node, route
+from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, gateway, gateway_by, node, route, served
 from tests.netns.converter_services import SERVED, SERVICE, echo, greet
 from tests.netns.converter_world import ALL, GATEWAY, SERVER, SERVER6, Converter, World, needs_tools, start
 from tests.netns.world import eventually
@@ -47,11 +47,6 @@ def chain(conv: World, *keys: str) -> Iterator[list[Converter]]:
             stack.enter_context(node(conv, "second", gateway(third, *keys))),
             stack.enter_context(node(conv, "third")),
         ]
-
-
-def served(converter: Converter) -> list[str]:
-    """The outcomes of its connections, in their order."""
-    return [str(line["outcome"]) for line in converter.lines()]
 
 
 @pytest.mark.parametrize("keys", [(), ("loop_check = true",), ("fast_open = true", "loop_check = true")], ids=" ".join)
@@ -91,13 +86,6 @@ def test_a_network_goes_its_own_way(conv: World, host: str) -> None:
         assert [line["target"] for line in second.lines()] == ([f"{SERVER}:{service.port}"] if host == SERVER else [])
 
 
-def _gateway_by(directory: Path, routes: str) -> str:
-    """A gateway's table with a file of these routes."""
-    file = directory / "routes"
-    file.write_text(routes)
-    return f'[gateway]\nroutes_file = "{file}"\n'
-
-
 @pytest.mark.parametrize("kind", ["connect", "absolute", "socks5", "convert", "tproxy"])
 def test_a_port_goes_its_own_way(conv: World, kind: str) -> None:
     with (
@@ -108,7 +96,7 @@ def test_a_port_goes_its_own_way(conv: World, kind: str) -> None:
         conv.serving(SERVICE[kind]) as other,
     ):
         routes = f"203.0.113.0/24 port {other.port} {NODES['second']}\n203.0.113.0/24 {NODES['first']}\n"
-        with conv.converter(ALL_VIA_GATEWAY + _gateway_by(Path(directory), routes)):
+        with conv.converter(ALL_VIA_GATEWAY + gateway_by(Path(directory), routes)):
             for service in (one, other):
                 assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
             eventually(lambda: served(first) and served(second))
@@ -158,7 +146,7 @@ def test_a_request_of_known_size_goes_the_way_for_it(conv: World, request_: byte
         node(conv, "first") as first,
         node(conv, "second") as second,
         conv.serving(answer) as service,
-        conv.converter(ALL_VIA_GATEWAY + _gateway_by(Path(directory), routes) + _SIZES) as converter,
+        conv.converter(ALL_VIA_GATEWAY + gateway_by(Path(directory), routes) + _SIZES) as converter,
         proxy(conv, "absolute") as client,
     ):
         client.sendall(request_.replace(b"%d", str(service.port).encode()))

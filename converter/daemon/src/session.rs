@@ -14,15 +14,14 @@ use tributary_wire::proxy_protocol::Header;
 
 use crate::accounting::accounts::{Accounts, Live, Open};
 use crate::accounting::line::{self, Line, PathLine};
-use crate::accounting::metrics::OfListener;
+use crate::accounting::metrics::{OfListener, WHOLE};
+pub use crate::accounting::outcome::Outcome;
 use crate::bytes::buffers::with_scratch;
 use crate::bytes::context::RelayContext;
 use crate::bytes::relay::{Ended, flows, relay};
 use crate::bytes::stream::Stream;
 use crate::config::{Config, Listen};
-use crate::dial::{
-    DialError, DialOptions, Dialer, ExpectedSize, PendingDial, Server, Spare, Target,
-};
+use crate::dial::{DialError, DialOptions, Dialer, PendingDial, Server, Spare, Target};
 use crate::early::Early;
 use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::kernel::sockets;
@@ -84,37 +83,6 @@ pub struct Session {
     /// The client's subflows as they were when the first direction of a relay ended.
     at_half: RefCell<Vec<Subflow>>,
     ticket: Ticket,
-}
-
-/// What became of a request, for its log line.
-#[derive(Clone, Copy, Debug)]
-pub struct Outcome<'a> {
-    /// `whole`, or why not.
-    pub name: &'a str,
-    /// The server, as the client named it.
-    pub target: &'a str,
-    /// Its address and port.
-    pub server: Option<SocketAddr>,
-    /// By which size its connection's way was chosen.
-    pub size: Option<ExpectedSize>,
-    /// The status of the HTTP response.
-    pub status: Option<u16>,
-    /// When it began.
-    pub since: Instant,
-}
-
-impl<'a> Outcome<'a> {
-    /// Of a request that began at `since`, and knows of no target yet.
-    pub fn new(name: &'a str, since: Instant) -> Self {
-        Self {
-            name,
-            target: "",
-            server: None,
-            size: None,
-            status: None,
-            since,
-        }
-    }
 }
 
 impl Session {
@@ -348,7 +316,9 @@ impl Session {
         self.close(&Outcome {
             target,
             server: Some(server.address),
+            size: server.size,
             status,
+            is_sample: true,
             ..Outcome::new(name, since)
         });
     }
@@ -387,6 +357,7 @@ impl Session {
         let (up_before, down_before) = self.accounted.replace((up, down));
         let (up, down) = (up - up_before, down - down_before);
         self.listener.counters.ended(outcome.name, up, down);
+        self.remember(outcome, up.max(down));
         let log = &self.context.accounts.log;
         if !log.is_open() {
             return;
@@ -405,6 +376,15 @@ impl Session {
             down_bytes: down,
             paths,
         });
+    }
+
+    /// What the next transfer with this server may be like.
+    fn remember(&self, outcome: &Outcome<'_>, bytes: u64) {
+        let is_sample = outcome.is_sample && self.listener.listen.via_gateway;
+        if let Some(server) = outcome.server.filter(|_| is_sample) {
+            let is_whole = outcome.name == WHOLE;
+            self.context.dialer.remember(server, bytes, is_whole);
+        }
     }
 }
 

@@ -79,6 +79,7 @@ pub struct Metrics {
     open: Gauge,
     buffered: Gauge,
     log_lines_dropped: Gauge<u64, AtomicU64>,
+    remembered_servers: Gauge,
     kernel: KernelCounters,
 }
 
@@ -90,6 +91,19 @@ pub struct EarlySyns {
 }
 
 impl EarlySyns {
+    fn register(&self, r: &mut Registry) {
+        r.register(
+            "early_syns",
+            "SYNs at listeners with early_syn, by what was done",
+            self.by_outcome.clone(),
+        );
+        r.register(
+            "early_given_up",
+            "Connections begun early whose client did not come",
+            self.given_up.clone(),
+        );
+    }
+
     /// A SYN was seen: `begun`, or why nothing was begun.
     pub fn count(&self, outcome: &'static str) {
         self.by_outcome
@@ -122,6 +136,8 @@ pub struct Levels {
     pub log_lines_dropped: u64,
     /// Connections begun early that wait for their client.
     pub early_waiting: usize,
+    /// Networks and ports of servers of which the sizes of transfers are remembered.
+    pub remembered_servers: usize,
     /// The kernel's counters.
     pub kernel: MptcpCounters,
 }
@@ -186,6 +202,7 @@ impl Default for Metrics {
             open: Gauge::default(),
             buffered: Gauge::default(),
             log_lines_dropped: Gauge::default(),
+            remembered_servers: Gauge::default(),
             kernel: KernelCounters::default(),
         };
         metrics.register();
@@ -270,16 +287,7 @@ impl Metrics {
             "Times that accepting paused, out of descriptors or memory",
             self.accept_pauses.clone(),
         );
-        r.register(
-            "early_syns",
-            "SYNs at listeners with early_syn, by what was done",
-            self.early_syns.by_outcome.clone(),
-        );
-        r.register(
-            "early_given_up",
-            "Connections begun early whose client did not come",
-            self.early_syns.given_up.clone(),
-        );
+        self.early_syns.register(r);
         r.register(
             "early_waiting",
             "Connections begun early that wait for their client",
@@ -306,6 +314,11 @@ impl Metrics {
             "log_lines_dropped",
             "Lines of the access log that were lost",
             self.log_lines_dropped.clone(),
+        );
+        r.register(
+            "remembered_servers",
+            "Networks and ports of servers of which the sizes of transfers are remembered",
+            self.remembered_servers.clone(),
         );
     }
 
@@ -382,6 +395,8 @@ impl Metrics {
         self.buffered.set(signed(levels.buffered));
         self.early_waiting.set(signed(levels.early_waiting));
         self.log_lines_dropped.set(levels.log_lines_dropped);
+        self.remembered_servers
+            .set(signed(levels.remembered_servers));
         self.kernel.set(&levels.kernel);
         let mut exposition = String::new();
         // A String takes everything.

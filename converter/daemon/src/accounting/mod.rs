@@ -5,3 +5,4 @@ pub mod accounts;
 pub mod kernel_counters;
 pub mod line;
 pub mod metrics;
+pub mod outcome;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::attempt::PendingDial;
 use super::dialer::Dialer;
 use super::error::DialError;
+use super::expected_size::ExpectedSize;
 use super::next_hop::{Asked, HopAnswer, HopError, PendingRequest};
 use super::next_hops::{self, Way};
 use super::server::{DialOptions, Server};
@@ -15,15 +15,17 @@ use super::target::Target;
 use crate::config::{Config, Downstream, Gateway, WhenAway};
 
 impl Dialer {
-    /// Begins a connection to `server` by way of the next converter; `None` where it is to be connected to directly.
+    /// Begins a connection to `server`, for a transfer of this `size`, by way of the next converter; `None` where it is to be
+    /// connected to directly.
     pub(super) fn begin_by_gateway(
         &self,
         server: SocketAddr,
+        size: Option<ExpectedSize>,
         gateway: &Gateway,
         settings: &Downstream,
-    ) -> Result<Option<PendingDial>, DialError> {
-        let mut ways = self.next_hops.towards(server, None).iter();
-        let usable = ways.find(|way| match way {
+    ) -> Result<Option<PendingRequest>, DialError> {
+        let ways = self.next_hops.towards(server, size.map(|size| size.bytes));
+        let usable = ways.iter().find(|way| match way {
             Way::Direct => true,
             Way::By(hop, _) => hop.is_worth_a_try(),
         });
@@ -31,22 +33,21 @@ impl Dialer {
             Some(Way::By(hop, ahead)) => {
                 let asked = self.asked(server, &[], ahead.as_ref(), gateway);
                 let begun = hop.begin(asked, &[], gateway, settings);
-                begun
-                    .map(|begun| Some(PendingDial::ByGateway(begun)))
-                    .map_err(|error| match error {
-                        HopError::Away(_) | HopError::Silent => DialError::GatewayAway,
-                        HopError::Server(error) => error,
-                    })
+                begun.map(Some).map_err(|error| match error {
+                    HopError::Away(_) | HopError::Silent => DialError::GatewayAway,
+                    HopError::Server(error) => error,
+                })
             }
             None if gateway.when_away == WhenAway::Refuse => Err(DialError::GatewayAway),
             Some(Way::Direct) | None => Ok(None),
         }
     }
 
-    /// A request that was begun already. `early` came from the client since, and goes behind it.
+    /// A request that was begun already, for a transfer of this `size`. `early` came from the client since, and goes behind it.
     pub(super) async fn go_on_by_gateway(
         &self,
         asking: PendingRequest,
+        size: Option<ExpectedSize>,
         options: DialOptions,
         early: &[u8],
         config: &Config,
@@ -55,11 +56,12 @@ impl Dialer {
         if let Some(gateway) = &config.gateway {
             let hop = Arc::clone(&asking.hop);
             let passed = self.passed(&options.passed, gateway);
-            let deadline =
-                next_hops::deadline(self.next_hops.towards(asking.asked.server, None), gateway);
+            let bytes = size.map(|size| size.bytes);
+            let ways = self.next_hops.towards(asking.asked.server, bytes);
+            let deadline = next_hops::deadline(ways, gateway);
             let end = hop.end_begun(asking, passed, early, gateway, deadline);
             match timeout(config.timeouts.connect, end).await {
-                Ok(Ok(HopAnswer::Connected(server))) => return Ok(server),
+                Ok(Ok(HopAnswer::Connected(server))) => return Ok(server.chosen_by(size)),
                 Ok(
                     Ok(HopAnswer::Cookie)
                     | Err(HopError::Silent | HopError::Server(DialError::GatewayAway)),
@@ -86,27 +88,42 @@ impl Dialer {
             let mut last = DialError::NoSuchName;
             let mut direct = Vec::new();
             for server in self.allowed(target, options.source, config).await? {
-                match Box::pin(self.by_one_way(server, &options, early, config)).await {
-                    Ok(Some(server)) => return Ok(server),
-                    Ok(None) => direct.push(server),
+                let size = self.expected(server, &options);
+                match Box::pin(self.by_one_way(server, size, &options, early, config)).await {
+                    Ok(Some(server)) => return Ok(server.chosen_by(size)),
+                    Ok(None) => direct.push((server, size)),
                     Err(error) => last = error,
                 }
             }
             if direct.is_empty() {
                 return Err(last);
             }
-            self.connect_to_one(direct, options, early, &config.downstream)
-                .await
+            let addresses = direct.iter().map(|(address, _)| *address).collect();
+            let connecting = self.connect_to_one(addresses, options, early, &config.downstream);
+            let server = connecting.await?;
+            let chosen = direct.iter().find(|each| each.0 == server.address);
+            Ok(server.chosen_by(chosen.and_then(|(_, size)| *size)))
         };
         timeout(config.timeouts.connect, attempt)
             .await
             .unwrap_or(Err(DialError::TimedOut))
     }
 
-    /// A connection to `server` by the first way that works; `None` where it is to be connected to directly.
+    /// How large the transfer will be, where that decides the way there: a chain that the client names is the way in any
+    /// case.
+    fn expected(&self, server: SocketAddr, options: &DialOptions) -> Option<ExpectedSize> {
+        if options.ahead.is_some() {
+            return options.size;
+        }
+        self.next_hops.expected(server, options.size)
+    }
+
+    /// A connection to `server`, for a transfer of this `size`, by the first way that works; `None` where it is to be
+    /// connected to directly.
     async fn by_one_way(
         &self,
         server: SocketAddr,
+        size: Option<ExpectedSize>,
         options: &DialOptions,
         early: &[u8],
         config: &Config,
@@ -118,7 +135,7 @@ impl Dialer {
             .ahead
             .as_ref()
             .map(|ahead| self.next_hops.named(ahead));
-        let bytes = options.size.map(|size| size.bytes);
+        let bytes = size.map(|size| size.bytes);
         let ways = match &named {
             Some(way) => std::slice::from_ref(way),
             None => self.next_hops.towards(server, bytes),

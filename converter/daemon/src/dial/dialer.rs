@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::attempt::{Attempt, PendingDial};
+use super::attempt::{Attempt, PendingDial, PendingWay};
 use super::error::DialError;
 use super::names::Names;
 use super::next_hops::NextHops;
@@ -53,6 +53,11 @@ impl Dialer {
         }
     }
 
+    /// A transfer with `server` ended, `whole` or cut off: of so many `bytes`, in the direction that had more.
+    pub fn remember(&self, server: SocketAddr, bytes: u64, whole: bool) {
+        self.next_hops.remember(server, bytes, whole);
+    }
+
     /// A descriptor for something beside the connection to the server, if there is one.
     pub fn spare(&self) -> Option<Spare> {
         self.spares.one()
@@ -87,17 +92,22 @@ impl Dialer {
         config: &Config,
     ) -> Result<PendingDial, DialError> {
         let server = self.check(server, source, config)?;
+        let mut size = None;
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
-            let begun = self.begin_by_gateway(server, gateway, &config.downstream)?;
-            if let Some(begun) = begun {
-                return Ok(begun);
+            size = self.next_hops.expected(server, None);
+            let begun = self.begin_by_gateway(server, size, gateway, &config.downstream)?;
+            if let Some(asking) = begun {
+                let way = PendingWay::ByGateway(asking);
+                return Ok(PendingDial { way, size });
             }
         }
         let options = DialOptions {
             source,
             ..DialOptions::default()
         };
-        Attempt::begin(server, &options, &[], &config.downstream).map(PendingDial::Direct)
+        let attempt = Attempt::begin(server, &options, &[], &config.downstream)?;
+        let way = PendingWay::Direct(attempt);
+        Ok(PendingDial { way, size })
     }
 
     /// A connection that was begun already. `early` came from the client since, and goes to the next converter behind
@@ -109,16 +119,17 @@ impl Dialer {
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
-        match begun {
-            PendingDial::Direct(attempt) => {
+        let size = begun.size;
+        match begun.way {
+            PendingWay::Direct(attempt) => {
                 let address = attempt.address;
                 timeout(config.timeouts.connect, attempt.end())
                     .await
                     .unwrap_or(Err(DialError::TimedOut))
-                    .map(|connected| Server::direct(connected, address))
+                    .map(|connected| Server::direct(connected, address).chosen_by(size))
             }
-            PendingDial::ByGateway(asking) => {
-                Box::pin(self.go_on_by_gateway(asking, options, early, config)).await
+            PendingWay::ByGateway(asking) => {
+                Box::pin(self.go_on_by_gateway(asking, size, options, early, config)).await
             }
         }
     }

@@ -12,6 +12,7 @@ mod order;
 mod race;
 mod route_table;
 mod server;
+mod size_history;
 mod spare;
 mod target;
 

@@ -226,6 +226,7 @@ impl NextHop {
                         address: server,
                         early: inbox,
                         early_sent: true,
+                        size: None,
                     }));
                 }
                 // It is there itself, but the next one of those that were named to it is not.

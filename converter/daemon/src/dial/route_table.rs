@@ -11,6 +11,7 @@ use super::next_hops::Way;
 use crate::config::Route;
 
 type ByNetwork = JointPrefixMap<IpNet, Arc<[Way]>>;
+type Above = BTreeMap<u64, ByNetwork>;
 
 /// Routes to servers. The longest prefix that covers a server counts, and of its routes one for the port before one for
 /// all; of these the one above the largest size that a transfer of known size is above.
@@ -18,6 +19,8 @@ type ByNetwork = JointPrefixMap<IpNet, Arc<[Way]>>;
 pub struct RouteTable {
     for_all: BySize,
     for_port: HashMap<u16, BySize>,
+    /// Whether any of them is for a size.
+    goes_by_size: bool,
 }
 
 /// Routes for one port, or for all that have none of their own.
@@ -26,7 +29,7 @@ struct BySize {
     /// For transfers of a size that is not known, or that nothing else is for.
     any: ByNetwork,
     /// For larger ones than this, to networks that are in `any` too.
-    above: BTreeMap<u64, ByNetwork>,
+    above: Above,
 }
 
 impl RouteTable {
@@ -40,6 +43,7 @@ impl RouteTable {
             Some(size) => by_size.above.entry(size).or_default(),
             None => &mut by_size.any,
         };
+        self.goes_by_size |= route.above.is_some();
         for network in &route.to {
             by_network.insert(*network, Arc::clone(ways));
         }
@@ -47,19 +51,33 @@ impl RouteTable {
 
     /// The ways to `server` for a transfer of `size` bytes, if they are known; `None` if no route covers the server.
     pub fn towards(&self, server: SocketAddr, size: Option<u64>) -> Option<&Arc<[Way]>> {
-        let address = server.ip().into();
-        let for_port = self.for_port.get(&server.port());
-        let covering = [Some(&self.for_all), for_port].into_iter().flatten();
-        // Of two that are equally long the last one counts.
-        let (network, any, above) = covering
-            .filter_map(|by_size| {
-                let (network, any) = by_size.any.get_lpm(&address)?;
-                Some((network, any, &by_size.above))
-            })
-            .max_by_key(|(network, ..)| network.prefix_len())?;
+        let (network, any, above) = self.covering(server)?;
         let mut exceeded = size.into_iter().flat_map(|size| above.range(..size).rev());
         exceeded
             .find_map(|(_, by_network)| by_network.get(&network))
             .or(Some(any))
+    }
+
+    /// Whether the ways to `server` may depend on a transfer's size.
+    pub fn goes_by_size(&self, server: SocketAddr) -> bool {
+        let has_some = |(network, _, above): (_, _, &Above)| {
+            let mut tables = above.values();
+            tables.any(|by_network| by_network.get(&network).is_some())
+        };
+        self.goes_by_size && self.covering(server).is_some_and(has_some)
+    }
+
+    /// The network that counts for `server`, and its ways: for any size, and for those above some.
+    fn covering(&self, server: SocketAddr) -> Option<(IpNet, &Arc<[Way]>, &Above)> {
+        let address = server.ip().into();
+        let for_port = self.for_port.get(&server.port());
+        let covering = [Some(&self.for_all), for_port].into_iter().flatten();
+        // Of two that are equally long the last one counts.
+        covering
+            .filter_map(|by_size| {
+                let (network, any) = by_size.any.get_lpm(&address)?;
+                Some((network, any, &by_size.above))
+            })
+            .max_by_key(|(network, ..)| network.prefix_len())
     }
 }

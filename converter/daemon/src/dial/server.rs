@@ -33,6 +33,8 @@ pub struct Server {
     pub early: Vec<u8>,
     /// Whether the bytes that the client had sent before are on their way.
     pub early_sent: bool,
+    /// By which size its way was chosen, if it was known.
+    pub size: Option<ExpectedSize>,
 }
 
 impl Server {
@@ -43,6 +45,13 @@ impl Server {
             address,
             early: Vec::new(),
             early_sent,
+            size: None,
         }
+    }
+
+    /// The same, whose way was chosen by this size.
+    #[must_use]
+    pub fn chosen_by(self, size: Option<ExpectedSize>) -> Self {
+        Self { size, ..self }
     }
 }

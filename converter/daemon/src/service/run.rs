@@ -360,12 +360,14 @@ impl Service {
     fn expose(&self, stream: Option<tokio::net::TcpStream>) {
         if let Some(stream) = stream {
             let shared = Arc::clone(&self.shared);
+            let next_hops = Arc::clone(&self.plan.next_hops);
             spawn_local(exposition::answer(stream, move || {
                 shared.accounts.metrics.exposition(Levels {
                     open: shared.admission.open(),
                     buffered: shared.admission.budget.used(),
                     log_lines_dropped: shared.accounts.log.dropped(),
                     early_waiting: shared.early.waiting(),
+                    remembered_servers: next_hops.remembered(),
                     kernel: MptcpCounters::now(),
                 })
             }));

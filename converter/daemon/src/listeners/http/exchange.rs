@@ -7,6 +7,7 @@ use tributary_wire::http::exchange::{ClientAfter, Ending, Exchange, ServerAfter}
 use tributary_wire::http::{Method, Refused, Request, RequestTarget};
 
 use super::carrier::carry;
+use super::expected_size::known_size;
 use super::front::Front;
 use super::server::{Kept, ServerConnection, name_of};
 use crate::accounting::metrics::WHOLE;
@@ -60,7 +61,7 @@ pub async fn exchange(
         // A server that had just left is no reason to give up: another connection to it may serve.
         match ask(session, front, &mut server, request, is_kept).await {
             Ending::Repeat if is_kept => {}
-            ending => return conclude(session, kept, server, &ending, name, since),
+            ending => return conclude(session, kept, server, request, &ending, name, since),
         }
     }
 }
@@ -89,15 +90,17 @@ fn conclude(
     session: &Session,
     kept: &mut Kept,
     mut server: Box<ServerConnection>,
+    request: &Request,
     ending: &Ending,
     name: Rc<str>,
     since: Clock,
 ) -> Left {
-    let size = server.size.take();
+    let size = server.server.size.take();
     let outcome = |name_of_it, status| Outcome {
         target: &name,
         server: Some(server.server.address),
         size,
+        is_sample: known_size(session, request).is_none(),
         status,
         ..Outcome::new(name_of_it, since)
     };

@@ -4,10 +4,18 @@ use tributary_wire::http::{Body, Request, RequestTarget};
 
 use crate::config::RequestSize;
 use crate::dial::{ExpectedSize, KnownBy};
+use crate::session::Session;
+
+/// How large the transfer of a client's `request` will be, if that is known by the request and decides its way.
+pub fn known_size(session: &Session, request: &Request) -> Option<ExpectedSize> {
+    let by_gateway = session.listener.listen.via_gateway;
+    let gateway = session.config.gateway.as_ref().filter(|_| by_gateway)?;
+    expected_size(request, &gateway.sizes)
+}
 
 /// That of the request's content, if it has some and says how much; otherwise what the first of `sizes` says that is for it.
 /// `None` if neither does.
-pub fn expected_size(request: &Request, sizes: &[RequestSize]) -> Option<ExpectedSize> {
+fn expected_size(request: &Request, sizes: &[RequestSize]) -> Option<ExpectedSize> {
     if let Body::Length(bytes @ 1..) = request.body {
         let by = KnownBy::ContentLength;
         return Some(ExpectedSize { bytes, by });

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use tributary_wire::http::{Authority, Request};
 
-use super::expected_size::expected_size;
-use crate::dial::{DialError, DialOptions, ExpectedSize, Server, Target};
+use super::expected_size::known_size;
+use crate::dial::{DialError, DialOptions, Server, Target};
 use crate::session::Session;
 
 /// The connection of the request before, if it can be used again. In a box: it goes from hand to hand for every request.
@@ -16,10 +16,8 @@ pub struct ServerConnection {
     authority: Authority,
     /// The same as text.
     pub name: Rc<str>,
-    /// The connection.
+    /// The connection; the size that its way was chosen by until the log has that.
     pub server: Server,
-    /// By which size its way was chosen, until the log has it.
-    pub size: Option<ExpectedSize>,
     /// What came and is not used yet.
     pub inbox: Vec<u8>,
 }
@@ -33,11 +31,8 @@ impl ServerConnection {
         request: &Request,
     ) -> Result<Box<Self>, DialError> {
         let target = Target::new(&authority.host, authority.port);
-        let by_gateway = session.listener.listen.via_gateway;
-        let gateway = session.config.gateway.as_ref().filter(|_| by_gateway);
-        let size = gateway.and_then(|gateway| expected_size(request, &gateway.sizes));
         let options = DialOptions {
-            size,
+            size: known_size(session, request),
             ..DialOptions::default()
         };
         let dialled = session.dial(&target, name, options, &[]);
@@ -47,7 +42,6 @@ impl ServerConnection {
             authority: authority.clone(),
             name: Rc::clone(name),
             server,
-            size,
             inbox,
         }))
     }

@@ -1,0 +1,40 @@
+//! What became of a request, or of a connection that has none.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crate::dial::ExpectedSize;
+
+/// What became of a request, for its log line.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome<'a> {
+    /// `whole`, or why not.
+    pub name: &'a str,
+    /// The server, as the client named it.
+    pub target: &'a str,
+    /// Its address and port.
+    pub server: Option<SocketAddr>,
+    /// By which size its connection's way was chosen.
+    pub size: Option<ExpectedSize>,
+    /// Whether its size tells how large others with this server may be: not where the request itself tells its own.
+    pub is_sample: bool,
+    /// The status of the HTTP response.
+    pub status: Option<u16>,
+    /// When it began.
+    pub since: Instant,
+}
+
+impl<'a> Outcome<'a> {
+    /// Of a request that began at `since`, and knows of no target yet.
+    pub fn new(name: &'a str, since: Instant) -> Self {
+        Self {
+            name,
+            target: "",
+            server: None,
+            size: None,
+            is_sample: false,
+            status: None,
+            since,
+        }
+    }
+}
