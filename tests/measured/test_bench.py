@@ -80,7 +80,12 @@ def test_what_the_overlay_takes_is_timed(tmp_path: Path) -> None:
     assert 0 < values["on_demand_next_ms"] < values["on_demand_first_ms"]
     # A lease lasts two seconds from its last sign of life, which comes twice a second.
     assert 1 < values["node_out_s"] < 30
-    assert all(ratio > 0 for ratio in result["ratios"].values())
+    # With small segments joining and cutting them is most of the work, before and after.
+    least = {name: 0.8 if "small" in name else 1 for name in result["ratios"] if name.endswith("cpu_saving")}
+    assert all(result["ratios"][name] > bound for name, bound in least.items())
+    # A busy machine cannot tell how fast it is; that something passes it can.
+    assert all(ratio > 0.1 for ratio in result["ratios"].values())
+    assert 0 < values["deaf_ms"] < 1000
 
 
 @pytest.mark.calm
@@ -92,16 +97,6 @@ def test_held_rates_and_the_quota_are_near_what_was_asked_for(tmp_path: Path) ->
     assert {series["name"] for series in result["series"]} == {
         f"{direction}: {rate}" for direction in ("download", "upload") for rate in ("1mbit", "100mbit")
     }
-
-
-def test_a_relay_that_has_left_costs_less(tmp_path: Path) -> None:
-    result = bench(tmp_path, "leaving")
-    # With small segments joining and cutting them is most of the work, before and after.
-    least = {name: 0.8 if "small" in name else 1 for name in result["ratios"] if name.endswith("cpu_saving")}
-    assert all(result["ratios"][name] > bound for name, bound in least.items())
-    # A busy machine cannot tell how fast it is; that something passes it can.
-    assert all(ratio > 0.1 for ratio in result["ratios"].values())
-    assert 0 < result["values"]["deaf_ms"] < 1000
 
 
 def test_transfers_that_are_left_on_a_lossy_link_are_whole(tmp_path: Path) -> None:
