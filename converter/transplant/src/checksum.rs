@@ -8,6 +8,11 @@ pub fn updated(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     !folded(u32::from(!checksum) + gone.sum::<u32>() + come.sum::<u32>())
 }
 
+/// The checksum of bytes of an even length that have none yet (RFC 1071 section 1).
+pub fn of(bytes: &[u8]) -> u16 {
+    !folded(words(bytes).map(u32::from).sum())
+}
+
 fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {
     bytes
         .chunks_exact(2)
@@ -27,6 +32,12 @@ mod tests {
     #[test]
     fn the_example_of_rfc_1624_section_4_gives_zero_and_not_its_complement() {
         assert_eq!(updated(0xdd2f, &[0x55, 0x55], &[0x32, 0x85]), 0);
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071_section_3_is_right() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(of(&bytes), !0xddf2);
     }
 
     #[test]

@@ -165,11 +165,17 @@ impl From<io::Error> for Obstacle {
 /// Has the kernel drop all that comes for these sockets, and neither acknowledge nor answer it. When this returns nothing
 /// that came before is under way to them any more, which takes some milliseconds.
 pub fn hold(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let take_nothing = [SockFilter::new(0x06, 0, 0, 0)]; // BPF_RET
     for socket in sockets {
-        SockRef::from(socket).attach_filter(&take_nothing)?;
+        hold_at_once(socket)?;
     }
     wait_for_packets_under_way()
+}
+
+/// The same, also for a socket that listens, without the wait: what a processor has begun to take may still come in.
+/// [`keeps_still`] says whether something did.
+pub fn hold_at_once(socket: impl AsFd) -> io::Result<()> {
+    let take_nothing = [SockFilter::new(0x06, 0, 0, 0)]; // BPF_RET
+    SockRef::from(&socket).attach_filter(&take_nothing)
 }
 
 /// Has the kernel drop the data that comes for these sockets, and take acknowledgements and resets: what is in flight from
@@ -231,6 +237,11 @@ pub fn freeze_both(sockets: [BorrowedFd<'_>; 2]) -> Result<[Frozen; 2], Obstacle
         }
     }
     both
+}
+
+/// Whether nothing came for a frozen socket since its state was taken, and was acknowledged.
+pub fn keeps_still(socket: impl AsFd, frozen: &Frozen) -> io::Result<bool> {
+    Ok(queue_end(socket.as_fd(), RECEIVE_QUEUE)? == frozen.rcv_nxt)
 }
 
 /// Has the other end of a frozen connection say what its window is, by a segment of a byte that it has already (RFC 9293

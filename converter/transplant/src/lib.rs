@@ -13,6 +13,10 @@
 //!    knows when it is over. Until then its frozen sockets stay open: no other connection gets their addresses and ports.
 //! 5. A frozen socket that is closed sends nothing. [`thaw()`] makes another one out of its state: the way back.
 //!
+//! A [`Frozen`] can also travel, as bytes: another machine goes on with the connection, if packets are led there. That takes
+//! no second connection, and neither 1 nor 3: [`hold_at_once`], [`freeze()`], and [`keeps_still`] later. [`provoke()`] is
+//! for connections that were lost on the way.
+//!
 //! A `Joiner` is half of the way: the sockets stay, and the kernel moves what comes by one to the other.
 //!
 //! What works in the kernel is behind the feature `kernel` (the default).
@@ -30,23 +34,28 @@ mod ip;
 mod kernel;
 mod leg;
 mod pause;
+mod provoke;
 mod steady;
 mod sys;
 mod tcp_info;
 mod thaw;
 mod translation;
+mod travel;
 
 #[cfg(feature = "kernel")]
 pub use departure::Staying;
 pub use freeze::{
-    Frozen, Obstacle, Scales, at_rest, begin_deafness, deafen, freeze, freeze_both, hold, release,
+    Frozen, Obstacle, Scales, at_rest, begin_deafness, deafen, freeze, freeze_both, hold,
+    hold_at_once, keeps_still, release,
 };
 #[cfg(feature = "kernel")]
 pub use kernel::{Action, Connection, Joined, Joiner, Limits, Seen, Translator};
 pub use leg::{Flow, Leg, Timestamps, Unfit};
 pub use pause::Pause;
+pub use provoke::provoke;
 pub use steady::Steady;
 pub use sys::wait_for_packets_under_way;
 pub use tcp_info::round_trip_time;
 pub use thaw::thaw;
 pub use translation::{Event, Outcome, Refusal, Translation};
+pub use travel::NotFrozen;

@@ -14,7 +14,7 @@ const SCALES: u32 = 3;
 const SACK: u32 = 4;
 const TIMESTAMPS: u32 = 8;
 
-/// Makes a socket that goes on with the connection, which has no socket any more. Raises what the kernel does: the address
+/// Makes a socket that goes on with the connection, which has no socket any more. Others may listen at its address. Raises what the kernel does: the address
 /// is in use or not this machine's, or `CAP_NET_ADMIN` is missing.
 pub fn thaw(frozen: &Frozen) -> io::Result<OwnedFd> {
     let domain = Domain::for_address(frozen.local);
@@ -32,6 +32,8 @@ pub fn thaw(frozen: &Frozen) -> io::Result<OwnedFd> {
     }
     sys::set(socket.as_fd(), TcpOption::REPAIR_WINDOW, &frozen.window)?;
     sys::set(socket.as_fd(), TcpOption::REPAIR, &REPAIR_OFF.to_ne_bytes())?;
+    // As in freeze::release: a listener that starts anew could not have the port.
+    socket.set_reuse_address(true)?;
     Ok(socket.into())
 }
 

@@ -185,6 +185,22 @@ fn test_only_absolute_form_is_forwarded() {
 }
 
 #[test]
+fn test_a_path_is_for_the_host_that_the_request_names() {
+    let received = "GET /x?y HTTP/1.1|Host: A.example:8080|A: b";
+    let request = accepted(wire(received).as_bytes());
+    let sent = "GET /x?y HTTP/1.1|Host: a.example:8080|A: b|Via: 1.1 tributary-7f3a";
+    let request = request.for_origin().expect("a host");
+    assert_eq!(forwarded(&request), wire(sent));
+}
+
+#[test]
+fn test_a_path_without_a_host_is_for_nobody() {
+    let request = accepted(wire("HEAD / HTTP/1.0").as_bytes());
+    let refused = request.for_origin().expect_err("no host");
+    assert_eq!((refused.status, refused.to_head), (400, true));
+}
+
+#[test]
 fn test_a_refusal_is_a_whole_response() {
     let mut out = Vec::new();
     Refused::new(403, "not allowed").write(&mut out);

@@ -111,6 +111,22 @@ impl Request {
         self.target == RequestTarget::Asterisk || self.max_forwards == Some(0)
     }
 
+    /// The request as who stands in for an origin server takes it: a path is for the Host that the request names (RFC 9112
+    /// section 3.3). Without one it is refused (400).
+    pub fn for_origin(mut self) -> Result<Self, Refused> {
+        if let RequestTarget::Origin { path } = self.target {
+            let host = self.fields.single(FieldKind::Host, "more than one Host");
+            let authority = host.and_then(|host| authority_of(host.ok_or("no Host")?));
+            self.target = RequestTarget::Absolute {
+                authority: authority.map_err(|reason| {
+                    Refused::bad_request(reason).to_head(self.method == Method::Head)
+                })?,
+                path_and_query: path,
+            };
+        }
+        Ok(self)
+    }
+
     /// Whether to ask a second time changes nothing (RFC 9110 section 9.2.2), and nothing of it would be missing.
     pub fn is_repeatable(&self) -> bool {
         !self.body.has_content()
@@ -209,13 +225,13 @@ fn check_host(fields: &Fields, version: Version, authority: &str) -> Result<(), 
         None if version == Version::Http10 => Ok(()),
         None => Err("no Host"),
         Some(value) if !authority.is_empty() && value == authority.as_bytes() => Ok(()),
-        Some(value) => {
-            let text = std::str::from_utf8(value).map_err(|_| "malformed Host")?;
-            super::Authority::parse(text, Some(super::authority::HTTP_PORT))
-                .map(drop)
-                .map_err(|_| "malformed Host")
-        }
+        Some(value) => authority_of(value).map(drop),
     }
+}
+
+fn authority_of(host: &[u8]) -> Result<super::Authority, Reason> {
+    let text = std::str::from_utf8(host).map_err(|_| "malformed Host")?;
+    super::Authority::parse(text, Some(super::authority::HTTP_PORT)).map_err(|_| "malformed Host")
 }
 
 /// RFC 9110 section 10.1.1: ignored in HTTP/1.0, and 417 for what is not known.

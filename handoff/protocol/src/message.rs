@@ -1,0 +1,123 @@
+//! The messages.
+
+use std::fmt;
+use std::net::SocketAddrV4;
+
+use tributary_transplant::Frozen;
+
+/// One message. Over one connection of theirs, answers come in any order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What it is about: a hand-over's number, which its front never uses again; or the sender's own.
+    pub id: u64,
+    /// What it says.
+    pub what: What,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The first message each way; its number is the sending process'.
+    Hello,
+    /// Nothing but that the sender is alive.
+    Alive,
+    /// Front to back end: go on with this connection.
+    Hand {
+        /// As the front had it, with its own addresses.
+        frozen: Box<Frozen>,
+        /// All that the client sent from the request's first byte on, and that was acknowledged.
+        bytes: Vec<u8>,
+    },
+    /// Back end: the connection is mine.
+    Taken,
+    /// Back end or switch: it is not, or there is no such rule.
+    Denied(Denial),
+    /// Back end: the answers are sent and acknowledged. The front decides who serves what comes next.
+    Returned {
+        /// Bytes of the answers.
+        sent: u64,
+        /// With the back end's addresses.
+        frozen: Box<Frozen>,
+        /// What came behind the last request that was answered, and was acknowledged.
+        bytes: Vec<u8>,
+    },
+    /// Front, when a connection was returned: keep it, you serve the next request too.
+    Keep,
+    /// Front, when a connection was returned: it is mine.
+    Released,
+    /// Front: reset it, the client was told otherwise.
+    Abort,
+    /// Back end: the connection is over.
+    Ended {
+        /// Bytes of the answers.
+        sent: u64,
+    },
+    /// Front to switch: from now on by this rule, whatever there was for this client and service.
+    Install(Rule),
+    /// Front to switch: no longer by this rule. If there is another one by now, that one stays.
+    Remove(Rule),
+    /// Switch: it is so.
+    Done,
+}
+
+/// Packets from the client to the service go to the back end, and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// The client's address and port.
+    pub client: SocketAddrV4,
+    /// The address and port that it connected to.
+    pub service: SocketAddrV4,
+    /// The back end's address and port for connections that are handed to it.
+    pub back_end: SocketAddrV4,
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// There is no room for more.
+    Full,
+    /// The rule's service or back end is none that was configured.
+    NotConfigured,
+    /// The system refuses.
+    System,
+    /// It is about to end.
+    Leaving,
+    /// One that this version does not know.
+    Unknown(u8),
+}
+
+impl Denial {
+    /// As it stands in a message.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Full => 1,
+            Self::NotConfigured => 2,
+            Self::System => 3,
+            Self::Leaving => 4,
+            Self::Unknown(code) => code,
+        }
+    }
+
+    /// The one with this code.
+    pub fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Full,
+            2 => Self::NotConfigured,
+            3 => Self::System,
+            4 => Self::Leaving,
+            code => Self::Unknown(code),
+        }
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("it has no room for more"),
+            Self::NotConfigured => f.write_str("the address is none that it was told of"),
+            Self::System => f.write_str("its system refuses"),
+            Self::Leaving => f.write_str("it is about to end"),
+            Self::Unknown(code) => write!(f, "reason {code}"),
+        }
+    }
+}
