@@ -1,0 +1,117 @@
+//! A client's connection while it is here, and what a server does with it.
+
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use rustix::fs::sendfile;
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// A client may take so long for the next byte.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a client still sends behind the last answer is read for so long: to close at once would reset the connection, and
+/// the reset could overtake the answer (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+/// Read at a time.
+const PIECE: usize = 64 << 10;
+/// Given to the kernel at a time.
+const FILE_PIECE: usize = 1 << 20;
+
+/// Answers requests.
+pub trait Server: Send + Sync + 'static {
+    /// What it keeps for one guest from request to request.
+    type Kept: Default + Send;
+
+    /// Answers the next request, which begins with the guest's inbox; more of it may have to be read.
+    fn serve(&self, guest: &mut Guest, kept: &mut Self::Kept)
+    -> impl Future<Output = After> + Send;
+}
+
+/// What becomes of a connection behind an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Another request may follow.
+    Next,
+    /// It ends in order.
+    Close,
+    /// It is reset.
+    Reset,
+}
+
+/// A client's connection.
+#[derive(Debug)]
+pub struct Guest {
+    /// To drop it resets it.
+    pub stream: TcpStream,
+    /// What came and was not used yet.
+    pub inbox: Vec<u8>,
+    sent: u64,
+}
+
+impl Guest {
+    pub(crate) fn new(stream: TcpStream, inbox: Vec<u8>) -> Self {
+        Self {
+            stream,
+            inbox,
+            sent: 0,
+        }
+    }
+
+    /// Bytes that were sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Waits for more bytes behind the inbox; 0 at the client's end. Raises also that it took too long.
+    pub async fn read_more(&mut self) -> io::Result<usize> {
+        self.inbox.reserve(PIECE);
+        timeout(PATIENCE, self.stream.read_buf(&mut self.inbox)).await?
+    }
+
+    /// Sends all of `bytes`.
+    pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let count = timeout(PATIENCE, self.stream.write(rest)).await??;
+            rest = &rest[count..];
+            self.sent += count as u64;
+        }
+        Ok(())
+    }
+
+    /// Sends so many bytes of a file (sendfile(2)). Raises also that it has become shorter.
+    pub async fn send_file(&mut self, file: &File, mut from: u64, length: u64) -> io::Result<()> {
+        let end = from + length;
+        while from < end {
+            let most = usize::try_from(end - from).map_or(FILE_PIECE, |rest| rest.min(FILE_PIECE));
+            let stream = &self.stream;
+            let send = || Ok(sendfile(stream, file, Some(&mut from), most)?);
+            match stream.try_io(Interest::WRITABLE, send) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.sent += count as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    timeout(PATIENCE, stream.writable()).await??;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends in order: the client gets all that was sent.
+    pub(crate) async fn close(mut self) {
+        // Already reset: then there is nothing to end.
+        let _ = SockRef::from(&self.stream).set_linger(None);
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let rest = async {
+            let mut ignored = vec![0; PIECE];
+            while matches!(self.stream.read(&mut ignored).await, Ok(count) if count > 0) {}
+        };
+        let _ = timeout(LINGER, rest).await;
+    }
+}

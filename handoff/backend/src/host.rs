@@ -1,0 +1,203 @@
+//! Where fronts come in with their connections.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use handoff_link::{Identity, QUEUE, Sender, carry};
+use handoff_protocol::{Denial, Message, What};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::AbortHandle;
+use tributary_transplant::Frozen;
+
+use crate::guest::{After, Guest, Server};
+use crate::port::Port;
+use crate::stay::{Order, Ticket, stay};
+
+/// What a host needs.
+#[derive(Debug)]
+pub struct Settings {
+    /// Its certificate.
+    pub identity: Identity,
+    /// Where connections go on.
+    pub port: Port,
+    /// Guests at the same time, at most.
+    pub most: usize,
+    /// This process' own number.
+    pub number: u64,
+}
+
+/// Takes guests from fronts, and has a server serve them.
+#[derive(Debug)]
+pub struct Host<S> {
+    settings: Settings,
+    places: Arc<Semaphore>,
+    server: Arc<S>,
+}
+
+impl<S: Server> Host<S> {
+    /// Nobody is here yet.
+    pub fn new(settings: Settings, server: Arc<S>) -> Arc<Self> {
+        Arc::new(Self {
+            places: Arc::new(Semaphore::new(settings.most)),
+            settings,
+            server,
+        })
+    }
+
+    /// Takes fronts in for ever.
+    pub async fn welcome(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            if let Ok((stream, front)) = listener.accept().await {
+                tokio::spawn(Arc::clone(&self).serve_front(stream, front));
+            }
+        }
+    }
+
+    async fn serve_front(self: Arc<Self>, stream: TcpStream, front: SocketAddr) {
+        let error = match self.settings.identity.accept(stream).await {
+            Ok(stream) => {
+                let (sender, outgoing) = mpsc::channel(QUEUE);
+                let mut guests = Guests::new(self, sender);
+                carry(stream, outgoing, |message| guests.take(message)).await
+            }
+            Err(error) => error,
+        };
+        tracing::info!("front {front} has gone: {error}");
+    }
+}
+
+/// What one front has brought. When the front goes, they finish their answers.
+struct Guests<S> {
+    host: Arc<Host<S>>,
+    front: Sender,
+    here: HashMap<u64, Known>,
+    last: u64,
+}
+
+struct Known {
+    orders: mpsc::UnboundedSender<Order>,
+    task: AbortHandle,
+}
+
+impl<S: Server> Guests<S> {
+    fn new(host: Arc<Host<S>>, front: Sender) -> Self {
+        let guests = Self {
+            host,
+            front,
+            here: HashMap::new(),
+            last: 0,
+        };
+        guests.say(guests.host.settings.number, What::Hello);
+        guests
+    }
+
+    fn take(&mut self, message: Message) {
+        let Message { id, what } = message;
+        match what {
+            What::Hand { frozen, bytes } => self.arrived(id, &frozen, bytes),
+            What::Keep => self.order(id, Order::Keep),
+            What::Released => self.order(id, Order::Released),
+            What::Abort => {
+                if let Some(known) = self.here.remove(&id) {
+                    known.task.abort();
+                }
+            }
+            // All others are a back end's own, or the switch's.
+            _ => {}
+        }
+    }
+
+    /// A number that was used is a message that came twice.
+    fn arrived(&mut self, id: u64, frozen: &Frozen, bytes: Vec<u8>) {
+        if id <= self.last {
+            return;
+        }
+        self.last = id;
+        self.here.retain(|_, known| !known.task.is_finished());
+        let answer = match self.taken(id, frozen, bytes) {
+            Ok(()) => What::Taken,
+            Err(denial) => What::Denied(denial),
+        };
+        self.say(id, answer);
+    }
+
+    fn taken(&mut self, id: u64, frozen: &Frozen, bytes: Vec<u8>) -> Result<(), Denial> {
+        let place = Arc::clone(&self.host.places);
+        let place = place.try_acquire_owned().map_err(|_| Denial::Full)?;
+        let stream = self.host.settings.port.thaw(frozen).map_err(|error| {
+            tracing::warn!("the connection of {} is not taken: {error}", frozen.remote);
+            Denial::System
+        })?;
+        let (orders, from_front) = mpsc::unbounded_channel();
+        let ticket = Ticket {
+            id,
+            front: self.front.clone(),
+            orders: from_front,
+        };
+        let server = Arc::clone(&self.host.server);
+        let task = tokio::spawn(within(place, stream, bytes, ticket, server));
+        let task = task.abort_handle();
+        self.here.insert(id, Known { orders, task });
+        Ok(())
+    }
+
+    fn order(&self, id: u64, order: Order) {
+        if let Some(known) = self.here.get(&id) {
+            // It has left already: then it is too late for orders.
+            let _ = known.orders.send(order);
+        }
+    }
+
+    fn say(&self, id: u64, what: What) {
+        // A front that does not take it is as good as gone, and the link will find that out.
+        let _ = self.front.try_send(Message { id, what });
+    }
+}
+
+async fn within<S: Server>(
+    place: OwnedSemaphorePermit,
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    ticket: Ticket,
+    server: Arc<S>,
+) {
+    stay(Guest::new(stream, bytes), ticket, server.as_ref()).await;
+    drop(place);
+}
+
+/// Serves clients that come by themselves, for ever: what a front relays, for one.
+pub async fn serve_plain<S: Server>(listener: TcpListener, server: Arc<S>, most: usize) {
+    let places = Arc::new(Semaphore::new(most));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        if let Ok((stream, _)) = listener.accept().await {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move {
+                // An error of the socket's shows when it is read.
+                let _ = stream.set_nodelay(true);
+                serve_one(Guest::new(stream, Vec::new()), server.as_ref()).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn serve_one<S: Server>(mut guest: Guest, server: &S) {
+    let mut kept = S::Kept::default();
+    loop {
+        match server.serve(&mut guest, &mut kept).await {
+            After::Next => {}
+            After::Close => return guest.close().await,
+            After::Reset => {
+                let _: io::Result<()> = socket2::SockRef::from(&guest.stream)
+                    .set_linger(Some(std::time::Duration::ZERO));
+                return;
+            }
+        }
+    }
+}

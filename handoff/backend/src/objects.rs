@@ -1,0 +1,281 @@
+//! Files as objects: GET, HEAD and PUT, parts of them, and no copy on their way out.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use httpdate::HttpDate;
+use percent_encoding::percent_decode_str;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
+use rustix::io::Errno;
+use tributary_wire::http::{Body, BodyReader, HeadLimits, Method, Refused, Request, RequestTarget};
+
+use crate::guest::{After, Guest, Server};
+use crate::head::{next_request, refuse};
+use crate::range::{Part, part};
+
+/// Nothing above the folder, and no links out of it (openat2(2)).
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+/// The files below a folder.
+#[derive(Debug)]
+pub struct Objects {
+    folder: OwnedFd,
+    limits: HeadLimits,
+    uploads: AtomicU64,
+}
+
+impl Objects {
+    /// Raises what opening the folder does.
+    pub fn below(folder: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            folder: openat(CWD, folder, flags, Mode::empty())?,
+            limits: HeadLimits::default(),
+            uploads: AtomicU64::new(0),
+        })
+    }
+
+    async fn answer(&self, guest: &mut Guest, request: &Request) -> io::Result<After> {
+        let to_head = request.method == Method::Head;
+        let Some(path) = path_of(&request.target) else {
+            let refused = Refused::new(400, "the target is no path").to_head(to_head);
+            return Ok(refuse(guest, refused).await);
+        };
+        let done = match request.method {
+            Method::Get | Method::Head => self.get(guest, request, &path).await?,
+            Method::Put => self.put(guest, request, &path).await?,
+            _ => Err(Refused::new(405, "GET, HEAD and PUT are served")),
+        };
+        match done {
+            Ok(()) if request.keep_alive => Ok(After::Next),
+            Ok(()) => Ok(After::Close),
+            Err(refused) => Ok(refuse(guest, refused.to_head(to_head)).await),
+        }
+    }
+
+    async fn get(&self, guest: &mut Guest, request: &Request, path: &str) -> Answer {
+        if request.body.has_content() {
+            return Ok(Err(Refused::new(400, "a GET with content")));
+        }
+        let Some((file, metadata)) = self.open(path) else {
+            return empty(guest, "404 Not Found", request.keep_alive).await;
+        };
+        let size = metadata.len();
+        let range = request
+            .field("range")
+            .filter(|_| request.field("if-range").is_none());
+        let part = part(range, size);
+        let mut head = Vec::new();
+        let length = write_head(&mut head, part, &metadata, request.keep_alive);
+        guest.send(&head).await?;
+        if request.method == Method::Get {
+            let from = match part {
+                Part::Some { from, .. } => from,
+                Part::Whole | Part::Missing => 0,
+            };
+            guest.send_file(&file, from, length).await?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn open(&self, path: &str) -> Option<(File, Metadata)> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let opened = openat2(&self.folder, path, flags, Mode::empty(), WITHIN);
+        let file = File::from(opened.ok()?);
+        let metadata = file.metadata().ok()?;
+        metadata.is_file().then_some((file, metadata))
+    }
+
+    /// An object is there in whole, or as it was before.
+    async fn put(&self, guest: &mut Guest, request: &Request, path: &str) -> Answer {
+        let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
+        if name.is_empty() {
+            return Ok(Err(Refused::new(400, "an object has a name")));
+        }
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        let Ok(folder) = openat2(&self.folder, folder, flags, Mode::empty(), WITHIN) else {
+            return Ok(Err(Refused::new(409, "there is no such folder")));
+        };
+        let upload = match Upload::begin(self) {
+            Ok(upload) => upload,
+            Err(_) => return Ok(Err(Refused::new(507, "there is no room"))),
+        };
+        if request.expect_continue {
+            guest.send(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        if let Err(refused) = receive(guest, request.body, &upload.file).await? {
+            return Ok(Err(refused));
+        }
+        if upload.end(&folder, name).is_err() {
+            return Ok(Err(Refused::new(409, "there is a folder of this name")));
+        }
+        empty(guest, "201 Created", request.keep_alive).await
+    }
+}
+
+/// An answer without content.
+async fn empty(guest: &mut Guest, status: &str, keep_alive: bool) -> Answer {
+    let mut head = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n").into_bytes();
+    write_end(&mut head, keep_alive);
+    guest.send(&head).await?;
+    Ok(Ok(()))
+}
+
+/// What a client is refused it hears; an error resets its connection.
+type Answer = io::Result<Result<(), Refused>>;
+
+impl Server for Objects {
+    type Kept = ();
+
+    async fn serve(&self, guest: &mut Guest, _kept: &mut ()) -> After {
+        match next_request(guest, &self.limits).await {
+            Ok(request) => self.answer(guest, &request).await.unwrap_or(After::Reset),
+            Err(after) => after,
+        }
+    }
+}
+
+/// A file that is not an object yet; to drop it removes it.
+struct Upload<'a> {
+    objects: &'a Objects,
+    name: String,
+    file: File,
+}
+
+impl<'a> Upload<'a> {
+    fn begin(objects: &'a Objects) -> io::Result<Self> {
+        let number = objects.uploads.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".upload-{}-{number}", std::process::id());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let file = File::from(openat(&objects.folder, &name, flags, mode)?);
+        Ok(Self {
+            objects,
+            name,
+            file,
+        })
+    }
+
+    fn end(self, folder: &OwnedFd, name: &str) -> Result<(), Errno> {
+        renameat(&self.objects.folder, &self.name, folder, name)
+    }
+}
+
+impl Drop for Upload<'_> {
+    fn drop(&mut self) {
+        // It has become an object: then it is not there any more.
+        let _ = unlinkat(&self.objects.folder, &self.name, AtFlags::empty());
+    }
+}
+
+/// The request's content, into the file.
+async fn receive(guest: &mut Guest, body: Body, mut file: &File) -> Answer {
+    let mut reader = BodyReader::new(body);
+    while !reader.has_ended() {
+        if guest.inbox.is_empty() && guest.read_more().await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let step = match reader.step(&guest.inbox) {
+            Ok(step) => step,
+            Err(bad) => return Ok(Err(bad.into())),
+        };
+        if step.used == 0 && guest.read_more().await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if file.write_all(&guest.inbox[step.data]).is_err() {
+            return Ok(Err(Refused::new(507, "there is no room")));
+        }
+        guest.inbox.drain(..step.used);
+    }
+    Ok(Ok(()))
+}
+
+/// The path below the folder; `None` if the target has none, or one that no file can have.
+fn path_of(target: &RequestTarget) -> Option<String> {
+    let (RequestTarget::Origin { path }
+    | RequestTarget::Absolute {
+        path_and_query: path,
+        ..
+    }) = target
+    else {
+        return None;
+    };
+    let path = path.split('?').next()?;
+    let path = percent_decode_str(path).decode_utf8().ok()?;
+    let path = path.trim_start_matches('/');
+    (!path.is_empty() && !path.contains('\0')).then(|| path.to_owned())
+}
+
+/// How many bytes follow it.
+fn write_head(out: &mut Vec<u8>, part: Part, metadata: &Metadata, keep_alive: bool) -> u64 {
+    let size = metadata.len();
+    let (status, length) = match part {
+        Part::Whole => ("200 OK", size),
+        Part::Some { length, .. } => ("206 Partial Content", length),
+        Part::Missing => ("416 Range Not Satisfiable", 0),
+    };
+    let mut field = |line: std::fmt::Arguments<'_>| {
+        let _ = write!(out, "{line}\r\n"); // a Vec takes everything
+    };
+    field(format_args!("HTTP/1.1 {status}"));
+    match part {
+        Part::Whole => {}
+        Part::Some { from, length } => {
+            let last = from + length - 1;
+            field(format_args!("Content-Range: bytes {from}-{last}/{size}"));
+        }
+        Part::Missing => field(format_args!("Content-Range: bytes */{size}")),
+    }
+    field(format_args!("Content-Length: {length}"));
+    field(format_args!("Content-Type: application/octet-stream"));
+    field(format_args!("Accept-Ranges: bytes"));
+    if let Ok(modified) = metadata.modified() {
+        field(format_args!("Last-Modified: {}", HttpDate::from(modified)));
+    }
+    write_end(out, keep_alive);
+    length
+}
+
+fn write_end(out: &mut Vec<u8>, keep_alive: bool) {
+    let now = HttpDate::from(SystemTime::now());
+    let _ = write!(out, "Date: {now}\r\n"); // a Vec takes everything
+    if !keep_alive {
+        out.extend_from_slice(b"Connection: close\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_decoded_and_has_no_query() {
+        let of = |path: &str| path_of(&RequestTarget::Origin { path: path.into() });
+        assert_eq!(of("/a%20b/c?d"), Some("a b/c".to_owned()));
+        assert_eq!(of("//a"), Some("a".to_owned()));
+        for none in ["/", "/?a", "/a%00b", "/%ff"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+        assert_eq!(path_of(&RequestTarget::Asterisk), None);
+    }
+
+    #[test]
+    fn nothing_above_the_folder_is_an_object() {
+        let place = std::env::temp_dir().join(format!("objects-{}", std::process::id()));
+        std::fs::create_dir_all(place.join("below")).expect("made");
+        std::fs::write(place.join("secret"), "s").expect("written");
+        std::fs::write(place.join("below/object"), "o").expect("written");
+        std::os::unix::fs::symlink("../secret", place.join("below/link")).expect("made");
+        let objects = Objects::below(&place.join("below")).expect("opened");
+        assert!(objects.open("object").is_some());
+        for path in ["../secret", "link", "/etc/passwd", "a/../../secret", "."] {
+            assert!(objects.open(path).is_none(), "{path}");
+        }
+        std::fs::remove_dir_all(place).expect("removed");
+    }
+}

@@ -1,0 +1,163 @@
+//! Messages over one standing connection, for as long as both ends are alive.
+
+use std::io;
+use std::time::Duration;
+
+use handoff_protocol::{Message, What, parse};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Who has nothing to say says so, so often.
+const BEAT: Duration = Duration::from_millis(100);
+/// An end that was silent for so long is gone: its clients are to hear of it within a second.
+const SILENCE: Duration = Duration::from_millis(700);
+/// Messages that wait to be sent; with more the other end does not take them, and counts as gone.
+pub const QUEUE: usize = 4096;
+/// Room for what comes next.
+const PIECE: usize = 16 << 10;
+/// Messages are sent together up to this many bytes.
+const BATCH: usize = 64 << 10;
+
+/// Where messages for the other end go.
+pub type Sender = mpsc::Sender<Message>;
+
+/// Sends what `outgoing` has and gives what comes to `take`, until the connection breaks; the end of `outgoing` ends it as
+/// well. Returns why.
+pub async fn carry(
+    stream: impl AsyncRead + AsyncWrite,
+    outgoing: mpsc::Receiver<Message>,
+    take: impl FnMut(Message),
+) -> io::Error {
+    let (reader, writer) = split(stream);
+    tokio::select! {
+        error = read(reader, take) => error,
+        error = write(writer, outgoing) => error,
+    }
+}
+
+async fn read(mut reader: impl AsyncRead + Unpin, mut take: impl FnMut(Message)) -> io::Error {
+    let mut inbox = Vec::with_capacity(PIECE);
+    loop {
+        match timeout(SILENCE, reader.read_buf(&mut inbox)).await {
+            Ok(Ok(0)) => return io::ErrorKind::UnexpectedEof.into(),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return error,
+            Err(_) => return io::ErrorKind::TimedOut.into(),
+        }
+        if let Err(error) = take_all(&mut inbox, &mut take) {
+            return error;
+        }
+        inbox.reserve(PIECE);
+    }
+}
+
+/// Takes the whole messages out of `inbox`.
+fn take_all(inbox: &mut Vec<u8>, take: &mut impl FnMut(Message)) -> io::Result<()> {
+    let mut used = 0;
+    while let Some((message, length)) = parse(&inbox[used..]).map_err(io::Error::other)? {
+        used += length;
+        take(message);
+    }
+    inbox.drain(..used);
+    Ok(())
+}
+
+async fn write(
+    mut writer: impl AsyncWrite + Unpin,
+    mut outgoing: mpsc::Receiver<Message>,
+) -> io::Error {
+    let mut bytes = Vec::new();
+    loop {
+        match timeout(BEAT, outgoing.recv()).await {
+            Ok(Some(message)) => message.write(&mut bytes),
+            Ok(None) => return io::ErrorKind::ConnectionAborted.into(),
+            Err(_) => alive().write(&mut bytes),
+        }
+        while bytes.len() < BATCH {
+            let Ok(message) = outgoing.try_recv() else {
+                break;
+            };
+            message.write(&mut bytes);
+        }
+        if let Err(error) = send(&mut writer, &bytes).await {
+            return error;
+        }
+        bytes.clear();
+    }
+}
+
+fn alive() -> Message {
+    Message {
+        id: 0,
+        what: What::Alive,
+    }
+}
+
+async fn send(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{duplex, sink};
+
+    use super::*;
+
+    fn hello(id: u64) -> Message {
+        Message {
+            id,
+            what: What::Hello,
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_come_in_order_and_the_end_of_one_side_ends_the_other() {
+        let (here, there) = duplex(10);
+        let (sender, outgoing) = mpsc::channel(QUEUE);
+        let (_silent, nothing) = mpsc::channel(QUEUE);
+        for id in 0..100 {
+            sender.try_send(hello(id)).expect("room");
+        }
+        drop(sender);
+        let mut came = vec![];
+        let (near, far) = tokio::join!(
+            carry(here, outgoing, drop),
+            carry(there, nothing, |message| came.push(message)),
+        );
+        assert_eq!(near.kind(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(far.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(came.into_iter().eq((0..100).map(hello)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_is_silent_is_gone_and_one_that_has_nothing_to_say_is_not() {
+        let (here, there) = duplex(1000);
+        let (_kept, outgoing) = mpsc::channel(QUEUE);
+        let (sender, nothing) = mpsc::channel(QUEUE);
+        let far = tokio::spawn(carry(there, nothing, drop));
+        let near = tokio::spawn(carry(here, outgoing, drop));
+        tokio::time::sleep(10 * SILENCE).await;
+        assert!(!far.is_finished() && !near.is_finished());
+        drop(sender);
+        assert_eq!(
+            far.await.expect("no panic").kind(),
+            io::ErrorKind::ConnectionAborted
+        );
+
+        let (here, _there) = duplex(1000);
+        let (_kept, outgoing) = mpsc::channel(QUEUE);
+        let error = carry(tokio::io::join(here, sink()), outgoing, drop).await;
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_ends_it() {
+        let (here, mut there) = duplex(1000);
+        let (_kept, outgoing) = mpsc::channel(QUEUE);
+        there.write_all(b"GET / HTTP/1.1\r\n").await.expect("taken");
+        let error = carry(here, outgoing, drop).await;
+        assert_eq!(error.kind(), io::ErrorKind::Other);
+    }
+}
