@@ -100,9 +100,8 @@ impl Objects {
         let Ok(folder) = openat2(&self.folder, folder, flags, Mode::empty(), WITHIN) else {
             return Ok(Err(Refused::new(409, "there is no such folder")));
         };
-        let upload = match Upload::begin(self) {
-            Ok(upload) => upload,
-            Err(_) => return Ok(Err(Refused::new(507, "there is no room"))),
+        let Ok(upload) = Upload::begin(self) else {
+            return Ok(Err(Refused::new(507, "there is no room")));
         };
         if request.expect_continue {
             guest.send(b"HTTP/1.1 100 Continue\r\n\r\n").await?;

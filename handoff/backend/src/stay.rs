@@ -101,9 +101,9 @@ async fn close(guest: Guest, told: u64) -> Left {
 /// Freezes the guest once its answer is acknowledged and it has sent more, or rests; `None` if its connection is over.
 async fn give_back(guest: &mut Guest) -> Option<Frozen> {
     if guest.inbox.is_empty() {
-        match timeout(REST, guest.read_more()).await {
-            Ok(Ok(0) | Err(_)) => return None,
-            Ok(Ok(_)) | Err(_) => {}
+        let read = timeout(REST, guest.read_more()).await;
+        if let Ok(Ok(0) | Err(_)) = read {
+            return None;
         }
     }
     timeout(SETTLING, frozen(guest)).await.ok()?.ok()

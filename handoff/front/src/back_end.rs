@@ -1,0 +1,100 @@
+//! A back end, as a front sees it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::rc::Rc;
+
+use handoff_link::Sender;
+use handoff_protocol::{Message, What};
+use tokio::sync::mpsc;
+
+use crate::standing::Far;
+
+/// One of them.
+pub struct BackEnd {
+    name: String,
+    /// Where connections go on that are handed to it.
+    pub hand_off: SocketAddrV4,
+    sender: RefCell<Option<Sender>>,
+    there: RefCell<HashMap<u64, mpsc::UnboundedSender<What>>>,
+}
+
+impl BackEnd {
+    /// It is not connected yet.
+    pub fn new(name: &str, hand_off: SocketAddrV4) -> Rc<Self> {
+        Rc::new(Self {
+            name: format!("the back end {name}"),
+            hand_off,
+            sender: RefCell::default(),
+            there: RefCell::default(),
+        })
+    }
+
+    /// Whether it can take connections.
+    pub fn is_up(&self) -> bool {
+        self.sender.borrow().is_some()
+    }
+
+    /// Begins a hand-over with this number by its first message; `None` if the back end is away.
+    pub fn hand(self: &Rc<Self>, id: u64, what: What) -> Option<Away> {
+        let (tell, events) = mpsc::unbounded_channel();
+        let away = Away {
+            back_end: Rc::clone(self),
+            id,
+            events,
+        };
+        self.there.borrow_mut().insert(id, tell);
+        away.say(what).then_some(away)
+    }
+}
+
+impl Far for BackEnd {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_there(&self, sender: &Sender) {
+        self.sender.replace(Some(sender.clone()));
+    }
+
+    fn said(&self, message: Message) {
+        if let Some(tell) = self.there.borrow().get(&message.id) {
+            // Who listened may have left.
+            let _ = tell.send(message.what);
+        }
+    }
+
+    fn is_gone(&self) {
+        self.sender.take();
+        self.there.take();
+    }
+}
+
+/// A connection that is at a back end.
+pub struct Away {
+    back_end: Rc<BackEnd>,
+    id: u64,
+    events: mpsc::UnboundedReceiver<What>,
+}
+
+impl Away {
+    /// What the back end says of it next; `None` once it is lost.
+    pub async fn next(&mut self) -> Option<What> {
+        self.events.recv().await
+    }
+
+    /// Tells the back end; whether that is there.
+    pub fn say(&self, what: What) -> bool {
+        let sender = self.back_end.sender.borrow();
+        let message = Message { id: self.id, what };
+        let sent = sender.as_ref().map(|sender| sender.try_send(message));
+        matches!(sent, Some(Ok(())))
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        self.back_end.there.borrow_mut().remove(&self.id);
+    }
+}
