@@ -64,6 +64,8 @@ pub struct WorkerContext {
     pub http: HeadLimits,
     /// Whether this process is about to end.
     pub draining: watch::Receiver<bool>,
+    /// To the back ends and the switch of listeners of kind `handoff`.
+    pub handoff: Option<Rc<handoff_front::Links>>,
 }
 
 /// One client's connection. To drop it before its end resets it.
@@ -122,6 +124,11 @@ impl Session {
     /// Bounds on HTTP's heads, and this process' name in Via.
     pub fn http_limits(&self) -> &HeadLimits {
         &self.context.http
+    }
+
+    /// To the back ends and the switch, for a listener of kind `handoff`.
+    pub fn handoff(&self) -> Option<Rc<handoff_front::Links>> {
+        self.context.handoff.clone()
     }
 
     /// Whether this process is about to end.

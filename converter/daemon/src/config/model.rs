@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::gateway::Gateway;
+use super::handoff::Handoff;
 use super::leaving::Leaving;
 use super::units;
 
@@ -35,6 +36,8 @@ pub struct Config {
     pub leaving: Leaving,
     /// The gateway that this converter, at a customer's premises, carries its traffic to (RFC 8803).
     pub gateway: Option<Gateway>,
+    /// Who answers the requests of listeners of kind `handoff`.
+    pub handoff: Option<Handoff>,
     /// How names are resolved.
     pub names: Names,
     /// Labels of access paths, by the clients' networks, for metrics and logs.
@@ -296,6 +299,8 @@ pub enum ListenerKind {
     Convert,
     /// Nothing that they know of: netfilter brings their connections here.
     Transparent,
+    /// HTTP/1.1 to an origin server; the client's connection is handed to who answers.
+    Handoff,
 }
 
 impl ListenerKind {
@@ -306,6 +311,7 @@ impl ListenerKind {
             Self::Socks5 => "socks5",
             Self::Convert => "convert",
             Self::Transparent => "transparent",
+            Self::Handoff => "handoff",
         }
     }
 }
@@ -332,6 +338,7 @@ impl Default for Config {
             early_syn: EarlySyn::default(),
             leaving: Leaving::default(),
             gateway: None,
+            handoff: None,
             names: Names::default(),
             paths: BTreeMap::new(),
             metrics: Metrics::default(),
@@ -373,8 +380,9 @@ impl Listen {
 
     /// Whether it takes MPTCP.
     pub fn takes_mptcp(&self) -> bool {
-        self.mptcp
-            .unwrap_or(self.intercept != Some(Intercept::Redirect))
+        // Connections of MPTCP sockets cannot be handed over: clients fall back to TCP.
+        let can = self.intercept != Some(Intercept::Redirect) && self.kind != ListenerKind::Handoff;
+        self.mptcp.unwrap_or(can)
     }
 
     /// Its name in logs and metrics.

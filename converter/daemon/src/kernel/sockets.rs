@@ -122,7 +122,8 @@ pub fn send_at_once(stream: &TcpStream) {
 
 /// What accepted connections inherit, which spares calls for each: no delay for small writes, and probes that find a
 /// client that vanished.
-fn set_up_for_clients(listener: &Socket) -> io::Result<()> {
+pub fn set_up_for_clients<'a>(listener: impl Into<SockRef<'a>>) -> io::Result<()> {
+    let listener = listener.into();
     listener.set_tcp_nodelay(true)?;
     let probes = TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)

@@ -1,6 +1,7 @@
 //! What clients speak: each file takes a session from its first byte to its end.
 
 mod convert;
+mod handoff;
 mod http;
 mod message;
 mod refuse;
@@ -22,5 +23,6 @@ pub fn serve(session: Session) -> Pin<Box<dyn Future<Output = ()>>> {
         ListenerKind::Socks5 => Box::pin(socks5::serve(session)),
         ListenerKind::Convert => Box::pin(convert::serve(session)),
         ListenerKind::Transparent => Box::pin(transparent::serve(session)),
+        ListenerKind::Handoff => Box::pin(handoff::serve(session)),
     }
 }

@@ -9,7 +9,7 @@ use crate::policy::admission::NotAdmitted;
 /// The last words to a refused client; `None`: a reset.
 pub fn refuse(kind: ListenerKind, refusal: NotAdmitted) -> Option<Vec<u8>> {
     match kind {
-        ListenerKind::Http => Some(super::http::refusal(refusal)),
+        ListenerKind::Http | ListenerKind::Handoff => Some(super::http::refusal(refusal)),
         ListenerKind::Socks5 => Some(AuthMethod::NoneAcceptable.encode().to_vec()),
         ListenerKind::Convert => Some(convert(refusal).encode()),
         ListenerKind::Transparent => None,

@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use handoff_front::{BackEnd, Identity, Place};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -39,6 +40,8 @@ pub struct Plan {
     pub bound: Vec<Arc<Bound>>,
     /// Which converter is next on the way to a server.
     pub next_hops: Arc<NextHops>,
+    /// Where the back ends and the switch are, for listeners of kind `handoff`.
+    pub handoff: Option<Arc<handoff_front::Settings>>,
 }
 
 /// A listener with its socket.
@@ -75,6 +78,7 @@ impl Plan {
         }
         Ok(Self {
             next_hops: Arc::new(next_hops(&config, old)?),
+            handoff: handoff(&config, old)?,
             config: Arc::new(config),
             most,
             bound,
@@ -88,6 +92,7 @@ impl Plan {
             most: self.most,
             bound: Vec::new(),
             next_hops: Arc::clone(&self.next_hops),
+            handoff: self.handoff.clone(),
         }
     }
 }
@@ -99,6 +104,37 @@ fn next_hops(config: &Config, old: Option<&Plan>) -> Result<NextHops, Failure> {
     NextHops::new(gateway, old.map(|old| old.next_hops.as_ref())).map_err(|error| {
         Failure::from_io("gateway.syn_option (needs CAP_BPF, CAP_NET_ADMIN)", &error)
     })
+}
+
+/// The same as before if nothing about it has changed: connections stay.
+fn handoff(
+    config: &Config,
+    old: Option<&Plan>,
+) -> Result<Option<Arc<handoff_front::Settings>>, Failure> {
+    let Some(wanted) = &config.handoff else {
+        return Ok(None);
+    };
+    if let Some(old) = old.filter(|old| old.config.handoff.as_ref() == Some(wanted)) {
+        return Ok(old.handoff.clone());
+    }
+    let identity = Identity::read(&wanted.identity).map_err(|error| {
+        let message = format!("handoff.identity: {error}");
+        Failure::new(Exit::NoInput, message)
+    })?;
+    let switch = match wanted.switch.parse() {
+        Ok(address) => Place::Address(address),
+        Err(_) => Place::File(wanted.switch.clone().into()),
+    };
+    let back_ends = wanted.back_ends.iter().map(|each| BackEnd {
+        name: each.name.clone(),
+        fronts: each.fronts,
+        hand_off: each.hand_off,
+    });
+    Ok(Some(Arc::new(handoff_front::Settings {
+        identity,
+        switch,
+        back_ends: back_ends.collect(),
+    })))
 }
 
 fn socket(

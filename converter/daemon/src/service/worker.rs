@@ -73,13 +73,17 @@ pub fn work(
 ) {
     let life = async {
         let routes = Rc::new(Routes::open()?);
+        let mut handoff = StandingLinks::default();
         let draining = watch::Sender::new(false);
         let mut loops = Vec::new();
         loop {
             let now = phase.borrow_and_update().clone();
             let came = match now {
                 Phase::Serving(plan) => {
-                    let context = context(&plan, shared, &routes, draining.subscribe());
+                    let context = WorkerContext {
+                        handoff: handoff.of(&plan),
+                        ..context(&plan, shared, &routes, draining.subscribe())
+                    };
                     serve(&plan, &Rc::new(context), &mut loops).await
                 }
                 Phase::Draining => {
@@ -131,6 +135,26 @@ fn context(
             ..HeadLimits::new(shared.pseudonym.clone())
         },
         draining,
+        handoff: None,
+    }
+}
+
+/// To the back ends and the switch: the same from plan to plan, as long as they are.
+#[derive(Default)]
+struct StandingLinks(Option<(Arc<handoff_front::Settings>, Rc<handoff_front::Links>)>);
+
+impl StandingLinks {
+    fn of(&mut self, plan: &Plan) -> Option<Rc<handoff_front::Links>> {
+        let wanted = plan.handoff.as_ref();
+        self.0 = self
+            .0
+            .take()
+            .filter(|(settings, _)| wanted.is_some_and(|wanted| Arc::ptr_eq(settings, wanted)))
+            .or_else(|| {
+                let wanted = wanted?;
+                Some((Arc::clone(wanted), handoff_front::Links::start(wanted)))
+            });
+        self.0.as_ref().map(|(_, links)| Rc::clone(links))
     }
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Instant as Clock, SystemTime};
 
 use tributary_wire::http::exchange::{ClientAfter, Ending, Exchange, ServerAfter};
-use tributary_wire::http::{Method, Refused, Request, RequestTarget};
+use tributary_wire::http::{Authority, Method, Refused, Request, RequestTarget};
 
 use super::carrier::carry;
 use super::expected_size::known_size;
@@ -33,12 +33,13 @@ pub enum Left {
 }
 
 /// One request and its response. What only some exchanges need is left to the caller: this one is taken anew for every
-/// request.
+/// request. `to` is asked in place of the server that the request names.
 pub async fn exchange(
     session: &Session,
     front: &mut Front,
     kept: &mut Kept,
     request: &Request,
+    to: Option<&Authority>,
     since: Clock,
 ) -> Left {
     let RequestTarget::Absolute { authority, .. } = &request.target else {
@@ -46,6 +47,7 @@ pub async fn exchange(
         let refused = Refused::new(400, why).to_head(request.method == Method::Head);
         return Left::Refuse(refused, "".into());
     };
+    let authority = to.unwrap_or(authority);
     let name = name_of(kept, authority);
     let mut reused = ServerConnection::reuse(kept, authority);
     loop {

@@ -26,6 +26,12 @@ impl Front {
         session.may_hold(0);
     }
 
+    /// So many bytes, those of a head, were used.
+    pub fn pass(&mut self, head: usize) {
+        self.inbox.drain(..head);
+        self.rest();
+    }
+
     /// Nothing is here: lets go of memory that a large head took.
     pub fn rest(&mut self) {
         if self.inbox.is_empty() && self.inbox.capacity() > SMALL {

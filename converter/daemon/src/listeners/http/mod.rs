@@ -12,5 +12,11 @@ mod serve;
 mod server;
 mod tunnel;
 
+pub(super) use exchange::{Left, exchange};
+pub(super) use front::Front;
 pub use refusals::refusal;
+pub(super) use refusals::refuse;
+pub(super) use request::{Next, next_request};
+pub(super) use serve::end;
 pub use serve::serve;
+pub(super) use server::Kept;

@@ -13,8 +13,8 @@ use crate::session::Session;
 
 /// What a client wants.
 pub enum Next {
-    /// An exchange, or a tunnel.
-    Request(Request),
+    /// An exchange, or a tunnel; bytes of its head, with which the inbox begins.
+    Request(Request, usize),
     /// The client, or this process, wants no more.
     End,
     /// Something that it cannot have.
@@ -34,9 +34,7 @@ pub async fn next_request(
     loop {
         match front.reader.request(&front.inbox, session.http_limits()) {
             Ok(Some((request, length))) => {
-                front.inbox.drain(..length);
-                front.rest();
-                return Next::Request(request);
+                return Next::Request(request, length);
             }
             Ok(None) => {}
             Err(refused) => return Next::Refused(refused),

@@ -24,7 +24,10 @@ pub async fn serve(mut session: Session) {
     loop {
         let next = next_request(&session, &mut front, deadline.take(), draining.as_mut()).await;
         let request = match next {
-            Next::Request(request) => request,
+            Next::Request(request, head) => {
+                front.pass(head);
+                request
+            }
             Next::End => return session.leave(),
             Next::Refused(refused) => {
                 front.forget(&session);
@@ -45,7 +48,7 @@ pub async fn serve(mut session: Session) {
         }
         let since = Clock::now();
         // In boxes, so that a client that asks for nothing takes little memory.
-        let exchange = exchange(&session, &mut front, &mut kept, &request, since);
+        let exchange = exchange(&session, &mut front, &mut kept, &request, None, since);
         match Box::pin(exchange).await {
             Left::Nothing => {}
             left => return Box::pin(end(session, front, &request, left, since)).await,
@@ -54,7 +57,13 @@ pub async fn serve(mut session: Session) {
 }
 
 /// Does what is left to do for a client that asks for no more.
-async fn end(mut session: Session, mut front: Front, request: &Request, left: Left, since: Clock) {
+pub async fn end(
+    mut session: Session,
+    mut front: Front,
+    request: &Request,
+    left: Left,
+    since: Clock,
+) {
     if !matches!(left, Left::Tunnel(..)) {
         front.forget(&session);
     }
