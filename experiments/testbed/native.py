@@ -58,10 +58,32 @@ def relays() -> Relays:
     return found
 
 
-def _make(what: str, *how: str) -> None:
+@dataclass(frozen=True)
+class HandOff:
+    """What a request hand-off needs beside the converter."""
+
+    switch: Path
+    back_end: Path
+
+
+@cache
+def hand_off(*, released: bool = False) -> HandOff:
+    """The switch and the back end, built anew if their source has changed; as a package has them if ``released``.
+
+    Raises Failure: exit 69 if there are none, 71 if they do not build, as without clang.
+    """
+    _make("the hand-off", *(("--released",) if released else ()), build=_BUILD.with_name("handoff"))
+    place = CACHE / ("released" if released else "bin")
+    found = HandOff(place / "tributary-switch", place / "tributary-backend")
+    if not found.switch.exists():
+        raise Failure(Exit.UNAVAILABLE, f"{found.switch}: not found (scripts/setup.d/handoff {CACHE} builds it)")
+    return found
+
+
+def _make(what: str, *how: str, build: Path = _BUILD) -> None:
     if not shutil.which("cargo"):
         return
-    built = subprocess.run([_BUILD, CACHE, *how], capture_output=True, text=True, check=False)
+    built = subprocess.run([build, CACHE, *how], capture_output=True, text=True, check=False)
     if built.returncode != 0:
         reasons = [line for line in built.stderr.splitlines() if line.startswith("error")]
         raise Failure(Exit.SYSTEM, f"{what} does not build: {reasons[0] if reasons else built.stderr.strip()}")

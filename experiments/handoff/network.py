@@ -1,0 +1,164 @@
+"""Who is where in a hand-off, and what runs there.
+
+                         10.7.1.0/24
+    client .2 ---- .1 switch .1 ---- .2 front (the service, port 80)
+        10.7.0.0/24     | | .1 ------ .2 back end a    10.7.2.0/24
+                        | .1 -------- .2 back end b    10.7.3.0/24
+
+Everybody routes by the switch. What the client gets from back ends never passes the cable to the front.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.testbed import native
+from experiments.testbed.node import Node, Process, end_processes, run
+from tributary.places import ROOT
+
+SERVICE = "10.7.1.2:80"
+URL = f"http://{SERVICE}/"
+BACK_ENDS = ("a", "b")
+_FRONTS_PORT, _HAND_OFF_PORT, _HTTP_PORT, _SWITCH_PORT = 7401, 7400, 80, 7402
+_NETS = {"client": "10.7.0", "front": "10.7.1", "a": "10.7.2", "b": "10.7.3"}
+
+_CONVERTER = """\
+[clients]
+networks = ["10.7.0.0/24"]
+[targets]
+allow = ["10.7.0.0/16"]
+[control]
+socket = "{files}/control.sock"
+[log]
+access = "{files}/access.log"
+[timeouts]
+drain = "1s"
+[handoff]
+switch = "{net_front}.1:{switch}"
+identity = "{identity}"
+{back_ends}{rules}[[listen]]
+kind = "handoff"
+address = "{service}"
+"""
+_BACK_END = """\
+[[handoff.back_ends]]
+name = "{name}"
+fronts = "{net}.2:{fronts}"
+hand_off = "{net}.2:{hand_off}"
+http = "{net}.2:{http}"
+"""
+RULES = """\
+[[handoff.rules]]
+path = "/a/"
+to = ["a"]
+[[handoff.rules]]
+path = "/b/"
+to = ["b"]
+[[handoff.rules]]
+path = "/relayed/"
+to = ["a"]
+relay = true
+[[handoff.rules]]
+to = ["a", "b"]
+"""
+
+
+@dataclass(frozen=True)
+class Network:
+    """The nodes, by their names: client, switch, front and the back ends; and a folder for what they read and write."""
+
+    nodes: dict[str, Node]
+    directory: Path
+
+    def address(self, name: str) -> str:
+        """Of a node other than the switch."""
+        return f"{_NETS[name]}.2"
+
+    def hand_off(self, name: str) -> str:
+        """Where connections go on at a back end."""
+        return f"{self.address(name)}:{_HAND_OFF_PORT}"
+
+    def identity(self, name: str) -> Path:
+        """The folder with a node's certificate."""
+        return self.directory / "authority" / name
+
+    def objects(self, name: str) -> Path:
+        """The folder that a back end serves."""
+        return self.directory / f"objects-{name}"
+
+    def start_switch(self) -> Process:
+        """The switch, ready."""
+        back_ends = [f"--back-end={self.hand_off(name)}=to-{name}" for name in BACK_ENDS]
+        where = ("--fronts", f"{_NETS['front']}.1:{_SWITCH_PORT}", "--identity", str(self.identity("switch")))
+        command = (str(native.hand_off().switch), *where, "--clients", "to-client", "--service", SERVICE, *back_ends)
+        return self.nodes["switch"].start("switch", command).wait_until_ready()
+
+    def start_back_end(self, name: str, *server: str) -> Process:
+        """A back end, ready, with its folder of objects unless ``server`` says what it is."""
+        address = self.address(name)
+        what = server or ("--objects", str(self.objects(name)), "--http", f"{address}:{_HTTP_PORT}")
+        where = ("--fronts", f"{address}:{_FRONTS_PORT}", "--hand-off", self.hand_off(name))
+        command = (str(native.hand_off().back_end), *where, "--identity", str(self.identity(name)), *what)
+        return self.nodes[name].start(name, command).wait_until_ready()
+
+    def start_front(self, rules: str = RULES) -> Process:
+        """The front, ready; its back ends and the switch need not be connected yet."""
+        ports = {"fronts": _FRONTS_PORT, "hand_off": _HAND_OFF_PORT, "http": _HTTP_PORT, "switch": _SWITCH_PORT}
+        back_ends = "".join(_BACK_END.format(name=name, net=_NETS[name], **ports) for name in BACK_ENDS)
+        text = _CONVERTER.format(
+            files=self.directory,
+            net_front=_NETS["front"],
+            identity=self.identity("front"),
+            back_ends=back_ends,
+            rules=rules,
+            service=SERVICE,
+            switch=_SWITCH_PORT,
+        )
+        file = self.directory / "front.toml"
+        file.write_text(text)
+        command = (str(native.build().converter), "--config", str(file))
+        return self.nodes["front"].start("front", command).wait_until_ready()
+
+
+@contextmanager
+def standing_network(name: str, directory: Path) -> Iterator[Network]:
+    """The nodes with their cables and certificates, and nothing that runs; at the end they are gone.
+
+    Namespaces are called ``NAME-NODE-PID``.
+    """
+    nodes: dict[str, Node] = {}
+    try:
+        for each in ("switch", *_NETS):
+            node = Node(f"{name}-{each}-{os.getpid()}", directory)
+            node.create()
+            nodes[each] = node
+        for each in _NETS:
+            _cable(nodes["switch"], nodes[each], each)
+        nodes["switch"].sysctl(net__ipv4__ip_forward=1)
+        network = Network(nodes, directory)
+        for each in ("front", "switch", *BACK_ENDS):
+            _enrol(network, each)
+        for each in BACK_ENDS:
+            network.objects(each).mkdir()
+        yield network
+    finally:
+        end_processes(list(nodes.values()))
+        for node in nodes.values():
+            node.delete()
+
+
+def _cable(switch: Node, node: Node, name: str) -> None:
+    net = _NETS[name]
+    switch.ip("link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", node.namespace)
+    for each, device, address in ((switch, f"to-{name}", f"{net}.1/24"), (node, "eth0", f"{net}.2/24")):
+        each.ip("address", "add", address, "dev", device)
+        each.ip("link", "set", device, "up")
+    node.ip("route", "add", "default", "via", f"{net}.1")
+
+
+def _enrol(network: Network, name: str) -> None:
+    address = f"{_NETS['front']}.1" if name == "switch" else network.address(name)
+    where: Sequence[str] = ("--authority", str(network.directory / "authority"), "--etcd", address)
+    run([str(ROOT / "scripts/overlay"), "enrol", name, *where])
