@@ -42,6 +42,30 @@ identity = "{identity}"
 kind = "handoff"
 address = "{service}"
 """
+NGINX = "127.0.0.1:8080"
+_NGINX = """\
+daemon off;
+user root;
+worker_processes 1;
+pid {folder}/pid;
+events {{ }}
+http {{
+    access_log off;
+    client_body_temp_path {folder};
+    proxy_temp_path {folder};
+    fastcgi_temp_path {folder};
+    uwsgi_temp_path {folder};
+    scgi_temp_path {folder};
+    sendfile on;
+    keepalive_requests 1000000;
+    server {{
+        listen {local};
+        listen {address}:80;
+        root {objects};
+        add_header X-Served-By nginx;
+    }}
+}}
+"""
 _BACK_END = """\
 [[handoff.back_ends]]
 name = "{name}"
@@ -102,6 +126,15 @@ class Network:
         where = ("--fronts", f"{address}:{_FRONTS_PORT}", "--hand-off", self.hand_off(name))
         command = (str(native.hand_off().back_end), *where, "--identity", str(self.identity(name)), *what)
         return self.nodes[name].start(name, command).wait_until_ready()
+
+    def start_nginx(self, name: str) -> Process:
+        """An nginx with the folder of objects on a back end's loopback, and at its own address for what is relayed."""
+        folder = self.directory / f"nginx-{name}"
+        folder.mkdir(exist_ok=True)
+        text = _NGINX.format(folder=folder, objects=self.objects(name), local=NGINX, address=self.address(name))
+        (folder / "nginx.conf").write_text(text)
+        command = ("nginx", "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf"))
+        return self.nodes[name].start(f"nginx-{name}", command)
 
     def start_front(self, rules: str = RULES) -> Process:
         """The front, ready; its back ends and the switch need not be connected yet."""

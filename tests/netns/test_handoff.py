@@ -4,106 +4,127 @@ The network is experiments/handoff/network.py's.
 """
 
 import hashlib
-import json
-import re
 import shutil
-from collections.abc import Iterator
+import socket
+import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from experiments.handoff.network import BACK_ENDS, URL, Network, standing_network
-from experiments.testbed.node import Process
-from tests.netns.world import eventually, run
+from experiments.handoff.network import NGINX, URL
+from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually
 
-missing = [tool for tool in ("cargo", "clang", "curl", "nft") if shutil.which(tool) is None]
-pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
-
-SIZE = 2_000_000
-
-
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with standing_network("hand", tmp_path_factory.mktemp("handoff")) as network:
-        for name in BACK_ENDS:
-            folder = network.objects(name)
-            (folder / name).mkdir()
-            for size in (0, 1, 1000, SIZE, 20 * SIZE):
-                (folder / name / str(size)).write_bytes(pattern(name, size))
-        yield network
-
-
-@pytest.fixture
-def network(standing: Network) -> Iterator[Network]:
-    """All of it at work, from new."""
-    (standing.directory / "access.log").unlink(missing_ok=True)
-    processes: list[Process] = []
-    try:
-        processes.append(standing.start_switch())
-        processes += [standing.start_back_end(name) for name in BACK_ENDS]
-        processes.append(standing.start_front())
-        eventually(lambda: handed(standing, "a/1") and handed(standing, "b/1"))
-        yield standing
-    finally:
-        for process in reversed(processes):
-            process.stop()
-
-
-def pattern(name: str, size: int) -> bytes:
-    """Bytes that tell whose they are, and where they belong."""
-    block = hashlib.sha256(name.encode()).digest()
-    return b"".join(block + number.to_bytes(4) for number in range(size // 36 + 1))[:size]
-
-
-def curl(network: Network, *arguments: str, check: bool = True) -> str:
-    command = ("curl", "--silent", "--show-error", "--max-time", "20", *arguments)
-    return run(*network.nodes["client"].command(command), check=check)
-
-
-def handed(network: Network, path: str) -> bool:
-    """Whether an object came, by a hand-over."""
-    before = len(outcomes(network, "handed-over"))
-    curl(network, "--output", "/dev/null", URL + path)
-    return len(outcomes(network, "handed-over")) > before
-
-
-def lines(network: Network) -> list[dict[str, Any]]:
-    file = network.directory / "access.log"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def outcomes(network: Network, name: str) -> list[dict[str, Any]]:
-    return [line for line in lines(network) if line["outcome"] == name]
-
-
-def passed_front(network: Network) -> int:
-    """Bytes that went over the cable to the front so far, both ways."""
-    shown = network.nodes["front"].run("cat", "/proc/net/dev")
-    (line,) = [line for line in shown.splitlines() if "eth0" in line]
-    numbers = re.findall(r"\d+", line.split(":")[1])
-    return int(numbers[0]) + int(numbers[8])
-
-
-def fetch(network: Network, paths: list[str], folder: Path) -> list[bytes]:
-    """The objects, by one curl and one connection."""
-    arguments = ["--write-out", "%{num_connects}\n"]
-    for number, path in enumerate(paths):
-        arguments += ["--output", str(folder / str(number)), URL + path]
-    connects = curl(network, *arguments).split()
-    assert sum(map(int, connects)) == 1, connects
-    return [(folder / str(number)).read_bytes() for number in range(len(paths))]
+pytestmark = needs_tools
 
 
 def test_one_connection_gets_objects_from_both_back_ends_and_none_of_them_passes_the_front(
-    network: Network, tmp_path: Path
+    handoff: HandOff, tmp_path: Path
 ) -> None:
     paths = [f"{name}/{SIZE}" for name in "abbaab"]
-    before = passed_front(network)
-    got = fetch(network, paths, tmp_path)
-    passed = passed_front(network) - before
+    before = handoff.passed_front()
+    got = handoff.fetch(paths, tmp_path)
+    passed = handoff.passed_front() - before
     assert [hashlib.sha256(each).hexdigest() for each in got] == [
         hashlib.sha256(pattern(path[0], SIZE)).hexdigest() for path in paths
     ]
     assert passed < SIZE / 10, "the front carried payload"
-    eventually(lambda: outcomes(network, "handed-over")[-1]["down_bytes"] > len(paths) * SIZE)
+    eventually(lambda: handoff.outcomes("handed-over")[-1]["down_bytes"] > len(paths) * SIZE)
+
+
+def test_parts_heads_and_what_is_not_there_come_by_the_same_connection(handoff: HandOff, tmp_path: Path) -> None:
+    whole = pattern("a", SIZE)
+    handoff.curl("--range", "1000000-1000009", "--output", str(tmp_path / "part"), URL + f"a/{SIZE}")
+    assert (tmp_path / "part").read_bytes() == whole[1000000:1000010]
+    assert "Content-Length: 2000000" in handoff.curl("--head", URL + f"a/{SIZE}")
+    got = handoff.fetch(["a/0", "a/none", "b/1", f"a/{SIZE}"], tmp_path)
+    assert got[2:] == [pattern("b", 1), whole]
+
+
+def test_an_upload_goes_to_its_back_end_by_way_of_the_switch_alone(handoff: HandOff, tmp_path: Path) -> None:
+    source = tmp_path / "upload"
+    source.write_bytes(pattern("upload", 5 * SIZE))
+    before = handoff.passed_front()
+    handoff.curl("--fail", "--header", "Expect: 100-continue", "--upload-file", str(source), URL + "b/new")
+    assert handoff.passed_front() - before < SIZE / 10
+    assert (handoff.network.objects("b") / "b/new").read_bytes() == source.read_bytes()
+    handoff.curl("--fail", "--header", "Expect:", "--upload-file", str(source), URL + "b/newer")
+    assert (handoff.network.objects("b") / "b/newer").read_bytes() == source.read_bytes(), "relayed"
+
+
+def test_requests_that_come_early_are_answered_in_order_by_whom_they_are_for(handoff: HandOff) -> None:
+    names = "abbab" * 4
+    with handoff.connection() as client:
+        client.sendall(b"".join(request(f"{name}/1000") for name in names))
+        for name in names:
+            assert answer(client) == pattern(name, 1000)
+
+
+def test_a_request_that_comes_in_pieces_is_answered(handoff: HandOff) -> None:
+    with handoff.connection() as client:
+        for name in "aba":
+            for byte in request(f"{name}/1000"):
+                client.sendall(bytes([byte]))
+            assert answer(client) == pattern(name, 1000)
+
+
+def test_a_connection_that_rests_goes_back_to_the_front_and_on_from_there(handoff: HandOff) -> None:
+    with handoff.connection() as client:
+        for name in "aab":
+            client.sendall(request(f"{name}/1000"))
+            assert answer(client) == pattern(name, 1000)
+            eventually(lambda: not handoff.at_back_ends())
+
+
+def test_a_client_that_has_ended_its_direction_gets_the_whole_answer(handoff: HandOff) -> None:
+    with handoff.connection() as client:
+        client.sendall(request(f"a/{SIZE}"))
+        client.shutdown(socket.SHUT_WR)
+        assert answer(client) == pattern("a", SIZE)
+    with handoff.connection() as client:
+        client.sendall(request(f"a/{20 * SIZE}"))
+        eventually(lambda: handoff.at_back_ends())
+        client.shutdown(socket.SHUT_WR)
+        assert answer(client) == pattern("a", 20 * SIZE)
+    eventually(lambda: not handoff.at_back_ends())
+
+
+def test_of_a_client_that_resets_nothing_is_left(handoff: HandOff) -> None:
+    with handoff.connection() as client:
+        client.sendall(request(f"a/{20 * SIZE}"))
+        eventually(lambda: handoff.at_back_ends())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    eventually(lambda: not handoff.at_back_ends() and not handoff.at_front(), 3)
+
+
+def test_what_no_rule_is_for_is_relayed_or_refused(handoff: HandOff, tmp_path: Path) -> None:
+    assert b"404" in handoff.exchange(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"400" in handoff.exchange(b"GET / HTTP/1.1\r\n\r\n")
+    assert b"505" in handoff.exchange(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    handoff.fetch(["relayed/none", "a/1"], tmp_path)
+    assert {line.get("status") for line in handoff.lines()} >= {404, 400, 505}
+    assert handoff.outcomes("whole")[-1]["server"] == f"{handoff.network.address('a')}:80"
+
+
+def test_strays_at_a_hand_off_port_are_not_answered(handoff: HandOff) -> None:
+    with inside(handoff.network.nodes["client"]), pytest.raises(TimeoutError):
+        socket.create_connection((handoff.network.address("a"), 7400), 1.5)
+    with inside(handoff.network.nodes["a"]), pytest.raises(TimeoutError):
+        socket.create_connection((handoff.network.address("a"), 7400), 1.5)
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="missing: nginx")
+def test_any_server_answers_behind_a_back_end_that_relays(handoff: HandOff, tmp_path: Path) -> None:
+    network = handoff.network
+    handoff.processes.pop("a").stop()
+    with network.start_nginx("a"):
+        handoff.processes["a"] = network.start_back_end("a", "--relay", NGINX)
+        eventually(lambda: handoff.is_handed("a/1"))
+        before = handoff.passed_front()
+        paths = [f"a/{SIZE}", f"b/{SIZE}", "a/none", f"a/{SIZE}"]
+        got = handoff.fetch(paths, tmp_path)
+        assert handoff.passed_front() - before < SIZE / 10
+        assert [got[0], got[1], got[3]] == [pattern(path[0], SIZE) for path in (paths[0], paths[1], paths[3])]
+        assert b"nginx" in got[2]
+        assert "X-Served-By: nginx" in handoff.curl("--head", URL + "a/1")

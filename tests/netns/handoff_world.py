@@ -1,0 +1,168 @@
+"""Request hand-off at work in namespaces, and what tests ask of it."""
+
+import hashlib
+import json
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.handoff.network import BACK_ENDS, SERVICE, URL, Network, standing_network
+from experiments.testbed.node import Process
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually, run
+
+missing = [tool for tool in ("cargo", "clang", "curl", "nft") if shutil.which(tool) is None]
+needs_tools = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+
+SIZE = 2_000_000
+
+
+@dataclass(frozen=True)
+class HandOff:
+    """The network, and what runs there, by the nodes' names."""
+
+    network: Network
+    processes: dict[str, Process]
+
+    def start(self, name: str) -> None:
+        """Start what runs on a node, and wait until it is ready."""
+        starts = {"switch": self.network.start_switch, "front": self.network.start_front}
+        self.processes[name] = starts[name]() if name in starts else self.network.start_back_end(name)
+
+    def kill(self, name: str) -> None:
+        """End it without a last word."""
+        process = self.processes.pop(name)
+        process.popen.kill()
+        process.popen.wait()
+
+    def curl(self, *arguments: str, check: bool = True) -> str:
+        """What the client's curl printed."""
+        command = ("curl", "--silent", "--show-error", "--max-time", "20", *arguments)
+        return run(*self.network.nodes["client"].command(command), check=check)
+
+    def fetch(self, paths: list[str], folder: Path) -> list[bytes]:
+        """The objects, by one curl and one connection."""
+        arguments = ["--write-out", "%{num_connects}\n"]
+        for number, path in enumerate(paths):
+            arguments += ["--output", str(folder / str(number)), URL + path]
+        connects = self.curl(*arguments).split()
+        assert sum(map(int, connects)) == 1, connects
+        return [(folder / str(number)).read_bytes() for number in range(len(paths))]
+
+    def is_handed(self, path: str) -> bool:
+        """Whether an object comes now, by a hand-over."""
+        before = len(self.outcomes("handed-over"))
+        self.curl("--output", "/dev/null", URL + path, check=False)
+        return len(self.outcomes("handed-over")) > before
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The front's access log."""
+        file = self.network.directory / "access.log"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def outcomes(self, name: str) -> list[dict[str, Any]]:
+        """The lines with this outcome."""
+        return [line for line in self.lines() if line["outcome"] == name]
+
+    def passed_front(self) -> int:
+        """Bytes that went over the cable to the front so far, both ways."""
+        shown = self.network.nodes["front"].run("cat", "/proc/net/dev")
+        (line,) = [line for line in shown.splitlines() if "eth0" in line]
+        numbers = re.findall(r"\d+", line.split(":")[1])
+        return int(numbers[0]) + int(numbers[8])
+
+    def at_back_ends(self) -> list[str]:
+        """Connections of clients that are there."""
+        return [line for name in BACK_ENDS for line in self._sockets(name, "sport = :7400")]
+
+    def at_front(self) -> list[str]:
+        """Connections of clients that have a socket at the front, frozen or not."""
+        return self._sockets("front", "sport = :80")
+
+    def _sockets(self, node: str, which: str) -> list[str]:
+        command = ("ss", "-Htn", "state", "connected", "exclude", "time-wait", *which.split())
+        return self.network.nodes[node].run(*command).splitlines()
+
+    @contextmanager
+    def connection(self) -> Iterator[socket.socket]:
+        """A client's."""
+        host, _, port = SERVICE.partition(":")
+        with inside(self.network.nodes["client"]):
+            client = socket.create_connection((host, int(port)), 20)
+        with client:
+            yield client
+
+    def exchange(self, sent: bytes) -> bytes:
+        """All that comes until the end."""
+        with self.connection() as client:
+            client.sendall(sent)
+            return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+@pytest.fixture(scope="module")
+def handoff_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """The nodes, and objects in both back ends' folders."""
+    with standing_network("hand", tmp_path_factory.mktemp("handoff")) as network:
+        for name in BACK_ENDS:
+            folder = network.objects(name)
+            (folder / name).mkdir()
+            for size in (0, 1, 1000, SIZE, 20 * SIZE, 200 * SIZE):
+                (folder / name / str(size)).write_bytes(pattern(name, size))
+        yield network
+
+
+@pytest.fixture
+def handoff(handoff_network: Network) -> Iterator[HandOff]:
+    """All of it at work, from new."""
+    (handoff_network.directory / "access.log").unlink(missing_ok=True)
+    world = HandOff(handoff_network, {})
+    try:
+        for name in ("switch", *BACK_ENDS, "front"):
+            world.start(name)
+        eventually(lambda: world.is_handed("a/1") and world.is_handed("b/1"))
+        yield world
+    finally:
+        for process in reversed(world.processes.values()):
+            process.stop()
+
+
+def pattern(name: str, size: int) -> bytes:
+    """Bytes that tell whose they are, and where they belong."""
+    block = hashlib.sha256(name.encode()).digest()
+    return b"".join(block + number.to_bytes(4) for number in range(size // 36 + 1))[:size]
+
+
+def request(path: str) -> bytes:
+    """For an object."""
+    return f"GET /{path} HTTP/1.1\r\nHost: {SERVICE}\r\n\r\n".encode()
+
+
+class Refused(Exception):
+    """A client got no object, and was told why."""
+
+
+def answer(client: socket.socket) -> bytes:
+    """The next answer's content, and no byte beyond it; raises Refused, or what its connection does."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = client.recv(1)
+        if not byte:
+            raise EOFError(head)
+        head += byte
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise Refused(head)
+    length = int(re.findall(rb"content-length: (\d+)", head.lower())[0])
+    content = bytearray()
+    while len(content) < length:
+        piece = client.recv(length - len(content))
+        if not piece:
+            raise EOFError(f"{len(content)} of {length} bytes")
+        content += piece
+    return bytes(content)

@@ -1,0 +1,161 @@
+"""What clients see of a hand-off when its parts fail: whole answers or a reset, and never another answer's bytes."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from experiments.handoff.network import BACK_ENDS
+from tests.netns.handoff_world import SIZE, HandOff, Refused, answer, needs_tools, pattern, request
+from tests.netns.world import eventually
+
+pytestmark = needs_tools
+
+LARGE = 200 * SIZE
+
+
+@dataclass
+class Download:
+    """A client that reads an answer in a thread of its own."""
+
+    content: bytes = b""
+    failed: Exception | None = None
+    ended: float = 0.0
+    thread: threading.Thread | None = field(default=None, repr=False)
+
+    def read(self, client: socket.socket) -> None:
+        try:
+            self.content = answer(client)
+        except (OSError, EOFError) as error:
+            self.failed = error
+        self.ended = time.monotonic()
+
+    def wait(self) -> None:
+        assert self.thread is not None
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def downloading(handoff: HandOff, path: str) -> Iterator[Download]:
+    """A download that is handed over, for the block; it is over behind it."""
+    with handoff.connection() as client:
+        client.sendall(request(path))
+        eventually(handoff.at_back_ends)
+        download = Download()
+        download.thread = threading.Thread(target=download.read, args=(client,))
+        download.thread.start()
+        yield download
+        download.wait()
+
+
+def test_a_back_end_that_is_killed_resets_its_clients_at_once(handoff: HandOff) -> None:
+    with downloading(handoff, f"a/{LARGE}") as download:
+        begun = time.monotonic()
+        handoff.kill("a")
+    assert isinstance(download.failed, ConnectionResetError)
+    assert download.ended - begun < 1
+    eventually(lambda: handoff.outcomes("back-end-lost"))
+    handoff.start("a")
+    eventually(lambda: handoff.is_handed("a/1"))
+
+
+def test_a_back_end_whose_machine_is_gone_resets_its_clients_within_a_second(handoff: HandOff) -> None:
+    switch = handoff.network.nodes["switch"]
+    try:
+        with downloading(handoff, f"a/{LARGE}") as download:
+            begun = time.monotonic()
+            switch.ip("link", "set", "to-a", "down")
+        assert isinstance(download.failed, ConnectionResetError)
+        assert download.ended - begun < 1.3, "a second, and what a busy machine takes"
+        with handoff.connection() as client:
+            client.sendall(request("b/1000"))
+            assert answer(client) == pattern("b", 1000)
+    finally:
+        switch.ip("link", "set", "to-a", "up")
+    eventually(lambda: handoff.is_handed("a/1"))
+
+
+def test_without_a_back_end_the_client_hears_so(handoff: HandOff) -> None:
+    handoff.kill("a")
+    eventually(lambda: b" 502 " in handoff.exchange(request("a/1")))
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_switch_that_starts_anew_loses_no_connection(handoff: HandOff, how: str) -> None:
+    with downloading(handoff, f"a/{LARGE}") as download:
+        if how == "kill":
+            handoff.kill("switch")
+        else:
+            handoff.processes.pop("switch").stop()
+        time.sleep(0.5)
+        handoff.start("switch")
+    assert download.failed is None
+    assert download.content == pattern("a", LARGE)
+    eventually(lambda: handoff.is_handed("b/1"))
+
+
+def test_connections_at_back_ends_finish_without_their_front(handoff: HandOff) -> None:
+    with downloading(handoff, f"b/{LARGE}") as download:
+        handoff.kill("front")
+    assert download.content == pattern("b", LARGE)
+    eventually(lambda: not handoff.at_back_ends())
+    handoff.start("front")
+    eventually(lambda: handoff.is_handed("b/1"))
+
+
+def test_a_front_that_is_told_to_end_lets_its_connections_finish(handoff: HandOff) -> None:
+    with downloading(handoff, f"b/{LARGE}") as download:
+        handoff.processes.pop("front").stop()
+    assert download.content == pattern("b", LARGE)
+
+
+def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:
+    switch = handoff.network.nodes["switch"]
+    try:
+        with handoff.connection() as client:
+            client.sendall(request(f"a/{LARGE}"))
+            eventually(handoff.at_back_ends)
+            switch.ip("link", "set", "to-client", "down")
+        eventually(lambda: not handoff.at_back_ends(), 60)
+        eventually(lambda: not handoff.at_front())
+    finally:
+        switch.ip("link", "set", "to-client", "up")
+
+
+def test_answers_stay_whole_and_their_own_while_everything_starts_anew(handoff: HandOff) -> None:
+    """Each request gets its own answer in whole, a refusal, or a reset."""
+    done, failed, stop = [0], [0], threading.Event()
+
+    def ask() -> None:
+        number = 0
+        while not stop.is_set():
+            try:
+                with handoff.connection() as client:
+                    while not stop.is_set():
+                        name, size = BACK_ENDS[number % 2], (1000, SIZE)[number % 3 == 0]
+                        number += 1
+                        client.sendall(request(f"{name}/{size}"))
+                        assert answer(client) == pattern(name, size)
+                        done[0] += 1
+            except (OSError, EOFError, Refused):
+                failed[0] += 1
+                time.sleep(0.05)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for name in ("a", "switch", "b", "front", "a", "switch"):
+        time.sleep(0.7)
+        handoff.kill(name)
+        time.sleep(0.3)
+        handoff.start(name)
+    time.sleep(1)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert done[0] > 50, (done, failed)
