@@ -42,7 +42,7 @@ identity = "{identity}"
 kind = "handoff"
 address = "{service}"
 """
-NGINX = "127.0.0.1:8080"
+_NGINX_ADDRESS = "127.0.0.1:8080"
 _NGINX = """\
 daemon off;
 user root;
@@ -119,10 +119,11 @@ class Network:
         command = (str(native.hand_off().switch), *where, "--clients", "to-client", "--service", SERVICE, *back_ends)
         return self.nodes["switch"].start("switch", command).wait_until_ready()
 
-    def start_back_end(self, name: str, *server: str) -> Process:
-        """A back end, ready, with its folder of objects unless ``server`` says what it is."""
+    def start_back_end(self, name: str, *, relays: bool = False) -> Process:
+        """A back end, ready: it serves its folder of objects, or ``relays`` to nginx."""
         address = self.address(name)
-        what = server or ("--objects", str(self.objects(name)), "--http", f"{address}:{_HTTP_PORT}")
+        objects = ("--objects", str(self.objects(name)), "--http", f"{address}:{_HTTP_PORT}")
+        what = ("--relay", _NGINX_ADDRESS) if relays else objects
         where = ("--fronts", f"{address}:{_FRONTS_PORT}", "--hand-off", self.hand_off(name))
         command = (str(native.hand_off().back_end), *where, "--identity", str(self.identity(name)), *what)
         return self.nodes[name].start(name, command).wait_until_ready()
@@ -131,7 +132,9 @@ class Network:
         """An nginx with the folder of objects on a back end's loopback, and at its own address for what is relayed."""
         folder = self.directory / f"nginx-{name}"
         folder.mkdir(exist_ok=True)
-        text = _NGINX.format(folder=folder, objects=self.objects(name), local=NGINX, address=self.address(name))
+        text = _NGINX.format(
+            folder=folder, objects=self.objects(name), local=_NGINX_ADDRESS, address=self.address(name)
+        )
         (folder / "nginx.conf").write_text(text)
         command = ("nginx", "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf"))
         return self.nodes[name].start(f"nginx-{name}", command)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from experiments.handoff.demo import passed
 from experiments.handoff.network import BACK_ENDS, SERVICE, URL, Network, standing_network
 from experiments.testbed.node import Process
 from tests.netns.squid_world import inside
@@ -73,10 +74,7 @@ class HandOff:
 
     def passed_front(self) -> int:
         """Bytes that went over the cable to the front so far, both ways."""
-        shown = self.network.nodes["front"].run("cat", "/proc/net/dev")
-        (line,) = [line for line in shown.splitlines() if "eth0" in line]
-        numbers = re.findall(r"\d+", line.split(":")[1])
-        return int(numbers[0]) + int(numbers[8])
+        return passed(self.network, "front")
 
     def at_back_ends(self) -> list[str]:
         """Connections of clients that are there."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.handoff.network import NGINX, URL
+from experiments.handoff.network import URL
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
@@ -119,7 +119,7 @@ def test_any_server_answers_behind_a_back_end_that_relays(handoff: HandOff, tmp_
     network = handoff.network
     handoff.processes.pop("a").stop()
     with network.start_nginx("a"):
-        handoff.processes["a"] = network.start_back_end("a", "--relay", NGINX)
+        handoff.processes["a"] = network.start_back_end("a", relays=True)
         eventually(lambda: handoff.is_handed("a/1"))
         before = handoff.passed_front()
         paths = [f"a/{SIZE}", f"b/{SIZE}", "a/none", f"a/{SIZE}"]

@@ -1,0 +1,114 @@
+"""The command scripts/handoff."""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.handoff.demo import Fetched, fetch_by_one_connection, until_handed
+from experiments.handoff.network import BACK_ENDS, Network, standing_network
+from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import Size
+
+_DESCRIPTION = """\
+Shows request hand-off on this machine: a front reads requests, and hands the client's connection to the back end that
+answers. Client, switch, front and two back ends with nginx are in network namespaces of their own. One curl fetches
+objects from both back ends by one kept connection; the bytes that passed each cable show that the answers did not go
+by way of the front. All is removed afterwards. Needs root. Nothing outside the namespaces is changed.
+"""
+_CODES = """\
+exit codes:
+  0 it is so                            1 an object was wrong, or the front carried payload
+  64 wrong arguments                    69 something is missing: curl, nginx, clang
+  71 the system refused                 77 not root
+"""
+_TOOLS = ("ip", "sysctl", "curl", "nginx", "nft")
+_SHARE = 0.1
+"""Of the objects' bytes; requests, messages and what keeps connections alive pass the front all the same."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """``handoff demo``."""
+
+    size: Size
+    json: bool
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what a ``handoff`` command does; returns its exit code."""
+    return parser().perform(arguments)
+
+
+def parser() -> Arguments:
+    """The commands and their arguments."""
+    made = Arguments(prog="handoff", description=_DESCRIPTION, epilog=_CODES)
+    commands = made.add_subparsers(required=True, metavar="demo")
+    demo = commands.add_parser("demo", help="one connection, two back ends", description=_DESCRIPTION, epilog=_CODES)
+    demo.does(Demo, _demo)
+    about = "of each object (default: 10MB)"
+    demo.add_argument("--size", type=Size.argument, default=Size.argument("10MB"), metavar="SIZE", help=about)
+    demo.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    return made
+
+
+def _demo(options: Demo) -> int:
+    need_root("handoff demo")
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        raise Failure(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
+    with tempfile.TemporaryDirectory(prefix="handoff-") as folder, standing_network("handoff", Path(folder)) as network:
+        fetched = _fetched(network, options.size.amount)
+    payload = sum(each.size for each in fetched.objects)
+    right = fetched.whole and fetched.by_cable["front"] < _SHARE * payload
+    print(json.dumps(_as_json(fetched, right), indent=2) if options.json else _as_text(fetched, right))
+    return 0 if right else 1
+
+
+def _fetched(network: Network, size: int) -> Fetched:
+    with ExitStack() as running:
+        _progress("starting switch, back ends and front")
+        running.enter_context(network.start_switch())
+        for name in BACK_ENDS:
+            running.enter_context(network.start_nginx(name))
+            running.enter_context(network.start_back_end(name, relays=True))
+        running.enter_context(network.start_front())
+        until_handed(network)
+        _progress("fetching")
+        return fetch_by_one_connection(network, size)
+
+
+def _progress(what: str) -> None:
+    print(f"handoff demo: {what}", file=sys.stderr, flush=True)
+
+
+def _as_json(fetched: Fetched, right: bool) -> dict[str, Any]:
+    objects = [
+        {"path": each.path, "bytes": each.size, "whole": each.whole, "seconds": each.seconds}
+        for each in fetched.objects
+    ]
+    return {"objects": objects, "connections": fetched.connections, "cable_bytes": fetched.by_cable, "holds": right}
+
+
+def _as_text(fetched: Fetched, right: bool) -> str:
+    lines = [f"{'object':14} {'bytes':>12}  whole   seconds"]
+    for each in fetched.objects:
+        lines.append(f"{each.path:14} {each.size:>12,}  {'yes' if each.whole else 'NO':5} {each.seconds:>9.3f}")
+    lines += ["", f"connections of the client: {fetched.connections}", "bytes that passed the cable to"]
+    lines += [f"  {name:12} {count:>12,}" for name, count in fetched.by_cable.items()]
+    lines += ["", "the front carried no payload" if right else "NOT as it should be"]
+    return "\n".join(lines)
+
+
+def command() -> None:
+    """The whole command: ends the process."""
+    run(main, "handoff")
+
+
+if __name__ == "__main__":
+    command()
