@@ -269,6 +269,67 @@ mod tests {
     }
 
     #[test]
+    fn so_is_a_hand_off_that_cannot_be() {
+        const BACK_END: &str = "back_ends = [{ name = \"a\", fronts = \"10.0.2.1:7401\", \
+                                hand_off = \"10.0.2.1:7400\", http = \"10.0.2.1:80\" }]\n";
+        const RULE: &str = "rules = [{ to = [\"a\"] }]\n";
+        const FRONT: &str = "switch = \"/run/switch\"\nidentity = \"front\"\n";
+        const ALLOW: &str =
+            "[targets]\nallow = [\"10.0.2.0/24\"]\n[clients]\nnetworks = [\"10.0.0.0/24\"]\n";
+        let good = format!("{ALLOW}[handoff]\n{FRONT}{BACK_END}{RULE}");
+        let listen = |keys| format!("{good}[[listen]]\nkind = \"handoff\"\n{keys}");
+        parse(&listen("address = \"10.0.1.1:80\""), "c.toml").expect("right");
+        for (text, parts) in [
+            (
+                listen("address = \"[2001:db8::1]:80\""),
+                &["listen[0].address", "IPv4"][..],
+            ),
+            (
+                listen("address = \"10.0.1.1:80\"\nmptcp = true"),
+                &["listen[0].mptcp", "TCP_REPAIR"],
+            ),
+            (
+                listen("address = \"10.0.1.1:80\"\nvia_gateway = true"),
+                &["listen[0].via_gateway", "back ends"],
+            ),
+            (
+                "[[listen]]\nkind = \"handoff\"\naddress = \"127.0.0.1:80\"".to_owned(),
+                &["listen[0].kind", "[handoff]"],
+            ),
+            (
+                good.replace("/run/switch", "run"),
+                &["handoff.switch = run", "absolute path"],
+            ),
+            (
+                good.replace(ALLOW, ""),
+                &["handoff.back_ends.http", "targets.allow"],
+            ),
+            (
+                good.replace("[\"a\"]", "[\"b\"]"),
+                &["handoff.rules.to = b", "back_ends"],
+            ),
+            (
+                good.replace("[\"a\"]", "[]"),
+                &["handoff.rules.to", "one back end"],
+            ),
+            (
+                good.replace("to = [\"a\"]", "to = [\"a\"], path = \"x\""),
+                &["handoff.rules.path = x", "\"/\""],
+            ),
+            (
+                good.replace("to = [\"a\"]", "to = [\"a\"], methods = [\"get\"]"),
+                &["handoff.rules.methods = get", "GET"],
+            ),
+        ] {
+            let message = refusal(&text);
+            assert!(
+                parts.iter().all(|part| message.contains(part)),
+                "{text:?} gives {message:?}"
+            );
+        }
+    }
+
+    #[test]
     fn two_listeners_need_two_addresses_and_two_names() {
         let listen = |port: u16, name: &str| {
             format!("[[listen]]\nkind = \"http\"\naddress = \"127.0.0.1:{port}\"\n{name}")
