@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use tributary_transplant::{Frozen, NotFrozen};
 
 /// A state as its own tests have it: version 1, all agreed on, scales 7 and 8, the rest counts up.
-fn frozen() -> Box<Frozen> {
+fn frozen() -> Frozen {
     let mut bytes: [u8; Frozen::LENGTH] =
         std::array::from_fn(|at| u8::try_from(at).expect("small"));
     bytes[..4].copy_from_slice(&[1, 7, 7, 8]);
-    Box::new(Frozen::from_bytes(&bytes).expect("a state"))
+    Frozen::from_bytes(&bytes).expect("a state")
 }
 
 fn rule() -> Rule {
@@ -27,12 +27,12 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
         10, 0, 0, 1, 0x9c, 0x40, 10, 0, 1, 1, 0, 80, 10, 0, 2, 1, 0x1c, 0xe8,
     ];
     let hand = |bytes: &[u8]| What::Hand {
-        frozen: frozen(),
+        frozen: Box::new(frozen()),
         bytes: bytes.to_vec(),
     };
     let returned = What::Returned {
         sent: 5,
-        frozen: frozen(),
+        frozen: Box::new(frozen()),
         bytes: b"GET".to_vec(),
     };
     vec![

@@ -227,8 +227,8 @@ mod tests {
         };
         assert_eq!(back.from, forth.to.reversed());
         assert_eq!(back.to, forth.from.reversed());
-        assert_eq!(forth.from.destination, rule.service);
-        assert_eq!(forth.to.destination, rule.back_end);
+        assert_eq!(forth.from.destination, rule.service.into());
+        assert_eq!(forth.to.destination, rule.back_end.into());
         let gone = [Change::Remove(forth.from), Change::Remove(back.from)];
         assert_eq!(rules.remove(rule), gone);
         assert_eq!(rules.remove(rule), []);
