@@ -9,6 +9,11 @@ from overlay import plane, programs
 _FIRST_WINDOW_KB = 15
 
 
+_CHOSEN_BY = {
+    "name": "",
+    "measurement": ", as measured",
+    "order": ", the first of these that is alive: no measurement says more",
+}
 _KNOWN_BY = {"size": "as asked for", "port": "by the server's port", "network": "by the server's network"}
 
 
@@ -29,7 +34,8 @@ def text(answer: Mapping[str, Any]) -> str:
     routed = "" if rounds == egress["rounds"] else f"; the routes of {ingress} are for {egress['rounds']} rounds"
     port = f" port {egress['port']}" if "port" in egress else ""
     lines = [
-        f"{answer['server']} is next to {egress['node']}, by {egress['to']}{port}",
+        f"{answer['server']} is next to {answer['node']}, by {egress['to']}{port}{_CHOSEN_BY[answer['node_by']]}",
+        *map(_candidate, answer["candidates"]),
         f"{rounds} rounds, up to {up_to_kb(rounds):,} kB, {_KNOWN_BY[answer['rounds_by']]}{routed}",
     ]
     return "\n".join(
@@ -50,18 +56,35 @@ def _chains(answer: Mapping[str, Any]) -> list[str]:
         "",
         f"  {best['nodes'][0]}",
         *(f"  {node}  {_time(hop)}" for node, hop in hops),
+        *_last_leg(answer),
         "",
         f"{'time':>10}  chain, by version {answer['version']} of the table, in the order in which they are tried",
         *(f"{_time(each['time_ms']):>10}  {' '.join(each['nodes'])}" for each in answer["chains"]),
     ]
 
 
+def _candidate(candidate: Mapping[str, Any]) -> str:
+    if not candidate["passable"]:
+        return f"  {candidate['node']}: dead, or its converter does not answer"
+    if candidate["to_servers_ms"] is None:
+        return f"  {candidate['node']}: how far its servers are is not measured"
+    whole = "" if candidate["time_ms"] is None else f"; by it a transfer takes {_time(candidate['time_ms'])}"
+    return f"  {candidate['node']}: {_time(candidate['to_servers_ms'])} from the servers{whole}"
+
+
+def _last_leg(answer: Mapping[str, Any]) -> list[str]:
+    """The way on to the server, where the times have it in."""
+    legs = {each["node"]: each["to_servers_ms"] for each in answer["candidates"]}
+    leg = legs.get(answer["node"])
+    return [] if leg is None else [f"  {answer['server']}  {_time(leg)}"]
+
+
 def _why(answer: Mapping[str, Any]) -> str:
-    if answer["egress"]["node"] == answer["ingress"]:
+    if answer["node"] == answer["ingress"]:
         return "it is next to it"
     if answer["version"] is None:
         return "it has no table yet"
-    return f"version {answer['version']} of its table has no chain to {answer['egress']['node']}"
+    return f"version {answer['version']} of its table has no chain to {answer['node']}"
 
 
 def _time(milliseconds: float | None) -> str:

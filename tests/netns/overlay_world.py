@@ -104,7 +104,7 @@ class Overlay:
         decoded = ({**each, "value": json.loads(base64.b64decode(each["value"]))} for each in entries)
         return {base64.b64decode(each["key"]).decode().removeprefix(start): each for each in decoded}
 
-    def put(self, key: str, value: Mapping[str, Any], form: int = 1) -> None:
+    def put(self, key: str, value: object, form: int = 1) -> None:
         """Write what an agent would."""
         text = json.dumps({"format": form, "value": value})
         self._ask("kv/put", {"key": coded(PREFIX + key), "value": coded(text)})

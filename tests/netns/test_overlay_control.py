@@ -192,6 +192,47 @@ def test_a_connection_to_a_peers_converter_tells_the_delay_where_no_ping_is_answ
     until(lambda: delays() == {})
 
 
+SERVERS = "127.0.0.48/28"
+
+
+def to_servers(overlay: Overlay, node: str) -> dict[str, int]:
+    """What it published, by network."""
+    found = overlay.found("servers/").get(node)
+    return found["value"]["value"]["round_trip_us"] if found else {}
+
+
+def test_candidates_connect_to_the_server_that_the_operator_names_and_to_no_other(empty: Overlay) -> None:
+    empty.etcd()
+    probe = "127.0.0.50:443"
+    server = empty.node.start("accept", program("accept", *probe.split(":")))
+    line = {"to": SERVERS, "node": "n1", "or": ["n2"], "rounds": 5, "probe": probe}
+    unprobed = {"to": "127.0.0.64/28", "node": "n1", "or": ["n2"], "rounds": 5}
+    empty.put("egresses/X", [line, unprobed])
+    for number, node in enumerate(("n1", "n2", "n3"), start=11):
+        empty.agent(node, number)
+    until(lambda: SERVERS in to_servers(empty, "n1") and SERVERS in to_servers(empty, "n2"))
+    assert 0 < to_servers(empty, "n1")[SERVERS] < 500_000
+    assert [*to_servers(empty, "n2")] == [SERVERS]
+    assert to_servers(empty, "n3") == {}
+    # One connection in five looks of 200 ms, of each of the two.
+    before = server.output().count("accepted")
+    time.sleep(5)
+    assert 1 <= server.output().count("accepted") - before <= 12
+    assert "sent something" not in server.output()
+    server.stop()
+    until(lambda: to_servers(empty, "n1") == {} == to_servers(empty, "n2"))
+
+
+def test_connections_to_servers_tell_how_far_they_are(empty: Overlay) -> None:
+    empty.etcd()
+    empty.put("egresses/X", [{"to": SERVERS, "node": "n1", "or": ["n2"], "rounds": 5}])
+    empty.agent("n1", 11)
+    connection = empty.node.start("talk", program("talk", "127.0.0.50", "443"))
+    until(lambda: SERVERS in to_servers(empty, "n1"))
+    assert 0 < to_servers(empty, "n1")[SERVERS] < 20_000
+    connection.stop()
+
+
 def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -> None:
     data = empty.node.directory / "own"
     first = empty.tributary("c1", "controller", "c1", "--data", str(data))

@@ -50,8 +50,8 @@ def created(secure: Secure, key: str) -> int:
     return sum(found["create_revision"] for found in json.loads(said).get("kvs", []))
 
 
-OWN = ("nodes/n1", "delays/n1", "health/n1", "egresses/n1", "routes/n1")
-OTHERS = ("nodes/n2", "delays/n2", "nodes/n10", "tables/n1", "report", "controller/n1", "elsewhere")
+OWN = ("nodes/n1", "delays/n1", "servers/n1", "health/n1", "egresses/n1", "routes/n1")
+OTHERS = ("nodes/n2", "delays/n2", "servers/n2", "nodes/n10", "tables/n1", "report", "controller/n1", "elsewhere")
 
 
 def test_each_writes_its_own_keys_alone(secure: Secure) -> None:

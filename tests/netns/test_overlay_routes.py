@@ -148,6 +148,50 @@ def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> N
     until(lambda: ingress.all_lines() == [f"203.0.113.0/24  {B} or direct"])
 
 
+def test_of_several_nodes_the_one_by_which_a_transfer_takes_least_time_is_the_egress(ingress: Ingress) -> None:
+    overlay = ingress.overlay
+
+    def explained() -> Any:
+        return json.loads(overlay.node.run(str(overlay.program), "explain", "A", "203.0.113.7"))
+
+    def far(node: str, milliseconds: float) -> None:
+        overlay.put(f"servers/{node}", {"round_trip_us": {"203.0.113.0/24": round(milliseconds * 1000)}})
+
+    def first() -> str:
+        return ingress.lines()[0].split(" or ")[0]
+
+    ingress.egresses.write_text("203.0.113.0/24 B|C probe 203.0.113.9:443\n")
+    overlay.processes["A"].popen.send_signal(signal.SIGHUP)
+    # Nothing is measured: the first, by its best chain, with the other one to fall back on.
+    until(lambda: ingress.lines() == [f"203.0.113.0/24  {C} {B} or {B} or {C} or direct"])
+    assert (explained()["node"], explained()["node_by"]) == ("B", "order")
+    far("B", 30)
+    far("C", 10)
+    # 12 and 10 ms by C: 1/2 * 22 + 4 * 12; by B 1/2 * (20 + 30) + 4 * 30.
+    until(lambda: first() == f"203.0.113.0/24  {C}")
+    told = explained()
+    assert (told["node"], told["node_by"], told["chains"][0]["time_ms"]) == ("C", "measurement", 59)
+    compared = [(each["node"], each["to_servers_ms"], each["time_ms"]) for each in told["candidates"]]
+    assert compared == [("B", 30, 145), ("C", 10, 59)]
+    # B comes as near, and stays behind, since C was chosen before; then nearer by enough.
+    published = overlay.found("tables/")["A"]
+    far("B", 2)
+    until(lambda: explained()["candidates"][0]["time_ms"] == 59)
+    far("B", 1)
+    far("C", 12)
+    until(lambda: explained()["candidates"][1]["time_ms"] == 60)
+    assert overlay.found("tables/")["A"] == published
+    far("C", 18)
+    until(lambda: first() == f"203.0.113.0/24  {C} {B}")
+    # A dead one is out at once, as measured as it may be.
+    far("B", 40)
+    until(lambda: first() == f"203.0.113.0/24  {C}")
+    overlay.delete("nodes/C")
+    until(lambda: first() == f"203.0.113.0/24  {B}")
+    overlay.put("servers/B", {"round_trip_us": {"203.0.113.0/33": 1}})
+    until(lambda: any("servers/B: " in line for line in overlay.status()["refused"]))
+
+
 def test_a_node_without_a_converter_is_passed_by_nobody_and_has_a_table(ingress: Ingress) -> None:
     """By its delays, the detour by way of D would be the best one."""
     overlay = ingress.overlay
@@ -166,6 +210,7 @@ def test_the_explanation(ingress: Ingress) -> None:
 
     told = explain("203.0.113.7")
     assert told["egress"] == {"to": "203.0.113.0/24", "node": "B", "rounds": 5}
+    assert (told["node"], told["node_by"], told["candidates"]) == ("B", "name", [])
     assert (told["rounds"], told["rounds_by"]) == (5, "network")
     assert [(way["nodes"], way["time_ms"]) for way in told["chains"]] == [(["A", "C", "B"], 58), (["A", "B"], 90)]
     assert told["direct"]["time_ms"] == 90

@@ -82,6 +82,14 @@ def explained(overlay: Running) -> Any:
     return json.loads(overlay.mesh.client.run(*asked))
 
 
+def in_use(overlay: Running, name: str) -> bool:
+    """Whether the converter of a node was told of its newest table."""
+    told = overlay.status()
+    (table,) = (table for table in told["tables"] if table["ingress"] == name)
+    (node,) = (node for node in told["nodes"] if node["name"] == name)
+    return bool(node["routes"]["version"] == table["version"])
+
+
 def kill(overlay: Running, name: str) -> None:
     """The converter and the agent of a node, as a crash would."""
     for pid in overlay.mesh.nodes[name].pids():
@@ -154,6 +162,27 @@ def test_the_file_comes_in_at_each_node_of_the_chain_in_turn_and_nothing_at_othe
     assert streams["C"] == streams["E"] == []
     # What else comes in is the request, once at each.
     assert [len(streams[name]) for name in ("A", "B", "D", "client")] == [2, 2, 2, 1]
+
+
+@pytest.mark.calm  # by delays that are measured
+def test_of_several_nodes_the_one_nearest_to_the_server_is_the_egress_and_the_file_goes_by_it(overlay: Running) -> None:
+    """C is named first, but its packets to the server go by way of D, 28 ms away."""
+    overlay.egresses.write_text(f"203.0.113.0/24 C|D 5 probe {SERVER}:80\n")
+    overlay.processes["A.agent"].popen.send_signal(signal.SIGHUP)
+    until(lambda: explained(overlay)["node_by"] == "order")
+    assert explained(overlay)["node"] == "C"
+    until(lambda: all(each["to_servers_ms"] for each in explained(overlay)["candidates"]))
+    until(lambda: explained(overlay)["node"] == "D")
+    told = explained(overlay)
+    assert (told["node_by"], told["chains"][0]["nodes"]) == ("measurement", ["A", "B", "D"])
+    to_servers = {each["node"]: each["to_servers_ms"] for each in told["candidates"]}
+    assert to_servers["C"] - to_servers["D"] >= 26
+    address = overlay.mesh.address
+    until(lambda: f"{address('B')}:5124 {address('D')}:5124 or" in overlay.routes("A")[0])
+    until(lambda: in_use(overlay, "A"))
+    fetched(overlay, "-x", PROXY)
+    until(lambda: sum(passed(overlay).values()) >= 3)
+    assert passed(overlay) == {"A": 1, "B": 1, "C": 0, "D": 1, "E": 0}
 
 
 def test_the_command_runs_another_one_and_leaves_nothing(name: str, tmp_path: Any) -> None:

@@ -12,15 +12,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::info;
 
 use crate::health::{Health, Pressure};
-use crate::keys::{self, DELAYS, HEALTH, NODES};
+use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, SERVERS};
 use crate::lost::Lost;
 use crate::members::Members;
 use crate::meter::{Peers, Readings};
 use crate::name::Name;
+use crate::servers::{self, Wanted};
 use crate::snapshot::Entry;
 use crate::store::{Lease, Store};
 use crate::threshold::{self, Threshold};
-use crate::values::{self, Delays, Node};
+use crate::values::{self, Delays, Node, ServerDelays};
 
 /// Many nodes come and go at the same time: after a change, wait for more.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -45,16 +46,33 @@ pub struct Settings {
     pub threshold: Threshold,
 }
 
+/// What is measured, and who measures it: all of it outlives a session with etcd.
+pub struct Measured {
+    /// The other nodes.
+    pub peers: watch::Sender<Peers>,
+    /// How far they are.
+    pub readings: watch::Receiver<Readings>,
+    /// The servers that the node may be next to.
+    pub wanted: watch::Sender<Wanted>,
+    /// How far they are.
+    pub servers: watch::Receiver<servers::Readings>,
+    /// Whether the node's converter answers.
+    pub answers: watch::Receiver<bool>,
+}
+
 /// One session with etcd: until something goes wrong. `held` is the lease, for who ends it earlier.
-///
-/// What was measured outlives it: `peers` and `readings` are the meter's, `answers` says whether the converter answers.
 pub async fn session(
     settings: &Settings,
     held: &mut Option<Lease>,
-    peers: &watch::Sender<Peers>,
-    readings: &mut watch::Receiver<Readings>,
-    answers: &mut watch::Receiver<bool>,
+    measured: &mut Measured,
 ) -> Result<Infallible, Lost> {
+    let Measured {
+        peers,
+        readings,
+        wanted,
+        servers,
+        answers,
+    } = measured;
     let store = Store::connect(&settings.members).await?;
     let lease = store.lease(held).await?;
     // Not in the call: who tells would wait for its end, on the same thread.
@@ -64,11 +82,19 @@ pub async fn session(
     let mut listing = store.list(NODES, None).await?;
     let mut changes = store.watch(NODES, listing.revision).await?;
     peers.send_replace(others(&settings.name, &listing.entries));
-    let (mut published, mut health) = published(&settings.name, &store).await?;
+    let mut egresses = store.list(EGRESSES, None).await?;
+    let mut other_egresses = store.watch(EGRESSES, egresses.revision).await?;
+    let want = |egresses: &[Entry]| {
+        let wants = self::wanted(&settings.name, egresses, &peers.borrow());
+        wanted.send_if_modified(|before| std::mem::replace(before, wants) != *before);
+    };
+    want(&egresses.entries);
+    let (mut published, mut to_servers, mut health) = published(&settings.name, &store).await?;
     let mut looks = interval(PRESSURE_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // What is known already is new to etcd.
     readings.mark_changed();
+    servers.mark_changed();
     loop {
         tokio::select! {
             lost = lease.lost() => return Err(lost),
@@ -77,13 +103,28 @@ pub async fn session(
                 sleep(SETTLE).await;
                 listing = store.list(NODES, None).await?;
                 peers.send_replace(others(&settings.name, &listing.entries));
+                want(&egresses.entries);
+            }
+            news = other_egresses.after(egresses.revision) => {
+                news?;
+                sleep(SETTLE).await;
+                egresses = store.list(EGRESSES, None).await?;
+                want(&egresses.entries);
             }
             told = readings.changed() => {
                 told.map_err(|_| Lost::new("nothing is measured any more"))?;
-                let next = threshold::next(&published, &readings.borrow_and_update(), settings.threshold);
-                if let Some(next) = next {
-                    store.put(&keys::key(DELAYS, &settings.name), values::encode(&next), lease).await?;
-                    published = next;
+                let next = threshold::next(&published.round_trip_us, &readings.borrow_and_update(), settings.threshold);
+                if let Some(round_trip_us) = next {
+                    published = Delays { round_trip_us };
+                    store.put(&keys::key(DELAYS, &settings.name), values::encode(&published), lease).await?;
+                }
+            }
+            told = servers.changed() => {
+                told.map_err(|_| Lost::new("no way to servers is measured any more"))?;
+                let next = threshold::next(&to_servers.round_trip_us, &servers.borrow_and_update(), settings.threshold);
+                if let Some(round_trip_us) = next {
+                    to_servers = ServerDelays { round_trip_us };
+                    store.put(&keys::key(SERVERS, &settings.name), values::encode(&to_servers), lease).await?;
                 }
             }
             told = answers.changed() => {
@@ -139,12 +180,27 @@ async fn register(
 }
 
 /// What an earlier session with the same lease left.
-async fn published(name: &Name, store: &Store) -> Result<(Delays, Health), Lost> {
+async fn published(name: &Name, store: &Store) -> Result<(Delays, ServerDelays, Health), Lost> {
     let value = store.get(&keys::key(DELAYS, name)).await?;
     let delays = value.and_then(|value| values::decode_delays(name, &value).ok());
+    let value = store.get(&keys::key(SERVERS, name)).await?;
+    let servers = value.and_then(|value| values::decode_server_delays(&value).ok());
     let value = store.get(&keys::key(HEALTH, name)).await?;
     let health = value.and_then(|value| values::decode_health(&value).ok());
-    Ok((delays.unwrap_or_default(), health.unwrap_or_default()))
+    Ok((
+        delays.unwrap_or_default(),
+        servers.unwrap_or_default(),
+        health.unwrap_or_default(),
+    ))
+}
+
+/// The servers that this node may be next to, by the egresses of all ingresses. Of values that are refused the controller
+/// tells.
+fn wanted(own: &Name, egresses: &[Entry], peers: &Peers) -> Wanted {
+    let each = egresses
+        .iter()
+        .filter_map(|(_, value)| values::decode_egresses(value).ok());
+    Wanted::of(own, &each.collect::<Vec<_>>(), peers)
 }
 
 /// All other nodes. Values that are refused have none; the controller tells of them.

@@ -99,7 +99,7 @@ pub struct Agent {
     /// The routes file of the node's converter, which is written by the node's table from now on
     #[arg(long, value_name = "FILE", requires = "egresses")]
     pub routes: Option<PathBuf>,
-    /// Which node is next to which servers, a line each: PREFIX [port N] NODE [ROUNDS]; PREFIX may be default
+    /// Which node is next to which servers, a line each: PREFIX [port N] NODE[|NODE...] [ROUNDS] [probe IP:PORT]; PREFIX may be default
     #[arg(long, value_name = "FILE", requires = "routes")]
     pub egresses: Option<PathBuf>,
     /// What has the converter read its routes anew, for the shell

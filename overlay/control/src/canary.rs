@@ -21,7 +21,7 @@ pub fn judge(chosen: &Chosen, most: u32) -> Result<(), String> {
     let mut ends: BTreeMap<&Name, usize> = BTreeMap::new();
     let mut inevitable: BTreeMap<&Name, usize> = BTreeMap::new();
     for (ingress, table) in chosen {
-        for (egress, chains) in table {
+        for (egress, chains) in &table.chains {
             pairs += 1;
             for end in [ingress, egress] {
                 *ends.entry(end).or_default() += 1;
@@ -57,6 +57,7 @@ fn on_all<'a>(mut chains: impl Iterator<Item = &'a [Name]>) -> BTreeSet<&'a Name
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Snapshot;
     use crate::tables::choose;
     use crate::values::{Delay, Delays};
 
@@ -78,8 +79,14 @@ mod tests {
                 },
             )
         };
-        let alive = names.iter().map(|each| each.parse().unwrap()).collect();
-        choose(&alive, &alive, &names.iter().map(of).collect()).unwrap()
+        let alive: BTreeSet<Name> = names.iter().map(|each| each.parse().unwrap()).collect();
+        let taken = Snapshot {
+            passable: alive.clone(),
+            alive,
+            delays: names.iter().map(of).collect(),
+            ..Snapshot::default()
+        };
+        choose(&taken, &BTreeMap::new()).unwrap()
     }
 
     #[test]

@@ -9,14 +9,14 @@ use tracing::{info, warn};
 
 use crate::clock::now;
 use crate::election::{Office, campaign};
-use crate::keys::{self, DELAYS, HEALTH, NODES, REPORT, TABLES};
+use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, REPORT, SERVERS, TABLES};
 use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
 use crate::snapshot::Snapshot;
 use crate::store::{Lease, Store};
 use crate::tables::Chosen;
-use crate::values::{self, Report, Table};
+use crate::values::{self, Exits, Report, Table};
 use crate::{canary, published, tables};
 
 /// Changes come in bunches: after the first, wait for more.
@@ -68,14 +68,18 @@ impl Term<'_> {
         let start = self.store.list_keys(NODES).await?.revision;
         let mut nodes = self.store.watch(NODES, start).await?;
         let mut delays = self.store.watch(DELAYS, start).await?;
+        let mut servers = self.store.watch(SERVERS, start).await?;
         let mut health = self.store.watch(HEALTH, start).await?;
+        let mut egresses = self.store.watch(EGRESSES, start).await?;
         loop {
             let revision = self.turn(lease).await?;
             tokio::select! {
                 lost = lease.lost() => return Err(lost),
                 changed = nodes.after(revision) => changed?,
                 changed = delays.after(revision) => changed?,
+                changed = servers.after(revision) => changed?,
                 changed = health.after(revision) => changed?,
+                changed = egresses.after(revision) => changed?,
                 () = sleep(AT_LEAST_EVERY) => {}
             }
             sleep(SETTLE).await;
@@ -84,13 +88,12 @@ impl Term<'_> {
 
     /// Read, compute, publish; returns the revision that was read.
     async fn turn(&mut self, lease: &Lease) -> Result<i64, Lost> {
-        let nodes = self.store.list(NODES, None).await?;
-        let revision = nodes.revision;
-        let delays = self.store.list(DELAYS, Some(revision)).await?;
-        let health = self.store.list(HEALTH, Some(revision)).await?;
-        let taken = Snapshot::read(&nodes.entries, &delays.entries, &health.entries);
+        let (revision, listed) = published::all(&self.store).await?;
+        let taken = Snapshot::read(&listed);
         let mut refused = taken.refused.clone();
-        match compute(taken, self.settings.most_through).await? {
+        let before = self.published.iter();
+        let before = before.map(|(ingress, table)| (ingress.clone(), table.exits.clone()));
+        match compute(taken, before.collect(), self.settings.most_through).await? {
             Ok(chosen) => self.publish(&chosen, revision).await?,
             Err(refusal) => refused.push(format!("new tables: {refusal}")),
         }
@@ -159,10 +162,13 @@ async fn left_by_others(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
 }
 
 /// All pairs of 300 nodes take a second on a busy machine: not where the lease is kept alive.
-async fn compute(taken: Snapshot, most_through: u32) -> Result<Result<Chosen, String>, Lost> {
+async fn compute(
+    taken: Snapshot,
+    before: BTreeMap<Name, Vec<Exits>>,
+    most_through: u32,
+) -> Result<Result<Chosen, String>, Lost> {
     let work = move || {
-        let delays = tables::farther(&taken.delays, &taken.health);
-        let chosen = tables::choose(&taken.alive, &taken.passable, &delays)?;
+        let chosen = tables::choose(&taken, &before)?;
         canary::judge(&chosen, most_through)?;
         Ok(chosen)
     };

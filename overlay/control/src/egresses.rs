@@ -1,11 +1,13 @@
 //! Which node is next to which servers: a file that an operator writes for an ingress.
 //!
 //! A line has the servers' network, or `default` for all that no other line covers; `port` and their port, if it is for that
-//! one alone; the node; and how many rounds a transfer takes from there, if it is not [`USUAL_ROUNDS`]. `#` begins a comment.
+//! one alone; the node, or several of which the nearest is to be taken, with `|` between; how many rounds a transfer takes
+//! from there, if it is not [`USUAL_ROUNDS`]; and `probe` and a server of the network, if several nodes may connect to it to
+//! find out how far they are. `#` begins a comment.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZero;
 use std::path::Path;
 
@@ -18,6 +20,8 @@ use crate::values::MOST_ROUNDS;
 
 /// What is published of them goes into one value of etcd's.
 const MOST: usize = 4096;
+/// Of as many nodes the nearest can be looked for: each of them is compared for each line and ingress.
+const MOST_CANDIDATES: usize = 8;
 /// Up to 465 kB.
 const USUAL_ROUNDS: u8 = 5;
 
@@ -30,10 +34,16 @@ pub struct Egress {
     /// Their port; all that have no line of their own, if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZero<u16>>,
-    /// The node.
+    /// The node; of several the one that is named first.
     pub node: Name,
+    /// The others, as they are named; only if there are any is one chosen by measurement.
+    #[serde(default, rename = "or", skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Name>,
     /// How many rounds a transfer takes, 1 to [`MOST_ROUNDS`].
     pub rounds: u8,
+    /// A server that the nodes may connect to, to find out how far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<SocketAddr>,
 }
 
 impl Egress {
@@ -41,6 +51,16 @@ impl Egress {
     pub fn servers(&self) -> impl fmt::Display {
         let port = self.port.map(|port| format!(" port {port}"));
         format!("{}{}", self.to, port.unwrap_or_default())
+    }
+
+    /// All nodes that may be next to the servers, as they are named.
+    pub fn candidates(&self) -> impl Iterator<Item = &Name> {
+        [&self.node].into_iter().chain(&self.others)
+    }
+
+    /// Whether it is one of several.
+    pub fn is_candidate(&self, node: &Name) -> bool {
+        !self.others.is_empty() && self.candidates().any(|each| each == node)
     }
 }
 
@@ -102,25 +122,73 @@ fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
         [network, "port", port, ref behind @ ..] => (network, Some(read_port(port)?), behind),
         [network, ref behind @ ..] => (network, None, behind),
     };
-    let (node, rounds) = match *behind {
-        [node] => (node, USUAL_ROUNDS),
-        [node, rounds] => (node, read_rounds(rounds)?),
+    let (behind, probe) = match *behind {
+        [ref before @ .., "probe", server] => (before, Some(read_probe(server)?)),
+        _ => (behind, None),
+    };
+    let (nodes, rounds) = match *behind {
+        [nodes] => (nodes, USUAL_ROUNDS),
+        [nodes, rounds] => (nodes, read_rounds(rounds)?),
         _ => {
             let line = words.join(" ");
             return Err(format!(
                 "{line}: accepted: a network, a port if it is for one alone, a node, and how many rounds: \
-                192.0.2.0/24 port 443 london 5"
+                192.0.2.0/24 port 443 london 5; or several nodes, and a server that they may probe: \
+                192.0.2.0/24 london|paris 5 probe 192.0.2.1:443"
             ));
         }
     };
-    let node: Name = node.parse()?;
-    let each = networks(network)?.into_iter().map(|to| Egress {
+    let (node, others) = read_nodes(nodes)?;
+    let networks = networks(network)?;
+    if let Some(probe) = probe {
+        probed(probe, &networks, &others)?;
+    }
+    let each = networks.into_iter().map(|to| Egress {
         to,
         port,
         node: node.clone(),
+        others: others.clone(),
         rounds,
+        probe: probe.filter(|probe| to.contains(&probe.ip())),
     });
     Ok(each.collect())
+}
+
+/// The first one, and the others.
+fn read_nodes(text: &str) -> Result<(Name, Vec<Name>), String> {
+    let mut nodes: Vec<Name> = Vec::new();
+    for word in text.split('|') {
+        let node = word.parse()?;
+        if nodes.contains(&node) {
+            return Err(format!("{text}: {node} twice: accepted: each node once"));
+        }
+        nodes.push(node);
+    }
+    if nodes.len() > MOST_CANDIDATES {
+        return Err(format!("{text}: accepted: at most {MOST_CANDIDATES} nodes"));
+    }
+    Ok((nodes.remove(0), nodes))
+}
+
+fn read_probe(text: &str) -> Result<SocketAddr, String> {
+    let server: Option<SocketAddr> = text.parse().ok();
+    server
+        .filter(|server| server.port() != 0 && !server.ip().is_unspecified())
+        .ok_or_else(|| format!("{text}: accepted: a server's address and port: 192.0.2.1:443"))
+}
+
+/// Whether such a probe tells anything.
+fn probed(probe: SocketAddr, networks: &[IpNet], others: &[Name]) -> Result<(), String> {
+    if others.is_empty() {
+        return Err(format!(
+            "probe {probe}: accepted: where there are several nodes to choose from: london|paris"
+        ));
+    }
+    if !networks.iter().any(|to| to.contains(&probe.ip())) {
+        let network = networks[0];
+        return Err(format!("probe {probe}: accepted: a server of {network}"));
+    }
+    Ok(())
 }
 
 fn networks(text: &str) -> Result<Vec<IpNet>, String> {
@@ -173,6 +241,8 @@ mod tests {
             ("2001:db9::1", "::/0", "oslo", 1),
         ] {
             let expected = Egress {
+                others: Vec::new(),
+                probe: None,
                 to: to.parse().unwrap(),
                 port: None,
                 node: node.parse().unwrap(),
@@ -219,6 +289,34 @@ mod tests {
             ("10.0.0.0/8 a 0", "1: 0: accepted: rounds from 1 to 30"),
             ("10.0.0.0/8 a 31", "1: 31: accepted: rounds"),
             ("10.0.0.0/8 a +", "1: +: accepted: rounds"),
+            ("10.0.0.0/8 a|b|", "1: \"\" is no name"),
+            ("10.0.0.0/8 a | b", "1: 10.0.0.0/8 a | b: accepted"),
+            (
+                "10.0.0.0/8 a|b|a",
+                "1: a|b|a: a twice: accepted: each node once",
+            ),
+            (
+                "10.0.0.0/8 a|b|c|d|e|f|g|h|i",
+                "1: a|b|c|d|e|f|g|h|i: accepted: at most 8 nodes",
+            ),
+            (
+                "10.0.0.0/8 a|b probe 10.0.0.1",
+                "1: 10.0.0.1: accepted: a server's address and port: 192.0.2.1:443",
+            ),
+            ("10.0.0.0/8 a|b probe 10.0.0.1:0", "1: 10.0.0.1:0: accepted"),
+            (
+                "10.0.0.0/8 a|b probe 11.0.0.1:443",
+                "1: probe 11.0.0.1:443: accepted: a server of 10.0.0.0/8",
+            ),
+            (
+                "10.0.0.0/8 a probe 10.0.0.1:443",
+                "1: probe 10.0.0.1:443: accepted: where there are several nodes",
+            ),
+            ("10.0.0.0/8 probe 10.0.0.1:443", "1: 10.0.0.0/8 probe 10"),
+            (
+                "10.0.0.0/8 a|b probe 10.0.0.1:1 5",
+                "1: 10.0.0.0/8 a|b probe",
+            ),
             (
                 "10.0.0.0/8 a\n10.0.0.1/8 b",
                 "2: 10.0.0.0/8 again: accepted: each network once",
@@ -232,6 +330,43 @@ mod tests {
             let wrong = Egresses::parse(text).unwrap_err();
             assert!(wrong.starts_with(what), "{text:?} gives {wrong:?}");
         }
+    }
+
+    #[test]
+    fn several_nodes_with_or_without_rounds_and_a_server_to_probe() {
+        let text = "10.0.0.0/8 a\n10.1.0.0/16 port 22 b|a,1 1\n2001:db8::/32 c|b|a probe [2001:db8::1]:443\n\
+            default a|b 9 probe 192.0.2.1:80\n";
+        let egresses = Egresses::parse(text).unwrap();
+        let each: Vec<(String, String, u8, Option<String>)> = egresses
+            .iter()
+            .map(|egress| {
+                let nodes: Vec<&str> = egress.candidates().map(Name::as_str).collect();
+                let probe = egress.probe.map(|probe| probe.to_string());
+                let servers = egress.servers().to_string();
+                (servers, nodes.join(" "), egress.rounds, probe)
+            })
+            .collect();
+        let line = |servers: &str, nodes: &str, rounds, probe: Option<&str>| {
+            (servers.into(), nodes.into(), rounds, probe.map(Into::into))
+        };
+        assert_eq!(
+            each,
+            [
+                line("10.0.0.0/8", "a", 5, None),
+                line("10.1.0.0/16 port 22", "b a,1", 1, None),
+                line("2001:db8::/32", "c b a", 5, Some("[2001:db8::1]:443")),
+                line("0.0.0.0/0", "a b", 9, Some("192.0.2.1:80")),
+                line("::/0", "a b", 9, None),
+            ]
+        );
+        let [a, b] = ["a", "b"].map(|text| text.parse().unwrap());
+        let which = |node| {
+            egresses
+                .iter()
+                .filter(|each| each.is_candidate(node))
+                .count()
+        };
+        assert_eq!((which(&a), which(&b)), (3, 4));
     }
 
     #[test]

@@ -7,16 +7,18 @@ use overlay_paths::{Graph, Rounds, transfer_time};
 use serde::Serialize;
 
 use crate::egresses::{Egress, Egresses};
+use crate::exits::{self, in_order};
 use crate::failure::{Exit, Failure};
-use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, TABLES};
+use crate::keys::{self, EGRESSES, TABLES};
 use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
+use crate::published;
 use crate::routes::by_preference;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::tables;
-use crate::values::{self, MOST_ROUNDS, Table};
+use crate::tables::{self, Mesh};
+use crate::values::{self, Delay, MOST_ROUNDS, Table};
 
 /// What is asked for.
 #[derive(Debug)]
@@ -41,6 +43,30 @@ enum RoundsBy {
     Network,
 }
 
+/// By what an egress is the one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ChosenBy {
+    /// The line names no other.
+    Name,
+    /// A transfer takes least time by it, as measured; or hardly more, and it was the one before.
+    Measurement,
+    /// It is the first one named that a chain leads to: nothing is measured, or who is nearer does not take part now.
+    Order,
+}
+
+/// One of several nodes that may be next to the server.
+#[derive(Debug, PartialEq, Serialize)]
+struct Candidate {
+    node: Name,
+    /// It is alive, and its converter answers.
+    passable: bool,
+    /// From it to the servers of the line; null if it has not measured that.
+    to_servers_ms: Option<f64>,
+    /// Of a transfer by it; null if that, or the way to it, is not measured.
+    time_ms: Option<f64>,
+}
+
 /// The way of one ingress to one server.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
@@ -48,6 +74,11 @@ pub struct Explanation {
     server: IpAddr,
     /// The line of the ingress's egresses that covers the server.
     egress: Egress,
+    /// Which node of that line is the egress now.
+    node: Name,
+    node_by: ChosenBy,
+    /// All that the line names, if it is one of several.
+    candidates: Vec<Candidate>,
     /// What the chains are compared for.
     rounds: u8,
     rounds_by: RoundsBy,
@@ -59,7 +90,8 @@ pub struct Explanation {
     direct: Way,
 }
 
-/// A chain, with its round-trip times in milliseconds as the controller takes them; null where a hop is not measured.
+/// A chain, with its round-trip times in milliseconds as the controller takes them; null where a hop is not measured. Where
+/// the way from the egress to the servers is measured, the time has it in.
 #[derive(Debug, PartialEq, Serialize)]
 struct Way {
     nodes: Vec<Name>,
@@ -93,16 +125,8 @@ pub async fn ask(
     let key = keys::key(TABLES, ingress);
     let table = store.get(&key).await.map_err(away)?;
     let table = table.map(|value| refused_in(&key, values::decode_table(ingress, &value)));
-    let nodes = store.list(NODES, None).await.map_err(away)?;
-    let delays = store
-        .list(DELAYS, Some(nodes.revision))
-        .await
-        .map_err(away)?;
-    let health = store
-        .list(HEALTH, Some(nodes.revision))
-        .await
-        .map_err(away)?;
-    let taken = Snapshot::read(&nodes.entries, &delays.entries, &health.entries);
+    let (_, listed) = published::all(&store).await.map_err(away)?;
+    let taken = Snapshot::read(&listed);
     explain(
         ingress,
         asked,
@@ -140,23 +164,72 @@ fn explain(
     };
     let delays = tables::farther(&taken.delays, &taken.health);
     let graph = tables::graph(&taken.alive, &delays);
-    let way = |through: &[Name]| Way::new(ingress, through, &egress.node, rounds, &graph);
-    let chains = table.and_then(|table| table.chains.get(&egress.node));
-    let chains = by_preference(chains.map_or(&[][..], Vec::as_slice), rounds);
+    let exit = table.and_then(|table| exits::at(table.exits_of(egress), rounds));
+    let chains = |node: &Name| table.and_then(|table| table.chains.get(node));
+    let reached =
+        |node: &&Name| *node == ingress || taken.passable.contains(*node) && chains(node).is_some();
+    let node = in_order(egress, exit).into_iter().find(reached);
+    let node = node.unwrap_or(&egress.node);
+    let measured = exit.filter(|exit| exit.node == *node);
+    let last = tables::to_servers(taken, egress, node).filter(|_| !egress.others.is_empty());
+    let way = |through: &[Name]| Way::new(ingress, through, node, last, rounds, &graph);
+    let chains = by_preference(chains(node).map_or(&[][..], Vec::as_slice), rounds);
+    let mut chains: Vec<&[Name]> = chains.iter().map(|chain| &*chain.through).collect();
+    if let Some(exit) = measured.filter(|_| node != ingress) {
+        chains.retain(|through| *through != exit.through);
+        chains.insert(0, &exit.through);
+    }
     Ok(Explanation {
         ingress: ingress.clone(),
         server,
         egress: egress.clone(),
+        node: node.clone(),
+        node_by: match measured {
+            _ if egress.others.is_empty() => ChosenBy::Name,
+            Some(_) => ChosenBy::Measurement,
+            None => ChosenBy::Order,
+        },
+        candidates: candidates(ingress, egress, rounds, taken),
         rounds,
         rounds_by,
         version: table.map(|table| table.version),
-        chains: chains.iter().map(|chain| way(&chain.through)).collect(),
+        chains: chains.into_iter().map(way).collect(),
         direct: way(&[]),
     })
 }
 
+/// The nodes of a line that names several, as the controller compares them.
+fn candidates(ingress: &Name, egress: &Egress, rounds: u8, taken: &Snapshot) -> Vec<Candidate> {
+    if egress.others.is_empty() {
+        return Vec::new();
+    }
+    let mut joined = taken.passable.clone();
+    joined.insert(ingress.clone());
+    let mesh = Mesh::of(&joined, &tables::farther(&taken.delays, &taken.health));
+    let each = egress.candidates().map(|node| {
+        let last = tables::to_servers(taken, egress, node).map(Delay::microseconds);
+        let time = last
+            .zip(Rounds::new(rounds))
+            .and_then(|(last, rounds)| exits::time(&mesh, ingress, node, last, rounds));
+        Candidate {
+            node: node.clone(),
+            passable: taken.passable.contains(node),
+            to_servers_ms: last.map(|us| f64::from(us) / 1e3),
+            time_ms: time.map(|us| us / 1e3),
+        }
+    });
+    each.collect()
+}
+
 impl Way {
-    fn new(ingress: &Name, through: &[Name], egress: &Name, rounds: u8, graph: &Graph) -> Self {
+    fn new(
+        ingress: &Name,
+        through: &[Name],
+        egress: &Name,
+        last: Option<Delay>,
+        rounds: u8,
+        graph: &Graph,
+    ) -> Self {
         let mut nodes = vec![ingress.clone()];
         nodes.extend_from_slice(through);
         if egress != ingress {
@@ -170,7 +243,8 @@ impl Way {
         let delay = |hop: &[Name]| graph.delay(place(&hop[0])?, place(&hop[1])?);
         let hops: Vec<Option<u32>> = nodes.windows(2).map(delay).collect();
         let known: Option<Vec<u32>> = hops.iter().copied().collect();
-        let time = known.zip(Rounds::new(rounds)).map(|(hops, rounds)| {
+        let time = known.zip(Rounds::new(rounds)).map(|(mut hops, rounds)| {
+            hops.extend(last.map(Delay::microseconds));
             let longest = hops.iter().copied().max().unwrap_or(0);
             transfer_time(hops.iter().sum(), longest, rounds) / 1e3
         });
@@ -190,7 +264,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::values::{Chain, Delay, Delays};
+    use crate::values::{Chain, Delays, Exits, ServerDelays};
 
     fn name(text: &str) -> Name {
         text.parse().unwrap()
@@ -228,7 +302,11 @@ mod tests {
             ingress: name("A"),
             version: 7,
             made: 1,
-            chains: BTreeMap::from([(name("B"), vec![chain(1, &[]), chain(2, &["C"])])]),
+            chains: BTreeMap::from([
+                (name("B"), vec![chain(1, &[]), chain(2, &["C"])]),
+                (name("C"), vec![chain(1, &[])]),
+            ]),
+            exits: Vec::new(),
         }
     }
 
@@ -308,6 +386,70 @@ mod tests {
             (silent.direct.hops_ms, silent.direct.time_ms),
             (vec![None], None)
         );
+    }
+
+    #[test]
+    fn of_several_nodes_the_one_is_named_and_why() {
+        let line = "192.0.2.0/24 B|C|A|D";
+        let egresses = Egresses::parse(line).unwrap();
+        let network = "192.0.2.0/24".parse().unwrap();
+        let mut taken = taken();
+        let far = |ms: u128| ServerDelays {
+            round_trip_us: BTreeMap::from([(network, Delay::of_microseconds(ms * 1000))]),
+        };
+        taken.servers = BTreeMap::from([(name("B"), far(4)), (name("C"), far(40))]);
+        let asked = Transfer {
+            server: "192.0.2.1".parse().unwrap(),
+            port: None,
+            bytes: None,
+        };
+        let explained = |table: &Table, taken: &Snapshot| {
+            explain(&name("A"), &asked, &egresses, Some(table), taken).unwrap()
+        };
+        let first = explained(&table(), &taken);
+        assert_eq!((first.node, first.node_by), (name("B"), ChosenBy::Order));
+        let mut measured = table();
+        let exit = values::Exit {
+            rounds: 1,
+            node: name("B"),
+            through: vec![name("C")],
+        };
+        measured.exits = vec![Exits {
+            to: network,
+            port: None,
+            best: vec![exit],
+        }];
+        let found = explained(&measured, &taken);
+        assert_eq!(found.node_by, ChosenBy::Measurement);
+        // 1/2 * (20 + 4) + 4 * 12, and 1/2 * (20 + 4) + 4 * 20; by C 1/2 * (12 + 40) + 4 * 40.
+        assert_eq!(
+            times(&found),
+            [("A C B".into(), Some(60.0)), ("A B".into(), Some(92.0))]
+        );
+        let compared: Vec<(&str, bool, Option<f64>, Option<f64>)> = found
+            .candidates
+            .iter()
+            .map(|each| {
+                (
+                    each.node.as_str(),
+                    each.passable,
+                    each.to_servers_ms,
+                    each.time_ms,
+                )
+            })
+            .collect();
+        let expected = [
+            ("B", true, Some(4.0), Some(60.0)),
+            ("C", true, Some(40.0), Some(186.0)),
+            ("A", true, None, None),
+            ("D", true, None, None),
+        ];
+        assert_eq!(compared, expected);
+        taken.passable.remove(&name("B"));
+        let dead = explained(&measured, &taken);
+        assert_eq!((dead.node, dead.node_by), (name("C"), ChosenBy::Order));
+        let named = explained_at("192.0.2.1", None, None, Some(&table())).unwrap();
+        assert_eq!((named.node_by, named.candidates), (ChosenBy::Name, vec![]));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `nodes/NAME` | [`crate::values::Node`] | the agent's, under its lease |
 //! | `delays/NAME` | [`crate::values::Delays`]: what this node measured | the agent's, under its lease |
+//! | `servers/NAME` | [`crate::values::ServerDelays`]: what this node measured to servers that it may be next to | the agent's, under its lease |
 //! | `health/NAME` | [`crate::health::Health`]: how this node fares, if there is something to say | the agent's, under its lease |
 //! | `tables/INGRESS` | [`crate::values::Table`] | the elected controller's |
 //! | `egresses/INGRESS` | [`crate::egresses::Egresses`] | the agent's, under its lease |
@@ -19,6 +20,8 @@ pub const ALL: &str = "tributary/overlay/";
 pub const NODES: &str = "tributary/overlay/nodes/";
 /// Round-trip times, by the node that measured them.
 pub const DELAYS: &str = "tributary/overlay/delays/";
+/// Round-trip times to servers, by the node that measured them.
+pub const SERVERS: &str = "tributary/overlay/servers/";
 /// How nodes fare.
 pub const HEALTH: &str = "tributary/overlay/health/";
 /// Chains, by the ingress that they are for.

@@ -2,9 +2,10 @@
 //! by them and publishes to each ingress the table that it needs. All of them are clients of etcd.
 //!
 //! Pure: what etcd holds ([`name`], [`values`], [`keys`]), what an agent publishes ([`window`], [`threshold`],
-//! [`health`]), what a controller does ([`tables`], [`canary`]), what an ingress's converter is told ([`egresses`],
-//! [`routes`]), who may write what ([`permissions`]). The rest talks: to peers ([`meter`]), to the kernel ([`standing`]),
-//! to etcd ([`store`], [`election`], [`users`], `published`) and to the converter ([`answering`], [`handed`]).
+//! [`health`]), what a controller does ([`tables`], [`exits`], [`canary`]), what an ingress's converter is told
+//! ([`egresses`], [`routes`]), who may write what ([`permissions`]). The rest talks: to peers ([`meter`]), to servers
+//! ([`servers`]), to the kernel ([`standing`]), to etcd ([`store`], [`election`], [`users`], `published`) and to the
+//! converter ([`answering`], [`handed`]).
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod controller;
 pub mod egresses;
 pub mod election;
 pub mod embedded;
+pub mod exits;
 pub mod explain;
 pub mod failure;
 pub mod handed;
@@ -29,6 +31,7 @@ pub mod name;
 pub mod permissions;
 mod published;
 pub mod routes;
+pub mod servers;
 pub mod snapshot;
 pub mod standing;
 pub mod status;

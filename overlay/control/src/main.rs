@@ -19,9 +19,10 @@ use overlay_control::handed::Handed;
 use overlay_control::ingress::Ingress;
 use overlay_control::members::Members;
 use overlay_control::meter::{Peers, Readings, measure};
+use overlay_control::servers::Wanted;
 use overlay_control::store::{Lease, forever};
 use overlay_control::threshold::Threshold;
-use overlay_control::{agent, answering, controller, status, users};
+use overlay_control::{agent, answering, controller, servers, status, users};
 use serde::Serialize;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
@@ -96,15 +97,15 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
     let socket = UdpSocket::bind(given.address)
         .await
         .map_err(|error| Failure::from_io(&attempted, &error))?;
+    let every = Duration::from_millis(given.interval_ms);
     let (peers, told) = watch::channel(Peers::new());
-    let (telling, mut readings) = watch::channel(Readings::new());
-    tokio::spawn(measure(
-        socket,
-        Duration::from_millis(given.interval_ms),
-        told,
-        telling,
-    ));
-    let (telling_answers, mut answers) = watch::channel(false);
+    let (telling, readings) = watch::channel(Readings::new());
+    tokio::spawn(measure(socket, every, told, telling));
+    let (wanted, told) = watch::channel(Wanted::default());
+    let (telling, servers) = watch::channel(servers::Readings::new());
+    let listening = given.converter.map(|converter| converter.port());
+    tokio::spawn(servers::measure(every, listening, told, telling));
+    let (telling_answers, answers) = watch::channel(false);
     if let Some(converter) = given.converter {
         telling_answers.send_replace(answering::answers(converter).await);
         tokio::spawn(answering::watch(converter, telling_answers.clone()));
@@ -123,9 +124,16 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
             least_us: given.change_ms * 1000,
         },
     };
+    let mut measured = agent::Measured {
+        peers,
+        readings,
+        wanted,
+        servers,
+        answers,
+    };
     let (mut held, mut held_by_ingress) = (None, None);
     let end = tokio::select! {
-        never = forever(&settings.members, async || Box::pin(agent::session(&settings, &mut held, &peers, &mut readings, &mut answers)).await) => match never {},
+        never = forever(&settings.members, async || Box::pin(agent::session(&settings, &mut held, &mut measured)).await) => match never {},
         never = follow(&settings.members, ingress.as_mut(), &mut held_by_ingress) => match never {},
         end = asked_to_end() => end,
     };

@@ -6,7 +6,9 @@ use std::fmt::{Display, Formatter};
 
 use clap::ValueEnum;
 
-use crate::keys::{self, ALL, DELAYS, EGRESSES, ELECTION, HEALTH, NODES, REPORT, ROUTES, TABLES};
+use crate::keys::{
+    self, ALL, DELAYS, EGRESSES, ELECTION, HEALTH, NODES, REPORT, ROUTES, SERVERS, TABLES,
+};
 use crate::name::Name;
 
 /// etcd's name for the user who may do everything.
@@ -65,7 +67,7 @@ impl Display for Permission {
 
 /// The keys that a node writes.
 fn owned(name: &Name) -> impl Iterator<Item = String> {
-    [NODES, DELAYS, HEALTH, EGRESSES, ROUTES]
+    [NODES, DELAYS, SERVERS, HEALTH, EGRESSES, ROUTES]
         .map(|folder| keys::key(folder, name))
         .into_iter()
 }
@@ -259,6 +261,7 @@ mod tests {
                 "write tributary/overlay/health/a",
                 "write tributary/overlay/nodes/a",
                 "write tributary/overlay/routes/a",
+                "write tributary/overlay/servers/a",
             ]
         );
         assert_eq!(

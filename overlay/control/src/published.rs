@@ -1,10 +1,25 @@
-//! The tables that are in etcd.
+//! What is in etcd.
 
-use crate::keys::{self, TABLES};
+use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, SERVERS, TABLES};
 use crate::lost::Lost;
 use crate::name::Name;
+use crate::snapshot::Listed;
 use crate::store::Store;
 use crate::values::{self, Table};
+
+/// All that agents publish of nodes, and the revision at which it is so.
+pub async fn all(store: &Store) -> Result<(i64, Listed), Lost> {
+    let nodes = store.list(NODES, None).await?;
+    let at = Some(nodes.revision);
+    let listed = Listed {
+        nodes: nodes.entries,
+        delays: store.list(DELAYS, at).await?.entries,
+        servers: store.list(SERVERS, at).await?.entries,
+        health: store.list(HEALTH, at).await?.entries,
+        egresses: store.list(EGRESSES, at).await?.entries,
+    };
+    Ok((nodes.revision, listed))
+}
 
 /// Each ingress with its table, or why that is refused; what is under no name is passed over. One after the other: all
 /// at once are more than an answer of etcd's holds.

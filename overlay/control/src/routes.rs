@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use overlay_paths::Rounds;
 
 use crate::egresses::{Egress, Egresses};
+use crate::exits::{self, in_order};
 use crate::name::Name;
-use crate::values::{Chain, Node, Table};
+use crate::values::{Chain, Exit, Node, Table};
 
 /// A request may have passed 16 converters, and the ingress's is one of them.
 const MOST_CONVERTERS: usize = 15;
@@ -16,7 +17,9 @@ const MOST_CONVERTERS: usize = 15;
 const MOST_CHAINS: usize = 3;
 
 /// A routes file for the converter of `own`: for each line of `egresses` the chains to its node, as they should be tried,
-/// then `direct`; and where there are several, the same for transfers that are known to be larger than others. Chains by way of nodes that are not among `nodes`, or have no converter, are left out.
+/// then `direct`; and where there are several, the same for transfers that are known to be larger than others. Of several
+/// nodes the measured one comes first, else the first one named that a chain leads to. Chains by way of nodes that are not
+/// among `nodes`, or have no converter, are left out.
 pub fn text(
     own: &Name,
     table: Option<&Table>,
@@ -30,12 +33,11 @@ pub fn text(
         ),
         None => format!("# Written by the overlay's agent of {own}, which has no table yet.\n"),
     };
+    let known = Known { own, table, nodes };
     for egress in egresses.iter() {
-        let chains = table.and_then(|table| table.chains.get(&egress.node));
-        let chains = chains.map_or(&[][..], Vec::as_slice);
         let mut line = |above: &str, rounds| {
             write!(text, "{}{above} ", egress.servers()).expect("memory");
-            for way in ways(own, egress, rounds, chains, nodes) {
+            for way in known.ways(egress, rounds) {
                 for converter in way {
                     write!(text, " {converter}").expect("memory");
                 }
@@ -44,16 +46,17 @@ pub fn text(
             text.push_str(" direct\n");
         };
         line("", egress.rounds);
-        for chain in chains.iter().filter(|_| chains.len() > 1) {
-            line(&format!(" above {}kB", least_kb(chain)), chain.rounds);
+        let steps = known.steps(egress);
+        for &rounds in steps.iter().filter(|_| steps.len() > 1) {
+            line(&format!(" above {}kB", least_kb(rounds)), rounds);
         }
     }
     text
 }
 
-/// What a transfer that takes a chain's rounds is larger than, in kilobytes: there are no rounds of another size.
-fn least_kb(chain: &Chain) -> u64 {
-    Rounds::new(chain.rounds - 1).map_or(0, Rounds::most_bytes) / 1000
+/// What a transfer that takes as many rounds is larger than, in kilobytes: there are no rounds of another size.
+fn least_kb(rounds: u8) -> u64 {
+    Rounds::new(rounds - 1).map_or(0, Rounds::most_bytes) / 1000
 }
 
 /// Chains of a table in the order in which to try them with so many rounds: the best one, then those that are best for
@@ -66,36 +69,80 @@ pub fn by_preference(chains: &[Chain], rounds: u8) -> Vec<&Chain> {
     places.into_iter().map(|place| &chains[place]).collect()
 }
 
-fn ways(
-    own: &Name,
-    egress: &Egress,
-    rounds: u8,
-    chains: &[Chain],
-    nodes: &BTreeMap<Name, Node>,
-) -> Vec<Vec<SocketAddr>> {
-    if egress.node == *own {
-        return Vec::new();
+/// What an ingress goes by.
+struct Known<'a> {
+    own: &'a Name,
+    table: Option<&'a Table>,
+    nodes: &'a BTreeMap<Name, Node>,
+}
+
+impl<'a> Known<'a> {
+    /// The converters to pass for so many rounds, as they should be tried before the direct way. Of the nodes behind the
+    /// first one that is reached one chain each, so that the death of a node costs no connection.
+    fn ways(&self, egress: &Egress, rounds: u8) -> Vec<Vec<SocketAddr>> {
+        let mut found: Vec<Vec<SocketAddr>> = Vec::new();
+        let nodes = in_order(egress, self.exit(egress, rounds));
+        for node in nodes.into_iter().take_while(|node| *node != self.own) {
+            let most = if found.is_empty() {
+                MOST_CHAINS - egress.others.len().min(1)
+            } else {
+                1
+            };
+            let ways = self.to(egress, node, rounds).into_iter();
+            let ways = ways.filter(|way| way.len() <= MOST_CONVERTERS);
+            found.extend(ways.take(most));
+        }
+        found.truncate(MOST_CHAINS);
+        found
     }
-    by_preference(chains, rounds)
-        .into_iter()
-        .filter_map(|chain| converters(chain, &egress.node, nodes))
-        .filter(|way| way.len() <= MOST_CONVERTERS)
-        .take(MOST_CHAINS)
-        .collect()
+
+    /// All ways to a node, the best one first: as its exit says, then by its chains.
+    fn to(&self, egress: &Egress, node: &Name, rounds: u8) -> Vec<Vec<SocketAddr>> {
+        let exit = self.exit(egress, rounds);
+        let measured = exit.filter(|exit| exit.node == *node);
+        let measured = measured.map(|exit| exit.through.as_slice());
+        let chains = by_preference(self.chains(node), rounds).into_iter();
+        let others = chains.map(|chain| chain.through.as_slice());
+        let others = others.filter(|through| measured.is_none_or(|first| first != *through));
+        let ways = measured.into_iter().chain(others);
+        ways.filter_map(|through| converters(through, node, self.nodes))
+            .collect()
+    }
+
+    /// The rounds from which on ways differ.
+    fn steps(&self, egress: &Egress) -> Vec<u8> {
+        let exits = self.table.map_or(&[][..], |table| table.exits_of(egress));
+        if !exits.is_empty() {
+            return exits.iter().map(|exit| exit.rounds).collect();
+        }
+        let reached = |node: &&Name| *node == self.own || !self.to(egress, node, 1).is_empty();
+        let node = egress.candidates().find(reached).unwrap_or(&egress.node);
+        self.chains(node).iter().map(|chain| chain.rounds).collect()
+    }
+
+    fn exit(&self, egress: &Egress, rounds: u8) -> Option<&'a Exit> {
+        exits::at(self.table?.exits_of(egress), rounds)
+    }
+
+    fn chains(&self, node: &Name) -> &'a [Chain] {
+        let chains = self.table.and_then(|table| table.chains.get(node));
+        chains.map_or(&[], Vec::as_slice)
+    }
 }
 
 fn converters(
-    chain: &Chain,
+    through: &[Name],
     egress: &Name,
     nodes: &BTreeMap<Name, Node>,
 ) -> Option<Vec<SocketAddr>> {
-    let passed = chain.through.iter().chain([egress]);
+    let passed = through.iter().chain([egress]);
     passed.map(|name| nodes.get(name)?.converter).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::Exits;
 
     fn name(text: &str) -> Name {
         text.parse().unwrap()
@@ -114,6 +161,7 @@ mod tests {
             version: 7,
             made: 1_800_000_000,
             chains: BTreeMap::from([(name("B"), chains)]),
+            exits: Vec::new(),
         }
     }
 
@@ -236,6 +284,76 @@ mod tests {
             all_lines(vec![chain(1, &[])], &known, "192.0.2.0/24 B").len(),
             1
         );
+    }
+
+    /// To 192.0.2.0/24 of B, C or A: from so many rounds on by this node, by way of those.
+    fn lines_of_several(
+        exits: &[(u8, &str, &[&str])],
+        nodes: &BTreeMap<Name, Node>,
+    ) -> Vec<String> {
+        let best = exits.iter().map(|(rounds, node, through)| Exit {
+            rounds: *rounds,
+            node: name(node),
+            through: chain(1, through).through,
+        });
+        let mut table = table(vec![chain(1, &[]), chain(3, &["C"])]);
+        let to_c = vec![chain(1, &[]), chain(2, &["B"]), chain(6, &["B", "D"])];
+        table.chains.insert(name("C"), to_c);
+        let exits = Exits {
+            to: "192.0.2.0/24".parse().unwrap(),
+            port: None,
+            best: best.collect(),
+        };
+        table.exits = vec![exits];
+        let egresses = Egresses::parse("192.0.2.0/24 B|C|A\n").unwrap();
+        let text = text(&name("A"), Some(&table), nodes, &egresses);
+        let lines = text.lines().skip(1);
+        lines
+            .map(|line| {
+                line.replace("192.0.2.0/24", "")
+                    .replace("10.0.0.", "")
+                    .replace(":5124", "")
+            })
+            .collect()
+    }
+
+    #[test]
+    fn of_several_nodes_the_measured_one_is_tried_first_for_each_size_then_the_others() {
+        let all = nodes("ABCD", "");
+        let exits: [(u8, &str, &[&str]); 2] = [(1, "C", &["D"]), (4, "B", &[])];
+        // B is at 2, C at 3, D at 4; A itself is what "direct" means.
+        assert_eq!(
+            lines_of_several(&exits, &all),
+            [
+                "  2 or 3 2 or 2 3 or direct",
+                " above 0kB  4 3 or 3 or 2 or direct",
+                " above 105kB  2 or 3 2 or 2 3 or direct",
+            ]
+        );
+        let without_c = nodes("ABD", "");
+        let alone = [
+            "  2 or direct",
+            " above 0kB  2 or direct",
+            " above 105kB  2 or direct",
+        ];
+        assert_eq!(lines_of_several(&exits, &without_c), alone);
+        assert_eq!(lines_of_several(&[(1, "A", &[])], &all), ["  direct"]);
+    }
+
+    #[test]
+    fn of_several_nodes_that_nobody_measured_the_first_is_taken_that_a_chain_leads_to() {
+        let [first, second] = ["  3 2 or 2 or 2 3 or direct", "  3 or direct"];
+        let found = lines_of_several(&[], &nodes("ABC", ""));
+        assert_eq!(found[0], first);
+        assert_eq!(
+            found[1..],
+            [
+                " above 0kB  2 or 3 2 or 3 or direct",
+                " above 45kB  3 2 or 2 or 2 3 or direct"
+            ]
+        );
+        assert_eq!(lines_of_several(&[], &nodes("ABC", "B"))[0], second);
+        assert_eq!(lines_of_several(&[], &nodes("A", ""))[0], "  direct");
     }
 
     #[test]

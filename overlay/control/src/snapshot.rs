@@ -2,15 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::egresses::Egresses;
 use crate::health::Health;
 use crate::keys;
 use crate::name::Name;
-use crate::values::{self, Delays};
+use crate::values::{self, Delays, ServerDelays};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// Nodes, delays, and health.
+/// The entries of etcd's folders, all at one revision.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    /// Of [`keys::NODES`].
+    pub nodes: Vec<Entry>,
+    /// Of [`keys::DELAYS`].
+    pub delays: Vec<Entry>,
+    /// Of [`keys::SERVERS`].
+    pub servers: Vec<Entry>,
+    /// Of [`keys::HEALTH`].
+    pub health: Vec<Entry>,
+    /// Of [`keys::EGRESSES`].
+    pub egresses: Vec<Entry>,
+}
+
+/// Nodes, delays, health, and where servers are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Those whose lease stands.
@@ -19,56 +35,69 @@ pub struct Snapshot {
     pub passable: BTreeSet<Name>,
     /// What they measured; those whose value is refused have measured nothing.
     pub delays: BTreeMap<Name, Delays>,
+    /// What they measured to servers.
+    pub servers: BTreeMap<Name, ServerDelays>,
     /// How they fare; those that are not among these, or whose value is refused, are well.
     pub health: BTreeMap<Name, Health>,
+    /// What ingresses have of who is next to which servers.
+    pub egresses: BTreeMap<Name, Egresses>,
     /// A line for each value that is refused.
     pub refused: Vec<String>,
 }
 
 impl Snapshot {
-    /// What the entries of [`keys::NODES`], of [`keys::DELAYS`] and of [`keys::HEALTH`] say.
-    pub fn read(nodes: &[Entry], delays: &[Entry], health: &[Entry]) -> Self {
-        let mut taken = Self::default();
-        for (key, value) in nodes {
-            let found = keys::name(keys::NODES, key).and_then(|name| {
-                let node = values::decode_node(value).map_err(|what| at(key, &what))?;
-                Ok((name, node))
-            });
-            taken.keep(found, |taken, (name, node)| {
-                if node.converter.is_some() {
-                    taken.passable.insert(name.clone());
-                }
-                taken.alive.insert(name);
-            });
+    /// What the entries say.
+    pub fn read(listed: &Listed) -> Self {
+        let mut refused = Vec::new();
+        let nodes = read(keys::NODES, &listed.nodes, &mut refused, |_, value| {
+            values::decode_node(value)
+        });
+        let passable = nodes.iter().filter(|(_, node)| node.converter.is_some());
+        Self {
+            passable: passable.map(|(name, _)| name.clone()).collect(),
+            delays: read(
+                keys::DELAYS,
+                &listed.delays,
+                &mut refused,
+                values::decode_delays,
+            ),
+            servers: read(keys::SERVERS, &listed.servers, &mut refused, |_, value| {
+                values::decode_server_delays(value)
+            }),
+            health: read(keys::HEALTH, &listed.health, &mut refused, |_, value| {
+                values::decode_health(value)
+            }),
+            egresses: read(
+                keys::EGRESSES,
+                &listed.egresses,
+                &mut refused,
+                |_, value| values::decode_egresses(value),
+            ),
+            alive: nodes.into_keys().collect(),
+            refused,
         }
-        for (key, value) in delays {
-            let found = keys::name(keys::DELAYS, key).and_then(|name| {
-                let measured =
-                    values::decode_delays(&name, value).map_err(|what| at(key, &what))?;
-                Ok((name, measured))
-            });
-            taken.keep(found, |taken, (name, measured)| {
-                taken.delays.insert(name, measured);
-            });
-        }
-        for (key, value) in health {
-            let found = keys::name(keys::HEALTH, key).and_then(|name| {
-                let health = values::decode_health(value).map_err(|what| at(key, &what))?;
-                Ok((name, health))
-            });
-            taken.keep(found, |taken, (name, health)| {
-                taken.health.insert(name, health);
-            });
-        }
-        taken
     }
+}
 
-    fn keep<T>(&mut self, found: Result<T, String>, keep: impl FnOnce(&mut Self, T)) {
+/// The values of a folder by their names; for those that nobody should have written a line each is `refused`.
+fn read<T>(
+    folder: &str,
+    entries: &[Entry],
+    refused: &mut Vec<String>,
+    decode: impl Fn(&Name, &[u8]) -> Result<T, String>,
+) -> BTreeMap<Name, T> {
+    let mut all = BTreeMap::new();
+    for (key, value) in entries {
+        let found = keys::name(folder, key).and_then(|name| {
+            let value = decode(&name, value).map_err(|what| at(key, &what))?;
+            Ok((name, value))
+        });
         match found {
-            Ok(it) => keep(self, it),
-            Err(refusal) => self.refused.push(refusal),
+            Ok((name, value)) => drop(all.insert(name, value)),
+            Err(refusal) => refused.push(refusal),
         }
     }
+    all
 }
 
 fn at(key: &[u8], what: &str) -> String {
@@ -89,7 +118,7 @@ mod tests {
     #[test]
     fn one_bad_value_costs_no_other() {
         let address = r#"{"address":"10.0.0.1:5460"}"#;
-        let nodes = [
+        let nodes = vec![
             entry("tributary/overlay/nodes/A", address),
             entry(
                 "tributary/overlay/nodes/B",
@@ -98,28 +127,52 @@ mod tests {
             entry("tributary/overlay/nodes/C", r#"{"address":"nowhere"}"#),
             entry("tributary/overlay/nodes/D/x", address),
         ];
-        let delays = [
+        let delays = vec![
             entry("tributary/overlay/delays/A", r#"{"round_trip_us":{"B":5}}"#),
             entry(
                 "tributary/overlay/delays/B",
                 r#"{"round_trip_us":{"A":-5}}"#,
             ),
         ];
-        let health = [
+        let health = vec![
             entry("tributary/overlay/health/A", r#"{"pressure_percent":101}"#),
             entry("tributary/overlay/health/B", r#"{"pressure_percent":40}"#),
         ];
-        let taken = Snapshot::read(&nodes, &delays, &health);
+        let servers = vec![
+            entry(
+                "tributary/overlay/servers/A",
+                r#"{"round_trip_us":{"10.0.0.0/8":5}}"#,
+            ),
+            entry(
+                "tributary/overlay/servers/B",
+                r#"{"round_trip_us":{"10.0.0.0/33":5}}"#,
+            ),
+        ];
+        let egresses = vec![
+            entry("tributary/overlay/egresses/A", "[]"),
+            entry("tributary/overlay/egresses/B", "{}"),
+        ];
+        let taken = Snapshot::read(&Listed {
+            nodes,
+            delays,
+            servers,
+            health,
+            egresses,
+        });
         let [a, b] = ["A", "B"].map(|text| text.parse::<Name>().unwrap());
         assert_eq!(taken.alive, BTreeSet::from([a.clone(), b.clone()]));
         assert_eq!(taken.passable, BTreeSet::from([b.clone()]));
         assert_eq!(taken.delays.keys().collect::<Vec<_>>(), [&a]);
+        assert_eq!(taken.servers.keys().collect::<Vec<_>>(), [&a]);
         assert_eq!(taken.health.keys().collect::<Vec<_>>(), [&b]);
+        assert_eq!(taken.egresses.keys().collect::<Vec<_>>(), [&a]);
         let starts = [
             "tributary/overlay/nodes/C: invalid socket address",
             "tributary/overlay/nodes/D/x: \"D/x\" is no name",
             "tributary/overlay/delays/B: -5 is no round-trip time",
+            "tributary/overlay/servers/B: ",
             "tributary/overlay/health/A: 101 is no pressure",
+            "tributary/overlay/egresses/B: invalid type: map",
         ];
         assert_eq!(taken.refused.len(), starts.len());
         for (line, start) in taken.refused.iter().zip(starts) {

@@ -34,6 +34,8 @@ pub struct Standing {
     kernel: Socket,
     /// How many bytes had been acknowledged, by the connection's cookie.
     acknowledged: BTreeMap<[u8; 8], u64>,
+    /// Whether it was asked at all.
+    asked: bool,
 }
 
 impl Standing {
@@ -42,6 +44,7 @@ impl Standing {
         Ok(Self {
             kernel: Socket::new(NETLINK_SOCK_DIAG)?,
             acknowledged: BTreeMap::new(),
+            asked: false,
         })
     }
 
@@ -51,22 +54,46 @@ impl Standing {
         &mut self,
         ends: &BTreeSet<SocketAddr>,
     ) -> io::Result<BTreeMap<SocketAddr, Delay>> {
-        let before = std::mem::take(&mut self.acknowledged);
-        let mut found: BTreeMap<SocketAddr, Delay> = BTreeMap::new();
         let kinds: BTreeSet<(bool, u16)> =
             ends.iter().map(|end| (end.is_ipv4(), end.port())).collect();
+        self.look(kinds, false, |_, far| ends.contains(&far).then_some(far))
+    }
+
+    /// The same for the `place` that a connection leads to, by its own end and the far one, whatever the ports. One that was
+    /// not there the last time counts as well: a short transfer comes and goes between a few looks, and all that was
+    /// acknowledged on it is new.
+    pub fn delays_to<Place: Ord>(
+        &mut self,
+        place: impl Fn(SocketAddr, SocketAddr) -> Option<Place>,
+    ) -> io::Result<BTreeMap<Place, Delay>> {
+        let new_ones_count = std::mem::replace(&mut self.asked, true);
+        let any_port = 0;
+        let kinds = [true, false].map(|ipv4| (ipv4, any_port));
+        self.look(kinds, new_ones_count, place)
+    }
+
+    fn look<Place: Ord>(
+        &mut self,
+        kinds: impl IntoIterator<Item = (bool, u16)>,
+        new_ones_count: bool,
+        place: impl Fn(SocketAddr, SocketAddr) -> Option<Place>,
+    ) -> io::Result<BTreeMap<Place, Delay>> {
+        let before = std::mem::take(&mut self.acknowledged);
+        let mut found: BTreeMap<Place, Delay> = BTreeMap::new();
         for (ipv4, port) in kinds {
             for (id, info) in connections(&self.kernel, ipv4, port)? {
-                let end = SocketAddr::new(id.destination_address, id.destination_port);
-                if !ends.contains(&end) {
+                let own = SocketAddr::new(id.source_address, id.source_port);
+                let far = SocketAddr::new(id.destination_address, id.destination_port);
+                let Some(place) = place(own, far) else {
                     continue;
-                }
+                };
                 self.acknowledged.insert(id.cookie, info.bytes_acked);
-                let fresh = before
-                    .get(&id.cookie)
-                    .is_some_and(|&bytes| bytes < info.bytes_acked);
+                let fresh = match before.get(&id.cookie) {
+                    Some(&bytes) => bytes < info.bytes_acked,
+                    None => new_ones_count,
+                };
                 if let Some(delay) = undisturbed(info.rtt, info.min_rtt).filter(|_| fresh) {
-                    let least = found.entry(end).or_insert(delay);
+                    let least = found.entry(place).or_insert(delay);
                     *least = delay.min(*least);
                 }
             }
@@ -85,7 +112,7 @@ fn undisturbed(smoothed: u32, least: u32) -> Option<Delay> {
     (!QUIET.exceeded(least, smoothed)).then_some(least)
 }
 
-/// All connections to this port that can carry data, and what the kernel knows of each.
+/// All connections to this port, or to any if it is 0, that can carry data, and what the kernel knows of each.
 fn connections(kernel: &Socket, ipv4: bool, port: u16) -> io::Result<Vec<(SocketId, TcpInfo)>> {
     let (family, any) = if ipv4 {
         (AF_INET, SocketId::new_v4())
@@ -179,6 +206,29 @@ mod tests {
                 "of nobody's peer nothing is kept"
             );
         }
+    }
+
+    #[test]
+    fn a_connection_that_was_not_there_the_last_time_tells_where_it_leads() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let end = listener.local_addr().unwrap();
+        let mut standing = Standing::open().unwrap();
+        let mut told = || {
+            standing
+                .delays_to(|_, far| (far == end).then_some(7))
+                .unwrap()
+        };
+        let connected = || {
+            let near = TcpStream::connect(end).unwrap();
+            let (far, _) = listener.accept().unwrap();
+            exchange(&near, &far);
+            (near, far)
+        };
+        let _old = connected();
+        assert_eq!(told(), BTreeMap::new(), "nobody knows how old it is");
+        let _new = connected();
+        assert_eq!(told().into_keys().collect::<Vec<_>>(), [7]);
+        assert_eq!(told(), BTreeMap::new(), "nothing since");
     }
 
     #[test]

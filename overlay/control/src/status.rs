@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::clock::now;
 use crate::election::candidates;
-use crate::keys::{self, DELAYS, HEALTH, NODES, REPORT, ROUTES, TABLES};
+use crate::keys::{self, NODES, REPORT, ROUTES, TABLES};
 use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
@@ -41,6 +41,8 @@ struct Node {
     pressure_percent: u8,
     /// To how many others it measured the round-trip time.
     delays: usize,
+    /// Of how many networks that it may be next to it measured the round-trip time to servers.
+    servers: usize,
     /// What its converter goes by, if it is an ingress.
     routes: Option<Routes>,
 }
@@ -99,15 +101,14 @@ async fn report(store: &Store) -> Result<Result<Option<Report>, String>, Lost> {
 
 /// Nodes whose values are refused are among the controller's refusals.
 async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
-    let nodes = store.list(NODES, None).await?;
-    let delays = store.list(DELAYS, Some(nodes.revision)).await?.entries;
-    let routes = store.list(ROUTES, Some(nodes.revision)).await?.entries;
-    let health = store.list(HEALTH, Some(nodes.revision)).await?.entries;
-    let taken = Snapshot::read(&nodes.entries, &delays, &health);
-    let each = nodes.entries.iter().filter_map(|(key, value)| {
+    let (revision, listed) = published::all(store).await?;
+    let routes = store.list(ROUTES, Some(revision)).await?.entries;
+    let taken = Snapshot::read(&listed);
+    let each = listed.nodes.iter().filter_map(|(key, value)| {
         let name = keys::name(NODES, key).ok()?;
         let node = values::decode_node(value).ok()?;
         let measured = taken.delays.get(&name);
+        let to_servers = taken.servers.get(&name);
         let health = taken.health.get(&name).cloned().unwrap_or_default();
         Some(Node {
             name: name.to_string(),
@@ -117,6 +118,7 @@ async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
             converter_silent: health.converter_silent,
             pressure_percent: health.pressure_percent.percent(),
             delays: measured.map_or(0, |measured| measured.round_trip_us.len()),
+            servers: to_servers.map_or(0, |measured| measured.round_trip_us.len()),
         })
     });
     Ok(each.collect())

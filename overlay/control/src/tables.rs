@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use overlay_paths::{Chains, Graph, MOST_NODES, Rounds};
+use overlay_paths::{Chains, Figures, Graph, MOST_NODES, Node, Rounds};
 
+use crate::egresses::Egress;
+use crate::exits;
 use crate::health::{Health, Pressure};
 use crate::name::Name;
-use crate::values::{Chain, Delay, Delays, MOST_ROUNDS, Table};
+use crate::snapshot::Snapshot;
+use crate::values::{Chain, Delay, Delays, Exits, MOST_ROUNDS, Table};
 
 /// Agents keep to themselves what changes by less than 2 ms: a detour that gains no more is noise. With delays in whole
 /// steps of as much, nodes that are next to each other have no detours, and a little noise no say in the others'.
@@ -18,36 +21,61 @@ const STEP_US: u32 = 2000;
 /// large one.
 const FARTHER_MS: [(u8, u128); 4] = [(20, 2), (40, 6), (60, 20), (80, 60)];
 
-/// For each ingress, by egress, the best chains.
-pub type Chosen = BTreeMap<Name, BTreeMap<Name, Vec<Chain>>>;
+/// For each ingress what its table says.
+pub type Chosen = BTreeMap<Name, Contents>;
+
+/// What a table says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// By egress, the best chains.
+    pub chains: BTreeMap<Name, Vec<Chain>>,
+    /// By which of several nodes servers are to be reached.
+    pub exits: Vec<Exits>,
+}
 
 /// The chains from the nodes that are alive to all others that are passable, by what they measured.
 ///
-/// Chains pass and end at passable nodes alone. Pairs that no chain joins have none. Refused with more nodes than
-/// overlay-paths takes.
-pub fn choose(
-    alive: &BTreeSet<Name>,
-    passable: &BTreeSet<Name>,
-    delays: &BTreeMap<Name, Delays>,
-) -> Result<Chosen, String> {
-    if alive.len() > MOST_NODES {
-        return Err(format!(
-            "{} nodes: accepted: at most {MOST_NODES}",
-            alive.len()
-        ));
+/// Chains pass and end at passable nodes alone. Pairs that no chain joins have none. `before` are the exits chosen the last
+/// time. Refused with more nodes than overlay-paths takes.
+pub fn choose(taken: &Snapshot, before: &BTreeMap<Name, Vec<Exits>>) -> Result<Chosen, String> {
+    let count = taken.alive.len();
+    if count > MOST_NODES {
+        return Err(format!("{count} nodes: accepted: at most {MOST_NODES}"));
     }
-    let chains = Chains::of(graph(passable, delays));
-    let mut chosen: Chosen = passable
+    let delays = farther(&taken.delays, &taken.health);
+    let to_servers = |line: &Egress, node: &Name| to_servers(taken, line, node);
+    let contents = |ingress: &Name, mesh: &Mesh| {
+        let before = before.get(ingress).map_or(&[][..], Vec::as_slice);
+        let egresses = taken.egresses.get(ingress);
+        Contents {
+            chains: mesh.to_all(ingress),
+            exits: egresses.map_or_else(Vec::new, |egresses| {
+                exits::choose(ingress, egresses, mesh, to_servers, before)
+            }),
+        }
+    };
+    let mesh = Mesh::of(&taken.passable, &delays);
+    let mut chosen: Chosen = taken
+        .passable
         .iter()
-        .map(|ingress| (ingress.clone(), table(&chains, passable, ingress)))
+        .map(|ingress| (ingress.clone(), contents(ingress, &mesh)))
         .collect();
-    for ingress in alive.difference(passable) {
-        let mut joined = passable.clone();
+    for ingress in taken.alive.difference(&taken.passable) {
+        let mut joined = taken.passable.clone();
         joined.insert(ingress.clone());
-        let chains = Chains::of(graph(&joined, delays));
-        chosen.insert(ingress.clone(), table(&chains, &joined, ingress));
+        let mesh = Mesh::of(&joined, &delays);
+        chosen.insert(ingress.clone(), contents(ingress, &mesh));
     }
     Ok(chosen)
+}
+
+/// How far the servers of a line are from a node: what it measured, as much more as the pressure on it adds, in whole steps.
+pub(crate) fn to_servers(taken: &Snapshot, line: &Egress, node: &Name) -> Option<Delay> {
+    let measured = *taken.servers.get(node)?.round_trip_us.get(&line.to)?;
+    let pressure = taken.health.get(node).map(|health| health.pressure_percent);
+    let more = pressure.map_or(0, added_ms) * 1000;
+    let whole = Delay::of_microseconds(u128::from(measured.microseconds()) + more);
+    Some(Delay::of_microseconds(stepped(whole).into()))
 }
 
 /// What nodes measured, and as much more on each link as the pressure on both of its ends adds.
@@ -75,20 +103,6 @@ fn added_ms(pressure: Pressure) -> u128 {
     FARTHER_MS.iter().rfind(reached).map_or(0, |step| step.1)
 }
 
-/// The best chains from `ingress` to all others of `nodes`, which are those of `chains`.
-fn table(chains: &Chains, nodes: &BTreeSet<Name>, ingress: &Name) -> BTreeMap<Name, Vec<Chain>> {
-    let nodes: Vec<&Name> = nodes.iter().collect();
-    let Some(from) = nodes.iter().position(|node| *node == ingress) else {
-        return BTreeMap::new();
-    };
-    let others = (0..nodes.len()).filter(|&egress| egress != from);
-    let found = others.map(|egress| (egress, best(chains, &nodes, from, egress)));
-    found
-        .filter(|(_, chains)| !chains.is_empty())
-        .map(|(egress, chains)| (nodes[egress].clone(), chains))
-        .collect()
-}
-
 /// The round-trip times between nodes that are alive. Where both ends measured, the longer one is taken: a link that
 /// became slow is slow as soon as one of them says so.
 pub(crate) fn graph(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Graph {
@@ -112,33 +126,81 @@ fn stepped(delay: Delay) -> u32 {
     delay.microseconds().div_ceil(STEP_US) * STEP_US
 }
 
-fn best(chains: &Chains, nodes: &[&Name], ingress: usize, egress: usize) -> Vec<Chain> {
-    let [from, to] = [ingress, egress].map(|each| u16::try_from(each).expect("MOST_NODES fits"));
-    let mut found = Vec::new();
-    let mut before = None;
-    for rounds in (1..=MOST_ROUNDS).filter_map(Rounds::new) {
-        let figures = chains.best_figures(from, to, rounds);
-        let Some(longest) = figures
-            .filter(|_| figures != before)
-            .map(|each| each.longest)
-        else {
-            continue;
-        };
-        before = figures;
-        let whole = chains
-            .chain(from, to, longest)
-            .expect("a chain of these figures");
-        let between = &whole[1..whole.len() - 1];
-        let through = between
-            .iter()
-            .map(|&node| nodes[usize::from(node)].clone())
-            .collect();
-        found.push(Chain {
-            rounds: rounds.count(),
-            through,
-        });
+/// The chains of all pairs of some nodes.
+pub struct Mesh {
+    chains: Chains,
+    /// In order.
+    nodes: Vec<Name>,
+}
+
+impl Mesh {
+    /// Of these nodes, by what nodes measured.
+    pub fn of(nodes: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Self {
+        Self {
+            chains: Chains::of(graph(nodes, delays)),
+            nodes: nodes.iter().cloned().collect(),
+        }
     }
-    found
+
+    /// The best chains from `ingress` to all others, by ascending rounds.
+    fn to_all(&self, ingress: &Name) -> BTreeMap<Name, Vec<Chain>> {
+        let others = self.nodes.iter().filter(|egress| *egress != ingress);
+        let found = others.map(|egress| (egress.clone(), self.best(ingress, egress)));
+        found.filter(|(_, chains)| !chains.is_empty()).collect()
+    }
+
+    /// What [`Chains::best_before`] says of these nodes; None also where one of them is not among ours.
+    pub fn best_before(
+        &self,
+        ingress: &Name,
+        egress: &Name,
+        last: u32,
+        rounds: Rounds,
+    ) -> Option<Figures> {
+        let (from, to) = self.place(ingress).zip(self.place(egress))?;
+        self.chains.best_before(from, to, last, rounds)
+    }
+
+    /// The nodes between the ends of the shortest chain whose hops are no longer than `longest` microseconds.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn through(&self, from: &Name, to: &Name, longest: u32) -> Vec<Name> {
+        let ends = self.place(from).zip(self.place(to));
+        let whole = ends.and_then(|(from, to)| self.chains.chain(from, to, longest));
+        let whole = whole.expect("a chain of these figures");
+        let between = whole.get(1..whole.len() - 1).unwrap_or_default();
+        let names = between.iter().map(|&node| &self.nodes[usize::from(node)]);
+        names.cloned().collect()
+    }
+
+    fn place(&self, name: &Name) -> Option<Node> {
+        let place = self.nodes.binary_search(name).ok()?;
+        Some(Node::try_from(place).expect("MOST_NODES fits"))
+    }
+
+    fn best(&self, ingress: &Name, egress: &Name) -> Vec<Chain> {
+        let Some((from, to)) = self.place(ingress).zip(self.place(egress)) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        let mut before = None;
+        for rounds in (1..=MOST_ROUNDS).filter_map(Rounds::new) {
+            let figures = self.chains.best_figures(from, to, rounds);
+            let Some(longest) = figures
+                .filter(|_| figures != before)
+                .map(|each| each.longest)
+            else {
+                continue;
+            };
+            before = figures;
+            found.push(Chain {
+                rounds: rounds.count(),
+                through: self.through(ingress, egress, longest),
+            });
+        }
+        found
+    }
 }
 
 /// The tables that differ from what was published, or are new, with this version and time.
@@ -148,19 +210,20 @@ pub fn changed(
     version: i64,
     made: u64,
 ) -> Vec<Table> {
-    let differs = |ingress: &Name, chains: &BTreeMap<Name, Vec<Chain>>| {
+    let differs = |ingress: &Name, now: &Contents| {
         published
             .get(ingress)
-            .is_none_or(|before| before.chains != *chains)
+            .is_none_or(|before| before.chains != now.chains || before.exits != now.exits)
     };
     chosen
         .iter()
-        .filter(|(ingress, chains)| differs(ingress, chains))
-        .map(|(ingress, chains)| Table {
+        .filter(|(ingress, contents)| differs(ingress, contents))
+        .map(|(ingress, contents)| Table {
             ingress: ingress.clone(),
             version,
             made,
-            chains: chains.clone(),
+            chains: contents.chains.clone(),
+            exits: contents.exits.clone(),
         })
         .collect()
 }
@@ -168,12 +231,26 @@ pub fn changed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{decode_table, encode};
+    use crate::egresses::Egresses;
+    use crate::values::{ServerDelays, decode_table, encode};
     use proptest::prelude::*;
 
     /// Where all nodes are passable.
     fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Result<Chosen, String> {
-        super::choose(alive, alive, delays)
+        super::choose(&taken(alive, alive, delays), &BTreeMap::new())
+    }
+
+    fn taken(
+        alive: &BTreeSet<Name>,
+        passable: &BTreeSet<Name>,
+        delays: &BTreeMap<Name, Delays>,
+    ) -> Snapshot {
+        Snapshot {
+            alive: alive.clone(),
+            passable: passable.clone(),
+            delays: delays.clone(),
+            ..Snapshot::default()
+        }
     }
 
     fn name(text: &str) -> Name {
@@ -200,6 +277,7 @@ mod tests {
 
     fn through(chosen: &Chosen, ingress: &str, egress: &str) -> Vec<(u8, String)> {
         let chains = chosen[&name(ingress)]
+            .chains
             .get(&name(egress))
             .into_iter()
             .flatten();
@@ -269,7 +347,8 @@ mod tests {
     #[test]
     fn a_node_without_a_converter_is_an_ingress_alone() {
         let delays = measured("A B 20\nA C 4\nC B 4\nA D 14\nD B 14\nC D 40");
-        let chosen = super::choose(&names("A B C D"), &names("A B D"), &delays).unwrap();
+        let taken = taken(&names("A B C D"), &names("A B D"), &delays);
+        let chosen = super::choose(&taken, &BTreeMap::new()).unwrap();
         let [direct, detour] = [(1, String::new()), (2, "D".into())];
         assert_eq!(through(&chosen, "A", "B"), [direct.clone(), detour]);
         assert_eq!(through(&chosen, "A", "C"), []);
@@ -296,6 +375,50 @@ mod tests {
         let chosen = choose(&names("A B C D"), &measured("A B 10\nC D 5")).unwrap();
         assert_eq!(through(&chosen, "A", "C"), []);
         assert_eq!(through(&chosen, "D", "C"), [(1, String::new())]);
+    }
+
+    #[test]
+    fn exits_are_chosen_by_what_nodes_measured_and_by_the_pressure_on_them() {
+        let delays = measured("A B 20\nA C 20\nB C 20\nD A 10");
+        let servers = |ms: u128| ServerDelays {
+            round_trip_us: BTreeMap::from([(
+                "10.0.0.0/8".parse().unwrap(),
+                Delay::of_microseconds(ms * 1000),
+            )]),
+        };
+        let mut taken = taken(&names("A B C D"), &names("A B C"), &delays);
+        taken.servers = BTreeMap::from([(name("B"), servers(9)), (name("C"), servers(16))]);
+        let egresses = Egresses::parse("10.0.0.0/8 C|B\n10.1.0.0/16 C|B\n10.2.0.0/16 B").unwrap();
+        taken.egresses = ["A", "B", "D"]
+            .map(|each| (name(each), egresses.clone()))
+            .into();
+        let node = |chosen: &Chosen, ingress: &str| {
+            let exits = &chosen[&name(ingress)].exits;
+            let each = exits.iter().map(|line| line.best[0].node.to_string());
+            each.collect::<Vec<_>>()
+        };
+        let chosen = super::choose(&taken, &BTreeMap::new()).unwrap();
+        for ingress in ["A", "B", "D"] {
+            assert_eq!(node(&chosen, ingress), ["B"], "{ingress}");
+        }
+        assert_eq!(node(&chosen, "C"), [""; 0]);
+        let tables = changed(&chosen, &BTreeMap::new(), 1, 1);
+        for table in &tables {
+            let ingress = &table.ingress;
+            assert_eq!(decode_table(ingress, &encode(table)).as_ref(), Ok(table));
+        }
+        let before = tables.into_iter().map(|each| (each.ingress, each.exits));
+        let loaded = Health {
+            pressure_percent: 60.try_into().unwrap(),
+            ..Health::default()
+        };
+        taken.health.insert(name("B"), loaded);
+        let chosen = super::choose(&taken, &before.collect()).unwrap();
+        assert_eq!(node(&chosen, "A"), ["C"]);
+        let line = egresses.iter().next().unwrap();
+        // 9 ms in steps of 2, and 20 for the pressure.
+        let far = to_servers(&taken, line, &name("B")).unwrap();
+        assert_eq!(far.microseconds(), 30_000);
     }
 
     #[test]

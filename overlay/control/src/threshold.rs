@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::name::Name;
-use crate::values::{Delay, Delays};
+use crate::values::Delay;
 use crate::window::Reading;
 
 /// How far a delay must be from what was last published, to be published again: by the larger of the two.
@@ -30,18 +29,18 @@ impl Threshold {
     }
 }
 
-/// What to publish in place of `published`, by what is known now of each peer; None if that can stay.
+/// What to publish in place of `published`, by what is known now of each place; None if that can stay.
 ///
-/// A peer that is not among `readings` is none any more; its delay goes when something else is published.
-pub fn next(
-    published: &Delays,
-    readings: &BTreeMap<Name, Reading>,
+/// A place that is not among `readings` is none any more; its delay goes when something else is published.
+pub fn next<Place: Ord + Clone>(
+    published: &BTreeMap<Place, Delay>,
+    readings: &BTreeMap<Place, Reading>,
     threshold: Threshold,
-) -> Option<Delays> {
+) -> Option<BTreeMap<Place, Delay>> {
     let mut changed = false;
-    let mut round_trip_us = BTreeMap::new();
-    for (peer, reading) in readings {
-        let before = published.round_trip_us.get(peer).copied();
+    let mut next = BTreeMap::new();
+    for (place, reading) in readings {
+        let before = published.get(place).copied();
         let now = match (reading, before) {
             (Reading::Known(now), Some(before)) if !threshold.exceeded(before, *now) => {
                 Some(before)
@@ -51,9 +50,9 @@ pub fn next(
             (Reading::Silent, _) => None,
         };
         changed |= now != before;
-        round_trip_us.extend(now.map(|delay| (peer.clone(), delay)));
+        next.extend(now.map(|delay| (place.clone(), delay)));
     }
-    changed.then_some(Delays { round_trip_us })
+    changed.then_some(next)
 }
 
 #[cfg(test)]
@@ -74,19 +73,12 @@ mod tests {
         Delay::of_microseconds((milliseconds * 1000.0) as u128)
     }
 
-    fn delays(all: &[(&str, f64)]) -> Delays {
-        let each = all
-            .iter()
-            .map(|(peer, ms)| (peer.parse().unwrap(), delay(*ms)));
-        Delays {
-            round_trip_us: each.collect(),
-        }
+    fn delays<'a>(all: &[(&'a str, f64)]) -> BTreeMap<&'a str, Delay> {
+        all.iter().map(|(peer, ms)| (*peer, delay(*ms))).collect()
     }
 
-    fn readings(all: &[(&str, Reading)]) -> BTreeMap<Name, Reading> {
-        all.iter()
-            .map(|(peer, reading)| (peer.parse().unwrap(), *reading))
-            .collect()
+    fn readings<'a>(all: &[(&'a str, Reading)]) -> BTreeMap<&'a str, Reading> {
+        all.iter().copied().collect()
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::num::NonZero;
 
+use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::egresses::Egresses;
+use crate::egresses::{Egress, Egresses};
 use crate::health::Health;
 use crate::name::Name;
 
@@ -76,6 +78,14 @@ pub struct Delays {
     pub round_trip_us: BTreeMap<Name, Delay>,
 }
 
+/// What a node measured to servers that it may be next to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerDelays {
+    /// Round-trip times in microseconds, by the network of the egresses that the servers are in.
+    pub round_trip_us: BTreeMap<IpNet, Delay>,
+}
+
 /// A chain, for transfers of at least so many rounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +94,31 @@ pub struct Chain {
     pub rounds: u8,
     /// The nodes between the ingress and the egress, in order.
     pub through: Vec<Name>,
+}
+
+/// A way to servers that several nodes may be next to, for transfers of at least so many rounds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exit {
+    /// From how many rounds on, 1 to [`MOST_ROUNDS`].
+    pub rounds: u8,
+    /// The egress; it may be the ingress itself.
+    pub node: Name,
+    /// The nodes between the ingress and the egress, in order.
+    pub through: Vec<Name>,
+}
+
+/// The best ways to the servers of one line of an ingress's egresses, by the delays of its nodes to them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exits {
+    /// The servers' network.
+    pub to: IpNet,
+    /// Their port, if the line is for that alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZero<u16>>,
+    /// By ascending rounds, the first one for 1.
+    pub best: Vec<Exit>,
 }
 
 /// What an ingress needs to know.
@@ -98,6 +133,18 @@ pub struct Table {
     pub made: u64,
     /// For each egress the best chains, by ascending rounds, the first one for 1.
     pub chains: BTreeMap<Name, Vec<Chain>>,
+    /// For the lines of its egresses that name several nodes, if the way from one of them to the servers is measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exits: Vec<Exits>,
+}
+
+impl Table {
+    /// The best ways to the servers of this line; none if nobody measured how far they are.
+    pub fn exits_of(&self, line: &Egress) -> &[Exit] {
+        let own = |exits: &&Exits| (exits.to, exits.port) == (line.to, line.port);
+        let found = self.exits.iter().find(own);
+        found.map_or(&[], |exits| &exits.best)
+    }
 }
 
 /// What the elected controller did last.
@@ -156,6 +203,11 @@ pub fn decode_delays(owner: &Name, bytes: &[u8]) -> Result<Delays, String> {
     Ok(delays)
 }
 
+/// What a node measured to servers.
+pub fn decode_server_delays(bytes: &[u8]) -> Result<ServerDelays, String> {
+    decode(bytes)
+}
+
 /// How a node fares.
 pub fn decode_health(bytes: &[u8]) -> Result<Health, String> {
     decode(bytes)
@@ -172,6 +224,9 @@ pub fn decode_table(ingress: &Name, bytes: &[u8]) -> Result<Table, String> {
     }
     for (egress, chains) in &table.chains {
         check(ingress, egress, chains).map_err(|what| format!("to {egress}: {what}"))?;
+    }
+    for exits in &table.exits {
+        check_exits(ingress, &exits.best).map_err(|what| format!("to {}: {what}", exits.to))?;
     }
     Ok(table)
 }
@@ -197,26 +252,44 @@ fn check(ingress: &Name, egress: &Name, chains: &[Chain]) -> Result<(), String> 
     if ingress == egress {
         return Err("it is the ingress: accepted: chains to others".into());
     }
-    if chains.first().is_none_or(|first| first.rounds != 1) {
-        return Err("no chain for 1 round: accepted: chains for every number of rounds".into());
-    }
-    if !chains.is_sorted_by(|one, next| one.rounds < next.rounds) {
-        return Err("rounds do not ascend".into());
-    }
-    if let Some(last) = chains.last().filter(|last| last.rounds > MOST_ROUNDS) {
-        return Err(format!(
-            "{} rounds: accepted: 1 to {MOST_ROUNDS}",
-            last.rounds
-        ));
-    }
+    ascending(chains.iter().map(|chain| chain.rounds))?;
     chains
         .iter()
-        .try_for_each(|chain| once(ingress, egress, chain))
+        .try_for_each(|chain| once(ingress, egress, &chain.through))
 }
 
-fn once(ingress: &Name, egress: &Name, chain: &Chain) -> Result<(), String> {
+fn check_exits(ingress: &Name, exits: &[Exit]) -> Result<(), String> {
+    ascending(exits.iter().map(|exit| exit.rounds))?;
+    exits.iter().try_for_each(|exit| {
+        if exit.node == *ingress && exit.through.is_empty() {
+            return Ok(());
+        }
+        once(ingress, &exit.node, &exit.through)
+    })
+}
+
+/// Whether there is something for every number of rounds.
+fn ascending(rounds: impl Iterator<Item = u8> + Clone) -> Result<(), String> {
+    if rounds.clone().next() != Some(1) {
+        return Err("no chain for 1 round: accepted: chains for every number of rounds".into());
+    }
+    if !rounds.clone().is_sorted_by(|one, next| one < next) {
+        return Err("rounds do not ascend".into());
+    }
+    match rounds.last().filter(|&last| last > MOST_ROUNDS) {
+        Some(last) => Err(format!("{last} rounds: accepted: 1 to {MOST_ROUNDS}")),
+        None => Ok(()),
+    }
+}
+
+fn once(ingress: &Name, egress: &Name, through: &[Name]) -> Result<(), String> {
     let mut seen = BTreeSet::from([ingress, egress]);
-    match chain.through.iter().find(|node| !seen.insert(node)) {
+    if ingress == egress {
+        return Err(format!(
+            "{ingress} twice in a chain: accepted: each node once"
+        ));
+    }
+    match through.iter().find(|node| !seen.insert(node)) {
         Some(again) => Err(format!(
             "{again} twice in a chain: accepted: each node once"
         )),
@@ -246,6 +319,20 @@ mod tests {
             version: 7,
             made: 1_800_000_000,
             chains,
+            exits: Vec::new(),
+        }
+    }
+
+    fn exits(rounds: u8, node: &str, through: &[&str]) -> Exits {
+        let Chain { rounds, through } = chain(rounds, through);
+        Exits {
+            to: "10.0.0.0/8".parse().unwrap(),
+            port: None,
+            best: vec![Exit {
+                rounds,
+                node: name(node),
+                through,
+            }],
         }
     }
 
@@ -258,8 +345,24 @@ mod tests {
             };
             assert_eq!(decode_node(&encode(&node)), Ok(node));
         }
-        let egresses = Egresses::parse("10.0.0.0/8 B 3\n").unwrap();
-        assert_eq!(decode_egresses(&encode(&egresses)), Ok(egresses));
+        for (line, value) in [
+            (
+                "10.0.0.0/8 B 3",
+                r#"[{"to":"10.0.0.0/8","node":"B","rounds":3}]"#,
+            ),
+            (
+                "10.0.0.0/8 B|C probe 10.0.0.1:443",
+                r#"[{"to":"10.0.0.0/8","node":"B","or":["C"],"rounds":5,"probe":"10.0.0.1:443"}]"#,
+            ),
+        ] {
+            let egresses = Egresses::parse(line).unwrap();
+            let written = encode(&egresses);
+            assert_eq!(
+                written,
+                format!(r#"{{"format":1,"value":{value}}}"#).as_bytes()
+            );
+            assert_eq!(decode_egresses(&written), Ok(egresses));
+        }
         let delay = Delay::of_microseconds(1500);
         let delays = Delays {
             round_trip_us: BTreeMap::from([(name("B"), delay)]),
@@ -269,7 +372,17 @@ mod tests {
             br#"{"format":1,"value":{"round_trip_us":{"B":1500}}}"#
         );
         assert_eq!(decode_delays(&name("A"), &encode(&delays)), Ok(delays));
-        let table = table("B", vec![chain(1, &[]), chain(4, &["C", "D"])]);
+        let servers = ServerDelays {
+            round_trip_us: BTreeMap::from([("10.0.0.0/8".parse().unwrap(), delay)]),
+        };
+        assert_eq!(
+            encode(&servers),
+            br#"{"format":1,"value":{"round_trip_us":{"10.0.0.0/8":1500}}}"#
+        );
+        assert_eq!(decode_server_delays(&encode(&servers)), Ok(servers));
+        let mut table = table("B", vec![chain(1, &[]), chain(4, &["C", "D"])]);
+        assert_eq!(decode_table(&name("A"), &encode(&table)), Ok(table.clone()));
+        table.exits = vec![exits(1, "B", &["C"]), exits(1, "A", &[])];
         assert_eq!(decode_table(&name("A"), &encode(&table)), Ok(table));
         let refused = vec!["x".into()];
         let report = Report {
@@ -359,6 +472,16 @@ mod tests {
             (table("B", vec![chain(1, &["B"])]), "to B: B twice"),
         ];
         for (table, what) in cases {
+            let refusal = decode_table(&name("A"), &encode(&table)).unwrap_err();
+            assert!(refusal.starts_with(what), "{refusal}");
+        }
+        for (rounds, node, through, what) in [
+            (2, "B", "C", "to 10.0.0.0/8: no chain for 1 round"),
+            (1, "B", "B", "to 10.0.0.0/8: B twice"),
+            (1, "A", "C", "to 10.0.0.0/8: A twice"),
+        ] {
+            let mut table = table("B", vec![chain(1, &[])]);
+            table.exits = vec![exits(rounds, node, &[through])];
             let refusal = decode_table(&name("A"), &encode(&table)).unwrap_err();
             assert!(refusal.starts_with(what), "{refusal}");
         }

@@ -69,8 +69,22 @@ impl Chains {
 
     /// The figures of that chain.
     pub fn best_figures(&self, ingress: Node, egress: Node, rounds: Rounds) -> Option<Figures> {
+        self.best_before(ingress, egress, 0, rounds)
+    }
+
+    /// The figures of the chain to `egress` that is the best one if a hop of `last` microseconds follows. The longer that
+    /// is, the less do short hops before it gain.
+    pub fn best_before(
+        &self,
+        ingress: Node,
+        egress: Node,
+        last: u32,
+        rounds: Rounds,
+    ) -> Option<Figures> {
+        let time =
+            |each: &Figures| doubled_time(each.length + last, each.longest.max(last), rounds);
         let all = self.stairs(ingress, egress).iter().map(figures);
-        all.min_by_key(|each| (doubled_time(each.length, each.longest, rounds), each.hops))
+        all.min_by_key(|each| (time(each), each.hops))
     }
 
     /// The shortest chain none of whose hops exceeds `longest` microseconds, with the fewest converters among equals.

@@ -15,6 +15,9 @@ ANSWER: dict[str, Any] = {
     "ingress": "london",
     "server": "192.0.2.9",
     "egress": {"to": "192.0.2.0/24", "node": "milan", "rounds": 5},
+    "node": "milan",
+    "node_by": "name",
+    "candidates": [],
     "rounds": 5,
     "rounds_by": "network",
     "version": 41,
@@ -76,10 +79,37 @@ def test_what_is_out_of_the_ordinary_is_said() -> None:
     cases = [
         (without, "version 41 of its table has no chain to milan"),
         ({**without, "version": None}, "it has no table yet"),
-        ({**without, "egress": {**ANSWER["egress"], "node": "london"}}, "it is next to it"),
+        ({**without, "node": "london"}, "it is next to it"),
     ]
     for answer, why in cases:
         assert explanation.text(answer).endswith(f"\nlondon connects to it: {why}")
+
+
+def candidate(node: str, passable: bool, servers: float | None, time: float | None) -> dict[str, Any]:
+    return {"node": node, "passable": passable, "to_servers_ms": servers, "time_ms": time}
+
+
+def test_of_several_nodes_the_one_is_named_with_the_figures_of_all() -> None:
+    candidates = [
+        candidate("oslo", True, 40.0, 186.0),
+        candidate("milan", True, 4.0, 60.0),
+        candidate("rome", False, 2.0, None),
+        candidate("nice", True, None, None),
+    ]
+    measured = explanation.text({**ANSWER, "node_by": "measurement", "candidates": candidates})
+    assert measured.splitlines()[:5] == [
+        "192.0.2.9 is next to milan, by 192.0.2.0/24, as measured",
+        "  oslo: 40.0 ms from the servers; by it a transfer takes 186.0 ms",
+        "  milan: 4.0 ms from the servers; by it a transfer takes 60.0 ms",
+        "  rome: dead, or its converter does not answer",
+        "  nice: how far its servers are is not measured",
+    ]
+    assert "\n  milan  8.0 ms\n  192.0.2.9  4.0 ms\n" in measured
+    unmeasured = [candidate("milan", True, None, None), candidate("nice", True, None, None)]
+    first = explanation.text({**ANSWER, "node_by": "order", "candidates": unmeasured})
+    assert first.startswith(
+        "192.0.2.9 is next to milan, by 192.0.2.0/24, the first of these that is alive: no measurement"
+    )
 
 
 @pytest.mark.parametrize(
