@@ -71,7 +71,8 @@ Compares the best chains of all pairs of nodes with chains that are chosen by on
   minimax    the least longest hop, and the shortest chain of these
   tree       the least longest hop, as it comes: along the shortest spanning tree
 It says how much longer transfers take over these, in percent of the best chain's time, and how many converters a chain
-has on average, both ends among them.
+has on average, both ends among them. With --peers it says the same of chains that are chosen where each node measures
+only some others, half of them the nearest, half by lot: with estimates for all other pairs, and without.
 """
 
 
@@ -98,6 +99,7 @@ class Simulate:
 
     graph: Path
     rounds: Sequence[int]
+    peers: int | None
     json: bool
 
 
@@ -170,6 +172,8 @@ def parser() -> Arguments:
     _add_graph(simulate)
     about = f"numbers of rounds, 1 to {_MOST_ROUNDS} (default: 1,5,10)"
     simulate.add_argument("--rounds", type=_many_rounds, default=(1, 5, 10), metavar="N,...", help=about)
+    about = "also, what becomes of the chains if each node measures only so many others, 4 to 1000"
+    simulate.add_argument("--peers", type=_peers, metavar="N", help=about)
     about = "a picture of the nodes, the links in use and a pair's chain"
     map_ = commands.add_parser("map", help=about, description=_MAP, epilog=_MODEL + _CODES)
     map_.does(Map, _map)
@@ -216,6 +220,12 @@ def _rounds(text: str) -> int:
     return int(text)
 
 
+def _peers(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 4 <= int(text) <= 1000):
+        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 4 to 1000")
+    return int(text)
+
+
 def _address(text: str) -> str:
     try:
         return str(ip_address(text))
@@ -240,7 +250,8 @@ def _paths(options: Paths) -> None:
 
 def _simulate(options: Simulate) -> None:
     rounds = ",".join(map(str, options.rounds))
-    answer = ask(["simulate", "--rounds", rounds, "--", str(options.graph)])
+    peers = [] if options.peers is None else [f"--peers={options.peers}"]
+    answer = ask(["simulate", "--rounds", rounds, *peers, "--", str(options.graph)])
     print(json.dumps(answer, indent=2) if options.json else _comparison_text(answer))
 
 
@@ -306,9 +317,27 @@ def _comparison_text(answer: Mapping[str, Any]) -> str:
         for name in ("shortest", "minimax", "tree"):
             other = each[name]
             shares = f"{other['pairs_worse_percent']:>12.1f} % {other['pairs_40_worse_percent']:>12.1f} %"
-            worse = [f"{other['worse_percent'][at]:>7.1f} %" for at in (50, 80, 95, 100)]
-            lines.append(f"{'':6} {name:9} {other['converters']:>11.2f} {shares} {' '.join(worse)}")
-    return "\n".join(lines)
+            lines.append(
+                f"{'':6} {name:9} {other['converters']:>11.2f} {shares} {_percentiles(other['worse_percent'])}"
+            )
+    return "\n".join([*lines, *(_sampled_lines(answer["sampled"]) if answer["sampled"] else [])])
+
+
+def _percentiles(percent: Sequence[float]) -> str:
+    return " ".join(f"{percent[at]:>7.1f} %" for at in (50, 80, 95, 100))
+
+
+def _sampled_lines(sampled: Mapping[str, Any]) -> list[str]:
+    measured = f"{sampled['pairs_measured_percent']:.1f} % of the pairs are measured"
+    lines = ["", f"if each node measures {sampled['peers']} others, {measured}"]
+    if sampled["error_percent"]:
+        lines.append(f"  estimates of the others are off by  {_percentiles(sampled['error_percent'])}")
+    for each in sampled["comparisons"]:
+        for name, chains in (("estimates", "estimated"), ("measured links alone", "measured")):
+            longer = _percentiles(each[chains]["worse_percent"])
+            mean = each[chains]["mean_worse_percent"]
+            lines.append(f"  {each['rounds']:>2} rounds by {name:20} longer by {longer}, {mean:.1f} % on average")
+    return lines
 
 
 def command() -> None:

@@ -58,6 +58,36 @@ def test_the_comparison(detour: str, capsys: pytest.CaptureFixture[str]) -> None
     assert "3 nodes, 3 pairs" in capsys.readouterr().out
 
 
+def test_chains_where_nodes_measure_only_some_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """On each of the Rocketfuel networks, by estimates; docs/overlay-paths.md has the figures."""
+    told = []
+    for graph in GRAPHS:
+        assert main(["simulate", str(graph), "--rounds", "1,5,10", "--peers", "16", "--json"]) == 0
+        sampled = json.loads(capsys.readouterr().out)["sampled"]
+        assert sampled["peers"] == 16 and sampled["pairs_measured_percent"] < 40
+        errors = sampled["error_percent"]
+        longer = [each["estimated"]["mean_worse_percent"] for each in sampled["comparisons"]]
+        told.append(f"{graph.stem}: median error {errors[50]:.1f} %, longer by {longer} %")
+        assert errors[50] < 7
+        assert max(longer) < 15
+        assert longer[0] < sampled["comparisons"][0]["measured"]["mean_worse_percent"]
+    print("\n".join(told))
+
+
+def test_few_peers_in_words(detour: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", detour, "--rounds", "5", "--peers", "4"]) == 0
+    printed = capsys.readouterr().out
+    assert "if each node measures 4 others, 100.0 % of the pairs are measured\n   5 rounds by estimates" in printed
+
+
+@pytest.mark.parametrize("peers", ["3", "1001", "all"])
+def test_peers_that_are_not_accepted(peers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "GRAPH", f"--peers={peers}"])
+    assert ended.value.code == Exit.USAGE
+    assert "accepted: a whole number from 4 to 1000" in capsys.readouterr().err
+
+
 def test_the_map_has_the_links_in_use_and_the_chain(
     detour: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

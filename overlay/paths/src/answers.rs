@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use overlay_paths::compare::{Comparison, compare};
+use overlay_paths::few::{Sampled, sample};
 use overlay_paths::{Chains, Figures, Graph, Node, Rounds, transfer_time};
 use serde::Serialize;
 
@@ -85,13 +86,16 @@ pub struct Simulation {
     nodes: usize,
     pairs: usize,
     comparisons: Vec<Comparison>,
+    /// What becomes of it if each node measures only a few others.
+    sampled: Option<Sampled>,
 }
 
-/// The comparison over a full mesh, once for each of `rounds`.
-pub fn simulate(mesh: Graph, rounds: &[Rounds]) -> Simulation {
+/// The comparison over a full mesh, once for each of `rounds`; `peers` are how many others a node measures, if not all.
+pub fn simulate(mesh: Graph, rounds: &[Rounds], peers: Option<usize>) -> Simulation {
     let nodes = mesh.len();
     Simulation {
         nodes,
+        sampled: peers.map(|count| sample(&mesh, count, rounds)),
         pairs: nodes * (nodes - 1) / 2,
         comparisons: compare(&Chains::of(mesh), rounds),
     }

@@ -28,6 +28,8 @@ pub struct Other {
     pub converters: f64,
     /// By how many percent their time exceeds ours: the 0th to the 100th percentile of all pairs.
     pub worse_percent: Vec<f64>,
+    /// The mean of that.
+    pub mean_worse_percent: f64,
     /// Of all pairs, the percentage for which it does so at all.
     pub pairs_worse_percent: f64,
     /// Of all pairs, the percentage for which it does so by more than 40 %.
@@ -54,7 +56,10 @@ pub fn compare(chains: &Chains, rounds: &[Rounds]) -> Vec<Comparison> {
     rounds.iter().map(comparison).collect()
 }
 
-fn of_all_pairs(graph: &Graph, figures: impl Fn(Node, Node) -> Option<Figures>) -> Vec<Figures> {
+pub(crate) fn of_all_pairs(
+    graph: &Graph,
+    figures: impl Fn(Node, Node) -> Option<Figures>,
+) -> Vec<Figures> {
     let pairs = graph
         .nodes()
         .flat_map(|high| (0..high).map(move |low| (low, high)));
@@ -64,7 +69,7 @@ fn of_all_pairs(graph: &Graph, figures: impl Fn(Node, Node) -> Option<Figures>) 
 }
 
 #[expect(clippy::cast_precision_loss, reason = "few pairs")]
-fn other(chains: &[Figures], ours: &[Figures], rounds: Rounds) -> Other {
+pub(crate) fn other(chains: &[Figures], ours: &[Figures], rounds: Rounds) -> Other {
     let time = |figures: &Figures| doubled_time(figures.length, figures.longest, rounds) as f64;
     let mut worse: Vec<f64> = chains
         .iter()
@@ -79,6 +84,7 @@ fn other(chains: &[Figures], ours: &[Figures], rounds: Rounds) -> Other {
         worse_percent: (0..=100)
             .map(|percent| worse[(worse.len() - 1) * percent / 100])
             .collect(),
+        mean_worse_percent: worse.iter().sum::<f64>() / worse.len() as f64,
         pairs_worse_percent: pairs_beyond(0.0),
         pairs_40_worse_percent: pairs_beyond(40.0),
     }

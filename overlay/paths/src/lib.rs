@@ -12,6 +12,8 @@ mod affected;
 mod chains;
 mod change;
 pub mod compare;
+mod coordinates;
+pub mod few;
 mod graph;
 mod model;
 pub mod peer;
@@ -20,6 +22,7 @@ mod staircase;
 mod sweep;
 
 pub use chains::{Chain, Chains, Figures};
+pub use coordinates::Coordinates;
 pub use graph::{Graph, Link, MOST_NODES, Node};
 pub use model::{Rounds, transfer_time};
 pub use read::{Refusal, read};

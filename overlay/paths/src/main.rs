@@ -52,6 +52,9 @@ enum Command {
         /// Numbers of rounds
         #[arg(long, default_value = "1,5,10", value_delimiter = ',', value_parser = rounds)]
         rounds: Vec<Rounds>,
+        /// Also, what becomes of the chains if each node measures only as many others, 4 to 1000
+        #[arg(long, value_parser = peers)]
+        peers: Option<usize>,
     },
     /// How far all nodes are from each other, and which links the best chains of all pairs take
     Map {
@@ -118,7 +121,11 @@ fn run(command: &Command) -> Result<(), Failure> {
             });
             print(&answers::paths(mesh.clone(), ingress?, egress?, *rounds))
         }
-        Command::Simulate { graph, rounds } => print(&answers::simulate(mesh(graph)?, rounds)),
+        Command::Simulate {
+            graph,
+            rounds,
+            peers,
+        } => print(&answers::simulate(mesh(graph)?, rounds, *peers)),
         Command::Map { graph, rounds } => print(&answers::map(mesh(graph)?, *rounds)),
         Command::Bench { repeat, changes } => print(&bench::measure(*repeat, *changes)),
     }
@@ -147,6 +154,11 @@ fn rounds(text: &str) -> Result<Rounds, String> {
     count
         .and_then(Rounds::new)
         .ok_or_else(|| "accepted: a whole number from 1 to 60".into())
+}
+
+fn peers(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (4..=1000).contains(count));
+    count.ok_or_else(|| "accepted: a whole number from 4 to 1000".into())
 }
 
 fn print(answer: &impl Serialize) -> Result<(), Failure> {

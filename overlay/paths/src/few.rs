@@ -1,0 +1,204 @@
+//! Nodes that measure only a few others, and what becomes of the chains then.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::chains::{Chains, Figures};
+use crate::compare::{Other, of_all_pairs, other};
+use crate::coordinates::{Coordinates, Random};
+use crate::graph::{Graph, Node};
+use crate::model::{Rounds, doubled_time};
+
+/// Someone whom a node may measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer<Id> {
+    /// Who it is.
+    pub id: Id,
+    /// By lot: what is drawn for these two once and for all.
+    pub lot: u64,
+    /// The lower, the sooner it is taken: how far it is.
+    pub rank: u64,
+}
+
+/// At most `count` of these peers, half of them by lot, the others by rank: those nearby make good hops, and distant ones
+/// tell where in the world the node is (Vivaldi, section 5.2).
+pub fn few<Id: Copy + Ord>(mut peers: Vec<Peer<Id>>, count: usize) -> BTreeSet<Id> {
+    let by_lot = count.div_ceil(2).min(peers.len());
+    peers.sort_unstable_by_key(|peer| (peer.lot, peer.id));
+    let mut others = peers.split_off(by_lot);
+    others.sort_unstable_by_key(|peer| (peer.rank, peer.id));
+    let all = peers.iter().chain(others.iter().take(count - by_lot));
+    all.map(|peer| peer.id).collect()
+}
+
+/// How a graph fares of which each node measures only a few others.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sampled {
+    /// How many each measures.
+    pub peers: usize,
+    /// Of all pairs, the percentage that one of the two measures.
+    pub pairs_measured_percent: f64,
+    /// By how many percent estimates of the other pairs are off: the 0th to the 100th percentile.
+    pub error_percent: Vec<f64>,
+    /// What chains take that are chosen so, beside those chosen by all round-trip times.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// The comparison for one number of rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// How many rounds a transfer has.
+    pub rounds: u8,
+    /// Over measured pairs; where the two ends of a chain are none, beside the estimated way without converters.
+    pub estimated: Other,
+    /// Over measured pairs alone.
+    pub measured: Other,
+}
+
+/// Compare over all pairs of a full mesh of at least two nodes, each of which measures `count` others, once for each of
+/// `rounds`.
+pub fn sample(mesh: &Graph, count: usize, rounds: &[Rounds]) -> Sampled {
+    let measured = measured(mesh, count);
+    let coordinates = Coordinates::of(&measured);
+    let [best, known] = [mesh, &measured].map(|graph| Chains::of(graph.clone()));
+    let comparison = |&rounds: &Rounds| {
+        let ours = of_all_pairs(mesh, |low, high| best.best_figures(low, high, rounds));
+        let nodes = |low, high| known.best(low, high, rounds).map(|chain| chain.nodes);
+        let alone = of_all_pairs(mesh, |low, high| {
+            in_truth(mesh, low, high, nodes(low, high))
+        });
+        let estimated = of_all_pairs(mesh, |low, high| {
+            let direct = direct(&coordinates, &measured, low, high);
+            let chain = known.best_figures(low, high, rounds);
+            let time = |figures: Figures| doubled_time(figures.length, figures.longest, rounds);
+            let gains =
+                direct.is_some_and(|direct| chain.is_none_or(|chain| time(direct) < time(chain)));
+            in_truth(mesh, low, high, nodes(low, high).filter(|_| !gains))
+        });
+        Comparison {
+            rounds: rounds.count(),
+            estimated: other(&estimated, &ours, rounds),
+            measured: other(&alone, &ours, rounds),
+        }
+    };
+    Sampled {
+        peers: count,
+        pairs_measured_percent: share(&measured),
+        error_percent: percentiles(errors(mesh, &measured, &coordinates)),
+        comparisons: rounds.iter().map(comparison).collect(),
+    }
+}
+
+/// The links of a mesh that one of their ends measures.
+fn measured(mesh: &Graph, count: usize) -> Graph {
+    let mut found = Graph::new(mesh.names().to_vec());
+    for node in mesh.nodes() {
+        let mut lots = Random(u64::from(node) + 1);
+        let others = mesh.nodes().filter(|&other| other != node);
+        let peers = others.filter_map(|id| {
+            let rank = u64::from(mesh.delay(node, id)?);
+            let lot = lots.bits();
+            Some(Peer { id, lot, rank })
+        });
+        for peer in few(peers.collect(), count) {
+            found.set(node, peer, mesh.delay(node, peer));
+        }
+    }
+    found
+}
+
+/// The hop between two nodes that nobody measured, as it is estimated, longer by its error.
+fn direct(coordinates: &Coordinates, measured: &Graph, low: Node, high: Node) -> Option<Figures> {
+    if measured.delay(low, high).is_some() {
+        return None;
+    }
+    let (delay, error) = coordinates.estimate(low, high)?;
+    Some(Figures {
+        length: delay + error,
+        longest: delay + error,
+        hops: 1,
+    })
+}
+
+fn missing(graph: &Graph) -> impl Iterator<Item = (Node, Node)> {
+    let pairs = graph
+        .nodes()
+        .flat_map(|high| (0..high).map(move |low| (low, high)));
+    pairs.filter(|&(low, high)| graph.delay(low, high).is_none())
+}
+
+/// What a chain of these nodes takes in truth; without one there are no converters between the two ends.
+fn in_truth(mesh: &Graph, low: Node, high: Node, nodes: Option<Vec<Node>>) -> Option<Figures> {
+    let nodes = nodes.unwrap_or_else(|| vec![low, high]);
+    let hops = nodes.windows(2).map(|hop| mesh.delay(hop[0], hop[1]));
+    let hops: Vec<u32> = hops.collect::<Option<_>>()?;
+    Some(Figures {
+        length: hops.iter().sum(),
+        longest: hops.iter().copied().max()?,
+        hops: u16::try_from(hops.len()).ok()?,
+    })
+}
+
+/// Of all pairs, the percentage that has a link.
+#[expect(clippy::cast_precision_loss, reason = "few pairs")]
+fn share(graph: &Graph) -> f64 {
+    let pairs = graph.len() * (graph.len() - 1) / 2;
+    100.0 * graph.links().len() as f64 / pairs as f64
+}
+
+/// By how many percent of the truth each estimate is off.
+fn errors(mesh: &Graph, measured: &Graph, coordinates: &Coordinates) -> Vec<f64> {
+    let off = |(low, high)| {
+        let (estimate, _) = coordinates.estimate(low, high)?;
+        let truth = f64::from(mesh.delay(low, high)?);
+        Some(100.0 * (f64::from(estimate) - truth).abs() / truth)
+    };
+    missing(measured).filter_map(off).collect()
+}
+
+/// The 0th to the 100th; none of nothing.
+fn percentiles(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let Some(last) = values.len().checked_sub(1) else {
+        return Vec::new();
+    };
+    (0..=100).map(|at| values[last * at / 100]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_by_lot_and_half_of_the_nearest() {
+        let peers = || -> Vec<Peer<u8>> {
+            let each = (0..10_u8).map(|id| Peer {
+                id,
+                lot: u64::from(9 - id),
+                rank: u64::from(id),
+            });
+            each.collect()
+        };
+        let chosen = |count| few(peers(), count).into_iter().collect::<Vec<_>>();
+        assert_eq!(chosen(4), [0, 1, 8, 9]);
+        assert_eq!(chosen(5), [0, 1, 7, 8, 9]);
+        assert_eq!(chosen(1), [9]);
+        assert_eq!(chosen(10).len(), 10);
+        assert_eq!(chosen(99).len(), 10);
+        assert_eq!(few(Vec::<Peer<u8>>::new(), 4), BTreeSet::new());
+    }
+
+    #[test]
+    fn who_measures_all_chooses_as_well_as_can_be() {
+        let mesh = crate::read("A B 10\nA C 6\nC B 6\nA D 3\n").unwrap().mesh();
+        let found = sample(&mesh, 3, &[Rounds::new(5).unwrap()]);
+        assert_eq!(found.pairs_measured_percent.to_bits(), 100_f64.to_bits());
+        assert_eq!(found.error_percent, [0.0; 0]);
+        let both = [
+            &found.comparisons[0].estimated,
+            &found.comparisons[0].measured,
+        ];
+        assert!(both.iter().all(|other| other.worse_percent[100] == 0.0));
+    }
+}
