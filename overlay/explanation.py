@@ -50,12 +50,12 @@ def up_to_kb(rounds: int) -> int:
 
 def _chains(answer: Mapping[str, Any]) -> list[str]:
     best, direct = answer["chains"][0], answer["direct"]
-    hops = zip(best["nodes"][1:], best["hops_ms"], strict=True)
+    hops = zip(best["nodes"][1:], best["hops_ms"], best["hops_estimated"], strict=True)
     return [
         f"{_time(best['time_ms'])}; {_time(direct['time_ms'])} without converters between",
         "",
         f"  {best['nodes'][0]}",
-        *(f"  {node}  {_time(hop)}" for node, hop in hops),
+        *(f"  {node}  {_time(hop)}{', estimated' * estimated}" for node, hop, estimated in hops),
         *_last_leg(answer),
         "",
         f"{'time':>10}  chain, by version {answer['version']} of the table, in the order in which they are tried",

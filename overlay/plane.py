@@ -56,6 +56,8 @@ def text(status: Mapping[str, Any]) -> str:
     lines += ["", f"{'node':{width}}  {'agent':21} {'delays':>6} {'pressure':>8}  table"]
     for node in status["nodes"]:
         table = _table(tables.pop(node["name"], None)) + _routes(node["routes"])
+        if node["estimated"]:
+            table += f"; delays estimated: {node['estimated']}"
         if node["servers"]:
             table += f"; servers measured: {node['servers']}"
         if node["converter_silent"]:

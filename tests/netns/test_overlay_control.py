@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -192,6 +193,33 @@ def test_a_connection_to_a_peers_converter_tells_the_delay_where_no_ping_is_answ
     until(lambda: delays() == {})
 
 
+def test_nodes_that_measure_only_some_peers_have_chains_to_all_others_by_estimates(empty: Overlay) -> None:
+    names = [f"n{number}" for number in range(11, 21)]
+    empty.etcd()
+    empty.controller("c1")
+    # Where no agent is.
+    empty.put("nodes/dead", {"address": "127.0.0.99:5460", "converter": "127.0.0.99:5124"})
+    for number, node in enumerate(names, start=11):
+        empty.agent(node, number, "--peers", "4")
+
+    def chains() -> dict[str, set[str]]:
+        return {ingress: egresses for ingress, egresses in empty.egresses().items() if ingress != "dead"}
+
+    until(lambda: chains() == full(*names))
+
+    def published() -> list[dict[str, Any]]:
+        return [each["value"]["value"] for each in empty.found("delays/").values()]
+
+    until(lambda: all(each.get("silent") == ["dead"] for each in published()))
+    until(lambda: all(3 <= len(each["round_trip_us"]) <= 4 for each in published()))
+    assert len(published()) == 10 and all(each["only_some"] for each in published())
+    nodes = {node["name"]: node for node in empty.status()["nodes"]}
+    # 45 pairs, of which each node measures 4 at most.
+    assert sum(nodes[name]["estimated"] for name in names) >= 2 * (45 - 40)
+    assert nodes["dead"]["estimated"] == 0
+    assert chains() == full(*names)
+
+
 SERVERS = "127.0.0.48/28"
 
 
@@ -273,6 +301,7 @@ def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -
         ),
         (("agent", "a", "--address", "127.0.0.1:5460", "--converter", "london:5124"), "accepted: an address of this"),
         (("agent", "a", "--address", "127.0.0.1:5460", "--routes", "/run/routes"), "--egresses <FILE>"),
+        (("agent", "a", "--address", "127.0.0.1:5460", "--peers", "3"), "3 is not in 4..=1000"),
         (("controller", "a", "--endpoints", ETCD, "--port", "5"), "cannot be used with"),
     ],
 )

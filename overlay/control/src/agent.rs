@@ -22,6 +22,7 @@ use crate::snapshot::Entry;
 use crate::store::{Lease, Store};
 use crate::threshold::{self, Threshold};
 use crate::values::{self, Delays, Node, ServerDelays};
+use crate::window::Reading;
 
 /// Many nodes come and go at the same time: after a change, wait for more.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -40,6 +41,8 @@ pub struct Settings {
     pub converter: Option<SocketAddr>,
     /// Where the kernel tells the pressure on the processors.
     pub pressure: PathBuf,
+    /// Whether only some of its peers are measured.
+    pub only_some: bool,
     /// etcd's members.
     pub members: Members,
     /// Which changes are published.
@@ -113,9 +116,9 @@ pub async fn session(
             }
             told = readings.changed() => {
                 told.map_err(|_| Lost::new("nothing is measured any more"))?;
-                let next = threshold::next(&published.round_trip_us, &readings.borrow_and_update(), settings.threshold);
-                if let Some(round_trip_us) = next {
-                    published = Delays { round_trip_us };
+                let next = delays(settings, &published, &readings.borrow_and_update());
+                if next != published {
+                    published = next;
                     store.put(&keys::key(DELAYS, &settings.name), values::encode(&published), lease).await?;
                 }
             }
@@ -150,6 +153,20 @@ pub fn pressure(file: &Path) -> Result<Pressure, String> {
     let text = fs::read_to_string(file).map_err(|error| error.to_string());
     text.and_then(|text| Pressure::parse(&text))
         .map_err(|what| format!("{}: {what}", file.display()))
+}
+
+/// What to publish of the peers in place of what is `published`.
+fn delays(settings: &Settings, published: &Delays, readings: &Readings) -> Delays {
+    let next = threshold::next(&published.round_trip_us, readings, settings.threshold);
+    let silent = readings
+        .iter()
+        .filter(|(_, reading)| **reading == Reading::Silent);
+    let silent = silent.map(|(name, _)| name.clone());
+    Delays {
+        round_trip_us: next.unwrap_or_else(|| published.round_trip_us.clone()),
+        only_some: settings.only_some,
+        silent: silent.filter(|_| settings.only_some).collect(),
+    }
 }
 
 /// What others are told of this node: one whose converter does not answer is like one without.

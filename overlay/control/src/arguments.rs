@@ -84,6 +84,9 @@ pub struct Agent {
     /// Milliseconds from one ping of a peer to the next; a slower answer counts as lost
     #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub interval_ms: u64,
+    /// Ping only as many peers, half of them the nearest, half by lot; to others delays are estimated (default: all)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(4..=1000))]
+    pub peers: Option<u16>,
     /// A delay is published again when it is so many percent away from what was published ...
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub change_percent: u32,

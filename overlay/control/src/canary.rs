@@ -57,6 +57,7 @@ fn on_all<'a>(mut chains: impl Iterator<Item = &'a [Name]>) -> BTreeSet<&'a Name
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimates::Estimates;
     use crate::snapshot::Snapshot;
     use crate::tables::choose;
     use crate::values::{Delay, Delays};
@@ -76,6 +77,7 @@ mod tests {
                 from.parse().unwrap(),
                 Delays {
                     round_trip_us: each.collect(),
+                    ..Delays::default()
                 },
             )
         };
@@ -86,7 +88,7 @@ mod tests {
             delays: names.iter().map(of).collect(),
             ..Snapshot::default()
         };
-        choose(&taken, &BTreeMap::new()).unwrap()
+        choose(&taken, &Estimates::new(), &BTreeMap::new()).unwrap()
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use crate::clock::now;
 use crate::election::{Office, campaign};
+use crate::estimates::Estimates;
 use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, REPORT, SERVERS, TABLES};
 use crate::lost::Lost;
 use crate::members::Members;
@@ -17,7 +18,7 @@ use crate::snapshot::Snapshot;
 use crate::store::{Lease, Store};
 use crate::tables::Chosen;
 use crate::values::{self, Exits, Report, Table};
-use crate::{canary, published, tables};
+use crate::{canary, estimates, published, tables};
 
 /// Changes come in bunches: after the first, wait for more.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -48,6 +49,7 @@ pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<In
         store,
         office,
         published,
+        estimates: Estimates::new(),
         refused: Vec::new(),
     };
     Box::pin(term.serve(lease)).await
@@ -59,6 +61,8 @@ struct Term<'a> {
     store: Store,
     office: Office,
     published: BTreeMap<Name, Table>,
+    /// Of pairs that nobody measured, as the last tables had them.
+    estimates: Estimates,
     /// The refusals last reported.
     refused: Vec<String>,
 }
@@ -93,7 +97,11 @@ impl Term<'_> {
         let mut refused = taken.refused.clone();
         let before = self.published.iter();
         let before = before.map(|(ingress, table)| (ingress.clone(), table.exits.clone()));
-        match compute(taken, before.collect(), self.settings.most_through).await? {
+        let before = (before.collect(), std::mem::take(&mut self.estimates));
+        let most_through = self.settings.most_through;
+        let (chosen, estimates) = compute(taken, before, most_through).await?;
+        self.estimates = estimates;
+        match chosen {
             Ok(chosen) => self.publish(&chosen, revision).await?,
             Err(refusal) => refused.push(format!("new tables: {refusal}")),
         }
@@ -164,13 +172,17 @@ async fn left_by_others(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
 /// All pairs of 300 nodes take a second on a busy machine: not where the lease is kept alive.
 async fn compute(
     taken: Snapshot,
-    before: BTreeMap<Name, Vec<Exits>>,
+    (exits, before): (BTreeMap<Name, Vec<Exits>>, Estimates),
     most_through: u32,
-) -> Result<Result<Chosen, String>, Lost> {
+) -> Result<(Result<Chosen, String>, Estimates), Lost> {
     let work = move || {
-        let chosen = tables::choose(&taken, &before)?;
-        canary::judge(&chosen, most_through)?;
-        Ok(chosen)
+        let estimates = estimates::steady(&before, estimates::of(&taken));
+        let chosen = tables::choose(&taken, &estimates, &exits);
+        let judged = chosen.and_then(|chosen| {
+            canary::judge(&chosen, most_through)?;
+            Ok(chosen)
+        });
+        (judged, estimates)
     };
     tokio::task::spawn_blocking(work)
         .await

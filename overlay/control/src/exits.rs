@@ -1,11 +1,11 @@
 //! Which of several nodes that are next to the same servers connections are to leave the overlay by, as measured: the
 //! decision of a controller, and what an ingress makes of it.
 
-use overlay_paths::{Rounds, transfer_time};
+use overlay_paths::Rounds;
 
 use crate::egresses::{Egress, Egresses};
 use crate::name::Name;
-use crate::tables::Mesh;
+use crate::tables::{Best, Mesh};
 use crate::threshold::Threshold;
 use crate::values::{Delay, Exit, Exits, MOST_ROUNDS};
 
@@ -18,8 +18,8 @@ const GAIN: Threshold = Threshold {
 /// A way to the servers: by which node, and what transfers on it take.
 struct Way<'a> {
     node: &'a Name,
-    /// Of the chain to the node.
-    longest: u32,
+    /// The chain to the node.
+    best: Best,
     /// In microseconds, the way from the node to the servers included.
     time: f64,
 }
@@ -71,7 +71,7 @@ fn best(ingress: &Name, measured: &[(&Name, u32)], mesh: &Mesh, before: &[Exit])
         let exit = Exit {
             rounds: rounds.count(),
             node: chosen.node.clone(),
-            through: mesh.through(ingress, chosen.node, chosen.longest),
+            through: mesh.through(ingress, chosen.node, &chosen.best),
         };
         let same = |last: &Exit| (&last.node, &last.through) == (&exit.node, &exit.through);
         if !found.last().is_some_and(same) {
@@ -89,11 +89,11 @@ fn way<'a>(
     last: u32,
     rounds: Rounds,
 ) -> Option<Way<'a>> {
-    let chain = mesh.best_before(ingress, node, last, rounds)?;
+    let best = mesh.best_before(ingress, node, last, rounds)?;
     Some(Way {
         node,
-        longest: chain.longest,
-        time: transfer_time(chain.length + last, chain.longest.max(last), rounds),
+        best,
+        time: best.time(last, rounds),
     })
 }
 
@@ -135,6 +135,9 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::estimates::Estimates;
+    use crate::snapshot::Snapshot;
+    use crate::tables::Known;
     use crate::values::Delays;
 
     fn name(text: &str) -> Name {
@@ -156,7 +159,11 @@ mod tests {
             measured.insert(to.clone(), delay(words[2].parse().unwrap()));
             nodes.extend([from, to]);
         }
-        Mesh::of(&nodes, &all)
+        let taken = Snapshot {
+            delays: all,
+            ..Snapshot::default()
+        };
+        Mesh::of(&nodes, &Known::of(&taken, &Estimates::new()))
     }
 
     const MESH: &str = "A B 20\nA C 30\nB C 12\nA D 10\nD B 10";

@@ -7,6 +7,7 @@ use overlay_paths::{Graph, Rounds, transfer_time};
 use serde::Serialize;
 
 use crate::egresses::{Egress, Egresses};
+use crate::estimates;
 use crate::exits::{self, in_order};
 use crate::failure::{Exit, Failure};
 use crate::keys::{self, EGRESSES, TABLES};
@@ -17,7 +18,7 @@ use crate::published;
 use crate::routes::by_preference;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::tables::{self, Mesh};
+use crate::tables::{self, Known, Mesh};
 use crate::values::{self, Delay, MOST_ROUNDS, Table};
 
 /// What is asked for.
@@ -96,6 +97,8 @@ pub struct Explanation {
 struct Way {
     nodes: Vec<Name>,
     hops_ms: Vec<Option<f64>>,
+    /// Which of them nobody measured.
+    hops_estimated: Vec<bool>,
     time_ms: Option<f64>,
 }
 
@@ -162,8 +165,8 @@ fn explain(
         (None, Some(_)) => (egress.rounds, RoundsBy::Port),
         (None, None) => (egress.rounds, RoundsBy::Network),
     };
-    let delays = tables::farther(&taken.delays, &taken.health);
-    let graph = tables::graph(&taken.alive, &delays);
+    let known = Known::of(taken, &estimates::of(taken));
+    let graphs = known.graphs(&taken.alive);
     let exit = table.and_then(|table| exits::at(table.exits_of(egress), rounds));
     let chains = |node: &Name| table.and_then(|table| table.chains.get(node));
     let reached =
@@ -172,7 +175,7 @@ fn explain(
     let node = node.unwrap_or(&egress.node);
     let measured = exit.filter(|exit| exit.node == *node);
     let last = tables::to_servers(taken, egress, node).filter(|_| !egress.others.is_empty());
-    let way = |through: &[Name]| Way::new(ingress, through, node, last, rounds, &graph);
+    let way = |through: &[Name]| Way::new(ingress, through, node, last, rounds, &graphs);
     let chains = by_preference(chains(node).map_or(&[][..], Vec::as_slice), rounds);
     let mut chains: Vec<&[Name]> = chains.iter().map(|chain| &*chain.through).collect();
     if let Some(exit) = measured.filter(|_| node != ingress) {
@@ -189,7 +192,7 @@ fn explain(
             Some(_) => ChosenBy::Measurement,
             None => ChosenBy::Order,
         },
-        candidates: candidates(ingress, egress, rounds, taken),
+        candidates: candidates(ingress, egress, rounds, taken, &known),
         rounds,
         rounds_by,
         version: table.map(|table| table.version),
@@ -199,13 +202,19 @@ fn explain(
 }
 
 /// The nodes of a line that names several, as the controller compares them.
-fn candidates(ingress: &Name, egress: &Egress, rounds: u8, taken: &Snapshot) -> Vec<Candidate> {
+fn candidates(
+    ingress: &Name,
+    egress: &Egress,
+    rounds: u8,
+    taken: &Snapshot,
+    known: &Known,
+) -> Vec<Candidate> {
     if egress.others.is_empty() {
         return Vec::new();
     }
     let mut joined = taken.passable.clone();
     joined.insert(ingress.clone());
-    let mesh = Mesh::of(&joined, &tables::farther(&taken.delays, &taken.health));
+    let mesh = Mesh::of(&joined, known);
     let each = egress.candidates().map(|node| {
         let last = tables::to_servers(taken, egress, node).map(Delay::microseconds);
         let time = last
@@ -228,20 +237,20 @@ impl Way {
         egress: &Name,
         last: Option<Delay>,
         rounds: u8,
-        graph: &Graph,
+        (measured, estimated): &(Graph, Graph),
     ) -> Self {
         let mut nodes = vec![ingress.clone()];
         nodes.extend_from_slice(through);
         if egress != ingress {
             nodes.push(egress.clone());
         }
-        let place = |name: &Name| {
-            graph
-                .nodes()
-                .find(|&node| graph.names()[usize::from(node)] == name.as_str())
-        };
-        let delay = |hop: &[Name]| graph.delay(place(&hop[0])?, place(&hop[1])?);
-        let hops: Vec<Option<u32>> = nodes.windows(2).map(delay).collect();
+        let place = |name: &Name| measured.node(name.as_str());
+        let delay = |hop: &[Name], graph: &Graph| graph.delay(place(&hop[0])?, place(&hop[1])?);
+        let hop = |hop: &[Name]| delay(hop, measured).or_else(|| delay(hop, estimated));
+        let hops: Vec<Option<u32>> = nodes.windows(2).map(hop).collect();
+        let guessed =
+            |hop: &[Name]| delay(hop, measured).is_none() && delay(hop, estimated).is_some();
+        let hops_estimated = nodes.windows(2).map(guessed).collect();
         let known: Option<Vec<u32>> = hops.iter().copied().collect();
         let time = known.zip(Rounds::new(rounds)).map(|(mut hops, rounds)| {
             hops.extend(last.map(Delay::microseconds));
@@ -250,6 +259,7 @@ impl Way {
         });
         Self {
             nodes,
+            hops_estimated,
             hops_ms: hops
                 .into_iter()
                 .map(|hop| hop.map(|us| f64::from(us) / 1e3))
@@ -353,6 +363,7 @@ mod tests {
             [("A C B".into(), Some(58.0)), ("A B".into(), Some(90.0))]
         );
         assert_eq!(found.chains[0].hops_ms, [Some(12.0), Some(8.0)]);
+        assert_eq!(found.chains[0].hops_estimated, [false, false]);
         assert_eq!(found.direct, found.chains[1]);
         let small = explained("192.0.2.1", Some(15_000), Some(&table())).unwrap();
         assert_eq!(
@@ -450,6 +461,33 @@ mod tests {
         assert_eq!((dead.node, dead.node_by), (name("C"), ChosenBy::Order));
         let named = explained_at("192.0.2.1", None, None, Some(&table())).unwrap();
         assert_eq!((named.node_by, named.candidates), (ChosenBy::Name, vec![]));
+    }
+
+    #[test]
+    fn hops_that_nobody_measured_are_marked() {
+        let mut some = taken();
+        for node in ["A", "B", "C", "D"] {
+            some.delays.entry(name(node)).or_default().only_some = true;
+        }
+        let to_d = [("A", 20), ("B", 20), ("C", 14)]
+            .map(|(node, ms)| (name(node), Delay::of_microseconds(ms * 1000)));
+        some.delays.get_mut(&name("D")).unwrap().round_trip_us = to_d.into();
+        let a = some.delays.get_mut(&name("A")).unwrap();
+        a.round_trip_us.remove(&name("B"));
+        some.alive.insert(name("E"));
+        let to_all = ["A", "B", "C", "D"].map(|node| (name(node), Delay::of_microseconds(9000)));
+        let of_e = some.delays.entry(name("E")).or_default();
+        of_e.round_trip_us = to_all.into();
+        let egresses = Egresses::parse("192.0.2.0/24 B").unwrap();
+        let asked = Transfer {
+            server: "192.0.2.1".parse().unwrap(),
+            port: None,
+            bytes: None,
+        };
+        let found = explain(&name("A"), &asked, &egresses, Some(&table()), &some).unwrap();
+        assert_eq!(found.direct.hops_estimated, [true]);
+        assert!(found.direct.hops_ms[0].is_some());
+        assert_eq!(found.chains[0].hops_estimated, [false, false]);
     }
 
     #[test]

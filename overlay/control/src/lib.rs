@@ -1,8 +1,8 @@
 //! The control plane of the overlay: agents measure delays and publish them, a controller computes chains of converters
 //! by them and publishes to each ingress the table that it needs. All of them are clients of etcd.
 //!
-//! Pure: what etcd holds ([`name`], [`values`], [`keys`]), what an agent publishes ([`window`], [`threshold`],
-//! [`health`]), what a controller does ([`tables`], [`exits`], [`canary`]), what an ingress's converter is told
+//! Pure: what etcd holds ([`name`], [`values`], [`keys`]), whom an agent measures ([`few`]), what it publishes
+//! ([`window`], [`threshold`], [`health`]), what a controller does ([`estimates`], [`tables`], [`exits`], [`canary`]), what an ingress's converter is told
 //! ([`egresses`], [`routes`]), who may write what ([`permissions`]). The rest talks: to peers ([`meter`]), to servers
 //! ([`servers`]), to the kernel ([`standing`]), to etcd ([`store`], [`election`], [`users`], `published`) and to the
 //! converter ([`answering`], [`handed`]).
@@ -17,9 +17,11 @@ pub mod controller;
 pub mod egresses;
 pub mod election;
 pub mod embedded;
+pub mod estimates;
 pub mod exits;
 pub mod explain;
 pub mod failure;
+pub mod few;
 pub mod handed;
 pub mod health;
 pub mod ingress;

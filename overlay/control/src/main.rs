@@ -15,6 +15,7 @@ use overlay_control::egresses::Egresses;
 use overlay_control::embedded::Etcd;
 use overlay_control::explain::{self, Transfer};
 use overlay_control::failure::{Exit, Failure};
+use overlay_control::few::Few;
 use overlay_control::handed::Handed;
 use overlay_control::ingress::Ingress;
 use overlay_control::members::Members;
@@ -100,7 +101,12 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
     let every = Duration::from_millis(given.interval_ms);
     let (peers, told) = watch::channel(Peers::new());
     let (telling, readings) = watch::channel(Readings::new());
-    tokio::spawn(measure(socket, every, told, telling));
+    let few = given.peers.map(|count| Few {
+        own: given.name.clone(),
+        count: count.into(),
+    });
+    let only_some = few.is_some();
+    tokio::spawn(measure(socket, every, few, told, telling));
     let (wanted, told) = watch::channel(Wanted::default());
     let (telling, servers) = watch::channel(servers::Readings::new());
     let listening = given.converter.map(|converter| converter.port());
@@ -118,6 +124,7 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
         address: given.address,
         converter: given.converter,
         pressure: given.pressure,
+        only_some,
         members,
         threshold: Threshold {
             percent: given.change_percent,

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
+use crate::few::Few;
 use crate::name::Name;
 use crate::standing::Standing;
 use crate::values::{Delay, Node};
@@ -24,6 +25,9 @@ use crate::window::{Reading, Window};
 pub type Peers = BTreeMap<Name, Node>;
 /// What is known of each.
 pub type Readings = BTreeMap<Name, Reading>;
+
+/// Where a few are asked, one that is not is asked again once in as many turns.
+const ANEW_EVERY: u64 = 60;
 
 const MAGIC: &[u8; 7] = b"TRIBRTT";
 const SIZE: usize = 16;
@@ -62,17 +66,21 @@ impl Datagram {
     }
 }
 
-/// Ask all `peers` once an `every`, but for those to which a connection tells it; answer whoever asks, and tell what is
-/// known, until nobody has `peers` any more.
+/// Ask all `peers`, or a `few` of them, once an `every`, but for those to which a connection tells it; answer whoever asks,
+/// and tell what is known, until nobody has `peers` any more.
 ///
 /// An answer that takes longer than `every` counts as lost.
 pub async fn measure(
     socket: UdpSocket,
     every: Duration,
+    few: Option<Few>,
     mut peers: watch::Receiver<Peers>,
     readings: watch::Sender<Readings>,
 ) {
-    let mut pings = Pings::default();
+    let mut pings = Pings {
+        few,
+        ..Pings::default()
+    };
     let mut standing = Standing::open().inspect_err(untold);
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -127,7 +135,13 @@ fn untold(error: &io::Error) {
 /// What was asked, and what was heard.
 #[derive(Default)]
 struct Pings {
+    /// None for all of them.
+    few: Option<Few>,
+    /// Those that count, of a few.
+    counted: BTreeSet<Name>,
     peers: BTreeMap<Name, Peer>,
+    /// How often they were asked.
+    turns: u64,
     /// The questions without an answer yet.
     open: BTreeMap<u64, (Name, Instant)>,
     /// `SipHash` with a key of our own makes numbers that nobody can guess.
@@ -138,6 +152,8 @@ struct Pings {
 struct Peer {
     node: Node,
     window: Window,
+    /// The turn in which it was last asked.
+    asked: u64,
 }
 
 impl Pings {
@@ -149,6 +165,7 @@ impl Pings {
             let new = || Peer {
                 node: node.clone(),
                 window: Window::default(),
+                asked: 0,
             };
             let peer = self.peers.entry(name.clone()).or_insert_with(new);
             peer.node.converter = node.converter;
@@ -171,19 +188,43 @@ impl Pings {
             }
         }
         let now = Instant::now();
+        let wanted = self.take_turn();
         let mut asked = Vec::with_capacity(self.peers.len());
         for (name, peer) in &mut self.peers {
             let converter = peer.node.converter;
             if let Some(&delay) = converter.and_then(|converter| told.get(&converter)) {
                 peer.window.heard(delay);
+                peer.asked = self.turns;
                 continue;
             }
+            if wanted.as_ref().is_some_and(|few| !few.contains(name)) {
+                continue;
+            }
+            peer.asked = self.turns;
             self.count += 1;
             let number = self.unguessable.hash_one(self.count);
             self.open.insert(number, (name.clone(), now));
             asked.push((number, peer.node.address));
         }
         asked
+    }
+
+    /// Whom to ask this time; None for all. Once in a while one who has not been asked for long is asked as if for the first
+    /// time: it may be nearer now, or answer again.
+    fn take_turn(&mut self) -> Option<BTreeSet<Name>> {
+        let few = self.few.as_ref()?;
+        self.turns += 1;
+        let quiet = self.peers.values_mut().min_by_key(|peer| peer.asked);
+        let is_due = |peer: &&mut Peer| self.turns % ANEW_EVERY == 0 && peer.asked + 1 < self.turns;
+        if let Some(peer) = quiet.filter(is_due) {
+            peer.window = Window::default();
+        }
+        let readings = || {
+            let each = self.peers.iter();
+            each.map(|(name, peer)| (name, peer.window.reading()))
+        };
+        self.counted = few.counted(readings(), &self.counted);
+        Some(few.asked(readings(), &self.counted))
     }
 
     fn sent(&mut self, number: u64, now: Instant) {
@@ -210,9 +251,13 @@ impl Pings {
     }
 
     fn readings(&self) -> Readings {
-        self.peers
-            .iter()
-            .map(|(name, peer)| (name.clone(), peer.window.reading()))
+        let each = self.peers.iter();
+        let readings = each.map(|(name, peer)| (name.clone(), peer.window.reading()));
+        let tells = |name: &Name, reading: Reading| {
+            self.few.is_none() || reading == Reading::Silent || self.counted.contains(name)
+        };
+        readings
+            .filter(|(name, reading)| tells(name, *reading))
             .collect()
     }
 }
@@ -320,6 +365,57 @@ mod tests {
         assert_eq!(pings.readings()[&name], Reading::Known(delay));
     }
 
+    #[test]
+    fn of_many_a_few_are_asked_and_told_of_and_who_is_silent() {
+        let names: Vec<Name> = (10..30)
+            .map(|port| format!("n{port}").parse().unwrap())
+            .collect();
+        let peers = names
+            .iter()
+            .zip(10..)
+            .map(|(name, port)| (name.clone(), node(port)));
+        let mut pings = Pings {
+            few: Some(Few {
+                own: "n30".parse().unwrap(),
+                count: 6,
+            }),
+            ..Pings::default()
+        };
+        pings.set(&peers.collect());
+        // Port NN answers after NN ms, but 12.
+        let mut last = BTreeSet::new();
+        for turn in 0..40 {
+            let asked = pings.ask(&BTreeMap::new());
+            assert_eq!(asked.len(), 6, "{turn}");
+            last = asked.iter().map(|(_, address)| address.port()).collect();
+            for (number, from) in asked.into_iter().filter(|(_, from)| from.port() != 12) {
+                let start = Instant::now();
+                pings.sent(number, start);
+                pings.heard(
+                    number,
+                    from,
+                    start + Duration::from_millis(from.port().into()),
+                );
+            }
+        }
+        let readings = pings.readings();
+        let silent: Vec<&Name> = readings
+            .iter()
+            .filter(|(_, reading)| **reading == Reading::Silent)
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(silent, [&names[2]]);
+        let known = readings
+            .values()
+            .filter(|reading| matches!(reading, Reading::Known(_)));
+        assert_eq!(known.count() + usize::from(last.contains(&12)), 6);
+        let nearest = [10, 11, 13]
+            .iter()
+            .filter(|port| last.contains(port))
+            .count();
+        assert_eq!(nearest, 3, "{last:?}");
+    }
+
     #[tokio::test]
     async fn two_meters_measure_each_other() {
         let [one, other] = [
@@ -336,11 +432,11 @@ mod tests {
         let (_mine, given) = watch::channel(Peers::new());
         let (told, _) = watch::channel(Readings::new());
         let every = Duration::from_millis(20);
-        tokio::spawn(measure(other, every, given, told));
+        tokio::spawn(measure(other, every, None, given, told));
         let (set, given) = watch::channel(Peers::new());
         set.send(peers).unwrap();
         let (told, mut readings) = watch::channel(Readings::new());
-        tokio::spawn(measure(one, every, given, told));
+        tokio::spawn(measure(one, every, None, given, told));
         let known = |all: &Readings| matches!(all.get(&name), Some(Reading::Known(_)));
         let waited = tokio::time::timeout(Duration::from_secs(10), readings.wait_for(known));
         assert!(waited.await.unwrap().is_ok());

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::clock::now;
 use crate::election::candidates;
+use crate::estimates;
 use crate::keys::{self, NODES, REPORT, ROUTES, TABLES};
 use crate::lost::Lost;
 use crate::members::Members;
@@ -41,6 +42,8 @@ struct Node {
     pressure_percent: u8,
     /// To how many others it measured the round-trip time.
     delays: usize,
+    /// To how many more it is estimated, as neither of the two measured it.
+    estimated: usize,
     /// Of how many networks that it may be next to it measured the round-trip time to servers.
     servers: usize,
     /// What its converter goes by, if it is an ingress.
@@ -104,6 +107,8 @@ async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
     let (revision, listed) = published::all(store).await?;
     let routes = store.list(ROUTES, Some(revision)).await?.entries;
     let taken = Snapshot::read(&listed);
+    let estimates = estimates::of(&taken);
+    let guesses = estimates::by_node(&estimates);
     let each = listed.nodes.iter().filter_map(|(key, value)| {
         let name = keys::name(NODES, key).ok()?;
         let node = values::decode_node(value).ok()?;
@@ -118,6 +123,7 @@ async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
             converter_silent: health.converter_silent,
             pressure_percent: health.pressure_percent.percent(),
             delays: measured.map_or(0, |measured| measured.round_trip_us.len()),
+            estimated: guesses.get(&name).copied().unwrap_or(0),
             servers: to_servers.map_or(0, |measured| measured.round_trip_us.len()),
         })
     });

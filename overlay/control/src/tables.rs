@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use overlay_paths::{Chains, Figures, Graph, MOST_NODES, Node, Rounds};
+use overlay_paths::{Chains, Figures, Graph, MOST_NODES, Node, Rounds, transfer_time};
 
 use crate::egresses::Egress;
+use crate::estimates::{self, Estimates};
 use crate::exits;
 use crate::health::{Health, Pressure};
 use crate::name::Name;
@@ -37,12 +38,16 @@ pub struct Contents {
 ///
 /// Chains pass and end at passable nodes alone. Pairs that no chain joins have none. `before` are the exits chosen the last
 /// time. Refused with more nodes than overlay-paths takes.
-pub fn choose(taken: &Snapshot, before: &BTreeMap<Name, Vec<Exits>>) -> Result<Chosen, String> {
+pub fn choose(
+    taken: &Snapshot,
+    estimates: &Estimates,
+    before: &BTreeMap<Name, Vec<Exits>>,
+) -> Result<Chosen, String> {
     let count = taken.alive.len();
     if count > MOST_NODES {
         return Err(format!("{count} nodes: accepted: at most {MOST_NODES}"));
     }
-    let delays = farther(&taken.delays, &taken.health);
+    let known = Known::of(taken, estimates);
     let to_servers = |line: &Egress, node: &Name| to_servers(taken, line, node);
     let contents = |ingress: &Name, mesh: &Mesh| {
         let before = before.get(ingress).map_or(&[][..], Vec::as_slice);
@@ -54,7 +59,7 @@ pub fn choose(taken: &Snapshot, before: &BTreeMap<Name, Vec<Exits>>) -> Result<C
             }),
         }
     };
-    let mesh = Mesh::of(&taken.passable, &delays);
+    let mesh = Mesh::of(&taken.passable, &known);
     let mut chosen: Chosen = taken
         .passable
         .iter()
@@ -63,10 +68,33 @@ pub fn choose(taken: &Snapshot, before: &BTreeMap<Name, Vec<Exits>>) -> Result<C
     for ingress in taken.alive.difference(&taken.passable) {
         let mut joined = taken.passable.clone();
         joined.insert(ingress.clone());
-        let mesh = Mesh::of(&joined, &delays);
+        let mesh = Mesh::of(&joined, &known);
         chosen.insert(ingress.clone(), contents(ingress, &mesh));
     }
     Ok(chosen)
+}
+
+/// How far nodes are from each other, with what the pressure on them adds.
+pub struct Known {
+    /// What they measured.
+    measured: BTreeMap<Name, Delays>,
+    /// What is estimated of other pairs.
+    estimated: BTreeMap<Name, Delays>,
+}
+
+impl Known {
+    /// By what etcd holds, and what is estimated by that.
+    pub fn of(taken: &Snapshot, estimates: &Estimates) -> Self {
+        Self {
+            measured: farther(&taken.delays, &taken.health),
+            estimated: farther(&estimates::as_delays(estimates), &taken.health),
+        }
+    }
+
+    /// The measured links of these nodes, and the estimated ones.
+    pub fn graphs(&self, nodes: &BTreeSet<Name>) -> (Graph, Graph) {
+        (graph(nodes, &self.measured), graph(nodes, &self.estimated))
+    }
 }
 
 /// How far the servers of a line are from a node: what it measured, as much more as the pressure on it adds, in whole steps.
@@ -126,18 +154,33 @@ fn stepped(delay: Delay) -> u32 {
     delay.microseconds().div_ceil(STEP_US) * STEP_US
 }
 
+/// The best chain for a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Best {
+    /// What its time follows from.
+    pub figures: Figures,
+    /// Whether it is the way without converters, which nobody measured.
+    estimated: bool,
+}
+
 /// The chains of all pairs of some nodes.
+///
+/// They consist of measured links. An estimate is only ever compared with them, for the whole way without converters
+/// between: among many chains with estimated hops the best one is likely to be one whose estimates are too low.
 pub struct Mesh {
     chains: Chains,
+    estimated: Graph,
     /// In order.
     nodes: Vec<Name>,
 }
 
 impl Mesh {
-    /// Of these nodes, by what nodes measured.
-    pub fn of(nodes: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Self {
+    /// Of these nodes.
+    pub fn of(nodes: &BTreeSet<Name>, known: &Known) -> Self {
+        let (measured, estimated) = known.graphs(nodes);
         Self {
-            chains: Chains::of(graph(nodes, delays)),
+            chains: Chains::of(measured),
+            estimated,
             nodes: nodes.iter().cloned().collect(),
         }
     }
@@ -149,24 +192,43 @@ impl Mesh {
         found.filter(|(_, chains)| !chains.is_empty()).collect()
     }
 
-    /// What [`Chains::best_before`] says of these nodes; None also where one of them is not among ours.
+    /// What is best if a hop of `last` microseconds follows; None where no chain joins the two, or one of them is not among
+    /// the nodes.
     pub fn best_before(
         &self,
         ingress: &Name,
         egress: &Name,
         last: u32,
         rounds: Rounds,
-    ) -> Option<Figures> {
+    ) -> Option<Best> {
         let (from, to) = self.place(ingress).zip(self.place(egress))?;
-        self.chains.best_before(from, to, last, rounds)
+        let chain = self.chains.best_before(from, to, last, rounds);
+        let chain = chain.map(|figures| Best {
+            figures,
+            estimated: false,
+        });
+        let direct = self.estimated.delay(from, to).map(|delay| Best {
+            figures: Figures {
+                length: delay,
+                longest: delay,
+                hops: 1,
+            },
+            estimated: true,
+        });
+        let both = chain.into_iter().chain(direct);
+        both.min_by(|one, other| f64::total_cmp(&one.time(last, rounds), &other.time(last, rounds)))
     }
 
-    /// The nodes between the ends of the shortest chain whose hops are no longer than `longest` microseconds.
+    /// The nodes between the ends of the best chain.
     ///
     /// # Panics
-    /// If there is none.
-    pub fn through(&self, from: &Name, to: &Name, longest: u32) -> Vec<Name> {
+    /// If it is not a chain of these.
+    pub fn through(&self, from: &Name, to: &Name, best: &Best) -> Vec<Name> {
+        if best.estimated {
+            return Vec::new();
+        }
         let ends = self.place(from).zip(self.place(to));
+        let longest = best.figures.longest;
         let whole = ends.and_then(|(from, to)| self.chains.chain(from, to, longest));
         let whole = whole.expect("a chain of these figures");
         let between = whole.get(1..whole.len() - 1).unwrap_or_default();
@@ -180,26 +242,29 @@ impl Mesh {
     }
 
     fn best(&self, ingress: &Name, egress: &Name) -> Vec<Chain> {
-        let Some((from, to)) = self.place(ingress).zip(self.place(egress)) else {
-            return Vec::new();
-        };
         let mut found = Vec::new();
         let mut before = None;
         for rounds in (1..=MOST_ROUNDS).filter_map(Rounds::new) {
-            let figures = self.chains.best_figures(from, to, rounds);
-            let Some(longest) = figures
-                .filter(|_| figures != before)
-                .map(|each| each.longest)
-            else {
-                continue;
-            };
-            before = figures;
-            found.push(Chain {
-                rounds: rounds.count(),
-                through: self.through(ingress, egress, longest),
-            });
+            let best = self.best_before(ingress, egress, 0, rounds);
+            if let Some(best) = best.filter(|_| best != before) {
+                found.push(Chain {
+                    rounds: rounds.count(),
+                    through: self.through(ingress, egress, &best),
+                });
+            }
+            before = best;
         }
         found
+    }
+}
+
+impl Best {
+    /// What a transfer takes if a hop of `last` microseconds follows, in microseconds.
+    pub fn time(&self, last: u32, rounds: Rounds) -> f64 {
+        let Figures {
+            length, longest, ..
+        } = self.figures;
+        transfer_time(length + last, longest.max(last), rounds)
     }
 }
 
@@ -237,7 +302,11 @@ mod tests {
 
     /// Where all nodes are passable.
     fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Result<Chosen, String> {
-        super::choose(&taken(alive, alive, delays), &BTreeMap::new())
+        super::choose(
+            &taken(alive, alive, delays),
+            &Estimates::new(),
+            &BTreeMap::new(),
+        )
     }
 
     fn taken(
@@ -348,7 +417,7 @@ mod tests {
     fn a_node_without_a_converter_is_an_ingress_alone() {
         let delays = measured("A B 20\nA C 4\nC B 4\nA D 14\nD B 14\nC D 40");
         let taken = taken(&names("A B C D"), &names("A B D"), &delays);
-        let chosen = super::choose(&taken, &BTreeMap::new()).unwrap();
+        let chosen = super::choose(&taken, &Estimates::new(), &BTreeMap::new()).unwrap();
         let [direct, detour] = [(1, String::new()), (2, "D".into())];
         assert_eq!(through(&chosen, "A", "B"), [direct.clone(), detour]);
         assert_eq!(through(&chosen, "A", "C"), []);
@@ -397,7 +466,7 @@ mod tests {
             let each = exits.iter().map(|line| line.best[0].node.to_string());
             each.collect::<Vec<_>>()
         };
-        let chosen = super::choose(&taken, &BTreeMap::new()).unwrap();
+        let chosen = super::choose(&taken, &Estimates::new(), &BTreeMap::new()).unwrap();
         for ingress in ["A", "B", "D"] {
             assert_eq!(node(&chosen, ingress), ["B"], "{ingress}");
         }
@@ -413,12 +482,34 @@ mod tests {
             ..Health::default()
         };
         taken.health.insert(name("B"), loaded);
-        let chosen = super::choose(&taken, &before.collect()).unwrap();
+        let chosen = super::choose(&taken, &Estimates::new(), &before.collect()).unwrap();
         assert_eq!(node(&chosen, "A"), ["C"]);
         let line = egresses.iter().next().unwrap();
         // 9 ms in steps of 2, and 20 for the pressure.
         let far = to_servers(&taken, line, &name("B")).unwrap();
         assert_eq!(far.microseconds(), 30_000);
+    }
+
+    #[test]
+    fn an_estimate_stands_for_the_whole_way_and_is_no_hop_of_another() {
+        let delays = measured("A C 20\nC B 20\nB D 5");
+        let all = names("A B C D");
+        let estimates = |ms: u128| -> Estimates {
+            let delay = Delay::of_microseconds(ms * 1000);
+            [((name("A"), name("B")), delay)].into()
+        };
+        let ways = |ms| {
+            let taken = taken(&all, &all, &delays);
+            let chosen = super::choose(&taken, &estimates(ms), &BTreeMap::new()).unwrap();
+            (through(&chosen, "A", "B"), through(&chosen, "A", "D"))
+        };
+        let by_c = (1, "C".into());
+        let to_d = vec![(1, "C B".into())];
+        // 1/2 * 30 + (r - 1) * 30 beside 1/2 * 40 + (r - 1) * 20.
+        let direct_for_one = vec![(1, String::new()), (2, "C".into())];
+        assert_eq!(ways(30), (direct_for_one, to_d.clone()));
+        assert_eq!(ways(10), (vec![(1, String::new())], to_d.clone()));
+        assert_eq!(ways(40), (vec![by_c], to_d));
     }
 
     #[test]

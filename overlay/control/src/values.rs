@@ -76,6 +76,17 @@ pub struct InUse {
 pub struct Delays {
     /// Round-trip times in microseconds, by peer.
     pub round_trip_us: BTreeMap<Name, Delay>,
+    /// Whether it measures only some of its peers: of others it is not known whether they would answer.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub only_some: bool,
+    /// Who did not answer, if it measures only some.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub silent: BTreeSet<Name>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's way")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What a node measured to servers that it may be next to.
@@ -366,12 +377,26 @@ mod tests {
         let delay = Delay::of_microseconds(1500);
         let delays = Delays {
             round_trip_us: BTreeMap::from([(name("B"), delay)]),
+            ..Delays::default()
         };
         assert_eq!(
             encode(&delays),
             br#"{"format":1,"value":{"round_trip_us":{"B":1500}}}"#
         );
-        assert_eq!(decode_delays(&name("A"), &encode(&delays)), Ok(delays));
+        assert_eq!(
+            decode_delays(&name("A"), &encode(&delays)),
+            Ok(delays.clone())
+        );
+        let some = Delays {
+            only_some: true,
+            silent: BTreeSet::from([name("C")]),
+            ..delays
+        };
+        assert_eq!(
+            encode(&some),
+            br#"{"format":1,"value":{"round_trip_us":{"B":1500},"only_some":true,"silent":["C"]}}"#
+        );
+        assert_eq!(decode_delays(&name("A"), &encode(&some)), Ok(some));
         let servers = ServerDelays {
             round_trip_us: BTreeMap::from([("10.0.0.0/8".parse().unwrap(), delay)]),
         };

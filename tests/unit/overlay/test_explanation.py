@@ -9,8 +9,13 @@ from overlay import __main__ as command
 from overlay import explanation
 from tributary.settings.failure import Exit
 
-DIRECT = {"nodes": ["london", "milan"], "hops_ms": [20.0], "time_ms": 90.0}
-DETOUR = {"nodes": ["london", "paris", "milan"], "hops_ms": [12.0, 8.0], "time_ms": 58.0}
+DIRECT = {"nodes": ["london", "milan"], "hops_ms": [20.0], "hops_estimated": [False], "time_ms": 90.0}
+DETOUR: dict[str, Any] = {
+    "nodes": ["london", "paris", "milan"],
+    "hops_ms": [12.0, 8.0],
+    "hops_estimated": [False, False],
+    "time_ms": 58.0,
+}
 ANSWER: dict[str, Any] = {
     "ingress": "london",
     "server": "192.0.2.9",
@@ -75,6 +80,8 @@ def test_what_is_out_of_the_ordinary_is_said() -> None:
     assert by_port.startswith("192.0.2.9 is next to milan, by 192.0.2.0/24 port 443\n5 rounds, up to 465 kB, by the se")
     unknown = {**DETOUR, "hops_ms": [12.0, None], "time_ms": None}
     assert "\n   unknown  london paris milan" in explanation.text({**ANSWER, "chains": [unknown]})
+    estimated = {**DETOUR, "hops_estimated": [False, True]}
+    assert "\n  paris  12.0 ms\n  milan  8.0 ms, estimated\n" in explanation.text({**ANSWER, "chains": [estimated]})
     without: dict[str, Any] = {**ANSWER, "chains": []}
     cases = [
         (without, "version 41 of its table has no chain to milan"),

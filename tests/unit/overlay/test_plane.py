@@ -17,6 +17,7 @@ NODES = [
         "converter_silent": False,
         "pressure_percent": 35,
         "delays": 2,
+        "estimated": 0,
         "servers": 0,
         "routes": {"version": 40, "age_s": 70},
     },
@@ -27,6 +28,7 @@ NODES = [
         "converter_silent": True,
         "pressure_percent": 0,
         "delays": 1,
+        "estimated": 0,
         "servers": 0,
         "routes": None,
     },
@@ -37,6 +39,7 @@ NODES = [
         "converter_silent": False,
         "pressure_percent": 0,
         "delays": 0,
+        "estimated": 5,
         "servers": 3,
         "routes": {"version": None, "age_s": None},
     },
@@ -60,7 +63,7 @@ refused: new tables: 100 % of the other pairs would have no way but through mila
 node    agent                 delays pressure  table
 london  192.0.2.1:5460             2     35 %  version 41, 12 s old, chains to 1; its converter: by version 40, 70 s old
 milan   192.0.2.2:5460             1      0 %  none; its converter does not answer
-paris   192.0.2.3:5460             0      0 %  none; its converter: by none; servers measured: 3
+paris   192.0.2.3:5460             0      0 %  none; its converter: by none; delays estimated: 5; servers measured: 3
 oslo    not alive                              version 7, 900 s old, chains to 2
 """
 

@@ -1,0 +1,178 @@
+//! How far nodes are from each other of which neither measured the other, as each measures only some: estimated by network
+//! coordinates out of what was measured.
+
+use std::collections::BTreeMap;
+
+use overlay_paths::{Coordinates, MOST_NODES, Node};
+
+use crate::name::Name;
+use crate::snapshot::Snapshot;
+use crate::tables;
+use crate::threshold::Threshold;
+use crate::values::{Delay, Delays};
+
+/// A new measurement moves all coordinates a little: an estimate changes when it is as far from what it was.
+const CHANGE: Threshold = Threshold {
+    percent: 10,
+    least_us: 2000,
+};
+
+/// The estimated round-trip times, longer by what they may be off; of the two names the lesser is first.
+pub type Estimates = BTreeMap<(Name, Name), Delay>;
+
+/// Those of the pairs that nobody measured, if both of them measure only some, and neither has asked the other in vain.
+pub fn of(taken: &Snapshot) -> Estimates {
+    let only_some = |node: &Name| taken.delays.get(node).is_some_and(|own| own.only_some);
+    if taken.alive.len() > MOST_NODES || !taken.alive.iter().any(only_some) {
+        return Estimates::new();
+    }
+    let graph = tables::graph(&taken.alive, &taken.delays);
+    let coordinates = Coordinates::of(&graph);
+    let nodes: Vec<(Node, &Name)> = (0..)
+        .zip(&taken.alive)
+        .filter(|(_, node)| only_some(node))
+        .collect();
+    let mut found = Estimates::new();
+    for (place, &(a, first)) in nodes.iter().enumerate() {
+        for &(b, second) in &nodes[place + 1..] {
+            if graph.delay(a, b).is_some() || in_vain(taken, first, second) {
+                continue;
+            }
+            if let Some((delay, error)) = coordinates.estimate(a, b) {
+                let longer = Delay::of_microseconds(u128::from(delay) + u128::from(error));
+                found.insert((first.clone(), second.clone()), longer);
+            }
+        }
+    }
+    found
+}
+
+fn in_vain(taken: &Snapshot, a: &Name, b: &Name) -> bool {
+    let silent = |own, peer| {
+        taken
+            .delays
+            .get(own)
+            .is_some_and(|own: &Delays| own.silent.contains(peer))
+    };
+    silent(a, b) || silent(b, a)
+}
+
+/// The estimates of `now`, but those of before that they are hardly away from.
+pub fn steady(before: &Estimates, mut now: Estimates) -> Estimates {
+    for (pair, delay) in &mut now {
+        match before.get(pair) {
+            Some(&earlier) if !CHANGE.exceeded(earlier, *delay) => *delay = earlier,
+            _ => {}
+        }
+    }
+    now
+}
+
+/// As if the lesser of each two had measured it.
+pub fn as_delays(estimates: &Estimates) -> BTreeMap<Name, Delays> {
+    let mut all: BTreeMap<Name, Delays> = BTreeMap::new();
+    for ((first, second), delay) in estimates {
+        let own = all.entry(first.clone()).or_default();
+        own.round_trip_us.insert(second.clone(), *delay);
+    }
+    all
+}
+
+/// Of each node, with how many others the way is estimated.
+pub fn by_node(estimates: &Estimates) -> BTreeMap<&Name, usize> {
+    let mut counts = BTreeMap::new();
+    for node in estimates.keys().flat_map(|(first, second)| [first, second]) {
+        *counts.entry(node).or_default() += 1;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    /// n0 to n9 along a line, 10 ms from one to the next; each measured the next two and the fifth, and those of `silent` one
+    /// another in vain.
+    fn taken(only_some: bool, silent: &[(usize, usize)]) -> Snapshot {
+        let names: Vec<Name> = (0..10).map(|number| name(&format!("n{number}"))).collect();
+        let delays = |own: usize| {
+            let others = [own + 1, own + 2, own + 5]
+                .into_iter()
+                .filter(|peer| *peer < 10);
+            let each = others.map(|peer| {
+                let delay = Delay::of_microseconds(10_000 * (peer - own) as u128);
+                (names[peer].clone(), delay)
+            });
+            let silent = silent.iter().filter(|(from, _)| *from == own);
+            Delays {
+                round_trip_us: each.collect(),
+                only_some,
+                silent: silent.map(|(_, to)| names[*to].clone()).collect(),
+            }
+        };
+        Snapshot {
+            alive: names.iter().cloned().collect(),
+            delays: (0..10)
+                .map(|own| (names[own].clone(), delays(own)))
+                .collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    fn pair(a: usize, b: usize) -> (Name, Name) {
+        (name(&format!("n{a}")), name(&format!("n{b}")))
+    }
+
+    #[test]
+    fn pairs_that_nobody_measured_are_estimated_and_no_others() {
+        let found = of(&taken(true, &[]));
+        assert_eq!(found.len(), 45 - 9 - 8 - 5);
+        assert!(!found.contains_key(&pair(0, 5)));
+        let far = found[&pair(0, 9)].microseconds();
+        assert!((80_000..=110_000).contains(&far), "{far}");
+        assert_eq!(of(&taken(false, &[])), Estimates::new());
+    }
+
+    #[test]
+    fn who_was_asked_in_vain_is_not_estimated_from_either_side() {
+        let found = of(&taken(true, &[(0, 9), (8, 1)]));
+        assert_eq!(found.len(), 21);
+        assert!(!found.contains_key(&pair(0, 9)) && !found.contains_key(&pair(1, 8)));
+    }
+
+    #[test]
+    fn who_measures_all_and_left_one_out_could_not_reach_it() {
+        let mut taken = taken(true, &[]);
+        taken.delays.get_mut(&name("n0")).unwrap().only_some = false;
+        let found = of(&taken);
+        assert!(found.keys().all(|(first, _)| *first != name("n0")));
+        assert_eq!(found.len(), 17);
+    }
+
+    #[test]
+    fn estimates_stay_while_they_hardly_change() {
+        let estimates = |us: &[u128]| -> Estimates {
+            let each = us.iter().enumerate();
+            each.map(|(b, &us)| (pair(0, b + 1), Delay::of_microseconds(us)))
+                .collect()
+        };
+        let before = estimates(&[50_000, 50_000, 10_000]);
+        let now = estimates(&[54_000, 56_000, 11_500, 7000]);
+        let expected = estimates(&[50_000, 56_000, 10_000, 7000]);
+        assert_eq!(steady(&before, now), expected);
+    }
+
+    #[test]
+    fn estimates_are_like_delays_and_are_counted_by_node() {
+        let found = of(&taken(true, &[]));
+        let all = as_delays(&found);
+        let delay = all[&name("n0")].round_trip_us[&name("n9")];
+        assert_eq!(delay, found[&pair(0, 9)]);
+        let counts = by_node(&found);
+        assert_eq!((counts[&name("n0")], counts[&name("n5")]), (6, 4));
+    }
+}
