@@ -4,6 +4,7 @@ The network is experiments/handoff/network.py's.
 """
 
 import hashlib
+import json
 import shutil
 import socket
 import struct
@@ -14,7 +15,8 @@ import pytest
 from experiments.handoff.network import URL
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.squid_world import inside
-from tests.netns.world import eventually
+from tests.netns.world import eventually, run
+from tributary.places import ROOT
 
 pytestmark = needs_tools
 
@@ -128,3 +130,10 @@ def test_any_server_answers_behind_a_back_end_that_relays(handoff: HandOff, tmp_
         assert [got[0], got[1], got[3]] == [pattern(path[0], SIZE) for path in (paths[0], paths[1], paths[3])]
         assert b"nginx" in got[2]
         assert "X-Served-By: nginx" in handoff.curl("--head", URL + "a/1")
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="missing: nginx")
+def test_the_demo_shows_it() -> None:
+    told = json.loads(run(str(ROOT / "scripts/handoff"), "demo", "--json", "--size", "5MB"))
+    assert told["holds"] and told["connections"] == 1
+    assert told["cable_bytes"]["client"] > 30_000_000 > 10 * told["cable_bytes"]["front"]

@@ -1,6 +1,7 @@
 """What clients see of a hand-off when its parts fail: whole answers or a reset, and never another answer's bytes."""
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -11,11 +12,13 @@ import pytest
 
 from experiments.handoff.network import BACK_ENDS
 from tests.netns.handoff_world import SIZE, HandOff, Refused, answer, needs_tools, pattern, request
+from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
 
 LARGE = 200 * SIZE
+FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 
 
 @dataclass
@@ -112,6 +115,37 @@ def test_a_front_that_is_told_to_end_lets_its_connections_finish(handoff: HandOf
     with downloading(handoff, f"b/{LARGE}") as download:
         handoff.processes.pop("front").stop()
     assert download.content == pattern("b", LARGE)
+
+
+def test_forged_packets_change_nothing_for_a_connection_that_was_handed_over(handoff: HandOff) -> None:
+    """From elsewhere, with the client's addresses and ports; who forges does not know the sequence numbers."""
+    with handoff.connection() as client:
+        client.sendall(request(f"a/{LARGE}"))
+        eventually(handoff.at_back_ends)
+        ends = (client.getsockname(), client.getpeername())
+        with inside(handoff.network.nodes["b"]), raw_socket() as forger:
+            for flags in (RST, RST | ACK, SYN, FIN | ACK, ACK):
+                for number in range(20):
+                    forger.sendto(forged(*ends, flags, number * 0x0C000000), (ends[1][0], 0))
+        assert answer(client) == pattern("a", LARGE)
+        client.sendall(request("b/1000"))
+        assert answer(client) == pattern("b", 1000)
+
+
+def raw_socket() -> socket.socket:
+    return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+
+
+def forged(source: tuple[str, int], destination: tuple[str, int], flags: int, number: int) -> bytes:
+    """A TCP segment without options or data, in IPv4, whose own checksum the kernel computes."""
+    addresses = socket.inet_aton(source[0]) + socket.inet_aton(destination[0])
+    ports = (source[1], destination[1])
+    header = struct.pack("!HHIIBBHHH", *ports, number, number, 5 << 4, flags, 1000, 0, 0)
+    total = sum(struct.unpack("!16H", addresses + struct.pack("!HH", socket.IPPROTO_TCP, len(header)) + header))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = ~(total + (total >> 16)) & 0xFFFF
+    segment = header[:16] + struct.pack("!H", checksum) + header[18:]
+    return struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, socket.IPPROTO_TCP, 0) + addresses + segment
 
 
 def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:

@@ -6,8 +6,9 @@ use std::time::Duration;
 use handoff_link::{Parting, Sender, part};
 use handoff_protocol::{Message, What};
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
-use tributary_transplant::{Frozen, Obstacle, at_rest, release};
+use tributary_transplant::{Frozen, Obstacle, at_rest, keeps_still, release};
 
 use crate::guest::{After, Guest, Server};
 
@@ -113,7 +114,14 @@ async fn frozen(guest: &mut Guest) -> io::Result<Frozen> {
     loop {
         if !is_in_flight(guest) {
             match part(&guest.stream, &mut guest.inbox) {
-                Ok(frozen) => return Ok(frozen),
+                Ok(frozen) => {
+                    // What another processor was just taking is in by now.
+                    yield_now().await;
+                    if keeps_still(&guest.stream, &frozen)? {
+                        return Ok(frozen);
+                    }
+                    release(&guest.stream)?;
+                }
                 Err(Parting::Obstacle(
                     Obstacle::InFlight(_) | Obstacle::Unread(_) | Obstacle::OutOfOrder,
                 )) => {}

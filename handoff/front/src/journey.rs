@@ -227,7 +227,7 @@ impl<'a> Journey<'a> {
                     (*frozen, bytes)
                 }
                 Some(What::Ended { sent }) => {
-                    self.links.switch.forget(rule);
+                    spawn_local(Rc::clone(&self.links.switch).remove_later(rule));
                     return Outcome::Over {
                         sent: self.sent + sent,
                     };

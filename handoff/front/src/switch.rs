@@ -3,17 +3,20 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
+use std::rc::Rc;
 use std::time::Duration;
 
 use handoff_link::Sender;
 use handoff_protocol::{Message, Rule, What};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::standing::Far;
 
 /// It is on this machine, or near.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A FIN may be sent again behind the end of a connection (RFC 9293 section 3.6.1).
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Its rules are the front's: one that starts anew gets them again.
 #[derive(Default)]
@@ -30,8 +33,7 @@ impl Switch {
         self.sender.borrow().is_some()
     }
 
-    /// Asks for a rule at once; whether it has it, later. A rule that it has is one until [`Switch::remove`] or
-    /// [`Switch::forget`].
+    /// Asks for a rule at once; whether it has it, later.
     pub fn install(&self, rule: Rule) -> impl Future<Output = bool> + use<> {
         self.rules
             .borrow_mut()
@@ -50,8 +52,18 @@ impl Switch {
         }
     }
 
-    /// The switch will find out itself when the rule is over.
-    pub fn forget(&self, rule: Rule) {
+    /// Ends a rule once what both ends still say has passed, unless there is one for the same client by then.
+    pub async fn remove_later(self: Rc<Self>, rule: Rule) {
+        self.forget(rule);
+        sleep(LAST_WORDS).await;
+        let key = (rule.client, rule.service);
+        if !self.rules.borrow().contains_key(&key) {
+            self.remove(rule).await;
+        }
+    }
+
+    /// One that starts anew does not get it again.
+    fn forget(&self, rule: Rule) {
         let mut rules = self.rules.borrow_mut();
         let key = (rule.client, rule.service);
         if rules.get(&key) == Some(&rule) {
