@@ -80,6 +80,19 @@ def hand_off(*, released: bool = False) -> HandOff:
     return found
 
 
+@cache
+def switch_costs() -> Path:
+    """The example of handoff/switch that measures a switch, built anew if its source has changed.
+
+    Raises Failure: exit 69 if there is none, 71 if it does not build, as without clang.
+    """
+    _make("what measures a switch", "--costs", build=_BUILD.with_name("handoff"))
+    found = CACHE / "bin/switch-costs"
+    if not found.exists():
+        raise Failure(Exit.UNAVAILABLE, f"{found}: not found (scripts/setup.d/handoff {CACHE} --costs builds it)")
+    return found
+
+
 def _make(what: str, *how: str, build: Path = _BUILD) -> None:
     if not shutil.which("cargo"):
         return

@@ -110,9 +110,17 @@ pub fn wait_for_packets_under_way() -> io::Result<()> {
     }
 }
 
-/// Runs a program of tc's on an Ethernet frame, which becomes what the program makes of it; returns its answer (bpf(2),
+/// What came of a run of a program.
+pub struct Run {
+    /// The program's answer, to the last of them.
+    pub answer: i32,
+    /// What it took; of several the mean.
+    pub time: Duration,
+}
+
+/// Runs a program of tc's so many times on an Ethernet frame, which becomes what the program makes of it (bpf(2),
 /// `BPF_PROG_TEST_RUN`).
-pub fn run_program(program: BorrowedFd<'_>, frame: &mut [u8]) -> io::Result<i32> {
+pub fn run_program(program: BorrowedFd<'_>, frame: &mut [u8], times: u32) -> io::Result<Run> {
     /// The first fields of `union bpf_attr`'s `test`.
     #[repr(C)]
     struct Attributes {
@@ -122,6 +130,8 @@ pub fn run_program(program: BorrowedFd<'_>, frame: &mut [u8]) -> io::Result<i32>
         length_out: u32,
         data_in: u64,
         data_out: u64,
+        repeat: u32,
+        nanoseconds: u32,
     }
     const TEST_RUN: libc::c_int = 10;
     let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
@@ -133,6 +143,8 @@ pub fn run_program(program: BorrowedFd<'_>, frame: &mut [u8]) -> io::Result<i32>
         length_out: length,
         data_in: frame.as_ptr() as u64,
         data_out: result.as_mut_ptr() as u64,
+        repeat: times,
+        nanoseconds: 0,
     };
     // SAFETY: all pointers and lengths describe memory that outlives the call; the kernel writes no further.
     let code = unsafe {
@@ -147,7 +159,10 @@ pub fn run_program(program: BorrowedFd<'_>, frame: &mut [u8]) -> io::Result<i32>
         return Err(io::Error::last_os_error());
     }
     frame.copy_from_slice(&result);
-    Ok(attributes.answer)
+    Ok(Run {
+        answer: attributes.answer,
+        time: Duration::from_nanos(attributes.nanoseconds.into()),
+    })
 }
 
 /// The time since the machine started, as programs in the kernel have it (`CLOCK_MONOTONIC`).

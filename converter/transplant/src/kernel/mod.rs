@@ -139,7 +139,7 @@ impl Translator {
     /// [`io::ErrorKind::NotFound`] if there is no such connection.
     pub fn last_timestamp(&self, incoming: Flow) -> io::Result<u32> {
         let mut frame = frame(&key(incoming));
-        match self.run("last_timestamp", &mut frame)? {
+        match self.run("last_timestamp", &mut frame, 1)?.answer {
             0 => Ok(u32::from_ne_bytes(array(&frame, ETHERNET))),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
@@ -148,20 +148,36 @@ impl Translator {
     /// Runs the program on `packet`, which begins with its IP header and goes nowhere (`BPF_PROG_TEST_RUN`).
     pub fn try_on(&self, packet: &mut [u8]) -> io::Result<Action> {
         let mut framed = frame(packet);
-        let action = self.run("transplant", &mut framed)?;
+        let run = self.run("transplant", &mut framed, 1)?;
         packet.copy_from_slice(&framed[ETHERNET..]);
-        // linux/pkt_cls.h
-        match action {
-            -1 => Ok(Action::Unspecified),
-            2 => Ok(Action::Drop),
-            7 => Ok(Action::Redirect),
-            other => Err(io::Error::other(format!("action {other}"))),
+        action(run.answer)
+    }
+
+    /// What the program takes for a packet that it sends out elsewhere: the mean of so many times in a row, each with what
+    /// the one before has made of it. So its translation has to lead to where it comes from, and its time to live to be
+    /// larger than `times`. Raises also that the last one was not sent out.
+    pub fn time_on(&self, packet: &[u8], times: u32) -> io::Result<Duration> {
+        let run = self.run("transplant", &mut frame(packet), times)?;
+        match action(run.answer)? {
+            Action::Redirect => Ok(run.time),
+            other => Err(io::Error::other(format!("{other:?}"))),
         }
     }
 
-    fn run(&self, name: &str, frame: &mut [u8]) -> io::Result<i32> {
+    fn run(&self, name: &str, frame: &mut [u8], times: u32) -> io::Result<sys::Run> {
         let program = self.ebpf.program(name).ok_or_else(missing)?;
-        sys::run_program(program.fd().map_err(io::Error::other)?.as_fd(), frame)
+        let program = program.fd().map_err(io::Error::other)?;
+        sys::run_program(program.as_fd(), frame, times)
+    }
+}
+
+fn action(answer: i32) -> io::Result<Action> {
+    // linux/pkt_cls.h
+    match answer {
+        -1 => Ok(Action::Unspecified),
+        2 => Ok(Action::Drop),
+        7 => Ok(Action::Redirect),
+        other => Err(io::Error::other(format!("action {other}"))),
     }
 }
 

@@ -1,0 +1,177 @@
+//! What a switch costs: the time from asking it for a rule to having it, over a standing connection as a front's, and the time
+//! in which the kernel's program rewrites a small frame and a large one. One line of JSON.
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use handoff_link::{Identity, QUEUE, Sender, carry};
+use handoff_protocol::{Message, Rule, What};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tributary_transplant::{Flow, Translation, Translator};
+
+/// Hops that a packet has at most.
+const HOPS: u8 = 255;
+/// How often each frame is rewritten in a row, which takes a hop each.
+const IN_A_ROW: u32 = 250;
+/// Bytes of a frame before its packet.
+const ETHERNET: usize = 14;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Where the switch takes fronts in
+    #[arg(long, value_name = "IP:PORT")]
+    switch: SocketAddr,
+    /// The folder with ca.pem, node.pem and node.key
+    #[arg(long, value_name = "FOLDER")]
+    identity: PathBuf,
+    /// One of its services
+    #[arg(long, value_name = "IP:PORT")]
+    service: SocketAddrV4,
+    /// One of its back ends
+    #[arg(long, value_name = "IP:PORT")]
+    back_end: SocketAddrV4,
+    /// A client that is none
+    #[arg(long, value_name = "IP:PORT")]
+    client: SocketAddrV4,
+    /// How often each is measured; the median is told
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+}
+
+fn main() -> ExitCode {
+    match told(&Arguments::parse()) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("switch-costs: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn told(arguments: &Arguments) -> io::Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let rule = runtime.block_on(rule_time(arguments))?;
+    let [small, large] = [60, 1514].map(|length| rewrite_time(length, arguments.count));
+    Ok(format!(
+        r#"{{"rule_us": {}, "rewrite_ns_60": {}, "rewrite_ns_1514": {}}}"#,
+        rule.as_secs_f64() * 1e6,
+        small?.as_nanos(),
+        large?.as_nanos()
+    ))
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// From asking to having.
+async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
+    let identity = Identity::read(&arguments.identity)?;
+    let stream = identity.connect(arguments.switch).await?;
+    let (sender, outgoing) = mpsc::channel(QUEUE);
+    let (tell, answers) = mpsc::unbounded_channel();
+    let rule = Rule {
+        client: arguments.client,
+        service: arguments.service,
+        back_end: arguments.back_end,
+    };
+    let link = carry(stream, outgoing, |message| {
+        // Nobody listens once all is measured.
+        let _ = tell.send(message.what);
+    });
+    tokio::select! {
+        times = rule_times(rule, arguments.count, &sender, answers) => times.map(median),
+        error = link => Err(error),
+    }
+}
+
+async fn rule_times(
+    rule: Rule,
+    count: u32,
+    switch: &Sender,
+    mut answers: UnboundedReceiver<What>,
+) -> io::Result<Vec<Duration>> {
+    let mut times = vec![];
+    for _ in 0..count {
+        let since = Instant::now();
+        done(What::Install(rule), switch, &mut answers).await?;
+        times.push(since.elapsed());
+        done(What::Remove(rule), switch, &mut answers).await?;
+    }
+    Ok(times)
+}
+
+/// Asks for it, and waits until it is done.
+async fn done(
+    what: What,
+    switch: &Sender,
+    answers: &mut UnboundedReceiver<What>,
+) -> io::Result<()> {
+    let message = Message { id: 1, what };
+    switch.try_send(message).map_err(io::Error::other)?;
+    loop {
+        match answers.recv().await {
+            Some(What::Done) => return Ok(()),
+            Some(What::Hello | What::Alive) => {}
+            other => return Err(io::Error::other(format!("the switch says {other:?}"))),
+        }
+    }
+}
+
+/// Of a frame of so many bytes, with its Ethernet header.
+fn rewrite_time(length: usize, count: u32) -> io::Result<Duration> {
+    let mut translator = Translator::load()?;
+    // Where it comes from is where it goes, so that the next run finds it again.
+    let round = translation();
+    translator.insert(&round, 1)?;
+    let packet = packet(round.from, length - ETHERNET);
+    let times: io::Result<Vec<_>> = (0..count)
+        .map(|_| translator.time_on(&packet, IN_A_ROW))
+        .collect();
+    times.map(median)
+}
+
+fn translation() -> Translation {
+    let flow = Flow {
+        source: SocketAddrV4::new([192, 0, 2, 1].into(), 40_000),
+        destination: SocketAddrV4::new([192, 0, 2, 2].into(), 80),
+    };
+    Translation {
+        from: flow,
+        to: flow,
+        sequence: 1,
+        acknowledgement: 1,
+        tsval: 0,
+        tsecr: 0,
+        scale_in: 7,
+        scale_out: 7,
+    }
+}
+
+/// A segment without options. Its checksums are what they are: the program changes them, and does not look at them.
+fn packet(flow: Flow, length: usize) -> Vec<u8> {
+    let total = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
+    let head = [0x45, 0, total[0], total[1], 0, 0, 0x40, 0, HOPS, 6, 0, 0];
+    let mut packet = head.to_vec();
+    for end in [flow.source, flow.destination] {
+        packet.extend(end.ip().octets());
+    }
+    for end in [flow.source, flow.destination] {
+        packet.extend(end.port().to_be_bytes());
+    }
+    packet.extend([0; 8]); // sequence and acknowledgement
+    packet.extend([0x50, 0x10, 0x10, 0]); // five words long, ACK, a window
+    packet.resize(length, 0);
+    packet
+}
