@@ -64,7 +64,7 @@ pub fn malformed(what: &str) -> io::Error {
 
 /// Sends `request` and reads the whole answer into `received`; gives the body's place in it.
 ///
-/// Fails unless the status is 200 and the field Content-Length says how long the body is.
+/// Fails unless the status is 200 or 206 and the field Content-Length says how long the body is.
 pub async fn exchange(
     stream: &mut TcpStream,
     request: &[u8],
@@ -73,26 +73,22 @@ pub async fn exchange(
     stream.write_all(request).await?;
     received.clear();
     let body = read_head(stream, received).await?;
-    while received.len() < body.end {
-        received.reserve(body.end - received.len());
-        need_more(stream.read_buf(received).await?)?;
-    }
+    read_body(stream, &body, received).await?;
     if received.len() > body.end {
         return Err(malformed("bytes after the answer's end"));
     }
     Ok(body)
 }
 
-/// Reads on until the answer's head is in `received`; gives the place of the body, which may not all be there yet.
+/// Reads on until the answer's head is in `received`, if it is not there already; gives the place of the body, which may not
+/// all be there yet. Its status is 200, or 206 for who asks for a part.
 pub async fn read_head(
     stream: &mut TcpStream,
     received: &mut Vec<u8>,
 ) -> io::Result<std::ops::Range<usize>> {
     loop {
-        received.reserve(4096);
-        need_more(stream.read_buf(received).await?)?;
         if let Some((head, start)) = Head::of(received)? {
-            if head.status() != Some(200) {
+            if !matches!(head.status(), Some(200 | 206)) {
                 return Err(malformed(&format!("answered by {:?}", head.start_line)));
             }
             let length = head
@@ -102,7 +98,22 @@ pub async fn read_head(
                 usize::try_from(length).map_err(|_| malformed("an answer that is too long"))?;
             return Ok(start..start + length);
         }
+        received.reserve(4096);
+        need_more(stream.read_buf(received).await?)?;
     }
+}
+
+/// Reads on until all of `body`, a place in `received`, is there.
+pub async fn read_body(
+    stream: &mut TcpStream,
+    body: &std::ops::Range<usize>,
+    received: &mut Vec<u8>,
+) -> io::Result<()> {
+    while received.len() < body.end {
+        received.reserve(body.end - received.len());
+        need_more(stream.read_buf(received).await?)?;
+    }
+    Ok(())
 }
 
 fn need_more(count: usize) -> io::Result<()> {

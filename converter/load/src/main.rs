@@ -5,6 +5,7 @@
 
 mod bulk;
 mod failure;
+mod fetch;
 mod flow;
 mod hold;
 mod http;
@@ -19,9 +20,11 @@ mod requests;
 mod route;
 mod seconds;
 mod setup;
+mod shelf;
 mod soak;
 mod sockets;
 mod start;
+mod stock;
 mod transfers;
 
 use std::process::ExitCode;
@@ -77,6 +80,10 @@ enum Command {
     Soak(soak::Options),
     /// The other end of `soak`
     SoakOrigin(soak::OriginOptions),
+    /// Write objects whose names say what is in them
+    Stock(stock::Options),
+    /// Ask for such objects at random, on connections that are kept, and check every byte
+    Fetch(fetch::Options),
     /// Relay connections in the plainest way
     Relay(relay::Options),
     /// Measure how long a server takes until it listens
@@ -115,6 +122,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Setup(options) => with_runtime(setup::run(options)),
         Command::Soak(options) => with_runtime(soak::run(options)),
         Command::SoakOrigin(options) => with_runtime(soak::run_origin(&options)),
+        Command::Stock(options) => stock::run(&options),
+        Command::Fetch(options) => with_runtime(fetch::run(options)),
         Command::Relay(options) => relay::run(&options),
         Command::Start(options) => start::run(&options),
     }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
@@ -385,6 +386,110 @@ fn a_soak_without_an_origin_fails() {
         "1",
     ]);
     assert_eq!(output.status.code(), Some(69));
+}
+
+/// Serves files and parts of them, by kept connections; with `swapped` each 50th answer has the bytes of another file.
+fn serve_files(root: &Path, swapped: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let root = root.to_owned();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let root = root.clone();
+            thread::spawn(move || serve_client(&root, client, swapped));
+        }
+    });
+    address
+}
+
+fn serve_client(root: &Path, mut client: TcpStream, swapped: bool) {
+    let mut input = BufReader::new(client.try_clone().expect("a socket"));
+    for number in 1.. {
+        let head: Vec<_> = input
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .take_while(|line| !line.is_empty())
+            .collect();
+        let Some(path) = head.first().and_then(|line| line.split(' ').nth(1)) else {
+            return;
+        };
+        let mut object = std::fs::read(root.join(&path[1..])).expect("it is there");
+        if swapped && number % 50 == 0 {
+            object.reverse();
+        }
+        let range = head
+            .iter()
+            .find_map(|line| line.strip_prefix("Range: bytes="));
+        let part = range.map(|range| {
+            let (first, last) = range.split_once('-').expect("a range");
+            let number = |text: &str| text.parse::<usize>().expect("a number");
+            object[number(first)..=number(last)].to_vec()
+        });
+        let status = if part.is_some() { 206 } else { 200 };
+        let body = part.unwrap_or(object);
+        let head = format!(
+            "HTTP/1.1 {status} OK\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        if client
+            .write_all(&[head.as_bytes(), &body].concat())
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Objects in two folders below a new one, and 500 requests for them.
+fn fetched(name: &str, swapped: bool) -> Output {
+    let root = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+    let below = root.to_str().expect("text");
+    let shelf = ["--folders", "a,b", "--objects", "20", "--bits", "14"];
+    let stocked = run(&[&["stock", "--below", below][..], &shelf].concat());
+    assert!(stocked.status.success());
+    assert_eq!(
+        std::fs::read_dir(root.join("b"))
+            .expect("it is there")
+            .count(),
+        20
+    );
+    let address = serve_files(&root, swapped);
+    let asking = [
+        "fetch",
+        "--to",
+        &address,
+        "--requests",
+        "500",
+        "--clients",
+        "4",
+    ];
+    let output = run(&[&asking[..], &shelf].concat());
+    std::fs::remove_dir_all(root).expect("removed");
+    output
+}
+
+#[test]
+fn objects_and_their_parts_are_what_was_stocked() {
+    let output = fetched("whole", false);
+    let told = told(&output);
+    assert!(output.status.success(), "{told}");
+    assert_eq!((&told["answers"], &told["wrong"]), (&500.into(), &0.into()));
+    assert_eq!(told["broken"], 0);
+}
+
+#[test]
+fn an_answer_with_other_bytes_is_told() {
+    let output = fetched("swapped", true);
+    assert_eq!(output.status.code(), Some(1));
+    let told = told(&output);
+    assert!(told["wrong"].as_u64() > Some(0), "{told}");
+    assert!(
+        told["first_wrong"]
+            .as_str()
+            .expect("text")
+            .contains("bytes are wrong")
+    );
 }
 
 #[test]

@@ -1,0 +1,265 @@
+//! Many requests for random objects whose content is known, on connections that are kept: is anything ever answered with
+//! another request's bytes?
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::bulk::print_report;
+use crate::failure::Failure;
+use crate::http;
+use crate::pattern::Pattern;
+use crate::random::Random;
+use crate::route::Route;
+use crate::shelf::Shelf;
+
+/// One in so many times: a part of an object is asked for, requests are sent before answers are there, the client rests, and
+/// it goes on with a new connection.
+const PARTS: u64 = 4;
+const PIPELINED: u64 = 16;
+const RESTS: u64 = 2000;
+const FRESH: u64 = 1000;
+/// Requests that are sent together at most.
+const TOGETHER: u64 = 4;
+/// A rest takes less.
+const REST: Duration = Duration::from_millis(2500);
+/// An answer that takes longer never comes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks for objects that `stock` has written, each time for any of them or for any part of it; some requests are sent before
+/// the one before them is answered, some clients rest before they go on. A connection that breaks is made anew and counted.
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    route: Route,
+    #[command(flatten)]
+    shelf: Shelf,
+    /// How many clients ask at once, each on a connection of its own.
+    #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    clients: u64,
+    /// How many requests are answered in all.
+    #[arg(long, default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    requests: u64,
+    /// Of the random choices.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Default, Serialize)]
+struct Tally {
+    answers: u64,
+    bytes: u64,
+    /// Answers with a byte or a length that is not right.
+    wrong: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_wrong: Option<String>,
+    /// Connections, and those of them that broke.
+    connections: u64,
+    broken: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_broken: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    tally: Tally,
+    seconds: f64,
+    per_second: f64,
+}
+
+/// Asks until all is answered. Fails if an answer was wrong.
+pub async fn run(options: Options) -> Result<(), Failure> {
+    let options = Arc::new(options);
+    let left = Arc::new(AtomicU64::new(options.requests));
+    let start = Instant::now();
+    let clients: Vec<_> = (0..options.clients)
+        .map(|number| tokio::spawn(client(Arc::clone(&options), number, Arc::clone(&left))))
+        .collect();
+    let mut tally = Tally::default();
+    for client in clients {
+        tally.join(client.await.expect("a client does not panic"));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let (wrong, answers) = (tally.wrong, tally.answers);
+    print_report(&Report {
+        tally,
+        seconds,
+        per_second: answers as f64 / seconds,
+    });
+    match (wrong, answers) {
+        (0, 0) => Err(Failure::Unavailable("no request was answered".to_owned())),
+        (0, _) => Ok(()),
+        _ => Err(Failure::Wrong(format!("{wrong} answers were wrong"))),
+    }
+}
+
+/// One request, and what its answer must be.
+#[derive(Debug)]
+struct Wanted {
+    request: String,
+    pattern: Pattern,
+    from: u64,
+    length: u64,
+}
+
+impl Wanted {
+    fn any(options: &Options, random: &mut Random) -> Self {
+        let object = options.shelf.any(random);
+        let (from, length, fields) = if object.length > 0 && random.below(PARTS) == 0 {
+            let from = random.below(object.length);
+            let length = 1 + random.below(object.length - from);
+            let fields = format!("Range: bytes={from}-{}\r\n", from + length - 1);
+            (from, length, fields)
+        } else {
+            (0, object.length, String::new())
+        };
+        Self {
+            request: options.route.request("GET", &object.path(), &fields),
+            pattern: object.pattern(),
+            from,
+            length,
+        }
+    }
+
+    /// Why `body` is not the answer.
+    fn wrong(&self, body: &[u8]) -> Option<String> {
+        let line = self.request.lines().next().unwrap_or_default();
+        if body.len() as u64 != self.length {
+            let (came, asked) = (body.len(), self.length);
+            return Some(format!("{line}: {came} bytes came, {asked} were asked for"));
+        }
+        let wrong = self.pattern.wrong(self.from, body);
+        (wrong > 0).then(|| format!("{line}: {wrong} bytes are wrong, from {} on", self.from))
+    }
+}
+
+async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Tally {
+    let mut random = Random::new(options.seed.wrapping_mul(1 << 20).wrapping_add(number));
+    let mut tally = Tally::default();
+    let mut kept = None;
+    loop {
+        let together = match random.below(PIPELINED) {
+            0 => 2 + random.below(TOGETHER - 1),
+            _ => 1,
+        };
+        let take = |left: u64| (left > 0).then(|| left.saturating_sub(together));
+        let Ok(before) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else {
+            return tally;
+        };
+        let some = (0..together.min(before)).map(|_| Wanted::any(&options, &mut random));
+        let some: Vec<_> = some.collect();
+        if random.below(FRESH) == 0 {
+            kept = None;
+        }
+        match ask(&options, kept.take(), &some, &mut tally).await {
+            Ok(stream) => kept = Some(stream),
+            Err(error) => tally.broke(&error).await,
+        }
+        if let Some(rest) = random.pause(RESTS, REST) {
+            sleep(rest).await;
+        }
+    }
+}
+
+/// All of them at once, and their answers in order, on `kept` or on a new connection.
+async fn ask(
+    options: &Options,
+    kept: Option<TcpStream>,
+    some: &[Wanted],
+    tally: &mut Tally,
+) -> io::Result<TcpStream> {
+    let mut stream = if let Some(stream) = kept {
+        stream
+    } else {
+        tally.connections += 1;
+        options.route.open().await?
+    };
+    let requests: String = some.iter().map(|each| each.request.as_str()).collect();
+    stream.write_all(requests.as_bytes()).await?;
+    let mut received = Vec::new();
+    for each in some {
+        timeout(PATIENCE, answer(&mut stream, each, &mut received, tally)).await??;
+    }
+    match received.len() {
+        0 => Ok(stream),
+        _ => Err(http::malformed("bytes after the last answer's end")),
+    }
+}
+
+/// One answer out of `received` and what comes behind it.
+async fn answer(
+    stream: &mut TcpStream,
+    wanted: &Wanted,
+    received: &mut Vec<u8>,
+    tally: &mut Tally,
+) -> io::Result<()> {
+    let body = http::read_head(stream, received).await?;
+    http::read_body(stream, &body, received).await?;
+    tally.answers += 1;
+    tally.bytes += body.len() as u64;
+    if let Some(why) = wanted.wrong(&received[body.clone()]) {
+        tally.wrong += 1;
+        tally.first_wrong.get_or_insert(why);
+    }
+    received.drain(..body.end);
+    Ok(())
+}
+
+impl Tally {
+    /// Counts it, and waits a little: a server that refuses is not to be asked in a busy loop. What cannot be parsed is an
+    /// answer that is wrong.
+    async fn broke(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData {
+            self.wrong += 1;
+            self.first_wrong.get_or_insert(error.to_string());
+        } else {
+            self.broken += 1;
+            self.first_broken.get_or_insert(error.to_string());
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+
+    fn join(&mut self, other: Self) {
+        self.answers += other.answers;
+        self.bytes += other.bytes;
+        self.wrong += other.wrong;
+        self.connections += other.connections;
+        self.broken += other.broken;
+        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
+        self.first_broken = self.first_broken.take().or(other.first_broken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(from: u64, length: u64) -> Wanted {
+        Wanted {
+            request: "GET /a/10-1 HTTP/1.1\r\n\r\n".to_owned(),
+            pattern: Pattern::new(1),
+            from,
+            length,
+        }
+    }
+
+    #[test]
+    fn an_answer_is_wrong_by_its_length_its_bytes_and_their_place() {
+        let bytes = Pattern::new(1).at(5, 100);
+        assert_eq!(wanted(5, 100).wrong(bytes), None);
+        assert!(wanted(5, 99).wrong(bytes).is_some());
+        assert!(wanted(4, 100).wrong(bytes).is_some());
+        let other = Pattern::new(2).at(5, 100);
+        let said = wanted(5, 100).wrong(other).expect("wrong");
+        assert!(said.starts_with("GET /a/10-1 HTTP/1.1: "), "{said}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Objects whose names say what is in them: `/FOLDER/LENGTH-SEED` has LENGTH bytes of the pattern SEED. Both ends know all of
+//! them by a few numbers.
+
+use clap::Args;
+
+use crate::pattern::Pattern;
+use crate::random::Random;
+
+/// Which objects there are.
+#[derive(Args, Clone, Debug)]
+pub struct Shelf {
+    /// The folders that objects are in.
+    #[arg(long, required = true, value_name = "NAME,...", value_delimiter = ',')]
+    pub folders: Vec<String>,
+    /// How many there are in each.
+    #[arg(long, default_value_t = 200, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub objects: u64,
+    /// Their lengths are below 2 to this number; all magnitudes are as usual.
+    #[arg(long, default_value_t = 18, value_name = "BITS", value_parser = clap::value_parser!(u64).range(1..=40))]
+    pub bits: u64,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object<'a> {
+    pub folder: &'a str,
+    pub length: u64,
+    seed: u64,
+}
+
+impl Shelf {
+    /// The one with this number, from 0 on, in a folder.
+    pub fn object<'a>(&self, folder: &'a str, number: u64) -> Object<'a> {
+        let name = folder
+            .bytes()
+            .fold(0, |sum: u64, byte| sum.wrapping_mul(31) + u64::from(byte));
+        let mut random = Random::new(name.wrapping_mul(1 << 20).wrapping_add(number));
+        Object {
+            folder,
+            length: random.any_size(self.bits),
+            seed: random.next(),
+        }
+    }
+
+    /// Any one of all.
+    pub fn any(&self, random: &mut Random) -> Object<'_> {
+        let folder = random.below(self.folders.len() as u64);
+        let folder = &self.folders[usize::try_from(folder).unwrap_or(0)];
+        self.object(folder, random.below(self.objects))
+    }
+}
+
+impl Object<'_> {
+    /// Below a server's root, with a slash before it.
+    pub fn path(&self) -> String {
+        format!("/{}/{}-{}", self.folder, self.length, self.seed)
+    }
+
+    /// What is in it.
+    pub fn pattern(&self) -> Pattern {
+        Pattern::new(self.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shelf() -> Shelf {
+        Shelf {
+            folders: vec!["a".to_owned(), "b".to_owned()],
+            objects: 100,
+            bits: 18,
+        }
+    }
+
+    #[test]
+    fn every_object_has_a_content_of_its_own() {
+        let shelf = shelf();
+        let all = |folder| (0..100).map(move |number| shelf.object(folder, number).seed);
+        let seeds: std::collections::BTreeSet<_> = all("a").collect();
+        assert_eq!(seeds.len(), 100);
+        let shelf = self::shelf();
+        assert!((0..100).all(|number| !seeds.contains(&shelf.object("b", number).seed)));
+    }
+
+    #[test]
+    fn any_object_is_one_of_those_that_were_written() {
+        let shelf = shelf();
+        let mut random = Random::new(7);
+        for _ in 0..1000 {
+            let any = shelf.any(&mut random);
+            assert!(any.length < 1 << 18);
+            assert!((0..100).any(|number| shelf.object(any.folder, number) == any));
+        }
+    }
+}
