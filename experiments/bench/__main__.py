@@ -70,6 +70,14 @@ _ALL = {
         "transfers over a link that loses and reorders, until their relay has left 10,000 in their midst",
         ("leaving-soak",),
     ),
+    "handoff": Benchmark(
+        "requests handed over with their connections, beside nginx and HAProxy as proxies and back ends alone",
+        ("handoff",),
+    ),
+    "handoff-soak": Benchmark(
+        "a million requests for random objects that are handed over: is every byte of every answer right?",
+        ("handoff-soak",),
+    ),
     "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("accuracy",)),
 }
 

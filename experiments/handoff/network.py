@@ -21,8 +21,11 @@ from tributary.places import ROOT
 SERVICE = "10.7.1.2:80"
 URL = f"http://{SERVICE}/"
 BACK_ENDS = ("a", "b")
+MOST_BACK_ENDS = 8
 _FRONTS_PORT, _HAND_OFF_PORT, _HTTP_PORT, _SWITCH_PORT = 7401, 7400, 80, 7402
-_NETS = {"client": "10.7.0", "front": "10.7.1", "a": "10.7.2", "b": "10.7.3"}
+_NETS = {"client": "10.7.0", "front": "10.7.1"} | {
+    chr(ord("a") + number): f"10.7.{2 + number}" for number in range(MOST_BACK_ENDS)
+}
 
 _CONVERTER = """\
 [clients]
@@ -91,10 +94,25 @@ to = ["a", "b"]
 
 @dataclass(frozen=True)
 class Network:
-    """The nodes, by their names: client, switch, front and the back ends; and a folder for what they read and write."""
+    """The nodes, by their names: client, switch, front and the back ends; and a folder for what they read and write.
+
+    ``released`` programs are as a package has them.
+    """
 
     nodes: dict[str, Node]
     directory: Path
+    back_ends: Sequence[str] = BACK_ENDS
+    released: bool = False
+
+    @property
+    def programs(self) -> native.HandOff:
+        """The switch and the back end."""
+        return native.hand_off(released=self.released)
+
+    @property
+    def switch_for_fronts(self) -> str:
+        """Where the switch takes fronts in."""
+        return f"{_NETS['front']}.1:{_SWITCH_PORT}"
 
     def address(self, name: str) -> str:
         """Of a node other than the switch."""
@@ -103,6 +121,10 @@ class Network:
     def hand_off(self, name: str) -> str:
         """Where connections go on at a back end."""
         return f"{self.address(name)}:{_HAND_OFF_PORT}"
+
+    def http(self, name: str) -> str:
+        """Where a back end serves plain HTTP."""
+        return f"{self.address(name)}:{_HTTP_PORT}"
 
     def identity(self, name: str) -> Path:
         """The folder with a node's certificate."""
@@ -114,9 +136,9 @@ class Network:
 
     def start_switch(self) -> Process:
         """The switch, ready."""
-        back_ends = [f"--back-end={self.hand_off(name)}=to-{name}" for name in BACK_ENDS]
-        where = ("--fronts", f"{_NETS['front']}.1:{_SWITCH_PORT}", "--identity", str(self.identity("switch")))
-        command = (str(native.hand_off().switch), *where, "--clients", "to-client", "--service", SERVICE, *back_ends)
+        back_ends = [f"--back-end={self.hand_off(name)}=to-{name}" for name in self.back_ends]
+        where = ("--fronts", self.switch_for_fronts, "--identity", str(self.identity("switch")))
+        command = (str(self.programs.switch), *where, "--clients", "to-client", "--service", SERVICE, *back_ends)
         return self.nodes["switch"].start("switch", command).wait_until_ready()
 
     def start_back_end(self, name: str, *, relays: bool = False) -> Process:
@@ -125,7 +147,7 @@ class Network:
         objects = ("--objects", str(self.objects(name)), "--http", f"{address}:{_HTTP_PORT}")
         what = ("--relay", _NGINX_ADDRESS) if relays else objects
         where = ("--fronts", f"{address}:{_FRONTS_PORT}", "--hand-off", self.hand_off(name))
-        command = (str(native.hand_off().back_end), *where, "--identity", str(self.identity(name)), *what)
+        command = (str(self.programs.back_end), *where, "--identity", str(self.identity(name)), *what)
         return self.nodes[name].start(name, command).wait_until_ready()
 
     def start_nginx(self, name: str) -> Process:
@@ -142,7 +164,7 @@ class Network:
     def start_front(self, rules: str = RULES) -> Process:
         """The front, ready; its back ends and the switch need not be connected yet."""
         ports = {"fronts": _FRONTS_PORT, "hand_off": _HAND_OFF_PORT, "http": _HTTP_PORT, "switch": _SWITCH_PORT}
-        back_ends = "".join(_BACK_END.format(name=name, net=_NETS[name], **ports) for name in BACK_ENDS)
+        back_ends = "".join(_BACK_END.format(name=name, net=_NETS[name], **ports) for name in self.back_ends)
         text = _CONVERTER.format(
             files=self.directory,
             net_front=_NETS["front"],
@@ -154,29 +176,33 @@ class Network:
         )
         file = self.directory / "front.toml"
         file.write_text(text)
-        command = (str(native.build().converter), "--config", str(file))
+        command = (str(native.build(released=self.released).converter), "--config", str(file))
         return self.nodes["front"].start("front", command).wait_until_ready()
 
 
 @contextmanager
-def standing_network(name: str, directory: Path) -> Iterator[Network]:
-    """The nodes with their cables and certificates, and nothing that runs; at the end they are gone.
+def standing_network(
+    name: str, directory: Path, back_ends: Sequence[str] = BACK_ENDS, *, released: bool = False
+) -> Iterator[Network]:
+    """The nodes with their cables and certificates, and nothing that runs; at the end they are gone. ``back_ends`` are
+    some of a to h.
 
     Namespaces are called ``NAME-NODE-PID``.
     """
     nodes: dict[str, Node] = {}
+    cabled = ("client", "front", *back_ends)
     try:
-        for each in ("switch", *_NETS):
+        for each in ("switch", *cabled):
             node = Node(f"{name}-{each}-{os.getpid()}", directory)
             node.create()
             nodes[each] = node
-        for each in _NETS:
+        for each in cabled:
             _cable(nodes["switch"], nodes[each], each)
         nodes["switch"].sysctl(net__ipv4__ip_forward=1)
-        network = Network(nodes, directory)
-        for each in ("front", "switch", *BACK_ENDS):
+        network = Network(nodes, directory, back_ends, released)
+        for each in ("front", "switch", *back_ends):
             _enrol(network, each)
-        for each in BACK_ENDS:
+        for each in back_ends:
             network.objects(each).mkdir()
         yield network
     finally:

@@ -53,6 +53,8 @@ _BENCHMARKS = (
     "overlay-node-out",
     "leaving",
     "leaving-soak",
+    "handoff",
+    "handoff-soak",
 )
 
 

@@ -108,6 +108,28 @@ def test_transfers_that_are_left_on_a_lossy_link_are_whole(tmp_path: Path) -> No
     assert values["refused"] == 0
 
 
+def test_a_hand_off_gives_more_than_a_proxy_and_works_less(tmp_path: Path) -> None:
+    result = bench(tmp_path, "handoff")
+    # Two links to back ends carry twice what a proxy's one does; a busy machine may fall short of that.
+    assert result["ratios"]["throughput_2mb_vs_proxy"] > 1.2
+    assert result["ratios"]["front_cpu_saving_2mb"] > 2
+    assert result["ratios"]["throughput_2mb_vs_direct"] > 0.7
+    assert result["ratios"]["latency_2mb_vs_direct"] > 0.3
+    values = result["values"]
+    assert 0 < values["direct_startup_us"] < 1e6
+    assert 0 < values["startup_us"] < 1e6
+    assert 0 < values["rule_us"] < 100_000
+    assert 0 < values["rewrite_ns_60"] < 10_000
+    assert 0 < values["rewrite_ns_1514"] < 10_000
+
+
+def test_answers_by_connections_that_change_their_back_end_are_whole(tmp_path: Path) -> None:
+    values = bench(tmp_path, "handoff-soak")["values"]
+    assert values["answers"] == 5000
+    assert (values["wrong"], values["broken"]) == (0, 0)
+    assert values["handed_over"] > 0
+
+
 def path_without(program: str, folder: Path) -> str:
     """``folder``, new, with links to all programs of the PATH but this one."""
     folder.mkdir()

@@ -215,14 +215,14 @@ fn what_is_removed_is_left_alone_again() {
 #[ignore = "needs root"]
 fn a_packet_is_timed_as_often_as_its_time_to_live_allows() {
     let mut translator = Translator::load().expect("loaded");
-    let upward = cases::upward();
+    let upward = cases::upward(Ip::V4);
     let round = Translation {
         to: upward.from,
         ..upward
     };
     translator.insert(&round, 1).expect("there");
     // 64 hops.
-    let packet = from_client().encode();
+    let packet = from_client(Ip::V4).encode();
     let time = translator.time_on(&packet, 63).expect("sent out each time");
     assert!((1..100_000).contains(&time.as_nanos()), "{time:?}");
     translator

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::io;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -20,6 +20,9 @@ const HOPS: u8 = 255;
 const IN_A_ROW: u32 = 250;
 /// Bytes of a frame before its packet.
 const ETHERNET: usize = 14;
+/// Of the packets that are rewritten.
+const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 40_000);
+const SERVICE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 80);
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -135,7 +138,7 @@ fn rewrite_time(length: usize, count: u32) -> io::Result<Duration> {
     // Where it comes from is where it goes, so that the next run finds it again.
     let round = translation();
     translator.insert(&round, 1)?;
-    let packet = packet(round.from, length - ETHERNET);
+    let packet = packet(length - ETHERNET);
     let times: io::Result<Vec<_>> = (0..count)
         .map(|_| translator.time_on(&packet, IN_A_ROW))
         .collect();
@@ -144,8 +147,8 @@ fn rewrite_time(length: usize, count: u32) -> io::Result<Duration> {
 
 fn translation() -> Translation {
     let flow = Flow {
-        source: SocketAddrV4::new([192, 0, 2, 1].into(), 40_000),
-        destination: SocketAddrV4::new([192, 0, 2, 2].into(), 80),
+        source: CLIENT.into(),
+        destination: SERVICE.into(),
     };
     Translation {
         from: flow,
@@ -160,14 +163,14 @@ fn translation() -> Translation {
 }
 
 /// A segment without options. Its checksums are what they are: the program changes them, and does not look at them.
-fn packet(flow: Flow, length: usize) -> Vec<u8> {
+fn packet(length: usize) -> Vec<u8> {
     let total = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
     let head = [0x45, 0, total[0], total[1], 0, 0, 0x40, 0, HOPS, 6, 0, 0];
     let mut packet = head.to_vec();
-    for end in [flow.source, flow.destination] {
+    for end in [CLIENT, SERVICE] {
         packet.extend(end.ip().octets());
     }
-    for end in [flow.source, flow.destination] {
+    for end in [CLIENT, SERVICE] {
         packet.extend(end.port().to_be_bytes());
     }
     packet.extend([0; 8]); // sequence and acknowledgement
