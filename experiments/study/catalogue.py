@@ -34,6 +34,9 @@ _EXPERIMENTS = (
     "overlay-transfer",
     "overlay-leave",
     "overlay-faults",
+    "handoff-sizes",
+    "handoff-backends",
+    "handoff-scale",
 )
 _BENCHMARKS = (
     "aggregation",

@@ -91,6 +91,9 @@ SMALL = {
     "overlay-transfer": ("count=1", "size=10kB,100kB"),
     "overlay-leave": ("size=100MB", "rtt=20"),
     "overlay-faults": ("before=1", "down=5", "after=5"),
+    "handoff-sizes": ("sizes=256kB,2MB", "seconds=1", "connections=2"),
+    "handoff-backends": ("connections=2", "requests=4"),
+    "handoff-scale": ("seconds=1", "connections=1"),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
 }
 

@@ -1,0 +1,117 @@
+"""One kept connection whose every request another back end answers, by hand-off and by proxies in the front's place.
+
+    client ==2 links== switch ==1 link each== front or proxy, back end a, back end b
+
+A client asks for one object after the other by one connection, all of them at one back end (`same`), or by turns at
+both (`another`). For a proxy that makes no difference. By hand-off, behind each answer the back end asks the front who
+is next; only with `another` the front has the switch change the rule and the other back end take the connection.
+
+Derived: the time of a request behind the first one, the median. Expected: with another back end it is longer by less
+than a millisecond, and not more than a tenth of an answer passes the front's link.
+"""
+
+from collections.abc import Sequence
+from statistics import median
+
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.handoff import clients
+from experiments.handoff.contest import HANDOFF, Contest, Contesting, front_bytes, is_here
+from experiments.handoff.proxies import PROXIES
+from experiments.plots import colours_of, tidy
+from experiments.study.figures import pairs
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.topology import Topology
+from tributary.settings.units import PositiveRate, Size
+
+_SAME, _ANOTHER = "same", "another"
+_WHERE = {_SAME: ("a", "a"), _ANOTHER: ("a", "b")}
+_BY = (HANDOFF, *PROXIES)
+_MORE = 1000
+"""Microseconds by which a request may be longer if its back end is another one."""
+_PASSING = 10
+"""Percent of the answers' bytes."""
+
+
+class BackendsOptions(Options):
+    """``rate`` of a link; ``size`` of an object; so many ``requests`` by each of ``connections``, one at a time."""
+
+    rate: PositiveRate = Field(default=PositiveRate(10**9), description="a rate, such as '1gbit'")
+    size: Size = Field(default=Size(256_000), description="a size, such as '256kB'")
+    requests: int = Field(default=20, ge=2, le=1000, description="a whole number from 2 to 1000")
+    connections: int = Field(default=50, ge=1, description="a whole number of connections, at least 1")
+
+
+def _points(_options: BackendsOptions, _topology: Topology) -> list[Point]:
+    return [{"by": by, "next": following} for by in _BY for following in _WHERE]
+
+
+def _measure(built: Contest, options: BackendsOptions, point: Point, repetition: int) -> Reading:
+    """Nothing of who is not here. Raises Failure (exit 71) if a client needs more than one connection."""
+    if not is_here(point["by"]):
+        return Reading(point, repetition, {}, {})
+    names, size = _WHERE[point["next"]], options.size.amount
+    urls = [built.url(point["by"], names[number % 2], size) for number in range(options.requests)]
+    before = front_bytes(built.network)
+    times = clients.times(built.client, urls, "time_total", options.connections)
+    passed = front_bytes(built.network) - before
+    return Reading(point, repetition, told(times, passed, size), {})
+
+
+def told(times: Sequence[Sequence[float]], passed: int, size: int) -> dict[str, float]:
+    """What the microseconds of all requests of some connections for ``size`` bytes each, and the bytes that ``passed``
+    the front, come to. Pure.
+    """
+    count = sum(map(len, times))
+    return {
+        "request_us": median(each for connection in times for each in connection[1:]),
+        "front_percent": 100 * passed / (count * size),
+    }
+
+
+def _judge(_options: BackendsOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    ours = readings.at(by=HANDOFF)
+    both = pairs(ours.at(next=_ANOTHER), ours.at(next=_SAME), "request_us")
+    longer = Estimate.of([another - same for another, same in both])
+    passed = ours.at(next=_ANOTHER).estimate("front_percent")
+    return [
+        at_most("another back end costs a request less than a millisecond", longer, _MORE, "us"),
+        at_most("no answer passes the front", passed, _PASSING, "% of their bytes"),
+    ]
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    axes = figure.subplots()
+    here = [by for by in _BY if readings.at(by=by).values("request_us")]
+    width = 0.8 / len(_WHERE)
+    for number, (following, colour) in enumerate(colours_of(_WHERE).items()):
+        estimates = [readings.at(by=by, next=following).estimate("request_us") for by in here]
+        places = [place + width * (number - 0.5) for place in range(len(here))]
+        means, margins = [each.mean for each in estimates], [each.margin for each in estimates]
+        axes.bar(places, means, width, yerr=margins, color=colour, label=f"{following} back end", capsize=2)
+    axes.set_xticks(range(len(here)), here)
+    axes.set_ylabel("microseconds of a request")
+    axes.legend(frameon=False)
+    tidy(axes, "y")
+
+
+SCENARIO = Scenario(
+    name="handoff-backends",
+    paper="new",
+    claim="The requests of one connection may go to any back end each.",
+    expected="It costs less than a millisecond, and no answer passes the front.",
+    profile=DEFAULT,
+    options=BackendsOptions,
+    quick={"repeat": 1, "connections": 3},
+    points=_points,
+    blueprint=lambda options, _profile, _point: Contesting(options.rate, (options.size.amount,)),
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+    any_links=False,
+    in_turn=True,
+)

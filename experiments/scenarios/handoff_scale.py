@@ -1,0 +1,102 @@
+"""What clients get from one to eight back ends, by hand-off, by proxies in the front's place, and directly.
+
+    client ==8 links== switch ==1 link each== front or proxy, back ends a to h
+
+All links of a node have one rate, here a low one: eight of them together must not need all processors of this machine.
+What passes a proxy leaves it by its one link, so more back ends give clients nothing. By hand-off they give as much
+more as their links carry, until the front's processor is used up by hand-overs; it has to do with each request, and not
+with its answer's length.
+
+Expected: eight back ends give at least 7.2 times what one gives, and the front's link carries at most a twentieth.
+"""
+
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.handoff.contest import CONTENDERS, HANDOFF, Contest, Contesting, is_here
+from experiments.handoff.network import MOST_BACK_ENDS
+from experiments.plots import colours_of, tidy
+from experiments.study.figures import pairs
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.topology import Topology
+from tributary.settings.units import PositiveRate, Size
+
+_NAMES = tuple(chr(ord("a") + number) for number in range(MOST_BACK_ENDS))
+_NUMBERS = ("1", "2", "4", "8")
+_LEAST = 0.9
+"""Of what as many back ends would give that each give what one alone does."""
+_PASSING = 5
+"""Percent of the answers' bytes."""
+
+
+class ScaleOptions(Options):
+    """``rate`` of a link, ``size`` of an object, ``connections`` by each back end, for ``seconds``."""
+
+    rate: PositiveRate = Field(default=PositiveRate(200 * 10**6), description="a rate, such as '200mbit'")
+    size: Size = Field(default=Size(1_000_000), description="a size, such as '1MB'")
+    connections: int = Field(default=4, ge=1, description="a whole number of connections, at least 1")
+    seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
+
+
+def _points(_options: ScaleOptions, _topology: Topology) -> list[Point]:
+    return [{"by": by, "back_ends": number} for number in _NUMBERS for by in CONTENDERS]
+
+
+def _measure(built: Contest, options: ScaleOptions, point: Point, repetition: int) -> Reading:
+    """Nothing of who is not here. Raises Failure (exit 1) if a request fails."""
+    by, many = point["by"], int(point["back_ends"])
+    here = is_here(by)
+    values = built.load(by, options.size.amount, options.connections, options.seconds, many) if here else {}
+    return Reading(point, repetition, values, {})
+
+
+def _judge(_options: ScaleOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    ours = readings.at(by=HANDOFF)
+    one = ours.at(back_ends=_NUMBERS[0])
+    verdicts = []
+    for number in _NUMBERS[1:]:
+        both = pairs(ours.at(back_ends=number), one, "mbps")
+        times = Estimate.of([many / alone for many, alone in both])
+        claim = f"{number} back ends give nearly {number} times what one gives"
+        verdicts.append(at_least(claim, times, _LEAST * int(number), "x"))
+    passed = ours.at(back_ends=_NUMBERS[-1]).estimate("front_percent")
+    return [*verdicts, at_most("the front's link idles", passed, _PASSING, "% of the answers' bytes")]
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    throughput, work = figure.subplots(1, 2)
+    for by, colour in colours_of(CONTENDERS).items():
+        numbers = [each for each in _NUMBERS if readings.at(by=by, back_ends=each).values("mbps")]
+        for axes, value in ((throughput, "mbps"), (work, "front_cpu_percent")):
+            means = [readings.at(by=by, back_ends=each).estimate(value).mean for each in numbers]
+            axes.plot([int(each) for each in numbers], means, color=colour, marker="o", markersize=3, label=by)
+    throughput.set_ylabel("Mbit/s that clients get")
+    throughput.legend(frameon=False)
+    work.set_ylabel("% of a processor in the front's place")
+    for axes in (throughput, work):
+        axes.set_ylim(0)
+        axes.set_xlabel("back ends")
+        tidy(axes, "y")
+
+
+SCENARIO = Scenario(
+    name="handoff-scale",
+    paper="Prism, throughput by back ends",
+    claim="What clients get grows with the number of back ends, while the front idles.",
+    expected="Eight back ends give at least 7.2 times what one gives; the front's link carries a twentieth at most.",
+    profile=DEFAULT,
+    options=ScaleOptions,
+    quick={"repeat": 1, "seconds": 1},
+    points=_points,
+    blueprint=lambda options, _profile, _point: Contesting(
+        options.rate, (options.size.amount,), _NAMES, links_of_client=MOST_BACK_ENDS
+    ),
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+    any_links=False,
+    in_turn=True,
+)

@@ -1,0 +1,115 @@
+"""What clients get of objects from 64 kB to 64 MB, by hand-off, by proxies in the front's place, and directly.
+
+    client ==2 links== switch ==1 link each== front or proxy, back end a, back end b
+
+All links of a node have one rate. What passes a proxy has to leave it by its one link, so clients get that link's rate.
+Past the front goes nothing but heads and what front and back ends tell each other: clients get the rate of both back
+ends' links, twice that of a proxy, less what the hand-over of each request costs, which the size of an object does not
+change. Two objects of 64 kB take one link of 1 Gbit/s 1 ms; a hand-over takes less than that of a processor.
+
+Expected: hand-off is even with the better proxy at 256 kB at the latest, at 2 MB it gives at least 1.8 times as much,
+and no less than 97 % of what clients get directly. The paper gains from 2 MB on.
+"""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, Contest, Contesting, is_here
+from experiments.handoff.proxies import PROXIES
+from experiments.plots import colours_of, tidy
+from experiments.scenarios.sweeps import Sizes
+from experiments.study.figures import pairs
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
+from experiments.study.scenario import Options, Scenario
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.topology import Topology
+from tributary.settings.units import PositiveRate, Size
+
+_EVEN, _LARGE = 256_000, 2_000_000
+_GAIN, _NEARLY = 1.8, 0.97
+
+
+class SizesOptions(Options):
+    """``rate`` of a link; ``connections`` by each back end, for ``seconds`` at each of the ``sizes``."""
+
+    rate: PositiveRate = Field(default=PositiveRate(10**9), description="a rate, such as '1gbit'")
+    sizes: Sizes = tuple(Size(kilobytes * 1000) for kilobytes in (64, 128, 256, 512, 1000, 2000, 8000, 64_000))
+    connections: int = Field(default=8, ge=1, description="a whole number of connections, at least 1")
+    seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
+
+
+def _points(options: SizesOptions, _topology: Topology) -> list[Point]:
+    return [{"by": by, "size": str(each.amount)} for each in options.sizes for by in CONTENDERS]
+
+
+def _measure(built: Contest, options: SizesOptions, point: Point, repetition: int) -> Reading:
+    """Nothing of who is not here. Raises Failure (exit 1) if a request fails."""
+    by = point["by"]
+    here = is_here(by)
+    values = built.load(by, int(point["size"]), options.connections, options.seconds) if here else {}
+    return Reading(point, repetition, values, {})
+
+
+def _judge(options: SizesOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    verdicts = []
+    for size in sorted(each.amount for each in options.sizes):
+        where = f"at {size // 1000} kB"
+        for by in PROXIES if size >= _EVEN else ():
+            if gain := _over(readings.at(size=str(size)), by):
+                least = _GAIN if size >= _LARGE else 1
+                verdicts.append(at_least(f"hand-off gives as much as it should beside {by} {where}", gain, least, "x"))
+        if size >= _LARGE and (share := _over(readings.at(size=str(size)), DIRECT)):
+            verdicts.append(at_least(f"and nearly what there is directly {where}", share, _NEARLY, "x"))
+    return verdicts
+
+
+def _over(readings: Readings, by: str) -> Estimate | None:
+    """How many times what somebody else gives in the same repetition hand-off does."""
+    both = pairs(readings.at(by=HANDOFF), readings.at(by=by), "mbps")
+    return Estimate.of([ours / theirs for ours, theirs in both]) if both else None
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    throughput, cost = figure.subplots(1, 2)
+    for by, colour in colours_of(CONTENDERS).items():
+        _line(throughput, readings.at(by=by), "mbps", colour, by)
+        if by != DIRECT:
+            _line(cost, readings.at(by=by), "front_cpu_ms_per_gb", colour, by)
+    throughput.set_ylabel("Mbit/s that clients get")
+    throughput.set_ylim(0)
+    throughput.legend(frameon=False)
+    cost.set_ylabel("ms of processor in the front's place, a gigabyte")
+    cost.set_yscale("log")
+    for axes in (throughput, cost):
+        axes.set_xscale("log")
+        axes.set_xlabel("kB of an object")
+        tidy(axes, "y")
+
+
+def _line(axes: Axes, readings: Readings, value: str, colour: str, label: str) -> None:
+    sizes: Sequence[str] = sorted({each.point["size"] for each in readings if value in each.values}, key=int)
+    if sizes:
+        means = [readings.at(size=size).estimate(value).mean for size in sizes]
+        axes.plot([int(size) / 1000 for size in sizes], means, color=colour, marker="o", markersize=3, label=label)
+
+
+SCENARIO = Scenario(
+    name="handoff-sizes",
+    paper="Prism, throughput by object size",
+    claim="A hand-off gains over a proxy from objects of 2 MB on.",
+    expected="Even at 256 kB; at least 1.8 times a proxy at 2 MB, and 97 % of what there is directly.",
+    profile=DEFAULT,
+    options=SizesOptions,
+    quick={"repeat": 1, "sizes": "64kB,2MB", "seconds": 1},
+    points=_points,
+    blueprint=lambda options, _profile, _point: Contesting(options.rate, tuple(each.amount for each in options.sizes)),
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+    any_links=False,
+    in_turn=True,
+)

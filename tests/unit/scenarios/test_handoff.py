@@ -1,0 +1,82 @@
+"""What the experiments with a request hand-off claim, of readings that no machine gave."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from experiments.scenarios import handoff_backends, handoff_scale, handoff_sizes
+from experiments.study.readings import Point
+from tests.unit.scenarios.made_up import drawn, failed, judged
+
+
+def sizes(point: Point, cost: float = 30_000) -> Mapping[str, float]:
+    """A hand-over costs as much as so many bytes take."""
+    size = int(point["size"])
+    share = {"handoff": 2 * size / (size + cost), "direct": 2}.get(point["by"], 1)
+    return {"mbps": 950 * share, "front_cpu_ms_per_gb": 100}
+
+
+def test_a_hand_off_that_costs_little_gives_twice_what_a_proxy_does() -> None:
+    scenario = handoff_sizes.SCENARIO
+    assert failed(scenario, sizes) == []
+    # By two proxies from 256 kB on, and directly from 2 MB on.
+    assert len(judged(scenario, sizes)) == 2 * 6 + 3
+    assert len(drawn(scenario, sizes).axes) == 2
+
+
+def test_one_that_costs_much_is_seen_at_small_sizes() -> None:
+    claims = failed(handoff_sizes.SCENARIO, lambda point: sizes(point, cost=300_000))
+    assert "hand-off gives as much as it should beside nginx at 256 kB" in claims
+    assert "and nearly what there is directly at 2000 kB" in claims
+    assert not any("64000 kB" in claim for claim in claims)
+
+
+def test_a_proxy_that_is_not_here_is_no_claim() -> None:
+    def rule(point: Point) -> Mapping[str, float]:
+        return {} if point["by"] == "nginx" else sizes(point)
+
+    assert failed(handoff_sizes.SCENARIO, rule) == []
+    assert not any("nginx" in verdict.claim for verdict in judged(handoff_sizes.SCENARIO, rule))
+    drawn(handoff_sizes.SCENARIO, rule)
+
+
+def backends(point: Point, more: float = 300, passed: float = 1) -> Mapping[str, float]:
+    ours = point["by"] == "handoff"
+    longer = more if ours and point["next"] == "another" else 0
+    return {"request_us": 2500 + longer, "front_percent": passed if ours else 105}
+
+
+def test_another_back_end_costs_little_and_nothing_passes_the_front() -> None:
+    scenario = handoff_backends.SCENARIO
+    assert failed(scenario, backends) == []
+    assert failed(scenario, lambda point: backends(point, more=1500)) == [
+        "another back end costs a request less than a millisecond"
+    ]
+    assert failed(scenario, lambda point: backends(point, passed=100)) == ["no answer passes the front"]
+    assert len(drawn(scenario, backends).axes[0].patches) == 6
+
+
+def test_the_first_request_of_a_connection_is_not_counted() -> None:
+    told = handoff_backends.told([[9000, 2000, 2200], [8000, 2400, 2600]], passed=60, size=100)
+    assert told == {"request_us": 2300, "front_percent": 10}
+
+
+def scale(point: Point, most: float = 8, passed: float = 1) -> Mapping[str, float]:
+    number = int(point["back_ends"])
+    links = 1 if point["by"] in ("nginx", "haproxy") else min(number, most)
+    return {"mbps": 190 * links, "front_cpu_percent": 2 * links, "front_percent": passed}
+
+
+def test_throughput_grows_with_the_back_ends_while_the_front_idles() -> None:
+    scenario = handoff_scale.SCENARIO
+    assert failed(scenario, scale) == []
+    assert failed(scenario, lambda point: scale(point, most=5)) == ["8 back ends give nearly 8 times what one gives"]
+    assert failed(scenario, lambda point: scale(point, passed=100)) == ["the front's link idles"]
+    assert len(drawn(scenario, scale).axes) == 2
+
+
+@pytest.mark.parametrize("module", [handoff_sizes, handoff_backends, handoff_scale])
+def test_what_it_stands_on_is_the_same_for_all_points(module: object) -> None:
+    scenario = module.SCENARIO  # type: ignore[attr-defined]
+    options = scenario.options()
+    assert len({scenario.blueprint(options, None, point) for point in scenario.points(options, None)}) == 1
