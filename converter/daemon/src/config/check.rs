@@ -2,14 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Config, Handoff, HandoffRule, Intercept, Listen, ListenerKind, Route, leaving};
+use super::{Config, Intercept, Listen, ListenerKind, Route, handoff, leaving};
 use crate::policy::forbidden_ranges::ranges;
-use crate::policy::targets::forbidden;
 
 /// A server's side that waits for longer waits for nobody.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(60);
@@ -56,7 +54,7 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
     }
     check_counts(config)?;
     check_gateway(config)?;
-    check_handoff(config)?;
+    handoff::check(config)?;
     check_nobodys(&config.clients.networks, "clients.networks")?;
     check_allowed(config)?;
     let mut labels = BTreeSet::new();
@@ -131,58 +129,9 @@ fn check_gateway(config: &Config) -> Result<(), Wrong> {
     check_routes(config)
 }
 
-fn check_handoff(config: &Config) -> Result<(), Wrong> {
-    let Some(handoff) = &config.handoff else {
-        return Ok(());
-    };
-    let switch = &handoff.switch;
-    if !switch.starts_with('/') && switch.parse::<SocketAddr>().is_err() {
-        let accepted = "an absolute path, or an address and port";
-        return Err(wrong("handoff.switch", switch, accepted));
-    }
-    if handoff.rules.is_empty() {
-        return Err(wrong("handoff.rules", "[]", "one rule or more"));
-    }
-    let mut names = BTreeSet::new();
-    for back_end in &handoff.back_ends {
-        if !names.insert(&back_end.name) {
-            let accepted = "a name that no other back end has";
-            return Err(wrong("handoff.back_ends.name", &back_end.name, accepted));
-        }
-        if forbidden(back_end.http, &config.targets).is_some() {
-            let accepted = "an address and port that targets.allow opens and nothing closes";
-            return Err(wrong("handoff.back_ends.http", back_end.http, accepted));
-        }
-    }
-    handoff
-        .rules
-        .iter()
-        .try_for_each(|rule| check_handoff_rule(handoff, rule))
-}
+pub(super) const METHOD: &str = "a method as requests have it, such as \"GET\"";
 
-fn check_handoff_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Wrong> {
-    if !rule.path.starts_with('/') {
-        let accepted = "what paths begin with, such as \"/\"";
-        return Err(wrong("handoff.rules.path", &rule.path, accepted));
-    }
-    if let Some(method) = rule.methods.iter().find(|method| !is_method(method)) {
-        return Err(wrong("handoff.rules.methods", method, METHOD));
-    }
-    let is_known = |name: &str| handoff.back_ends.iter().any(|each| each.name == name);
-    match rule.to.iter().find(|name| !is_known(name)) {
-        Some(name) => Err(wrong(
-            "handoff.rules.to",
-            name,
-            "names of handoff.back_ends",
-        )),
-        None if rule.to.is_empty() => Err(wrong("handoff.rules.to", "[]", "one back end or more")),
-        None => Ok(()),
-    }
-}
-
-const METHOD: &str = "a method as requests have it, such as \"GET\"";
-
-fn is_method(text: &str) -> bool {
+pub(super) fn is_method(text: &str) -> bool {
     !text.is_empty()
         && text
             .bytes()
@@ -289,7 +238,7 @@ fn check_listener(
         return Err(wrong(key("address"), listen.address, accepted));
     }
     if listen.kind == ListenerKind::Handoff {
-        check_handoff_listener(config, listen, key)?;
+        handoff::check_listener(config, listen, key)?;
     }
     if !listen.users.is_empty() && listen.kind != ListenerKind::Socks5 {
         return Err(wrong(key("users"), "...", "only with kind = \"socks5\""));
@@ -349,30 +298,6 @@ fn check_listener(
         ));
     }
     leaving::check(config, listen, key)
-}
-
-fn check_handoff_listener(
-    config: &Config,
-    listen: &Listen,
-    key: &dyn Fn(&str) -> String,
-) -> Result<(), Wrong> {
-    if config.handoff.is_none() {
-        let accepted = "\"handoff\" only where there is a [handoff]";
-        return Err(wrong(key("kind"), "\"handoff\"", accepted));
-    }
-    if !listen.address.is_ipv4() {
-        let accepted = "an IPv4 address with kind = \"handoff\"";
-        return Err(wrong(key("address"), listen.address, accepted));
-    }
-    if listen.takes_mptcp() {
-        let accepted = "false with kind = \"handoff\" (MPTCP sockets have no TCP_REPAIR)";
-        return Err(wrong(key("mptcp"), true, accepted));
-    }
-    if listen.via_gateway {
-        let accepted = "false with kind = \"handoff\": it goes to back ends";
-        return Err(wrong(key("via_gateway"), true, accepted));
-    }
-    Ok(())
 }
 
 fn fits_rfc1929(text: &str) -> bool {

@@ -1,9 +1,14 @@
 //! Which requests are handed to which back ends.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
 use serde::Deserialize;
+
+use super::check::{METHOD, Wrong, is_method, wrong};
+use super::{Config, Listen};
+use crate::policy::targets::forbidden;
 
 /// For listeners of kind `handoff`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -54,4 +59,83 @@ pub struct HandoffRule {
 
 fn all_paths() -> String {
     "/".to_owned()
+}
+
+/// Rules and back ends that fit each other.
+pub fn check(config: &Config) -> Result<(), Wrong> {
+    let Some(handoff) = &config.handoff else {
+        return Ok(());
+    };
+    let switch = &handoff.switch;
+    if !switch.starts_with('/') && switch.parse::<SocketAddr>().is_err() {
+        let accepted = "an absolute path, or an address and port";
+        return Err(wrong("handoff.switch", switch, accepted));
+    }
+    if handoff.rules.is_empty() {
+        return Err(wrong("handoff.rules", "[]", "one rule or more"));
+    }
+    let mut names = BTreeSet::new();
+    for back_end in &handoff.back_ends {
+        if !names.insert(&back_end.name) {
+            let accepted = "a name that no other back end has";
+            return Err(wrong("handoff.back_ends.name", &back_end.name, accepted));
+        }
+        if forbidden(back_end.http, &config.targets).is_some() {
+            let accepted = "an address and port that targets.allow opens and nothing closes";
+            return Err(wrong("handoff.back_ends.http", back_end.http, accepted));
+        }
+    }
+    handoff
+        .rules
+        .iter()
+        .try_for_each(|rule| check_rule(handoff, rule))
+}
+
+fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Wrong> {
+    if !rule.path.starts_with('/') {
+        let accepted = "what paths begin with, such as \"/\"";
+        return Err(wrong("handoff.rules.path", &rule.path, accepted));
+    }
+    if let Some(method) = rule.methods.iter().find(|method| !is_method(method)) {
+        return Err(wrong("handoff.rules.methods", method, METHOD));
+    }
+    let is_known = |name: &str| handoff.back_ends.iter().any(|each| each.name == name);
+    match rule.to.iter().find(|name| !is_known(name)) {
+        Some(name) => Err(wrong(
+            "handoff.rules.to",
+            name,
+            "names of handoff.back_ends",
+        )),
+        None if rule.to.is_empty() => Err(wrong("handoff.rules.to", "[]", "one back end or more")),
+        None => Ok(()),
+    }
+}
+
+/// What its connections need.
+pub fn check_listener(
+    config: &Config,
+    listen: &Listen,
+    key: &dyn Fn(&str) -> String,
+) -> Result<(), Wrong> {
+    if config.handoff.is_none() {
+        let accepted = "\"handoff\" only where there is a [handoff]";
+        return Err(wrong(key("kind"), "\"handoff\"", accepted));
+    }
+    if !listen.address.is_ipv4() {
+        let accepted = "an IPv4 address with kind = \"handoff\"";
+        return Err(wrong(key("address"), listen.address, accepted));
+    }
+    if listen.takes_mptcp() {
+        let accepted = "false with kind = \"handoff\" (MPTCP sockets have no TCP_REPAIR)";
+        return Err(wrong(key("mptcp"), true, accepted));
+    }
+    if listen.leave {
+        let accepted = "false with kind = \"handoff\": its answers do not come this way";
+        return Err(wrong(key("leave"), true, accepted));
+    }
+    if listen.via_gateway {
+        let accepted = "false with kind = \"handoff\": it goes to back ends";
+        return Err(wrong(key("via_gateway"), true, accepted));
+    }
+    Ok(())
 }
