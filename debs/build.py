@@ -51,6 +51,7 @@ def plan(order: Order) -> dict[str, object]:
         "suite": order.suite.name,
         "architecture": order.architecture.name,
         "converter": made_by,
+        "handoff": "built from handoff/, static",
         "wheels": [str(pin) for pin in pins],
         "output": str(order.output),
     }
@@ -73,17 +74,30 @@ def gather(order: Order) -> Inputs:
     asked = release(order, files)
     if asked.commit.modified:
         _say("note: files differ from the commit; the version says so")
-    converter = _converter(order, asked, files)
+    programs = _programs(order, asked, files)
     pins = wheels.chosen(files["requirements.lock"].decode(), asked)
     _say(f"{len(pins)} Python libraries for {order.suite.name} on {order.architecture.name}")
-    return Inputs(asked, files, wheels.fetch(pins, asked, order.cache), converter)
+    return Inputs(asked, files, wheels.fetch(pins, asked, order.cache), programs)
 
 
-def _converter(order: Order, asked: Release, files: Mapping[str, bytes]) -> bytes:
-    path = order.converter
-    if path is None:
-        _say(f"the converter for {order.architecture.name} (some minutes, if its sources have changed)")
-        path = program.make(order.architecture, files, order.cache)
+def _programs(order: Order, asked: Release, files: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """What is in each, by its name; the converter first, which may be a given one."""
+    found: dict[str, bytes] = {}
+    for workspace in program.WORKSPACES:
+        for name, path in _built(order, workspace, files).items():
+            found[name] = _accepted(path, asked)
+    return found
+
+
+def _built(order: Order, workspace: program.Workspace, files: Mapping[str, bytes]) -> Mapping[str, Path]:
+    if workspace is program.CONVERTER and order.converter:
+        return {workspace.programs[0]: order.converter}
+    names = " and ".join(workspace.programs)
+    _say(f"{names} for {order.architecture.name} (some minutes, if sources have changed)")
+    return program.make(workspace, order.architecture, files, order.cache)
+
+
+def _accepted(path: Path, asked: Release) -> bytes:
     try:
         content = path.read_bytes()
     except OSError as error:

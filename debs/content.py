@@ -70,6 +70,11 @@ run(main, "{name}")
     return File(f"usr/bin/{name}", program.encode(), 0o755)
 
 
+def program(name: str, content: bytes) -> File:
+    """The command ``name``, which is a program for one processor."""
+    return File(f"usr/bin/{name}", content, 0o755)
+
+
 def unit(checkout: Mapping[str, bytes], path: str) -> File:
     """A systemd unit of the checkout."""
     return File(f"usr/lib/systemd/system/{PurePosixPath(path).name}", checkout[path])

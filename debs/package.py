@@ -18,7 +18,7 @@ class Inputs:
     release: Release
     checkout: Mapping[str, bytes]
     wheels: Sequence[Wheel]
-    converter: bytes
+    programs: Mapping[str, bytes]  # by name, those of debs/program.py
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 One package, tributary-common, is made anew for each suite and architecture: it has all of our Python modules, since the
 parts import one another's, and the wheels, of which two are compiled, for one Python. The packages of the Python parts
-bring what makes a service of each, and fit every processor; the converter is one static program. So arm64 is packed on
+bring what makes a service of each, and fit every processor; the Rust programs are static ones. So arm64 is packed on
 amd64 without emulation, and nothing is compiled twice.
 
 Wheels, because Debian 12 has pydantic 1 and a Scapy without what the sniffer uses, and because the versions that were
@@ -15,7 +15,6 @@ from pathlib import PurePosixPath
 from debs import content, elf
 from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
-CONVERTER = "usr/bin/tributary-converter"
 MODULES = ("cpe", "doctor", "image/firstboot", "squid", "throttler", "tributary")
 """Folders of the modules that run on gateways, home routers and images."""
 
@@ -71,7 +70,7 @@ def _converter(inputs: Inputs) -> Package:
         "of it. Clients speak HTTP, SOCKS5 or 0-RTT TCP Convert (RFC 8803), or netfilter\n"
         "brings their connections. As installed it serves this machine alone.",
         files=(
-            File(CONVERTER, inputs.converter, 0o755),
+            content.program(name, inputs.programs[name]),
             *(content.unit(checkout, f"converter/systemd/{unit}") for unit in units),
             File(
                 "usr/lib/systemd/system/tributary-converter@.service",
@@ -86,7 +85,7 @@ def _converter(inputs: Inputs) -> Package:
             *content.documents(name, checkout, [f"docs/converter{page}.md" for page in ("", "-reference", "-chains")]),
             *content.documents(name, checkout, content.beneath(checkout, "converter/examples", ".toml")),
         ),
-        depends=elf.depends("the converter", inputs.converter, inputs.release),
+        depends=elf.depends("the converter", inputs.programs[name], inputs.release),
         # It runs without: for the kernel parameters.
         recommends=("tributary-common",),
         suggests=("logrotate", "nftables"),

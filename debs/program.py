@@ -1,7 +1,7 @@
-"""The converter's program for an architecture: one static file that runs on every Debian.
+"""The Rust programs for an architecture: static files that run on every Debian.
 
 Static, with glibc (target feature crt-static): so one build serves Debian 12 and 13, wherever it was made. What a
-static glibc does badly, looking up names and users, the converter does not ask of it: it resolves names by itself.
+static glibc does badly, looking up names and users, they do not ask of it: the converter resolves names by itself.
 """
 
 import hashlib
@@ -11,30 +11,59 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from debs.release import Architecture
 from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
 
-_MANIFEST = ROOT / "converter/Cargo.toml"
-_CROSS_SUITE = "trixie"  # its rustc is the oldest that the converter builds with, and it has libraries for arm64
+_CROSS_SUITE = "trixie"  # its rustc is the oldest that they build with, and it has libraries for arm64
 
 
-def make(architecture: Architecture, checkout: Mapping[str, bytes], cache: Path) -> Path:
-    """The program, made anew if its sources have changed; raises Failure (69, 71)."""
+@dataclass(frozen=True)
+class Workspace:
+    """A Rust workspace: its folder, its crates, and the programs that cargo makes of it with ``options``."""
+
+    folder: str
+    crates: tuple[str, ...]
+    programs: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+CONVERTER = Workspace(
+    "converter",
+    ("daemon", "load", "transplant", "wire"),
+    ("tributary-converter",),
+    ("--package=tributary-converter", "--features=leaving"),
+)
+HANDOFF = Workspace(
+    "handoff",
+    ("backend", "front", "link", "protocol", "switch"),
+    ("tributary-switch", "tributary-backend"),
+    ("--bins",),
+)
+WORKSPACES = (CONVERTER, HANDOFF)
+"""Each has crates that depend on some of the other's, by path: neither is built without both being there."""
+
+
+def make(
+    workspace: Workspace, architecture: Architecture, checkout: Mapping[str, bytes], cache: Path
+) -> Mapping[str, Path]:
+    """Its programs by name, made anew if their sources have changed; raises Failure (69, 71)."""
     if architecture.machine == platform.machine():
-        return _native(architecture, cache)
-    path = cache / f"converter-{architecture.name}-{_digest(_sources(checkout))}"
-    if not path.exists():
-        _cross(architecture, checkout, path)
-    return path
+        return _native(workspace, architecture, cache)
+    digest = _digest(sources(checkout))
+    paths = {name: cache / f"{name}-{architecture.name}-{digest}" for name in workspace.programs}
+    if not all(path.exists() for path in paths.values()):
+        _cross(workspace, architecture, checkout, paths)
+    return paths
 
 
-def _native(architecture: Architecture, cache: Path) -> Path:
+def _native(workspace: Workspace, architecture: Architecture, cache: Path) -> Mapping[str, Path]:
     target = architecture.rust_target
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
-    # The program names source files in its panics: not where they happened to lie.
+    # A program names source files in its panics: not where they happened to lie.
     remaps = (f"--remap-path-prefix={ROOT}=/usr/src/tributary", f"--remap-path-prefix={home}=/usr/src/cargo")
     environment = os.environ | {
         "CARGO_TARGET_DIR": str(cache.parent / "cargo"),
@@ -42,15 +71,19 @@ def _native(architecture: Architecture, cache: Path) -> Path:
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",  # Debian Policy 10.1
     }
     _run([str(ROOT / "scripts/setup.d/checkout"), str(cache.parent)])
-    # With a target named, the flags are for the program alone: macros that rustc loads cannot be static.
-    command = ["cargo", "build", "--quiet", "--locked", "--release", "--manifest-path", str(_MANIFEST)]
-    _run([*command, "--package=tributary-converter", "--features=leaving", f"--target={target}"], environment)
-    return cache.parent / "cargo" / target / "release/tributary-converter"
+    # With a target named, the flags are for the programs alone: macros that rustc loads cannot be static.
+    command = ["cargo", "build", "--quiet", "--locked", "--release", f"--target={target}"]
+    manifest = ROOT / workspace.folder / "Cargo.toml"
+    _run([*command, "--manifest-path", str(manifest), *workspace.options], environment)
+    return {name: cache.parent / "cargo" / target / "release" / name for name in workspace.programs}
 
 
-def _sources(checkout: Mapping[str, bytes]) -> dict[str, bytes]:
-    crates = tuple(f"converter/{name}/" for name in ("daemon", "load", "transplant", "wire"))
-    wanted = ("converter/Cargo.", *crates, "guard/", "debs/cross")
+def sources(checkout: Mapping[str, bytes]) -> dict[str, bytes]:
+    """All that the programs are built from."""
+    crates = tuple(
+        f"{each.folder}/{name}" for each in WORKSPACES for name in ("Cargo.", *(f"{crate}/" for crate in each.crates))
+    )
+    wanted = (*crates, "guard/", "debs/cross")
     return {path: content for path, content in checkout.items() if path.startswith(wanted)}
 
 
@@ -59,33 +92,38 @@ def _digest(files: Mapping[str, bytes]) -> str:
     return hashlib.sha256(hashes.encode()).hexdigest()[:16]
 
 
-def _cross(architecture: Architecture, checkout: Mapping[str, bytes], path: Path) -> None:
+def _cross(
+    workspace: Workspace, architecture: Architecture, checkout: Mapping[str, bytes], paths: Mapping[str, Path]
+) -> None:
     """In a Debian 13 of its own, by its cross compiler: debs/cross. The crates are fetched here, none in there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="cross-") as work:
+    cache = next(iter(paths.values())).parent
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="cross-") as work:
         folder = Path(work)
-        for name, content in _sources(checkout).items():
+        for name, content in sources(checkout).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         (folder / "debs/cross").chmod(0o755)
         command = ["cargo", "vendor", "--quiet", "--locked", "--versioned-dirs", "--manifest-path"]
-        _run([*command, str(folder / "converter/Cargo.toml"), str(folder / "vendor")])
-        _run(mmdebstrap(architecture, folder))
-        (folder / "tributary-converter").rename(path)
+        _run([*command, str(folder / workspace.folder / "Cargo.toml"), str(folder / "vendor")])
+        _run(mmdebstrap(workspace, architecture, folder))
+        for name, path in paths.items():
+            (folder / name).rename(path)
 
 
-def mmdebstrap(architecture: Architecture, folder: Path) -> Sequence[str]:
-    """The command that makes the chroot, builds in it, and brings the program out into ``folder``; no chroot stays."""
+def mmdebstrap(workspace: Workspace, architecture: Architecture, folder: Path) -> Sequence[str]:
+    """The command that makes the chroot, builds in it, and brings the programs out into ``folder``; no chroot stays."""
     foreign, machine = architecture.name, architecture.machine.replace("_", "-")
     native = {"amd64": "arm64", "arm64": "amd64"}[foreign]
     packages = f"cargo,rustc,gcc-{machine}-linux-gnu,libc6-dev-{foreign}-cross,libstd-rust-dev:{foreign}"
-    packages += ",clang,libbpf-dev"  # for the part of it that runs in the kernel
-    sources = " ".join(shlex.quote(str(folder / name)) for name in ("converter", "debs", "guard", "vendor"))
+    packages += ",clang,libbpf-dev"  # for what of them runs in the kernel
+    brought = (*(each.folder for each in WORKSPACES), "debs", "guard", "vendor")
+    built = " ".join(f"/build/target/{architecture.rust_target}/release/{name}" for name in workspace.programs)
     hooks = (
         'mkdir "$1/build"',
-        f"copy-in {sources} /build",
-        f'chroot "$1" /build/debs/cross {architecture.rust_target}',
-        f"copy-out /build/tributary-converter {shlex.quote(str(folder))}",
+        f"copy-in {' '.join(shlex.quote(str(folder / name)) for name in brought)} /build",
+        f'chroot "$1" /build/debs/cross {architecture.rust_target} {workspace.folder} {shlex.join(workspace.options)}',
+        f"copy-out {built} {shlex.quote(str(folder))}",
     )
     options = [f"--architectures={native},{foreign}", f"--include={packages}"]
     options += [f"--customize-hook={hook}" for hook in hooks]

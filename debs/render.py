@@ -11,6 +11,7 @@ from debs.release import Release
 from tributary.settings.templates import rendered
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_LOCKS = {"tributary-converter": "converter/Cargo.lock", "tributary-handoff": "handoff/Cargo.lock"}
 SCRIPTS = ("postinst", "prerm", "postrm")
 
 
@@ -51,7 +52,7 @@ def changelog(package: Package, release: Release) -> str:
 def copyright_file(package: Package, inputs: Inputs) -> str:
     """Whose work is in the package, and under which licence."""
     bundled = inputs.wheels if package.name == "tributary-common" else []
-    crates = _crates(inputs.checkout["converter/Cargo.lock"].decode()) if package.name == "tributary-converter" else []
+    crates = _crates(inputs.checkout[_LOCKS[package.name]].decode()) if package.name in _LOCKS else []
     return rendered(_TEMPLATES / "copyright.j2", package=package, wheels=bundled, crates=crates)
 
 

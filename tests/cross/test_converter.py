@@ -50,7 +50,7 @@ class Origin(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def converter() -> Path:
-    return program.make(OTHER, checkout.tracked(), CACHE / "packages")
+    return program.make(program.CONVERTER, OTHER, checkout.tracked(), CACHE / "packages")["tributary-converter"]
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-"""A release made from this checkout, with wheels and a converter that stand for the real ones: nothing is fetched."""
+"""A release made from this checkout, with wheels and programs that stand for the real ones: nothing is fetched."""
 
 import struct
 from pathlib import Path
 
-from debs import checkout
+from debs import checkout, program
 from debs.package import Inputs
 from debs.release import ARCHITECTURES, SUITES, Architecture, Commit, Release
 from debs.wheels import Wheel
@@ -34,4 +34,5 @@ def inputs(asked: Release) -> Inputs:
         "quick-1.2.dist-info/METADATA": b"Name: quick\nVersion: 1.2\nLicense-Expression: MIT\n",
     }
     wheel = Wheel("quick", "1.2", "MIT", files)
-    return Inputs(asked, checkout.tracked(), [wheel], elf(asked.architecture))
+    programs = {name: elf(asked.architecture) for workspace in program.WORKSPACES for name in workspace.programs}
+    return Inputs(asked, checkout.tracked(), [wheel], programs)

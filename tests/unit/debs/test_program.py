@@ -1,30 +1,59 @@
-"""The commands that build the converter for another processor; nothing is built."""
+"""The commands that build the Rust programs for another processor; nothing is built."""
 
 import shutil
 import subprocess
-from pathlib import Path
+import tomllib
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from debs import program
+from debs import checkout, program
 from debs.release import ARCHITECTURES
 from tributary.places import ROOT
 
+SOURCES = program.sources(checkout.tracked())
+
 
 def test_a_chroot_for_arm64_has_the_cross_compiler_and_that_processors_rust_library() -> None:
-    command = program.mmdebstrap(ARCHITECTURES["arm64"], Path("/work folder"))
+    command = program.mmdebstrap(program.CONVERTER, ARCHITECTURES["arm64"], Path("/work folder"))
     assert "--architectures=amd64,arm64" in command
     compilers = "cargo,rustc,gcc-aarch64-linux-gnu,libc6-dev-arm64-cross,libstd-rust-dev:arm64,clang,libbpf-dev"
     assert f"--include={compilers}" in command
-    folders = " ".join(f"'/work folder/{name}'" for name in ("converter", "debs", "guard", "vendor"))
+    folders = " ".join(f"'/work folder/{name}'" for name in ("converter", "handoff", "debs", "guard", "vendor"))
     assert f"--customize-hook=copy-in {folders} /build" in command
-    assert '--customize-hook=chroot "$1" /build/debs/cross aarch64-unknown-linux-gnu' in command
+    target = "aarch64-unknown-linux-gnu"
+    options = "--package=tributary-converter --features=leaving"
+    assert f'--customize-hook=chroot "$1" /build/debs/cross {target} converter {options}' in command
+    built = f"/build/target/{target}/release/tributary-converter"
+    assert f"--customize-hook=copy-out {built} '/work folder'" in command
 
 
 def test_a_chroot_for_amd64_is_made_on_arm64() -> None:
-    command = program.mmdebstrap(ARCHITECTURES["amd64"], Path("/work"))
+    command = program.mmdebstrap(program.CONVERTER, ARCHITECTURES["amd64"], Path("/work"))
     assert "--architectures=arm64,amd64" in command
     assert any("gcc-x86-64-linux-gnu,libc6-dev-amd64-cross" in word for word in command)
+
+
+def test_both_programs_of_the_hand_off_come_out_of_one_chroot() -> None:
+    command = program.mmdebstrap(program.HANDOFF, ARCHITECTURES["arm64"], Path("/work"))
+    folder = "/build/target/aarch64-unknown-linux-gnu/release"
+    assert f"--customize-hook=copy-out {folder}/tributary-switch {folder}/tributary-backend /work" in command
+
+
+@pytest.mark.parametrize("workspace", program.WORKSPACES, ids=lambda workspace: workspace.folder)
+def test_every_crate_of_a_workspace_is_among_the_sources(workspace: program.Workspace) -> None:
+    manifest = tomllib.loads(SOURCES[f"{workspace.folder}/Cargo.toml"].decode())
+    assert tuple(manifest["workspace"]["members"]) == workspace.crates
+    assert f"{workspace.folder}/Cargo.lock" in SOURCES
+
+
+def test_every_crate_that_another_depends_on_by_path_is_among_the_sources() -> None:
+    for path in (path for path in SOURCES if path.endswith("/Cargo.toml")):
+        dependencies = tomllib.loads(SOURCES[path].decode()).get("dependencies", {})
+        for each in dependencies.values():
+            if "path" in each:
+                crate = (ROOT / PurePosixPath(path).parent / each["path"]).resolve().relative_to(ROOT)
+                assert f"{crate}/Cargo.toml" in SOURCES, path
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck")
