@@ -18,6 +18,7 @@ Makes the Debian packages of Tributary for one release of Debian or Ubuntu and o
   tributary-converter   the native converter
   tributary-throttler   the throttler
   tributary-squid       Squid as the HTTP converter
+  tributary-handoff     switch and back end of a request hand-off
   tributary-cpe         the home router's links
   tributary-image       the first boot of an image; no other machine needs it
 
@@ -30,9 +31,10 @@ version
   commit show as `modified`. Only files that git knows get into a package.
 
 what it needs
-  The converter: cargo builds it, statically, so that one program serves every release. For the other processor that is
-  done in a Debian 13 of its own, made by mmdebstrap(1) for the time of the build. --converter takes a program that is
-  there; a dynamic one must not ask for a newer glibc than the release has. clang compiles its part in the kernel.
+  The programs in Rust: cargo builds them, statically, so that one build serves every release. For the other processor
+  that is done in a Debian 13 of its own, made by mmdebstrap(1) for the time of the build. --converter takes a converter
+  that is there; a dynamic one must not ask for a newer glibc than the release has. clang compiles what of them runs in
+  the kernel.
   Python libraries: pip fetches the wheels that requirements.lock names, by their hashes. Both are kept in
   $TRIBUTARY_CACHE (/var/cache/tributary).
 

@@ -2,7 +2,7 @@
 
 One package, tributary-common, is made anew for each suite and architecture: it has all of our Python modules, since the
 parts import one another's, and the wheels, of which two are compiled, for one Python. The packages of the Python parts
-bring what makes a service of each, and fit every processor; the Rust programs are static ones. So arm64 is packed on
+bring what makes a service of each, and fit every processor; the programs in Rust are static. So arm64 is packed on
 amd64 without emulation, and nothing is compiled twice.
 
 Wheels, because Debian 12 has pydantic 1 and a Scapy without what the sniffer uses, and because the versions that were
@@ -24,7 +24,15 @@ FORBIDDEN = "guard/forbidden-targets.toml"
 
 def packages(inputs: Inputs) -> list[Package]:
     """All packages of a release, in the order in which they need each other."""
-    return [_common(inputs), _converter(inputs), _throttler(inputs), _squid(inputs), _cpe(inputs), _image(inputs)]
+    return [
+        _common(inputs),
+        _converter(inputs),
+        _throttler(inputs),
+        _squid(inputs),
+        _handoff(inputs),
+        _cpe(inputs),
+        _image(inputs),
+    ]
 
 
 def _common(inputs: Inputs) -> Package:
@@ -159,6 +167,34 @@ def _squid(inputs: Inputs) -> Package:
         units=(Unit("tributary-squid.service", Upgrade.KEEP),),
         replaces_unit="squid.service",
         leftovers=("var/lib/tributary/squid",),
+    )
+
+
+def _handoff(inputs: Inputs) -> Package:
+    name, checkout = "tributary-handoff", inputs.checkout
+    upgrades = {"switch": Upgrade.RESTART, "backend": Upgrade.KEEP}  # a front puts its rules into a new switch again
+    programs = {f"tributary-{each}": inputs.programs[f"tributary-{each}"] for each in upgrades}
+    needed = {depend for each, built in programs.items() for depend in elf.depends(each, built, inputs.release)}
+    return Package(
+        name,
+        inputs.release.architecture.name,
+        "switch and back end for answers that do not pass the proxy",
+        "A front, which is a listener of tributary-converter, hands HTTP clients'\n"
+        "connections over to the back ends that have the objects. tributary-backend\n"
+        "answers there, from a folder or for another HTTP server, and tributary-switch\n"
+        "leads the packets. As installed neither runs.",
+        files=(
+            *(content.program(each, built) for each, built in programs.items()),
+            *(content.unit(checkout, f"handoff/systemd/{each}.service") for each in programs),
+            *(content.setting(checkout, f"{each}.conf") for each in upgrades),
+            *(content.manual(checkout, f"{each}.8", inputs.release) for each in programs),
+            content.overrides(checkout, name),
+            *content.documents(name, checkout, ["docs/handoff.md"]),
+        ),
+        # nft(8), which the switch asks for.
+        depends=(*sorted(needed), "nftables"),
+        # Not enabled: a machine is one or the other, and their addresses are for whoever runs it to say.
+        units=tuple(Unit(f"tributary-{each}.service", upgrade, enabled=False) for each, upgrade in upgrades.items()),
     )
 
 

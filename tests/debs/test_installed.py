@@ -4,13 +4,23 @@ import gzip
 import re
 from pathlib import Path
 
+import pytest
+
 from debs.release import SUITES
 from tests.debs.chroot import Chroot
 from tests.debs.world import NAMES, SERVICES, Made
 
+HANDOFF = ("tributary-switch", "tributary-backend")
+
 
 def test_the_converter_runs_and_tells_its_version(installed: Chroot, made: Made) -> None:
     assert installed.run("tributary-converter", "--version").stdout == f"tributary-converter {made.release.base}\n"
+
+
+@pytest.mark.parametrize("program", HANDOFF)
+def test_a_hand_offs_programs_run_and_do_nothing_without_arguments(installed: Chroot, program: str) -> None:
+    assert installed.run(program, "--version").stdout.startswith(f"{program} ")
+    assert installed.run(program, check=False).returncode == 64
 
 
 def test_the_converter_takes_its_configuration(installed: Chroot) -> None:
@@ -48,7 +58,7 @@ def test_wrong_settings_are_refused_by_the_installed_commands(installed: Chroot)
 
 def test_every_manual_page_is_found(installed: Chroot) -> None:
     for section, name in (
-        *((8, name) for name in (*SERVICES, "tributary-cpe", "tributary-doctor", "tributary-firstboot")),
+        *((8, name) for name in (*SERVICES, *HANDOFF, "tributary-cpe", "tributary-doctor", "tributary-firstboot")),
         *((5, f"{name}.toml") for name in ("tributary-converter", "tributary-throttler")),
     ):
         shown = installed.run("man", "--where", str(section), name).stdout.strip()
@@ -78,7 +88,7 @@ def test_the_services_are_enabled_and_what_needs_settings_first_is_not(installed
     wants = installed.root / "etc/systemd/system/multi-user.target.wants"
     for name in (*SERVICES, "tributary-firstboot", "tributary-firstboot-report"):
         assert (wants / f"{name}.service").is_symlink()
-    for name in ("tributary-cpe", "tributary-lan"):
+    for name in (*HANDOFF, "tributary-cpe", "tributary-lan"):
         assert not (wants / f"{name}.service").is_symlink()
     assert not (installed.root / "etc/systemd/system/sockets.target.wants/tributary-converter.socket").exists()
 
@@ -91,7 +101,7 @@ def test_this_releases_systemd_accepts_every_line_of_the_units(installed: Chroot
 
 
 def test_this_releases_systemd_finds_the_exposure_below_three(installed: Chroot) -> None:
-    for name in (*SERVICES, "tributary-cpe"):
+    for name in (*SERVICES, *HANDOFF, "tributary-cpe"):
         unit = f"/usr/lib/systemd/system/{name}.service"
         shown = installed.run("systemd-analyze", "--no-pager", "security", "--offline=true", unit).stdout
         found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", shown)

@@ -23,9 +23,11 @@ def test_an_upgrade_keeps_what_the_administrator_changed(debian: Chroot, made: M
     assert set(shown.split()) == {made.newer.version}
     assert (debian.root / "etc/tributary/squid.toml").read_text() == EDITED
     assert sorted(path.name for path in (debian.root / "etc/tributary").iterdir()) == [
+        "backend.conf",
         "converter.toml",
         "cpe.toml",
         "squid.toml",
+        "switch.conf",
         "throttler.toml",
     ]
     wanted = debian.root / "etc/systemd/system/multi-user.target.wants"

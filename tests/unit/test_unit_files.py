@@ -13,6 +13,8 @@ SERVICES = {
     "throttler": ("CAP_NET_ADMIN CAP_NET_RAW", 3),
     "cpe": ("CAP_NET_ADMIN", 3),
     "converter": ("CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE", 3),
+    "switch": ("CAP_NET_ADMIN CAP_BPF CAP_PERFMON", 3),
+    "backend": ("CAP_NET_ADMIN CAP_NET_BIND_SERVICE", 3),
 }
 """The capabilities that each keeps, and the exposure that it stays below."""
 
@@ -20,7 +22,8 @@ systemd_analyze = pytest.mark.skipif(shutil.which("systemd-analyze") is None, re
 
 
 def unit(service: str) -> Path:
-    return ROOT / service / "systemd" / f"tributary-{service}.service"
+    (found,) = ROOT.glob(f"*/systemd/tributary-{service}.service")
+    return found
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:

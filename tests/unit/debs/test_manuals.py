@@ -85,6 +85,14 @@ def test_every_option_is_told(
     assert options == {f"-{option}" for option in re.findall(r"^\.It Fl (-[a-z-]+)", source(f"{page}.8"), re.MULTILINE)}
 
 
+@pytest.mark.parametrize("part", ["switch", "backend"])
+def test_every_option_of_a_hand_offs_programs_is_told(part: str) -> None:
+    declared = (ROOT / f"handoff/{part}/src/main.rs").read_text()
+    options = re.findall(r'#\[arg\(long(?: = "([a-z-]+)")?.*\]\n +(\w+):', declared)
+    told = re.findall(r"^\.It Fl -([a-z-]+)", source(f"tributary-{part}.8"), re.MULTILINE)
+    assert [given or field.replace("_", "-") for given, field in options] == told
+
+
 def test_every_command_of_the_throttler_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--help"])

@@ -15,7 +15,7 @@ from throttler.policy import model
 from tributary.places import CACHE, ROOT
 from tributary.settings.files import load
 
-UNIT = ROOT / "squid/systemd/tributary-squid.service"  # tests/unit/test_unit_files.py has the other two
+UNIT = ROOT / "squid/systemd/tributary-squid.service"  # tests/unit/test_unit_files.py has the others
 FILES = ROOT / "debs/files"
 CONVERTER = CACHE / "bin/tributary-converter"
 
@@ -68,6 +68,12 @@ def test_the_home_router_that_comes_installed_has_no_link() -> None:
 def test_the_first_boot_is_for_images_alone(unit: str) -> None:
     text = (ROOT / f"image/firstboot/{unit}.service").read_text()
     assert "\nConditionPathExists=/usr/lib/tributary/role\n" in text
+
+
+@pytest.mark.parametrize("part", ["switch", "backend"])
+def test_a_hand_offs_program_that_comes_installed_has_no_address(part: str) -> None:
+    lines = (FILES / f"{part}.conf").read_text().splitlines()
+    assert [line for line in lines if line and not line.startswith("#")] == ['OPTIONS=""']
 
 
 @pytest.mark.skipif(not CONVERTER.exists(), reason="the converter is not built")

@@ -1,6 +1,6 @@
-"""The converter built for the other processor, and run here by QEMU's user mode: no package of it was ever run else.
+"""The Rust programs built for the other processor, and run here by QEMU's user mode: no package of them ever was.
 
-The build takes some minutes whenever the converter's sources have changed: scripts/test tests/cross.
+The builds take some minutes whenever their sources have changed: scripts/test tests/cross.
 """
 
 import platform
@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -51,6 +51,11 @@ class Origin(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def converter() -> Path:
     return program.make(program.CONVERTER, OTHER, checkout.tracked(), CACHE / "packages")["tributary-converter"]
+
+
+@pytest.fixture(scope="module")
+def handoff() -> Mapping[str, Path]:
+    return program.make(program.HANDOFF, OTHER, checkout.tracked(), CACHE / "packages")
 
 
 @pytest.fixture
@@ -101,3 +106,10 @@ def test_it_relays_a_request(converter: Path, own: str, origin: int, tmp_path: P
             assert (answer.status, answer.read()) == (200, b"/asked-through-it")
         finally:
             running.terminate()
+
+
+@pytest.mark.parametrize("name", program.HANDOFF.programs)
+def test_a_hand_offs_programs_are_static_and_tell_of_themselves(handoff: Mapping[str, Path], name: str) -> None:
+    assert elf.needs(handoff[name].read_bytes()) == elf.Needs(OTHER.elf, interpreter=False, glibc=None)
+    said = subprocess.run([QEMU, handoff[name], "--version"], capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout.startswith(f"{name} ")
