@@ -130,6 +130,8 @@ def test_forged_packets_change_nothing_for_a_connection_that_was_handed_over(han
         assert answer(client) == pattern("a", LARGE)
         client.sendall(request("b/1000"))
         assert answer(client) == pattern("b", 1000)
+    # They came to the back end's socket, which took them for what they were.
+    assert int(handoff.network.nodes["a"].run("nstat", "-asz", "TcpExtTCPSYNChallenge").split()[-2]) > 0
 
 
 def raw_socket() -> socket.socket:

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use handoff_link::{Identity, QUEUE, Sender, carry};
 use handoff_protocol::{Denial, Message, What};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tributary_transplant::Frozen;
 
 use crate::guest::{After, Guest, Server};
 use crate::port::Port;
-use crate::stay::{Order, Ticket, stay};
+use crate::stay::{GivenBack, Ticket, Visit, stay};
 
 /// What a host needs.
 #[derive(Debug)]
@@ -70,16 +70,12 @@ impl<S: Server> Host<S> {
 }
 
 /// What one front has brought. When the front goes, they finish their answers.
-struct Guests<S> {
+struct Guests<S: Server> {
     host: Arc<Host<S>>,
     front: Sender,
-    here: HashMap<u64, Known>,
+    here: HashMap<u64, AbortHandle>,
+    given_back: Arc<GivenBack<S>>,
     last: u64,
-}
-
-struct Known {
-    orders: mpsc::UnboundedSender<Order>,
-    task: AbortHandle,
 }
 
 impl<S: Server> Guests<S> {
@@ -88,23 +84,21 @@ impl<S: Server> Guests<S> {
             host,
             front,
             here: HashMap::new(),
+            given_back: Arc::default(),
             last: 0,
         };
         guests.say(guests.host.settings.number, What::Hello);
         guests
     }
 
+    /// What is done is done when this returns: the next message may be about the same client.
     fn take(&mut self, message: Message) {
         let Message { id, what } = message;
         match what {
             What::Hand { frozen, bytes } => self.arrived(id, &frozen, bytes),
-            What::Keep => self.order(id, Order::Keep),
-            What::Released => self.order(id, Order::Released),
-            What::Abort => {
-                if let Some(known) = self.here.remove(&id) {
-                    known.task.abort();
-                }
-            }
+            What::Keep => self.stays(id),
+            What::Released => drop(self.given_back.take(id)),
+            What::Abort => self.abort(id),
             // All others are a back end's own, or the switch's.
             _ => {}
         }
@@ -116,38 +110,52 @@ impl<S: Server> Guests<S> {
             return;
         }
         self.last = id;
-        self.here.retain(|_, known| !known.task.is_finished());
-        let answer = match self.taken(id, frozen, bytes) {
-            Ok(()) => What::Taken,
-            Err(denial) => What::Denied(denial),
-        };
-        self.say(id, answer);
+        self.here.retain(|_, task| !task.is_finished());
+        match self.taken(frozen, bytes) {
+            Ok(visit) => {
+                // Before all that comes of it.
+                self.say(id, What::Taken);
+                self.serve(id, visit);
+            }
+            Err(denial) => self.say(id, What::Denied(denial)),
+        }
     }
 
-    fn taken(&mut self, id: u64, frozen: &Frozen, bytes: Vec<u8>) -> Result<(), Denial> {
+    fn taken(&self, frozen: &Frozen, bytes: Vec<u8>) -> Result<Visit<S>, Denial> {
         let place = Arc::clone(&self.host.places);
         let place = place.try_acquire_owned().map_err(|_| Denial::Full)?;
         let stream = self.host.settings.port.thaw(frozen).map_err(|error| {
             tracing::warn!("the connection of {} is not taken: {error}", frozen.remote);
             Denial::System
         })?;
-        let (orders, from_front) = mpsc::unbounded_channel();
+        Ok(Visit::new(stream, bytes, place))
+    }
+
+    fn serve(&mut self, id: u64, visit: Visit<S>) {
         let ticket = Ticket {
             id,
             front: self.front.clone(),
-            orders: from_front,
+            given_back: Arc::clone(&self.given_back),
         };
-        let server = Arc::clone(&self.host.server);
-        let task = tokio::spawn(within(place, stream, bytes, ticket, server));
-        let task = task.abort_handle();
-        self.here.insert(id, Known { orders, task });
-        Ok(())
+        let task = tokio::spawn(stay(visit, ticket, Arc::clone(&self.host.server)));
+        self.here.insert(id, task.abort_handle());
     }
 
-    fn order(&self, id: u64, order: Order) {
-        if let Some(known) = self.here.get(&id) {
-            // It has left already: then it is too late for orders.
-            let _ = known.orders.send(order);
+    fn stays(&mut self, id: u64) {
+        if let Some(visit) = self.given_back.take(id) {
+            // A socket that does not wake is a connection that breaks, as the first write will find.
+            let _ = visit.wake();
+            self.serve(id, visit);
+        }
+    }
+
+    fn abort(&mut self, id: u64) {
+        if let Some(task) = self.here.remove(&id) {
+            task.abort();
+        }
+        if let Some(visit) = self.given_back.take(id) {
+            // Otherwise its end would say nothing.
+            let _ = visit.wake();
         }
     }
 
@@ -157,15 +165,12 @@ impl<S: Server> Guests<S> {
     }
 }
 
-async fn within<S: Server>(
-    place: OwnedSemaphorePermit,
-    stream: TcpStream,
-    bytes: Vec<u8>,
-    ticket: Ticket,
-    server: Arc<S>,
-) {
-    stay(Guest::new(stream, bytes), ticket, server.as_ref()).await;
-    drop(place);
+impl<S: Server> Drop for Guests<S> {
+    fn drop(&mut self) {
+        for visit in self.given_back.take_all() {
+            tokio::spawn(visit.end());
+        }
+    }
 }
 
 /// Serves clients that come by themselves, for ever: what a front relays, for one.

@@ -1,11 +1,14 @@
 //! One guest from its arrival to its leave.
 
+use std::collections::HashMap;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handoff_link::{Parting, Sender, part};
 use handoff_protocol::{Message, What};
-use tokio::sync::mpsc;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tributary_transplant::{Frozen, Obstacle, at_rest, keeps_still, release};
@@ -19,88 +22,126 @@ const REST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
 /// So long it may take to do so.
 const SETTLING: Duration = Duration::from_secs(30);
-/// So long the front may take to say what becomes of it.
-const DECISION: Duration = Duration::from_secs(5);
 
-/// What the front says of a guest that was given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// It stays, and its next request is for here.
-    Keep,
-    /// It is gone from here.
-    Released,
+/// A guest, with what its server keeps for it.
+pub struct Visit<S: Server> {
+    guest: Guest,
+    kept: S::Kept,
+    /// Bytes that the front knows of.
+    told: u64,
+    _place: OwnedSemaphorePermit,
 }
 
-/// A guest's number, and the way to the front that brought it and from there.
-pub struct Ticket {
+impl<S: Server> Visit<S> {
+    /// Of a connection with a request that came already.
+    pub fn new(stream: TcpStream, bytes: Vec<u8>, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            guest: Guest::new(stream, bytes),
+            kept: S::Kept::default(),
+            told: 0,
+            _place: place,
+        }
+    }
+
+    /// Bytes that the front does not know of yet.
+    fn news(&mut self) -> u64 {
+        let news = self.guest.sent() - self.told;
+        self.told = self.guest.sent();
+        news
+    }
+
+    /// It is no longer frozen: it stays, or is to be reset.
+    pub fn wake(&self) -> io::Result<()> {
+        release(&self.guest.stream)
+    }
+
+    /// Ends it in order, whose front is gone. The switch lets nothing through if somebody else has it.
+    pub async fn end(self) {
+        if self.wake().is_ok() {
+            self.guest.close().await;
+        }
+    }
+}
+
+/// Frozen guests of one front, until that says what becomes of them. To drop one says nothing to its client.
+pub struct GivenBack<S: Server>(Mutex<HashMap<u64, Visit<S>>>);
+
+impl<S: Server> Default for GivenBack<S> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<S: Server> GivenBack<S> {
+    /// The guest with this number, if it was given back.
+    pub fn take(&self, id: u64) -> Option<Visit<S>> {
+        self.lock().remove(&id)
+    }
+
+    /// All that are left.
+    pub fn take_all(&self) -> Vec<Visit<S>> {
+        self.lock().drain().map(|(_, visit)| visit).collect()
+    }
+
+    fn put(&self, id: u64, visit: Visit<S>) {
+        self.lock().insert(id, visit);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Visit<S>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A guest's number, and where it goes when it is given back.
+pub struct Ticket<S: Server> {
     pub id: u64,
     pub front: Sender,
-    pub orders: mpsc::UnboundedReceiver<Order>,
+    pub given_back: Arc<GivenBack<S>>,
 }
 
-impl Ticket {
+impl<S: Server> Ticket<S> {
     /// A front that does not hear it has lost the guest anyway.
     fn say(&self, what: What) {
         let _ = self.front.try_send(Message { id: self.id, what });
     }
-}
 
-/// Why a guest has left.
-enum Left {
-    /// Its connection has ended or broken.
-    Ended(u64),
-    /// The front has it.
-    Released,
-}
-
-/// Serves a guest until its connection is over or somebody else's.
-pub async fn stay<S: Server>(guest: Guest, mut ticket: Ticket, server: &S) {
-    match serve(guest, &mut ticket, server).await {
-        Left::Ended(sent) => ticket.say(What::Ended { sent }),
-        Left::Released => {}
-    }
-}
-
-async fn serve<S: Server>(mut guest: Guest, ticket: &mut Ticket, server: &S) -> Left {
-    let mut kept = S::Kept::default();
-    let mut told = 0;
-    loop {
-        match server.serve(&mut guest, &mut kept).await {
-            After::Next if !ticket.front.is_closed() => {}
-            After::Next | After::Close => return close(guest, told).await,
-            After::Reset => return Left::Ended(guest.sent() - told),
-        }
-        let Some(frozen) = give_back(&mut guest).await else {
-            return close(guest, told).await;
-        };
-        let bytes = guest.inbox.clone();
-        ticket.say(What::Returned {
-            sent: guest.sent() - told,
+    async fn give_back(&self, mut visit: Visit<S>, frozen: Frozen) {
+        let returned = What::Returned {
+            sent: visit.news(),
             frozen: Box::new(frozen),
-            bytes,
-        });
-        told = guest.sent();
-        match timeout(DECISION, ticket.orders.recv()).await {
-            Ok(Some(Order::Keep)) if release(&guest.stream).is_ok() => {}
-            // It is frozen: its end says nothing to the client.
-            Ok(Some(Order::Released)) => return Left::Released,
-            _ => {
-                // Without its front it ends here; the switch lets nothing through if it is somebody else's.
-                let _ = release(&guest.stream);
-                return close(guest, told).await;
+            bytes: visit.guest.inbox.clone(),
+        };
+        // Before the front can answer.
+        self.given_back.put(self.id, visit);
+        self.say(returned);
+        if self.front.is_closed() {
+            if let Some(visit) = self.given_back.take(self.id) {
+                visit.end().await;
             }
         }
     }
 }
 
-async fn close(guest: Guest, told: u64) -> Left {
-    let sent = guest.sent() - told;
-    guest.close().await;
-    Left::Ended(sent)
+/// Serves a guest until its connection is over, or frozen and given back.
+pub async fn stay<S: Server>(mut visit: Visit<S>, ticket: Ticket<S>, server: Arc<S>) {
+    let after = server.serve(&mut visit.guest, &mut visit.kept).await;
+    let goes_on = after == After::Next && !ticket.front.is_closed();
+    if goes_on {
+        if let Some(frozen) = at_next_request(&mut visit.guest).await {
+            return ticket.give_back(visit, frozen).await;
+        }
+    }
+    let sent = visit.news();
+    if after == After::Reset {
+        drop(visit);
+    } else {
+        visit.guest.close().await;
+    }
+    ticket.say(What::Ended { sent });
 }
 
 /// Freezes the guest once its answer is acknowledged and it has sent more, or rests; `None` if its connection is over.
-async fn give_back(guest: &mut Guest) -> Option<Frozen> {
+async fn at_next_request(guest: &mut Guest) -> Option<Frozen> {
     if guest.inbox.is_empty() {
         let read = timeout(REST, guest.read_more()).await;
         if let Ok(Ok(0) | Err(_)) = read {
