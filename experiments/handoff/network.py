@@ -19,6 +19,8 @@ from experiments.testbed.node import Node, Process, end_processes, run
 from tributary.places import ROOT
 
 SERVICE = "10.7.1.2:80"
+TOGETHER = "10.7.0.1:80"
+"""The service where the front is on the switch's machine."""
 URL = f"http://{SERVICE}/"
 BACK_ENDS = ("a", "b")
 MOST_BACK_ENDS = 8
@@ -39,7 +41,7 @@ access = "{files}/access.log"
 [timeouts]
 drain = "1s"
 [handoff]
-switch = "{net_front}.1:{switch}"
+switch = "{switch}"
 identity = "{identity}"
 {back_ends}{rules}[[listen]]
 kind = "handoff"
@@ -76,7 +78,7 @@ fronts = "{net}.2:{fronts}"
 hand_off = "{net}.2:{hand_off}"
 http = "{net}.2:{http}"
 """
-RULES = """\
+_RULES = """\
 [[handoff.rules]]
 path = "/a/"
 to = ["a"]
@@ -134,11 +136,12 @@ class Network:
         """The folder that a back end serves."""
         return self.directory / f"objects-{name}"
 
-    def start_switch(self) -> Process:
-        """The switch, ready."""
+    def start_switch(self, *, together: bool = False) -> Process:
+        """The switch, ready; ``together`` with a front on its own machine."""
         back_ends = [f"--back-end={self.hand_off(name)}=to-{name}" for name in self.back_ends]
-        where = ("--fronts", self.switch_for_fronts, "--identity", str(self.identity("switch")))
-        command = (str(self.programs.switch), *where, "--clients", "to-client", "--service", SERVICE, *back_ends)
+        service = TOGETHER if together else SERVICE
+        where = ("--fronts", self._switch(together), "--identity", str(self.identity("switch")))
+        command = (str(self.programs.switch), *where, "--clients", "to-client", "--service", service, *back_ends)
         return self.nodes["switch"].start("switch", command).wait_until_ready()
 
     def start_back_end(self, name: str, *, relays: bool = False) -> Process:
@@ -161,23 +164,26 @@ class Network:
         command = ("nginx", "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf"))
         return self.nodes[name].start(f"nginx-{name}", command)
 
-    def start_front(self, rules: str = RULES) -> Process:
-        """The front, ready; its back ends and the switch need not be connected yet."""
-        ports = {"fronts": _FRONTS_PORT, "hand_off": _HAND_OFF_PORT, "http": _HTTP_PORT, "switch": _SWITCH_PORT}
+    def _switch(self, together: bool) -> str:
+        """Where it takes fronts in."""
+        return str(self.directory / "switch.sock") if together else self.switch_for_fronts
+
+    def start_front(self, rules: str = _RULES, *, together: bool = False) -> Process:
+        """The front, ready, on its own machine or ``together`` with the switch; the others need not be there."""
+        ports = {"fronts": _FRONTS_PORT, "hand_off": _HAND_OFF_PORT, "http": _HTTP_PORT}
         back_ends = "".join(_BACK_END.format(name=name, net=_NETS[name], **ports) for name in self.back_ends)
         text = _CONVERTER.format(
             files=self.directory,
-            net_front=_NETS["front"],
             identity=self.identity("front"),
             back_ends=back_ends,
             rules=rules,
-            service=SERVICE,
-            switch=_SWITCH_PORT,
+            service=TOGETHER if together else SERVICE,
+            switch=self._switch(together),
         )
         file = self.directory / "front.toml"
         file.write_text(text)
         command = (str(native.build(released=self.released).converter), "--config", str(file))
-        return self.nodes["front"].start("front", command).wait_until_ready()
+        return self.nodes["switch" if together else "front"].start("front", command).wait_until_ready()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from experiments.handoff.demo import passed
-from experiments.handoff.network import BACK_ENDS, SERVICE, URL, Network, standing_network
+from experiments.handoff.network import BACK_ENDS, SERVICE, Network, standing_network
 from experiments.testbed.node import Process
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, run
@@ -31,6 +31,7 @@ class HandOff:
 
     network: Network
     processes: dict[str, Process]
+    service: str = SERVICE
 
     def start(self, name: str) -> None:
         """Start what runs on a node, and wait until it is ready."""
@@ -52,7 +53,7 @@ class HandOff:
         """The objects, by one curl and one connection."""
         arguments = ["--write-out", "%{num_connects}\n"]
         for number, path in enumerate(paths):
-            arguments += ["--output", str(folder / str(number)), URL + path]
+            arguments += ["--output", str(folder / str(number)), f"http://{self.service}/{path}"]
         connects = self.curl(*arguments).split()
         assert sum(map(int, connects)) == 1, connects
         return [(folder / str(number)).read_bytes() for number in range(len(paths))]
@@ -60,7 +61,7 @@ class HandOff:
     def is_handed(self, path: str) -> bool:
         """Whether an object comes now, by a hand-over."""
         before = len(self.outcomes("handed-over"))
-        self.curl("--output", "/dev/null", URL + path, check=False)
+        self.curl("--output", "/dev/null", f"http://{self.service}/{path}", check=False)
         return len(self.outcomes("handed-over")) > before
 
     def lines(self) -> list[dict[str, Any]]:
@@ -91,7 +92,7 @@ class HandOff:
     @contextmanager
     def connection(self) -> Iterator[socket.socket]:
         """A client's."""
-        host, _, port = SERVICE.partition(":")
+        host, _, port = self.service.partition(":")
         with inside(self.network.nodes["client"]):
             client = socket.create_connection((host, int(port)), 20)
         with client:

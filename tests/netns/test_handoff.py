@@ -8,11 +8,12 @@ import json
 import shutil
 import socket
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from experiments.handoff.network import URL
+from experiments.handoff.network import BACK_ENDS, TOGETHER, URL, Network
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, run
@@ -130,6 +131,21 @@ def test_any_server_answers_behind_a_back_end_that_relays(handoff: HandOff, tmp_
         assert [got[0], got[1], got[3]] == [pattern(path[0], SIZE) for path in (paths[0], paths[1], paths[3])]
         assert b"nginx" in got[2]
         assert "X-Served-By: nginx" in handoff.curl("--head", URL + "a/1")
+
+
+def test_a_front_on_the_switchs_own_machine_hands_over_too(handoff_network: Network, tmp_path: Path) -> None:
+    network = handoff_network
+    with ExitStack() as running:
+        running.enter_context(network.start_switch(together=True))
+        for name in BACK_ENDS:
+            running.enter_context(network.start_back_end(name))
+        running.enter_context(network.start_front(together=True))
+        handoff = HandOff(network, {}, TOGETHER)
+        eventually(lambda: handoff.is_handed("a/1") and handoff.is_handed("b/1"))
+        before = len(handoff.outcomes("whole"))
+        paths = [f"{name}/{SIZE}" for name in "abba"]
+        assert handoff.fetch(paths, tmp_path) == [pattern(path[0], SIZE) for path in paths]
+        assert len(handoff.outcomes("whole")) == before, "nothing was relayed"
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="missing: nginx")
