@@ -18,6 +18,8 @@ use crate::guest::{After, Guest, Server};
 /// A client that asks again within this time is given back with its next request: what it sends while it is given back would
 /// be lost, and sent again 200 ms later at the earliest.
 const REST: Duration = Duration::from_secs(1);
+/// The rest of a head that has begun may take so long, for the same reason; a front waits for more.
+const REST_OF_HEAD: Duration = Duration::from_millis(20);
 /// Between two looks whether the client has acknowledged all.
 const LOOK: Duration = Duration::from_millis(1);
 /// So long it may take to do so.
@@ -148,7 +150,20 @@ async fn at_next_request(guest: &mut Guest) -> Option<Frozen> {
             return None;
         }
     }
+    // An end or an error of the connection's shows again when it is frozen.
+    let _ = timeout(REST_OF_HEAD, rest_of_head(guest)).await;
     timeout(SETTLING, frozen(guest)).await.ok()?.ok()
+}
+
+/// Reads until the head that has begun is whole, as far as can be seen without parsing it.
+async fn rest_of_head(guest: &mut Guest) -> io::Result<()> {
+    let has_begun = !guest.inbox.is_empty();
+    while has_begun && !guest.inbox.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+        if guest.read_more().await? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 async fn frozen(guest: &mut Guest) -> io::Result<Frozen> {
