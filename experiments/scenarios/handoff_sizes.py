@@ -29,7 +29,9 @@ from experiments.testbed.topology import Topology
 from tributary.settings.units import PositiveRate, Size
 
 _EVEN, _LARGE = 256_000, 2_000_000
-_GAIN, _NEARLY = 1.8, 0.97
+_GAIN = 1.8
+_NEARLY = 97
+"""Percent of what clients get directly."""
 
 
 class SizesOptions(Options):
@@ -60,9 +62,10 @@ def _judge(options: SizesOptions, _topology: Topology, readings: Readings) -> li
         for by in PROXIES if size >= _EVEN else ():
             if gain := _over(readings.at(size=str(size)), by):
                 least = _GAIN if size >= _LARGE else 1
-                verdicts.append(at_least(f"hand-off gives as much as it should beside {by} {where}", gain, least, "x"))
+                verdicts.append(at_least(f"clients get more by hand-off than by {by} {where}", gain, least, "x"))
         if size >= _LARGE and (share := _over(readings.at(size=str(size)), DIRECT)):
-            verdicts.append(at_least(f"and nearly what there is directly {where}", share, _NEARLY, "x"))
+            percent = share.scaled(100)
+            verdicts.append(at_least(f"and nearly what they get directly {where}", percent, _NEARLY, "%"))
     return verdicts
 
 

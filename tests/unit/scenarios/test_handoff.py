@@ -26,8 +26,8 @@ def test_a_hand_off_that_costs_little_gives_twice_what_a_proxy_does() -> None:
 
 def test_one_that_costs_much_is_seen_at_small_sizes() -> None:
     claims = failed(handoff_sizes.SCENARIO, lambda point: sizes(point, cost=300_000))
-    assert "hand-off gives as much as it should beside nginx at 256 kB" in claims
-    assert "and nearly what there is directly at 2000 kB" in claims
+    assert "clients get more by hand-off than by nginx at 256 kB" in claims
+    assert "and nearly what they get directly at 2000 kB" in claims
     assert not any("64000 kB" in claim for claim in claims)
 
 
