@@ -13,7 +13,7 @@ Expected: eight back ends give at least 7.2 times what one gives, and the front'
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.handoff.contest import CONTENDERS, HANDOFF, Contest, Contesting, is_here
+from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, Contest, Contesting, is_here
 from experiments.handoff.network import MOST_BACK_ENDS
 from experiments.plots import colours_of, tidy
 from experiments.study.figures import pairs
@@ -71,10 +71,12 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
         numbers = [each for each in _NUMBERS if readings.at(by=by, back_ends=each).values("mbps")]
         for axes, value in ((throughput, "mbps"), (work, "front_cpu_percent")):
             means = [readings.at(by=by, back_ends=each).estimate(value).mean for each in numbers]
-            axes.plot([int(each) for each in numbers], means, color=colour, marker="o", markersize=3, label=by)
+            # What is directly there is what hand-off should give: both lines are to be seen where they are one.
+            style = "--" if by == DIRECT else "-"
+            axes.plot([int(each) for each in numbers], means, style, color=colour, marker="o", markersize=3, label=by)
     throughput.set_ylabel("Mbit/s that clients get")
     throughput.legend(frameon=False)
-    work.set_ylabel("% of a processor in the front's place")
+    work.set_ylabel("% of the front's processor")
     for axes in (throughput, work):
         axes.set_ylim(0)
         axes.set_xlabel("back ends")

@@ -84,7 +84,7 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     throughput.set_ylabel("Mbit/s that clients get")
     throughput.set_ylim(0)
     throughput.legend(frameon=False)
-    cost.set_ylabel("ms of processor in the front's place, a gigabyte")
+    cost.set_ylabel("ms of the front's processor, a GB")
     cost.set_yscale("log")
     for axes in (throughput, cost):
         axes.set_xscale("log")
@@ -96,7 +96,11 @@ def _line(axes: Axes, readings: Readings, value: str, colour: str, label: str) -
     sizes: Sequence[str] = sorted({each.point["size"] for each in readings if value in each.values}, key=int)
     if sizes:
         means = [readings.at(size=size).estimate(value).mean for size in sizes]
-        axes.plot([int(size) / 1000 for size in sizes], means, color=colour, marker="o", markersize=3, label=label)
+        # What is directly there is what hand-off should give: both lines are to be seen where they are one.
+        style = "--" if label == DIRECT else "-"
+        axes.plot(
+            [int(size) / 1000 for size in sizes], means, style, color=colour, marker="o", markersize=3, label=label
+        )
 
 
 SCENARIO = Scenario(
