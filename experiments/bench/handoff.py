@@ -79,10 +79,11 @@ def _times(built: Contest, by: str, count: int) -> dict[str, float]:
 
 def _costs(built: Contest, count: int) -> dict[str, float]:
     a, b = (built.url(HANDOFF, each, SMALL) for each in ("a", "b"))
-    relayed = f"http://{SERVICE}/{RELAYED}/{SMALL}"
+    # Each is another back end's than the one before, so the front connects to it anew.
+    before, relayed = (f"http://{SERVICE}/{RELAYED}/{each}/{SMALL}" for each in ("a", "b"))
     after = {
         name: built.microseconds(urls, "time_starttransfer", count)
-        for name, urls in {"handed": [a, relayed], "relayed": [relayed, relayed], "next": [a, b]}.items()
+        for name, urls in {"handed": [a, relayed], "relayed": [before, relayed], "next": [a, b]}.items()
     }
     network = built.network
     switch = ("--switch", network.switch_for_fronts, "--identity", str(network.identity("front")))

@@ -36,7 +36,7 @@ CONTENDERS = (HANDOFF, DIRECT, *PROXIES)
 SMALL = 1000
 """Bytes of an object that is answered by one segment."""
 RELAYED = "relayed"
-"""What the front relays is below this name, and back end a's."""
+"""What the front relays is below this name, and there below its back end's."""
 HANDED_OVER = '"handed-over"'
 """In the line of a connection in the front's access log."""
 _PATIENCE = 20.0
@@ -136,7 +136,7 @@ class Contesting:
                 shape(network, self.rate.amount, self.links_of_client)
                 for each in network.back_ends:
                     _stock(network.objects(each) / each, self.sizes)
-                _stock(network.objects("a") / RELAYED, (SMALL,))
+                    _stock(network.objects(each) / RELAYED / each, ())
                 with at_work(network) as front, ExitStack() as stack:
                     here = [proxy for proxy in PROXIES.values() if proxy.is_here]
                     proxies = {each.program: stack.enter_context(each.start(network)) for each in here}
@@ -166,8 +166,10 @@ def at_work(network: Network) -> Iterator[Process]:
 
 def rules(back_ends: Sequence[str]) -> str:
     """Of the front: each back end has the objects below its name; and what is relayed. Pure."""
-    by_name = [f'[[handoff.rules]]\npath = "/{each}/"\nto = ["{each}"]\n' for each in back_ends]
-    return "".join(by_name) + f'[[handoff.rules]]\npath = "/{RELAYED}/"\nto = ["a"]\nrelay = true\n'
+    by_name = [(each, f'[[handoff.rules]]\nto = ["{each}"]\n') for each in back_ends]
+    handed = [f'{rule}path = "/{name}/"\n' for name, rule in by_name]
+    relayed = [f'{rule}path = "/{RELAYED}/{name}/"\nrelay = true\n' for name, rule in by_name]
+    return "".join(handed + relayed)
 
 
 def handed_over(network: Network, back_end: str) -> bool:

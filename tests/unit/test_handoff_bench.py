@@ -85,7 +85,7 @@ def test_each_back_end_has_its_place_in_every_configuration() -> None:
         text = proxy.configuration(HTTP, Path("/run/there"))
         assert all(f"/{name}/" in text and http in text for name, http in HTTP.items())
         assert str(proxy.port) in text
-    assert contest.rules(("a", "b")).count("[[handoff.rules]]") == 3
+    assert contest.rules(("a", "b")).count("[[handoff.rules]]") == 4
 
 
 def test_a_link_has_one_rate_and_a_bounded_queue() -> None:
