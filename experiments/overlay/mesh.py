@@ -66,7 +66,7 @@ class Mesh:
             nodes[here - 1].ip("route", "add", other, "dev", link.name, "src", own)
 
     def set_round_trip(self, one: str, other: str, milliseconds: float) -> None:
-        """Give the link between two nodes another round-trip time. What is on its way may be lost."""
+        """Give the link between two nodes another round-trip time."""
         low, high = sorted(map(self._number, (one, other)))
         set_delay(self._link(low, high, milliseconds), self.between[low, high], netem=self.netem)
 

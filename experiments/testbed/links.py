@@ -10,9 +10,10 @@ link with a trace always runs it: netem and tbf have no rates that change by the
 """
 
 import os
+import socket
 from pathlib import Path
 
-from experiments.testbed.node import Node, end_processes, run
+from experiments.testbed.node import Node, run
 from experiments.testbed.topology import Direction, Link
 from tributary.places import CACHE
 from tributary.settings.failure import Exit, Failure
@@ -71,17 +72,18 @@ def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool,
     if netem and not link.traced:
         _bridge(link, node)
     else:
-        node.start(f"emulator-{link.name}", _emulator(link, seed)).wait_until_ready()
+        command = [*_emulator(link, seed), "--control", _control(link, node)]
+        node.start(f"emulator-{link.name}", command).wait_until_ready()
 
 
 def set_delay(link: Link, node: Node, *, netem: bool) -> None:
-    """Give a link that connect() made the delays of ``link``; an emulator loses what is on its way."""
+    """Give a link without jitter that connect() made the delays of ``link``, for what comes from now on."""
     if netem and not link.traced:
         for port, direction in _ports(link):
             node.run("tc", *delay_command(port, direction).split())
     else:
-        end_processes([node])
-        node.start(f"emulator-{link.name}", _emulator(link, seed=0)).wait_until_ready()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
+            control.sendto(f"{link.up.delay},{link.down.delay}".encode(), _control(link, node))
 
 
 def set_mtu(link: Link, client: Node, node: Node, gateway: Node, mtu: int, *, netem: bool) -> None:
@@ -141,6 +143,11 @@ def rate_commands(port: str, direction: Direction, mtu: int) -> tuple[str, ...]:
         f" tbf rate {frame_rate}bit burst {burst} limit {direction.queue * frame}",
         f"qdisc replace dev {port} parent 2:1 handle 3: pfifo limit {direction.queue}",
     )
+
+
+def _control(link: Link, node: Node) -> str:
+    """The socket at which the emulator of a link is told other delays."""
+    return str(node.directory / f"emulator-{link.name}.control")
 
 
 def _emulator(link: Link, seed: int) -> list[str]:

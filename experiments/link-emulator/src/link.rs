@@ -8,16 +8,17 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rattan_core::cells::bandwidth::queue::{DropTailQueue, DropTailQueueConfig, PacketQueue};
 use rattan_core::cells::bandwidth::{BwCell, BwType};
-use rattan_core::cells::delay::DelayCell;
+use rattan_core::cells::delay::{DelayCell, DelayCellConfig, DelayCellControlInterface};
 use rattan_core::cells::loss::LossCell;
 use rattan_core::cells::per_packet::delay::DelayPerPacketCell;
-use rattan_core::cells::{Cell, CellState, Egress, Ingress, Packet, StdPacket};
+use rattan_core::cells::{Cell, CellState, ControlInterface, Egress, Ingress, Packet, StdPacket};
 use rattan_core::error::Error;
 use rattan_core::netem_trace::Bandwidth;
 use rattan_core::netem_trace::model::UniformDelayPerPacketConfig;
@@ -133,6 +134,24 @@ impl Ingress<StdPacket> for TracedStage {
     }
 }
 
+/// A direction at work.
+pub struct Running {
+    pub counters: Arc<Counters>,
+    /// Changes the delay; without jitter alone.
+    delay: Control,
+}
+
+impl Running {
+    /// Gives frames another delay from now on; those that wait for theirs have the shorter of both. With jitter it is
+    /// refused.
+    pub fn set_delay(&self, delay: Duration) -> Result<(), Error> {
+        let set = self.delay.as_ref().ok_or_else(|| {
+            Error::ConfigError("the delay of a link with jitter stays as it is".to_owned())
+        })?;
+        set.set_config(DelayCellConfig::new(delay))
+    }
+}
+
 /// Starts the tasks that carry frames from one socket to the other. They end only with an error.
 pub fn start(
     spec: &Spec,
@@ -140,10 +159,10 @@ pub fn start(
     from: Arc<PacketSocket>,
     to: Arc<PacketSocket>,
     tasks: &mut JoinSet<io::Result<()>>,
-) -> Result<Arc<Counters>, Error> {
+) -> Result<Running, Error> {
     let counters = Arc::new(Counters::default());
     let loss = Stage::new(LossCell::new([spec.loss], StdRng::from_rng(random))?);
-    let delay = delay_stage(spec, random)?;
+    let (delay, control) = delay_stage(spec, random)?;
     let queue = match &spec.capacity {
         Capacity::Rate(rate_bps) => {
             let rate = rate_stage(*rate_bps, spec, &counters)?;
@@ -154,7 +173,10 @@ pub fn start(
     };
     tasks.spawn(read(from, loss, queue, Arc::clone(&counters)));
     tasks.spawn(write(delay.output, to, Arc::clone(&counters)));
-    Ok(counters)
+    Ok(Running {
+        counters,
+        delay: control,
+    })
 }
 
 fn rate_stage(rate_bps: u64, spec: &Spec, counters: &Arc<Counters>) -> Result<Stage, Error> {
@@ -181,15 +203,19 @@ fn traced_stage(
     })
 }
 
-fn delay_stage(spec: &Spec, random: &mut StdRng) -> Result<Stage, Error> {
+type Control = Option<Arc<DelayCellControlInterface>>;
+
+fn delay_stage(spec: &Spec, random: &mut StdRng) -> Result<(Stage, Control), Error> {
     if spec.jitter.is_zero() {
-        return Ok(Stage::new(DelayCell::new(spec.delay)?));
+        let cell = DelayCell::new(spec.delay)?;
+        let control = cell.control_interface();
+        return Ok((Stage::new(cell), Some(control)));
     }
     let trace = UniformDelayPerPacketConfig::new()
         .lower_bound(spec.delay - spec.jitter)
         .upper_bound(spec.delay + spec.jitter)
         .seed(random.random());
-    Ok(Stage::new(DelayPerPacketCell::new(trace.build())?))
+    Ok((Stage::new(DelayPerPacketCell::new(trace.build())?), None))
 }
 
 async fn read(

@@ -21,6 +21,7 @@
 
 #![deny(unsafe_code)]
 
+mod control;
 mod link;
 #[allow(unsafe_code)]
 mod packet;
@@ -28,7 +29,9 @@ mod spec;
 mod trace;
 
 use std::fmt::Display;
+use std::future::pending;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,6 +48,7 @@ use thread_priority::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
+use control::Control;
 use link::Counters;
 use packet::PacketSocket;
 use spec::Spec;
@@ -69,6 +73,9 @@ struct Arguments {
     /// What happens to frames from the second to the first interface
     #[arg(long, value_name = "SPEC")]
     b_to_a: Spec,
+    /// A file for a Unix datagram socket at which both directions' delays can be changed, as by 10ms,20ms
+    #[arg(long, value_name = "FILE")]
+    control: Option<PathBuf>,
     /// Seed of losses and jitter
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -152,13 +159,22 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let a_to_b = start(&arguments.a_to_b, &a, &b)?;
     let b_to_a = start(&arguments.b_to_a, &b, &a)?;
+    let control = arguments.control.as_deref().map(Control::open).transpose();
+    let control = control.map_err(|e| Failure::system("making the control socket", e))?;
+    let changes = async {
+        match &control {
+            Some(control) => control.serve([&a_to_b, &b_to_a]).await,
+            None => pending().await,
+        }
+    };
     print_line("ready")?;
     tokio::select! {
         () = stop.wait() => {}
+        ended = changes => return Err(Failure::system("reading the control socket", describe(Ok(ended)))),
         Some(ended) = tasks.join_next() => return Err(Failure::system("forwarding", describe(ended))),
     }
-    let a_to_b = counters_json(&a_to_b, &a)?;
-    let b_to_a = counters_json(&b_to_a, &b)?;
+    let a_to_b = counters_json(&a_to_b.counters, &a)?;
+    let b_to_a = counters_json(&b_to_a.counters, &b)?;
     print_line(&format!(r#"{{"a_to_b":{a_to_b},"b_to_a":{b_to_a}}}"#))
 }
 

@@ -163,6 +163,14 @@ impl FromStr for Spec {
     }
 }
 
+/// New delays of both directions, such as `10ms,20ms`.
+pub fn delays(text: &str) -> Result<[Duration; 2], SpecError> {
+    let (there, back) = text
+        .split_once(',')
+        .ok_or_else(|| bad_value("delay", text, "two with a comma between them"))?;
+    Ok([time("delay", there)?, time("delay", back)?])
+}
+
 fn rate(value: &str) -> Result<u64, SpecError> {
     with_unit(value, RATE_UNITS)
         .map(f64::round)
@@ -233,6 +241,15 @@ mod tests {
             jitter: Duration::ZERO,
             loss: 0.0,
             queue_packets: 100,
+        }
+    }
+
+    #[test]
+    fn new_delays_are_two_with_a_comma() {
+        let both = [Duration::from_millis(10), Duration::ZERO];
+        assert_eq!(delays("10ms,0s"), Ok(both));
+        for wrong in ["", "10ms", "10,20", "10ms,", "10ms,61s", "1ms,2ms,3ms"] {
+            assert!(delays(wrong).is_err(), "{wrong}");
         }
     }
 
