@@ -1,17 +1,20 @@
 """Throughput around the moment when a relay leaves a download, by the delay of the leg behind which the sender then is.
 
-    client ==100 Mbit/s, so much delay== relay ---- server
+    client ==100 Mbit/s, so much delay== relay ==no delay, or in steps== server
 
 The server sends to a relay that is next to it, and from the moment on to a client that is farther: its round trip grows
-from microseconds to that of the link. Derived: for how long less than half of what came before comes to the client, the
-throughput of the last second before and of the last part after, the processor time of the relay's process, and what the
-server's TCP did meanwhile: timers that ended, of these too early ones (RFC 5682), segments that it sent again.
+from microseconds to that of the link. Server and client share a node, each with a link of its own to the relay's. With
+steps, from the download's first quarter on, the server's link gets 10 ms more every 0.1 s until its round trip is that
+of the client's; the moment the relay has left it has none any more, so that the server's stays as it was. Derived: for
+how long less than half of what came before comes to the client, the throughput of the last second before and of the
+last part after, the processor time of the relay's process, and what TCP did meanwhile: timers that ended, of these too
+early ones (RFC 5682), segments that were sent again.
 
 Expected: no byte is wrong. A timer is at least 200 ms longer than the round trip (TCP_RTO_MIN in include/net/tcp.h), so
 it ends too early where the round trip grows by more than that: the paper raises the delay in steps before the change,
-10 ms each, so that the sender's timer follows. Below, steps would change nothing. What takes time anyway is that the
-server's congestion window is one for a round trip of microseconds: it has to grow to what the new one takes, by slow
-start at best, which is the longer the farther the client is.
+10 ms each, so that the sender's timer follows. Below, steps spare no timer. But without them the server's congestion
+window is one for a round trip of microseconds when the change comes: it has to grow to what the new one takes, by slow
+start at best, which is the longer the farther the client is; with them it has grown before.
 
 The relay's receive buffers grow to 6 MB at most, as by default before Linux 6.17. With the 32 MB of later kernels
 windows are told in units of 1 kB, rounded up to more than one segment of 1460 bytes: the sender never has to stop, and
@@ -20,8 +23,10 @@ what it has in flight is lost when the relay leaves.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -31,21 +36,27 @@ from pydantic import BeforeValidator, Field
 
 from experiments.bench.kernel_threads import Clocks
 from experiments.plots import colours_of, tidy
-from experiments.scenarios.one_link import ORIGIN, Linked, OneLink
+from experiments.scenarios.one_link import Linked
 from experiments.scenarios.sweeps import numbers
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
+from experiments.testbed.build import Testbed, standing
+from experiments.testbed.links import set_delay
 from experiments.testbed.node import Node, Process
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import check
-from tributary.settings.units import Size
+from tributary.settings.units import Duration, Size
 
-_LINK, _RATE = "path", 100
+_LINK, _NEAR, _RATE = "path", "near", 100
+_STEPS = {"none": 0, "10 ms": 10}
+"""Milliseconds of each, by what points say."""
+_NEXT_STEP = 0.1
 _RELAY = f"{Topology.PROXY4}:7000"
-_EVERY = 0.05
+_EVERY = 0.02
 _AROUND = 2.0
 """Seconds after the change in which the dip is looked for."""
 _LEAST_AFTER = 0.5
@@ -71,40 +82,105 @@ class LeaveOptions(Options):
 
 
 def _points(options: LeaveOptions, _topology: Topology) -> list[Point]:
-    return [{"rtt": str(each)} for each in options.rtt]
+    return [{"rtt": str(rtt), "steps": steps} for rtt in options.rtt for steps in _STEPS]
 
 
-def _blueprint(_options: LeaveOptions, _profile: Profile, point: Point) -> OneLink:
+def _blueprint(_options: LeaveOptions, _profile: Profile, point: Point) -> "Legs":
     link = {"rate": f"{_RATE}mbit", "delay": f"{int(point['rtt']) // 2}ms", "queue": 1000}
-    return OneLink(check({"links": {_LINK: link}}, Profile, "the link"))
+    near = {"rate": "1gbit", "queue": 1000}
+    return Legs(check({"links": {_LINK: link, _NEAR: near}}, Profile, "the links"))
+
+
+@dataclass(frozen=True)
+class Legs:
+    """Two links between the same nodes, with the origin where the client is."""
+
+    profile: Profile
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return {"links": self.profile.model_dump(mode="json", exclude_none=True)}
+
+    @contextmanager
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Linked]:  # noqa: ARG002
+        """The testbed for the length of the block."""
+        with standing(name, self.profile, seed=seed) as testbed:
+            origin = [str(native.build().load), "origin", "--listen", _origin(testbed)]
+            with testbed.client.start("origin", origin).wait_until_ready():
+                yield Linked(testbed)
+
+
+def _near(testbed: Testbed) -> Link:
+    return testbed.topology.links[1]
+
+
+def _origin(testbed: Testbed) -> str:
+    return f"{_near(testbed).client4}:8080"
+
+
+@dataclass
+class Steps:
+    """The delay of the server's link, which becomes more by a step of so many milliseconds until it is ``most``."""
+
+    testbed: Testbed
+    step: int
+    most: int
+    now: int = 0
+    last: float = 0.0
+
+    def rise(self, at: float) -> None:
+        """One step, if there are any, and it is time for it."""
+        if self.step and self.now < self.most and at >= self.last + _NEXT_STEP:
+            self.last = at
+            self._set(min(self.now + self.step, self.most))
+
+    def end(self) -> None:
+        """No delay any more."""
+        if self.now:
+            self._set(0)
+
+    def _set(self, milliseconds: int) -> None:
+        self.now, link = milliseconds, _near(self.testbed)
+        delay = Duration(milliseconds * 1000 // 2)
+        changed = replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
+        set_delay(changed, self.testbed.node(link.node), netem=self.testbed.netem)
 
 
 def _measure(built: Linked, options: LeaveOptions, point: Point, repetition: int) -> Reading:
     """Raises Failure (exit 1) if a byte was wrong or the relay stayed."""
     testbed, size = built.testbed, options.size.amount
-    devices = ("--client-device", _LINK, "--server-device", "core")
-    command = [str(native.relays().leaving), "--listen", _RELAY, "--to", ORIGIN, *devices, "--after", str(size // 2)]
+    where = ("--to", _origin(testbed), "--client-device", _LINK, "--server-device", _NEAR)
+    command = [str(native.relays().leaving), "--listen", _RELAY, *where, "--after", str(size // 2)]
     testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
-    before = _counters(testbed.server)
+    before = _counters(testbed.client)
+    steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))
     with testbed.gateway.start("leaving-relay", command).wait_until_ready() as relay:
         bulk = [str(native.build().load), "bulk", "--to", _RELAY, "--bytes", str(size), "--verify"]
         with testbed.client.start("bulk", bulk) as client:
-            samples, change = _watch(client, relay)
-    after = _counters(testbed.server)
+            samples, change = _watch(client, relay, steps, size // 4)
+    after = _counters(testbed.client)
     counted = {name: float(after[key] - before[key]) for name, key in _COUNTERS.items()}
     series = {"throughput": [(at - change, rate) for at, rate in _rates(samples)]}
     return Reading(point, repetition, told(samples, change) | counted, series)
 
 
-def _watch(client: Process, relay: Process) -> tuple[list[tuple[float, int, float]], float]:
-    """Moments with the bytes that came to the client and the seconds of the relay's process, and when it had left."""
+def _watch(
+    client: Process, relay: Process, steps: Steps, rise_from: int
+) -> tuple[list[tuple[float, int, float]], float]:
+    """Moments with the bytes that came to the client and the seconds of the relay's process, and when it had left.
+
+    The delay rises from so many bytes on, and ends when the relay has left.
+    """
     samples: list[tuple[float, int, float]] = []
     change, clocks = 0.0, Clocks([relay.popen.pid])
     while client.popen.poll() is None:
         now = time.monotonic()
         if not change and '"left"' in relay.output():
             change = now
+            steps.end()
         samples.append((now, _received(client.popen.pid), clocks.seconds()))
+        if not change and samples[-1][1] - samples[0][1] >= rise_from:
+            steps.rise(now)
         time.sleep(_EVERY)
     if client.popen.returncode != 0 or not change:
         raise Failure(Exit.WRONG_RESULT, f"the download failed, or the relay stayed: {client.output()}{relay.output()}")
@@ -154,12 +230,13 @@ def told(samples: Sequence[tuple[float, int, float]], change: float) -> dict[str
 
 def _judge(options: LeaveOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
     verdicts = []
-    for rtt in options.rtt:
-        these, where = readings.at(rtt=str(rtt)), f"({rtt} ms)"
+    for rtt, (steps, milliseconds) in product(options.rtt, _STEPS.items()):
+        these = readings.at(rtt=str(rtt), steps=steps)
+        where = f"({rtt} ms, {f'steps of {steps}' if milliseconds else 'no steps'})"
         kept, timers = these.estimate("kept"), these.estimate("timers")
         verdicts.append(at_least(f"throughput comes back {where}", kept, _GOES_ON, "of that before"))
-        if rtt < _EARLIEST_TIMER:
-            verdicts.append(at_most(f"no timer ends, without steps {where}", timers, 0, "timers"))
+        if milliseconds or rtt < _EARLIEST_TIMER:
+            verdicts.append(at_most(f"no timer ends {where}", timers, 0, "timers"))
     return verdicts
 
 
@@ -167,10 +244,11 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     all_rtts = sorted({int(reading.point["rtt"]) for reading in readings})
     colours = colours_of(str(each) for each in all_rtts)
     axes = figure.subplots()
-    for rtt, colour in colours.items():
-        reading = next(iter(readings.at(rtt=rtt)))
+    for (rtt, colour), (steps, milliseconds) in product(colours.items(), _STEPS.items()):
+        reading = next(iter(readings.at(rtt=rtt, steps=steps)))
         times, rates = zip(*reading.series["throughput"], strict=True)
-        axes.plot(times, rates, color=colour, linewidth=1, label=f"{rtt} ms")
+        style, how = ("--", ", steps") if milliseconds else ("-", "")
+        axes.plot(times, rates, style, color=colour, linewidth=1, label=f"{rtt} ms{how}")
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlabel("seconds since the relay has left")
     axes.set_ylabel("Mbit/s that come to the client")
@@ -182,7 +260,7 @@ SCENARIO = Scenario(
     name="overlay-leave",
     paper="MOSTO, section on the transition",
     claim="The delay is raised in steps before a proxy leaves, so that no retransmission timer ends.",
-    expected="No timer ends where the round trip grows by less than 200 ms; throughput comes back.",
+    expected="No timer ends with steps, nor without where the round trip grows by less than 200 ms.",
     profile=PROFILES / "long-path.toml",
     options=LeaveOptions,
     quick={"repeat": 1, "size": "100MB", "rtt": "20"},

@@ -1,0 +1,49 @@
+"""Verdicts on a download that its relay leaves."""
+
+import pytest
+
+from experiments.scenarios.overlay_leave import SCENARIO, told
+from experiments.study.readings import Point, Reading, Readings
+from tests.unit.scenarios.made_up import but, failed, topology
+
+
+def good(_point: Point) -> dict[str, float]:
+    return {"kept": 0.98, "timers": 0.0}
+
+
+def test_good_readings_hold_every_claim() -> None:
+    assert failed(SCENARIO, good) == []
+
+
+@pytest.mark.parametrize(
+    ("rtt", "steps", "value", "is_now", "broken"),
+    [
+        ("20", "none", "kept", 0.5, "throughput comes back (20 ms, no steps)"),
+        ("100", "10 ms", "kept", 0.5, "throughput comes back (100 ms, steps of 10 ms)"),
+        ("100", "none", "timers", 1.0, "no timer ends (100 ms, no steps)"),
+        ("20", "10 ms", "timers", 1.0, "no timer ends (20 ms, steps of 10 ms)"),
+    ],
+)
+def test_what_does_not_hold_is_seen(rtt: str, steps: str, value: str, is_now: float, broken: str) -> None:
+    assert failed(SCENARIO, but(good, {"rtt": rtt, "steps": steps}, **{value: is_now})) == [broken]
+
+
+def test_far_away_a_timer_may_end_without_steps_alone() -> None:
+    options = SCENARIO.options.model_validate({"rtt": "300"})
+    readings = [
+        Reading(point, 1, {"kept": 0.98, "timers": 1.0}, {}) for point in SCENARIO.points(options, topology(SCENARIO))
+    ]
+    verdicts = SCENARIO.judge(options, topology(SCENARIO), Readings(readings))
+    assert [verdict.claim for verdict in verdicts if not verdict.holds] == ["no timer ends (300 ms, steps of 10 ms)"]
+
+
+def test_a_dip_is_the_time_below_half_of_what_came_before() -> None:
+    """100 samples a second, 100 kB each; the relay leaves at 5 s, and for 0.3 s nothing comes."""
+    samples = []
+    sent = 0
+    for number in range(1000):
+        sent += 0 if 500 <= number < 530 else 100_000
+        samples.append((number / 100, sent, 0.0))
+    values = told(samples, 5.0)
+    assert values["dip_ms"] == pytest.approx(300, abs=11)
+    assert values["kept"] == pytest.approx(1)
