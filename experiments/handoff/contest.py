@@ -39,7 +39,7 @@ RELAYED = "relayed"
 """What the front relays is below this name, and there below its back end's."""
 HANDED_OVER = '"handed-over"'
 """In the line of a connection in the front's access log."""
-_PATIENCE = 20.0
+_READY_WITHIN = 20.0
 """Seconds until a front has found its back ends."""
 
 
@@ -182,8 +182,8 @@ def handed_over(network: Network, back_end: str) -> bool:
 
 
 def _eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _READY_WITHIN
     while not holds():
         if time.monotonic() > deadline:
-            raise Failure(Exit.SYSTEM, f"no connection was handed over within {_PATIENCE:g} s")
+            raise Failure(Exit.SYSTEM, f"no connection was handed over within {_READY_WITHIN:g} s")
         time.sleep(0.05)

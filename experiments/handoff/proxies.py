@@ -12,7 +12,7 @@ from experiments.handoff.network import Network
 from experiments.testbed.node import Process
 from tributary.settings.failure import Exit, Failure
 
-_PATIENCE = 20.0
+_READY_WITHIN = 20.0
 """Seconds in which one listens, or fails."""
 
 _NGINX = """\
@@ -75,7 +75,7 @@ class Proxy:
         file.write_text(self.configuration({name: network.http(name) for name in network.back_ends}, folder))
         how = ("-e", "stderr", "-c") if self.program == "nginx" else ("-db", "-f")
         process = network.nodes["front"].start(self.program, [self.program, *how, str(file)])
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _READY_WITHIN
         while not network.nodes["front"].run("ss", "-Hlnt", f"sport = :{self.port}"):
             if process.popen.poll() is not None or time.monotonic() > deadline:
                 raise Failure(Exit.SYSTEM, f"{self.program} does not listen: {process.output().strip()}")

@@ -31,7 +31,7 @@ const TOGETHER: u64 = 4;
 /// A rest takes less.
 const REST: Duration = Duration::from_millis(2500);
 /// An answer that takes longer never comes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Asks for objects that `stock` has written, each time for any of them or for any part of it; some requests are sent before
 /// the one before them is answered, some clients rest before they go on. A connection that breaks is made anew and counted.
@@ -187,7 +187,11 @@ async fn ask(
     stream.write_all(requests.as_bytes()).await?;
     let mut received = Vec::new();
     for each in some {
-        timeout(PATIENCE, answer(&mut stream, each, &mut received, tally)).await??;
+        timeout(
+            ANSWER_TIMEOUT,
+            answer(&mut stream, each, &mut received, tally),
+        )
+        .await??;
     }
     match received.len() {
         0 => Ok(stream),

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// A client may take so long for the next byte.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a client still sends behind the last answer is read for so long: to close at once would reset the connection, and
 /// the reset could overtake the answer (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
@@ -68,14 +68,14 @@ impl Guest {
     /// Waits for more bytes behind the inbox; 0 at the client's end. Raises also that it took too long.
     pub async fn read_more(&mut self) -> io::Result<usize> {
         self.inbox.reserve(PIECE);
-        timeout(PATIENCE, self.stream.read_buf(&mut self.inbox)).await?
+        timeout(CLIENT_TIMEOUT, self.stream.read_buf(&mut self.inbox)).await?
     }
 
     /// Sends all of `bytes`.
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let count = timeout(PATIENCE, self.stream.write(rest)).await??;
+            let count = timeout(CLIENT_TIMEOUT, self.stream.write(rest)).await??;
             rest = &rest[count..];
             self.sent += count as u64;
         }
@@ -93,7 +93,7 @@ impl Guest {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.sent += count as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    timeout(PATIENCE, stream.writable()).await??;
+                    timeout(CLIENT_TIMEOUT, stream.writable()).await??;
                 }
                 Err(error) => return Err(error),
             }

@@ -21,7 +21,7 @@ use crate::back_end::Away;
 use crate::links::Links;
 
 /// A back end may take so long to take a connection.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The client of a lost connection is provoked so often, with so much between: a packet can be lost.
 const PROVOCATIONS: u32 = 3;
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -188,7 +188,7 @@ impl<'a> Journey<'a> {
             self.links.switch.remove(rule).await;
             return Err(Failed::Before(Lost::BackEnd));
         };
-        match timeout(PATIENCE, away.next()).await {
+        match timeout(ANSWER_TIMEOUT, away.next()).await {
             Ok(Some(What::Taken)) => {}
             Ok(Some(What::Denied(denial))) => {
                 tracing::warn!("a connection is not handed to {}: {denial}", rule.back_end);

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 /// Between two attempts, and for one.
 const PAUSE: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What to do about the other end.
 pub trait Far {
@@ -35,7 +35,7 @@ pub async fn stand<S: AsyncRead + AsyncWrite>(
     // The first time, and each time that it was there, is worth a line.
     let mut worth_telling = true;
     loop {
-        let error = match timeout(PATIENCE, connect()).await {
+        let error = match timeout(CONNECT_TIMEOUT, connect()).await {
             Ok(Ok(stream)) => {
                 let (error, was_there) = once(far.as_ref(), stream).await;
                 worth_telling |= was_there;

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::standing::Far;
 
 /// It is on this machine, or near.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A FIN may be sent again behind the end of a connection (RFC 9293 section 3.6.1).
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -78,7 +78,7 @@ impl Switch {
         if self.say(id, what) {
             self.asked.borrow_mut().insert(id, told);
         }
-        async move { timeout(PATIENCE, answer).await.ok()?.ok() }
+        async move { timeout(ANSWER_TIMEOUT, answer).await.ok()?.ok() }
     }
 
     fn say(&self, id: u64, what: What) -> bool {
