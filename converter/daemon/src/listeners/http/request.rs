@@ -3,13 +3,17 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tributary_wire::http::{Refused, Request};
 
 use super::front::Front;
 use crate::listeners::message::PIECE;
 use crate::session::Session;
+
+/// When the process ends, the first request of a client that has come already may be on its way for so long.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// What a client wants.
 pub enum Next {
@@ -58,7 +62,22 @@ pub async fn next_request(
                 }
                 _ => return Next::End,
             },
-            () = draining.as_mut(), if !begun => return Next::End,
+            () = told_to_end(session, draining.as_mut(), deadline.is_some()), if !begun => return Next::End,
         }
+    }
+}
+
+/// Ready once this process is about to end and nobody waits for the client any more, who has not asked yet.
+async fn told_to_end(
+    session: &Session,
+    draining: Pin<&mut impl Future<Output = ()>>,
+    is_first: bool,
+) {
+    // It is ready once alone.
+    if !session.is_draining() {
+        draining.await;
+    }
+    if is_first {
+        sleep(ON_ITS_WAY).await;
     }
 }
