@@ -12,9 +12,9 @@ early ones (RFC 5682), segments that were sent again.
 
 Expected: no byte is wrong. A timer is at least 200 ms longer than the round trip (TCP_RTO_MIN in include/net/tcp.h), so
 it ends too early where the round trip grows by more than that: the paper raises the delay in steps before the change,
-10 ms each, so that the sender's timer follows. Below, steps spare no timer. What takes time anyway is that the server's congestion
-window has to grow to what the new round trip takes, by slow start at best, which is the longer the farther the client
-is.
+10 ms each, so that the sender's timer follows. Below, steps spare no timer. What takes time anyway is that the server's
+congestion window has to grow to what the new round trip takes, by slow start at best, which is the longer the farther
+the client is.
 
 The relay's receive buffers grow to 6 MB at most, as by default before Linux 6.17. With the 32 MB of later kernels
 windows are told in units of 1 kB, rounded up to more than one segment of 1460 bytes: the sender never has to stop, and
