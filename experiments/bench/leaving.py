@@ -44,6 +44,8 @@ _RELAY = f"{LISTENER}:7000"
 _SAMPLE = 0.01
 _SETTLED = 0.5
 """Seconds after the change that belong neither to before nor to after, and in which the dip is looked for."""
+_FEWEST = 10
+"""Moments before and after the change that a pace is of."""
 _LONGEST = 120
 TRANSLATION, SOCKMAP = "translation", "sockmap"
 DOWN, UP = "download", "upload"
@@ -175,12 +177,15 @@ def _deaf_milliseconds(relay: Process) -> float:
 
 
 def told(samples: Sequence[Sample]) -> dict[str, float]:
-    """What the moments of one transfer come to. Pure."""
+    """What the moments of one transfer come to. Pure; raises Failure (exit 1) if it was over too soon."""
     change = next(sample.at for sample in samples if sample.left)
     # The first fifth is slow start, and the ends' buffers that grow.
     begun = samples[0].at + (change - samples[0].at) / 5
     before = [sample for sample in samples if begun <= sample.at < change - _SETTLED]
     after = [sample for sample in samples if sample.at >= change + _SETTLED]
+    if len(before) < _FEWEST or len(after) < _FEWEST:
+        least = f"before and after the relay leaves {2 * _SETTLED:g} s are needed: a larger size gives them"
+        raise Failure(Exit.WRONG_RESULT, f"the transfer took {samples[-1].at - samples[0].at:.1f} s: {least}")
     values = _pace("before", before) | _pace("after", after)
     about = [sample for sample in samples if abs(sample.at - change) <= _SETTLED]
     slow = values["before_mbps"] / 2
@@ -222,7 +227,7 @@ SCENARIO = benchmark(
     question="What does a relay cost, and what once it has left the path to the kernel?",
     about=__doc__,
     options=LeavingOptions,
-    quick={"repeat": 1, "size": "6GB"},
+    quick={"repeat": 1, "size": "16GB"},
     points=lambda _options: [
         {"segments": size, "direction": way, "by": by}
         for size, way, by in product(_MTUS, (DOWN, UP), (TRANSLATION, SOCKMAP))
