@@ -1,0 +1,92 @@
+"""WireGuard's interfaces in the kernel: made, set, asked, removed.
+
+A kernel without WireGuard gets wireguard-go(1), a process that does the same behind a TUN device; wg(8) talks to both.
+"""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tributary.settings.failure import Exit, Failure
+from tributary.wireguard.interface import Interface, Seen, configuration, seen
+
+_SOCKETS = Path("/var/run/wireguard")
+"""Where wireguard-go(1) and wg(8) meet."""
+
+
+def make(name: str) -> None:
+    """A new interface, switched off; raises Failure, exit 69 if there is no WireGuard, 71 if it is refused."""
+    # The kernel loads the module, if it has one.
+    done = _run(["ip", "link", "add", name, "type", "wireguard"])
+    if done.returncode == 0:
+        return
+    if "Unknown device type" not in done.stderr:
+        raise Failure(Exit.SYSTEM, f"cannot make the interface {name}: {done.stderr.strip()}")
+    # It goes into the background when the interface is there.
+    done = _run(["wireguard-go", name], missing="WireGuard is not in this kernel, and wireguard-go is not installed")
+    if done.returncode:
+        raise Failure(Exit.SYSTEM, f"wireguard-go {name}: {_last(done.stderr)}")
+
+
+def configure(name: str, interface: Interface) -> None:
+    """Give it keys and peers; peers that stay lose nothing. Raises Failure, exit 71, without any key in its text."""
+    done = _run(["wg", "syncconf", name, "/dev/stdin"], configuration(interface))
+    if done.returncode:
+        # wg(8) quotes the line that it does not accept, and that may be the key's.
+        raise Failure(Exit.SYSTEM, f"wg refuses the configuration of {name}")
+
+
+def give(name: str, address: str, mtu: int) -> None:
+    """Give it an address, in the form '10.84.0.17/32', and switch it on; raises Failure, exit 71."""
+    for command in (
+        ["ip", "address", "replace", address, "dev", name],
+        ["ip", "link", "set", name, "mtu", str(mtu), "up"],
+    ):
+        done = _run(command)
+        if done.returncode:
+            raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def drop(name: str, public_key: str) -> None:
+    """Remove a peer: from now on nothing of it is accepted. Raises Failure, exit 71."""
+    done = _run(["wg", "set", name, "peer", public_key, "remove"])
+    if done.returncode:
+        raise Failure(Exit.SYSTEM, f"wg does not remove a peer of {name}: {done.stderr.strip()}")
+
+
+def peers(name: str) -> Sequence[Seen]:
+    """What it knows of its peers; raises Failure, exit 69 if there is no such interface."""
+    done = _run(["wg", "show", name, "dump"])
+    if done.returncode:
+        raise Failure(Exit.UNAVAILABLE, f"no WireGuard interface {name}: {done.stderr.strip()}")
+    return seen(done.stdout)
+
+
+def exists(name: str) -> bool:
+    """Whether there is an interface of that name."""
+    return _run(["ip", "link", "show", "dev", name]).returncode == 0
+
+
+def remove(name: str) -> None:
+    """Take it away; that it is gone is no error. Raises Failure, exit 71."""
+    done = _run(["ip", "link", "delete", "dev", name])
+    (_SOCKETS / f"{name}.sock").unlink(missing_ok=True)
+    if done.returncode and "Cannot find device" not in done.stderr:
+        raise Failure(Exit.SYSTEM, f"cannot remove the interface {name}: {done.stderr.strip()}")
+
+
+def _run(command: list[str], given: str | None = None, missing: str | None = None) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise Failure(
+            Exit.UNAVAILABLE, missing or f"{command[0]} is not here: install {_PACKAGES[command[0]]}"
+        ) from error
+
+
+_PACKAGES = {"ip": "iproute2", "wg": "wireguard-tools"}
+
+
+def _last(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "ended without a word"

@@ -1,0 +1,108 @@
+"""What a router has to know of one gateway: the table that ``tributary-gateway enrol`` prints."""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from tributary.settings.files import Settings
+from tributary.settings.values import accepting, as_text, require
+from tributary.wireguard.addresses import BLOCK
+from tributary.wireguard.keys import KEY, Key
+
+PORT = 51840
+"""Of a gateway's tunnels, UDP, where none is said. Not WireGuard's usual 51820, which may have another use there."""
+
+PLACE = (
+    f"a name or an address, and a port if it is not {PORT}, such as 'gateway.example.net', '203.0.113.5:51820' or"
+    " '[2001:db8::5]:51820'"
+)
+ROUTERS = f"the router's block of addresses, an IPv4 network of length {BLOCK}, such as '10.84.0.16/{BLOCK}'"
+INSIDE = "an IPv4 address, such as '10.84.0.1'"
+
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a gateway is: a name or an address, and a UDP port."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read 'HOST', 'HOST:PORT', 'IPV6' or '[IPV6]:PORT'; raises ValueError."""
+        if address := _address(text):
+            return cls(str(address), PORT)
+        match = re.fullmatch(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^\[\]:]+))(?::(?P<port>\d{1,5}))?", text, re.ASCII)
+        require(match is not None)
+        assert match is not None
+        port = int(match["port"] or PORT)
+        require(1 <= port <= 65535)
+        if match["six"] is not None:
+            return cls(str(IPv6Address(match["six"])), port)
+        host = match["host"]
+        require(_address(host) is not None or _is_name(host))
+        return cls(host, port)
+
+    @property
+    def address(self) -> IPv4Address | IPv6Address | None:
+        """The address, unless a name stands there, which has to be looked up."""
+        return _address(self.host)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def _is_name(host: str) -> bool:
+    """Whether a host can have this name (RFC 1123 section 2.1): its last label is not all digits."""
+    labels = host.rstrip(".").split(".")
+    return len(host) <= 253 and all(re.fullmatch(_LABEL, each) for each in labels) and not labels[-1].isdigit()
+
+
+def _place(value: object) -> Place:
+    return Place.parse(as_text(value))
+
+
+def _routers(value: object) -> IPv4Network:
+    network = IPv4Network(as_text(value))
+    require(network.prefixlen == BLOCK)
+    return network
+
+
+Routers = Annotated[IPv4Network, accepting(ROUTERS, _routers)]
+GatewayPlace = Annotated[Place, accepting(PLACE, _place)]
+Inside = Annotated[IPv4Address, accepting(INSIDE, lambda value: IPv4Address(as_text(value)))]
+
+
+class Enrolment(Settings):
+    """A table [[enrolment]]; several gateways have one each, in the order in which the router tries them."""
+
+    gateway: GatewayPlace = Field(title="where the gateway is", description=PLACE)
+    public_key: Key = Field(title="the gateway's public key", description=KEY)
+    secret: Key = Field(title="the router's secret, from which its private keys come", description=KEY, repr=False)
+    addresses: Routers = Field(title="the router's addresses inside the tunnels", description=ROUTERS)
+    inside: Inside = Field(title="the gateway's address inside the tunnels", description=INSIDE)
+
+
+def text(enrolment: Enrolment) -> str:
+    """The table as it goes into the router's settings."""
+    return (
+        "[[enrolment]]\n"
+        f'gateway = "{enrolment.gateway}"\n'
+        f'public_key = "{enrolment.public_key}"\n'
+        f'secret = "{enrolment.secret}"\n'
+        f'addresses = "{enrolment.addresses}"\n'
+        f'inside = "{enrolment.inside}"\n'
+    )
