@@ -32,10 +32,12 @@ _EVEN, _LARGE = 256_000, 2_000_000
 _GAIN = 1.8
 _NEARLY = 97
 """Percent of what clients get directly."""
+_ROUNDS = 2
+"""Objects that each connection gets at least, however large they are."""
 
 
 class SizesOptions(Options):
-    """``rate`` of a link; ``connections`` by each back end, for ``seconds`` at each of the ``sizes``."""
+    """``rate`` of a link; ``connections`` by each back end, for ``seconds`` at each of the ``sizes``, or for longer."""
 
     rate: PositiveRate = Field(default=PositiveRate(10**9), description="a rate, such as '1gbit'")
     sizes: Sizes = tuple(Size(kilobytes * 1000) for kilobytes in (64, 128, 256, 512, 1000, 2000, 8000, 64_000))
@@ -51,8 +53,15 @@ def _measure(built: Contest, options: SizesOptions, point: Point, repetition: in
     """Nothing of who is not here. Raises Failure (exit 1) if a request fails."""
     by = point["by"]
     here = is_here(by)
-    values = built.load(by, int(point["size"]), options.connections, options.seconds) if here else {}
+    size = int(point["size"])
+    values = built.load(by, size, options.connections, _seconds(options, size)) if here else {}
     return Reading(point, repetition, values, {})
+
+
+def _seconds(options: SizesOptions, size: int) -> float:
+    """As the options say, or as long as a proxy's link takes for enough objects from both back ends."""
+    bits = 8 * size * _ROUNDS * options.connections * len(Contesting.back_ends)
+    return max(options.seconds, bits / options.rate.amount)
 
 
 def _judge(options: SizesOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
