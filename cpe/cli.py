@@ -12,10 +12,12 @@ from pydantic import BaseModel
 
 from cpe import difference, memory
 from cpe.control import CONTROL
-from cpe.settings import CpeSettings, Multipath, Probe, Wan
+from cpe.settings import CpeSettings, Multipath, Probe, Tunnels, Wan
 from tributary.daemons import logs
 from tributary.settings.entry import Arguments, need_root
+from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
+from tributary.wireguard.enrolment import Enrolment
 
 _Options = TypeVar("_Options")
 
@@ -48,9 +50,10 @@ Prints the line 'ready' on standard output when what is wanted stands; logs on s
   SIGHUP           it reads the settings again
 What a killed daemon left, the next start takes over, or takes away where it is not wanted any more.
 
-It makes rules and routes of protocol 84: rules of priority 8400, tables 8401 to 8408, default routes with metrics 1 to
-8 in the table main; and MPTCP endpoints with ids from 128 to 254, which it writes down in the state directory
-($RUNTIME_DIRECTORY, or /run/tributary/cpe) before it makes them. It touches nothing else.
+It makes rules and routes of protocol 84: rules of priorities 8391 to 8400, tables 8400 to 8418, routes with metrics 1
+to 9 in the table main; with enrolments WireGuard's interfaces tb0 to tb8; and MPTCP endpoints with ids from 128 to 254.
+Interfaces and endpoints are written down in the state directory ($RUNTIME_DIRECTORY, or /run/tributary/cpe) before
+they are made. It touches nothing else.
 """
 
 _PLAN = """\
@@ -132,7 +135,13 @@ def parser() -> Arguments:
 
 
 def _settings() -> str:
-    tables = (("[wan.NAME], one for each link", Wan), ("[mptcp]", Multipath), ("[probe]", Probe))
+    tables = (
+        ("[wan.NAME], one for each link", Wan),
+        ("[mptcp]", Multipath),
+        ("[probe]", Probe),
+        ("[[enrolment]], one for each gateway", Enrolment),
+        ("[tunnels]", Tunnels),
+    )
     return "settings (TOML; an unknown key is refused):\n" + "\n".join(
         line for title, model in tables for line in (f"  {title}", *_keys(model))
     )
@@ -148,7 +157,7 @@ def _run(options: Run) -> None:
     if options.dry_run:
         _plan(Plan(options.settings, options.state_directory))
         return
-    settings = load(options.settings, CpeSettings)
+    settings = _settings_of(options.settings)
     need_root("cpe run")
     # Not at the top: the other commands do not need what the daemon is made of.
     from cpe import daemon
@@ -182,8 +191,16 @@ def _state(given: Path | None) -> Path:
 
 
 def _check(options: Check) -> None:
-    load(options.settings, CpeSettings)
+    _settings_of(options.settings)
     print("valid")
+
+
+def _settings_of(file: Path) -> CpeSettings:
+    """What stands in the file; raises Failure, exit 64, if others can read secrets there."""
+    settings = load(file, CpeSettings)
+    if settings.enrolment and file.stat().st_mode & 0o077:
+        raise Failure(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")
+    return settings
 
 
 def _status(options: Status) -> None:

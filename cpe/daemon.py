@@ -18,6 +18,7 @@ from cpe.kernel.door import Door
 from cpe.kernel.watch import Watch
 from cpe.memory import Store, namespace
 from cpe.prober import Prober
+from cpe.resolver import Resolver
 from cpe.settings import CpeSettings
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
@@ -32,6 +33,8 @@ from tributary.settings.files import load
 
 _BETWEEN_LOOKS = 30.0
 """Seconds at most: nobody tells when somebody else removes an endpoint."""
+_BETWEEN_NAMES, _BETWEEN_NAMES_LOST = 60.0, 5.0
+"""Seconds between two look-ups of the gateways' names, while the gateway answers and while it does not."""
 _AFTER_FAILURE = 1.0
 """Seconds to the first try after a step that failed; it doubles up to the time above."""
 _EVENTS = 1000
@@ -63,19 +66,21 @@ def run(setup: Setup) -> None:
             stack.enter_context(Watch()),
             stack.enter_context(PathManager(lambda _: None)),
             stack.enter_context(Prober()),
+            stack.enter_context(Resolver()),
         )
         Daemon(setup, keeper, door, store, inputs).run()
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the daemon waits for: signals, ``cpe status``, changes of links, events of MPTCP, answers to probes."""
+    """What the daemon waits for: signals, ``cpe status``, changes of links, events of MPTCP, probes, names."""
 
     signals: socket.socket
     server: Server
     watch: Watch
     events: PathManager
     prober: Prober
+    resolver: Resolver
 
 
 class Daemon:
@@ -88,12 +93,13 @@ class Daemon:
         self._store = store
         self._saved = keeper.memory
         self._watch, self._events, self._prober = inputs.watch, inputs.events, inputs.prober
+        self._resolver, self._next_names = inputs.resolver, 0.0
         self._debounce = Debounce()
         self._next_look = 0.0
         self._failed_looks = 0
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
-        stop, watched = (*signals.STOP, signals.LEAVE), (inputs.watch, inputs.events, inputs.prober)
+        stop, watched = (*signals.STOP, signals.LEAVE), (inputs.watch, inputs.events, inputs.prober, inputs.resolver)
         self._loop = Loop(inputs.signals, stop, {inputs.server: self._respond}, watched, setup.log)
 
     def run(self) -> None:
@@ -115,7 +121,8 @@ class Daemon:
     def deadline(self) -> float:
         """When the next turn is due, by time.monotonic()."""
         keeper = self._keeper
-        due = (self._debounce.due, keeper.repairs.next_due, keeper.health.next_due, self._prober.next_due)
+        names = self._next_names if keeper.gateways.names else None
+        due = (self._debounce.due, keeper.repairs.next_due, keeper.health.next_due, self._prober.next_due, names)
         return min(each for each in (self._next_look, *due) if each is not None)
 
     def turn(self) -> None:
@@ -125,6 +132,7 @@ class Daemon:
             self._debounce.change(now)
         self._read_events(now)
         self._read_probes(now)
+        self._look_up(now)
         if now >= min(self._next_look, self._debounce.due or self._next_look):
             self._attempt(self._look)
         self._probe(now)
@@ -151,6 +159,8 @@ class Daemon:
         self._names = {interface.index: interface.name for interface in observed.interfaces}
         decision = self._keeper.look(observed, time.time())
         self._tell_changes(decision)
+        if decision.changes:
+            self._speak_up()
         is_well = self._carry_out(decision.steps)
         self._failed_looks = 0 if is_well else self._failed_looks + 1
         self._next_look = time.monotonic() + self._pause()
@@ -182,10 +192,11 @@ class Daemon:
             try:
                 self._door.carry_out(step)
                 self._log.event("done", step=text)
-            except OSError as error:
+            except (OSError, Failure) as error:
                 # The world may have changed since the look; the next one tells.
                 failures += 1
-                self._log.event("failed", Level.ERROR, step=text, reason=error.strerror or repr(error))
+                self._keeper.failed(step)
+                self._log.event("failed", Level.ERROR, step=text, reason=_reason(error))
         if steps and not failures:
             # Endpoints are not told of, and what was done is to be seen once.
             self._debounce.change(time.monotonic())
@@ -213,20 +224,41 @@ class Daemon:
 
     def _probe(self, now: float) -> None:
         due = self._keeper.health.begin(now)
-        target, timeout = self._keeper.settings.probe.target, self._keeper.settings.probe.timeout.seconds
+        target, timeout = self._keeper.target, self._keeper.settings.probe.timeout.seconds
         for link in self._keeper.links:
-            source = self._keeper.source_of_probe(link)
-            if link.name in due and source and link.interface and target:
-                self._prober.start(link.name, link.interface.name, source, target, now, timeout)
+            probed_by = self._keeper.probed_by(link)
+            if link.name in due and probed_by and target:
+                self._prober.start(link.name, *probed_by, target, now, timeout)
+
+    def _speak_up(self) -> None:
+        """Have the tunnel for everything else say where it is now: the gateway sends to where it heard it last."""
+        keeper, now = self._keeper, time.monotonic()
+        tunnel = keeper.leg.everything_else if keeper.leg else None
+        if tunnel and keeper.target:
+            timeout = keeper.settings.probe.timeout.seconds
+            self._prober.start(tunnel.name, tunnel.name, tunnel.address, keeper.target, now, timeout)
 
     def _read_probes(self, now: float) -> None:
-        dead = self._keeper.health.dead
+        dead, answers = self._keeper.health.dead, self._keeper.health.answers
         for outcome in self._prober.outcomes(now):
             if outcome.rtt is None and outcome.link not in dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
             self._keeper.health.told(outcome.link, outcome.rtt)
-        if self._keeper.health.dead != dead:
+        if self._keeper.health.dead != dead or self._keeper.health.answers != answers:
             self._next_look = now
+        if self._keeper.give_up_gateway():
+            self._log.event("gateway is silent", Level.WARNING, next=self._keeper.gateways.place)
+            self._next_look = now
+
+    def _look_up(self, now: float) -> None:
+        """Where the gateways are; a gateway that does not answer may have moved."""
+        gateways = self._keeper.gateways
+        if gateways.told(self._resolver.answers()):
+            self._log.event("gateway found", addresses=",".join(map(str, gateways.found)))
+            self._next_look = now
+        if gateways.names and now >= self._next_names:
+            self._resolver.ask(gateways.names)
+            self._next_names = now + (_BETWEEN_NAMES if self._keeper.health.answers else _BETWEEN_NAMES_LOST)
 
     def _respond(self, request: bytes, asker: socket.socket) -> bytes:
         return CONTROL.respond(request, asker, self._answer, ("status",))
@@ -243,8 +275,12 @@ class Daemon:
         for step in self._keeper.withdrawal(self._door.look()):
             try:
                 self._door.carry_out(step)
-            except OSError as error:
-                errors.append(f"{command(step, self._names)}: {error.strerror}")
+            except (OSError, Failure) as error:
+                errors.append(f"{command(step, self._names)}: {_reason(error)}")
         if errors:
             raise Failure(Exit.SYSTEM, "left behind: " + "; ".join(errors))
         self._store.forget()
+
+
+def _reason(error: OSError | Failure) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from cpe.observed import Endpoint, Flags, Limits, Route, Rule
+from cpe.observed import EVERY_BIT, Address, Endpoint, Flags, Limits, Mark, Route, Rule
 from cpe.ours import MAIN, NUMBERS
+from cpe.tunnels import Setup
 from cpe.wanted import Installed, Wanted
 
 
@@ -45,7 +46,28 @@ class SetLimits:
     limits: Limits
 
 
-Step = Add | Remove | AddEndpoint | RemoveEndpoint | SetLimits
+@dataclass(frozen=True)
+class MakeTunnel:
+    """Make a WireGuard interface, which is not set up yet."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SetTunnel:
+    """Give a tunnel's interface its keys, peer, address and MTU, and switch it on."""
+
+    setup: Setup
+
+
+@dataclass(frozen=True)
+class RemoveTunnel:
+    """Take a tunnel's interface away; that it is gone is no error."""
+
+    name: str
+
+
+Step = Add | Remove | AddEndpoint | RemoveEndpoint | SetLimits | MakeTunnel | SetTunnel | RemoveTunnel
 
 
 def difference(wanted: Wanted, installed: Installed, taken: Collection[int], last: int) -> tuple[Step, ...]:
@@ -56,13 +78,18 @@ def difference(wanted: Wanted, installed: Installed, taken: Collection[int], las
     stale = [each for each in installed.endpoints.items() if each[1] not in wanted.endpoints]
     new = [each for each in wanted.endpoints if each not in installed.endpoints.values()]
     limits = wanted.limits if wanted.limits != installed.limits else None
+    setups = [each for each in wanted.setups if installed.tunnels.get(each.name) != each]
     return (
         *(RemoveEndpoint(number, endpoint) for number, endpoint in stale),
         *map(Remove, sorted(installed.rules - set(wanted.rules), key=str)),
         *map(Remove, sorted(installed.routes - set(wanted.routes), key=str)),
+        *(RemoveTunnel(name) for name in installed.tunnels if name not in wanted.tunnels),
         *((SetLimits(limits),) if limits else ()),
+        *(MakeTunnel(name) for name in wanted.tunnels if name not in installed.tunnels),
         *(Add(route) for route in dict.fromkeys(wanted.routes) if route not in installed.routes),
         *(Add(rule) for rule in dict.fromkeys(wanted.rules) if rule not in installed.rules),
+        # Behind the rules: what a tunnel sends first must leave by its own link.
+        *map(SetTunnel, setups),
         *map(AddEndpoint, numbers(taken, last), new),
     )
 
@@ -90,12 +117,27 @@ def command(step: Step, names: Mapping[int, str]) -> str:
             return f"ip mptcp endpoint delete id {number}"
         case SetLimits(limits):
             return f"ip mptcp limits set subflows {limits.subflows} add_addr_accepted {limits.accepted_addresses}"
+        case MakeTunnel(name):
+            return f"ip link add {name} type wireguard"
+        case SetTunnel(setup):
+            return _setup(setup)
+        case RemoveTunnel(name):
+            return f"ip link delete dev {name}"
+
+
+def _setup(setup: Setup) -> str:
+    """Three commands in a line; keys are nobody's business."""
+    peers = " ".join(f"endpoint {peer.endpoint or '(unknown yet)'}" for peer in setup.interface.peers)
+    return (
+        f"wg set {setup.name} fwmark {setup.interface.mark:#x} peer ... {peers};"
+        f" ip address replace {setup.address}/32 dev {setup.name}; ip link set {setup.name} mtu {setup.mtu} up"
+    )
 
 
 def _on_routing(verb: str, what: Route | Rule, names: Mapping[int, str]) -> str:
     if isinstance(what, Route):
         return f"ip {_family(what.destination.version)}route {verb} {_route(what, names)}"
-    return f"ip {_family(what.source.version)}rule {verb} {_rule(what)}"
+    return f"ip {_family(what.packets.version)}rule {verb} {_rule(what)}"
 
 
 def _family(version: int) -> str:
@@ -117,7 +159,14 @@ def _route(route: Route, names: Mapping[int, str]) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    return f"priority {rule.priority} from {rule.source} lookup {rule.table} protocol {rule.protocol}"
+    action = "unreachable" if rule.table is None else f"lookup {rule.table}"
+    return f"priority {rule.priority} {_packets(rule.packets)} {action} protocol {rule.protocol}"
+
+
+def _packets(packets: Address | Mark) -> str:
+    if not isinstance(packets, Mark):
+        return f"from {packets}"
+    return f"fwmark {packets.value:#x}" + (f"/{packets.mask:#x}" if packets.mask != EVERY_BIT else "")
 
 
 def _endpoint(number: int, endpoint: Endpoint, names: Mapping[int, str]) -> str:

@@ -38,6 +38,18 @@ class Health:
         return frozenset(name for name, record in self.records.items() if record.is_dead)
 
     @property
+    def answers(self) -> bool:
+        """Whether the target has answered by some link, and not failed by all that often since."""
+        return any(
+            record.rtt is not None and record.failures < self._probe.failures for record in self.records.values()
+        )
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the target has failed to answer by each link that often: it is away, or all links are."""
+        return bool(self.records) and all(record.failures >= self._probe.failures for record in self.records.values())
+
+    @property
     def next_due(self) -> float | None:
         """When the next probe is due."""
         return min(map(self._due, self.records.values()), default=None)

@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from cpe.difference import AddEndpoint, RemoveEndpoint, Step, difference, numbers
+from cpe import tunnels
+from cpe.difference import AddEndpoint, MakeTunnel, RemoveEndpoint, SetTunnel, Step, difference, numbers
+from cpe.gateways import Gateways
 from cpe.health import Health
 from cpe.links import Link, Reason, links
 from cpe.memory import Memory
 from cpe.observed import Address, Endpoint, Limits, Observed
 from cpe.ours import NUMBERS
 from cpe.repairs import Repairs
-from cpe.settings import CpeSettings
+from cpe.settings import CONVERT_PORT, CpeSettings, Target
+from cpe.tunnels import Leg, Setup
 from cpe.wanted import Wanted, foreign, installed, wanted
 from tributary.mptcp.events import Ended, SubflowClosed
 
@@ -46,6 +49,8 @@ class Keeper:
         self.settings = settings
         self.memory = memory
         self.health = Health(settings.probe)
+        self.gateways = Gateways(settings)
+        self.leg: Leg | None = None
         self.repairs = Repairs()
         self.links: tuple[Link, ...] = ()
         self.states: dict[str, State] = {}
@@ -59,6 +64,7 @@ class Keeper:
         """Go by other settings from the next look on; what the probes have found out is forgotten."""
         self.settings = settings
         self.health = Health(settings.probe)
+        self.gateways = Gateways(settings)
 
     @property
     def limits(self) -> Limits:
@@ -68,22 +74,68 @@ class Keeper:
     def look(self, observed: Observed, wall: float) -> Decision:
         """Decide by what is there; ``wall`` in seconds since 1970. Keep ``memory`` before the steps are done."""
         self.links = links(self.settings, observed)
-        self.health.keep([link.name for link in self.links if self.source_of_probe(link)])
+        self.leg = self._leg(observed)
+        self.health.keep([link.name for link in self.links if self.probed_by(link)])
         made = _still_there(self.memory.endpoints, observed)
         self.foreign = foreign(observed, made)
-        aims = wanted(self.links, self.health.dead, self.foreign, self.limits)
-        ours = installed(observed, made, aims.endpoints)
+        aims = self._aims()
+        ours = replace(installed(observed, made, aims.endpoints), tunnels=self._tunnels(observed))
         steps = difference(aims, ours, observed.endpoints, self._last)
         self._taken = frozenset(observed.endpoints)
         self._keep(ours.endpoints, steps)
-        self.memory = Memory(self._made(made, steps), self.memory.limits_before or observed.limits)
+        self.gateways.given |= {step.setup.name: step.setup for step in steps if isinstance(step, SetTunnel)}
+        own = self.memory.tunnels | {step.name for step in steps if isinstance(step, MakeTunnel)}
+        self.memory = Memory(self._made(made, steps), self.memory.limits_before or observed.limits, own)
         return Decision(steps, tuple(self._changes(wall)))
 
-    def source_of_probe(self, link: Link) -> Address | None:
-        """The address that probes of ``link`` come from, None if it is not probed."""
-        target = self.settings.probe.target
-        ways = (way for way in link.ways if target and way.version == target.address.version)
-        return next((way.addresses[0] for way in ways), None)
+    def _leg(self, observed: Observed) -> Leg | None:
+        enrolment = self.gateways.current
+        return tunnels.leg(self.settings, enrolment, observed, self.health.answers) if enrolment else None
+
+    def _aims(self) -> Wanted:
+        dead, bypass = self.health.dead, self.settings.bypass
+        aims = wanted(self.links, dead, self.foreign, self.limits, self.leg, bypass)
+        enrolment = self.gateways.current
+        if enrolment is None:
+            return aims
+        made = tunnels.setups(self.settings, enrolment, self.links, dead, self.gateways.found)
+        return replace(aims, tunnels=self.settings.tunnel_names, setups=tuple(made))
+
+    def _tunnels(self, observed: Observed) -> dict[str, Setup | None]:
+        """Our tunnels that are there, with what they were given."""
+        there = {interface.name for interface in observed.interfaces}
+        return {name: self.gateways.given.get(name) for name in sorted(self.memory.tunnels) if name in there}
+
+    @property
+    def target(self) -> Target | None:
+        """Where probes connect to: with tunnels the converter inside, unless the settings say otherwise."""
+        told, enrolment = self.settings.probe.target, self.gateways.current
+        return Target(enrolment.inside, CONVERT_PORT) if told is None and enrolment else told
+
+    def probed_by(self, link: Link) -> tuple[str, Address] | None:
+        """The interface and the address that probes of ``link`` leave by: its tunnel's, if it has one.
+
+        None if it is not probed.
+        """
+        if self.target is None or link.interface is None:
+            return None
+        if self.leg:
+            tunnel = self.leg.of(link)
+            return (tunnel.name, tunnel.address) if tunnel and link.ways else None
+        ways = (way for way in link.ways if way.version == self.target.address.version)
+        return next(((link.interface.name, way.addresses[0]) for way in ways), None)
+
+    def give_up_gateway(self) -> bool:
+        """Whether the gateway is silent and there is another one, to which the next look leads the tunnels."""
+        if not self.health.is_silent or not self.gateways.give_up():
+            return False
+        self.health = Health(self.settings.probe)
+        return True
+
+    def failed(self, step: Step) -> None:
+        """A step was not carried out: the next look tries again what the kernel does not show."""
+        if isinstance(step, (MakeTunnel, SetTunnel)):
+            self.gateways.given.pop(step.name if isinstance(step, MakeTunnel) else step.setup.name, None)
 
     def state(self, link: Link) -> Reason | None:
         """Why ``link`` is not used; None if it is."""
@@ -112,7 +164,7 @@ class Keeper:
     def withdrawal(self, observed: Observed) -> tuple[Step, ...]:
         """The steps that take away all that is ours; limits that somebody else has set meanwhile stay."""
         before = self.memory.limits_before if observed.limits == self.limits else None
-        ours = installed(observed, self.memory.endpoints, ())
+        ours = replace(installed(observed, self.memory.endpoints, ()), tunnels=self._tunnels(observed))
         return difference(Wanted(limits=before), ours, observed.endpoints, self._last)
 
     def _keep(self, standing: Mapping[int, Endpoint], steps: tuple[Step, ...]) -> None:

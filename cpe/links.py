@@ -63,7 +63,8 @@ def links(settings: CpeSettings, observed: Observed) -> tuple[Link, ...]:
 
 def _interfaces(settings: CpeSettings, interfaces: Sequence[Interface]) -> dict[str, Interface]:
     """An interface for each link: the oldest that fits and that no link before it in the file has."""
-    free = [each for each in interfaces if not each.is_loopback and not each.is_enslaved]
+    own = settings.tunnel_names
+    free = [each for each in interfaces if not (each.is_loopback or each.is_enslaved or each.name in own)]
     free.sort(key=lambda each: each.index)
     chosen: dict[str, Interface] = {}
     for name, wan in settings.wan.items():

@@ -1,4 +1,4 @@
-"""What the kernel cannot tell a later start: which endpoints are ours, and the limits that were there before us.
+"""What the kernel cannot tell a later start: which endpoints and tunnels are ours, and the limits from before us.
 
 A file for each network namespace, in a directory that a reboot empties as it empties the kernel (/run). It is written
 before endpoints are made, so that a daemon that is killed leaves none that nobody knows.
@@ -23,10 +23,14 @@ _SO_NETNS_COOKIE = 71  # asm-generic/socket.h
 
 @dataclass(frozen=True)
 class Memory:
-    """Endpoints that we made or are about to make, by id; the limits from before, None if we have not set any."""
+    """What we made or are about to make: endpoints by their ids, and the names of tunnels' interfaces.
+
+    ``limits_before`` are those from before, None if we have not set any.
+    """
 
     endpoints: Mapping[int, Address] = field(default_factory=dict)
     limits_before: Limits | None = None
+    tunnels: frozenset[str] = frozenset()
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -80,6 +84,7 @@ def _written(memory: Memory) -> dict[str, Any]:
     return {
         "endpoints": {number: str(address) for number, address in memory.endpoints.items()},
         "limits_before": [before.subflows, before.accepted_addresses] if before else None,
+        "tunnels": sorted(memory.tunnels),
     }
 
 
@@ -88,4 +93,6 @@ def _read(document: dict[str, Any]) -> Memory:
     return Memory(
         {int(number): ip_address(address) for number, address in document["endpoints"].items()},
         Limits(int(before[0]), int(before[1])) if before else None,
+        # A daemon of an older version knew of none.
+        frozenset(map(str, document.get("tunnels", []))),
     )

@@ -8,12 +8,16 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+EVERY_BIT = 0xFFFFFFFF
 EVERYWHERE: Mapping[int, Network] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface; ``has_carrier`` is what the other end of its cable, or its radio, decides."""
+    """A network interface; ``mtu`` in bytes.
+
+    ``has_carrier`` is what the other end of its cable, or its radio, decides.
+    """
 
     index: int
     name: str
@@ -22,6 +26,7 @@ class Interface:
     is_loopback: bool = False
     is_enslaved: bool = False
     macs: tuple[str, ...] = ()
+    mtu: int = 1500
     driver: str = ""
     bus: str = ""
 
@@ -60,12 +65,21 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Packets of an IP version whose netfilter mark is ``value`` where ``mask`` has bits."""
+
+    version: int
+    value: int
+    mask: int = EVERY_BIT
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """A policy routing rule: packets from ``source`` look into ``table``."""
+    """A policy routing rule: ``packets``, from an address or with a mark, look into ``table``; None is unreachable."""
 
     priority: int
-    source: Address
-    table: int
+    packets: Address | Mark
+    table: int | None
     protocol: int
 
 

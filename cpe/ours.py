@@ -15,9 +15,33 @@ RULES = 8400
 TABLES = range(8401, 8409)
 """A routing table for each link, as it stands in the settings file."""
 
+BEST = 8400
+"""The table with the default routes of all links that work, by rank: the way out beside the tunnels."""
+
+TUNNEL_TABLES = range(8411, 8419)
+"""A routing table for each link's tunnel: what has the tunnel's address leaves by it."""
+
+EVERYTHING_ELSE_TABLE = 8410
+"""The table of the tunnel for everything else, for the same purpose."""
+
+BY_LINK, BY_TUNNEL = 0x8400, 0x8410
+"""Netfilter marks. With a place of 1 to 8 added: by that link; with 0: by the best one.
+
+What a by-pass list lets past has the first kind, and falls back to the best link. What a tunnel sends has the second,
+and leaves by no other link.
+"""
+
+OF_A_KIND = 0xFFFFFFF0
+"""The bits that tell the kinds of marks apart."""
+
+TUNNELS_RULES, TUNNELS_END, LINKS_RULES, LINKS_END = 8391, 8392, 8393, 8394
+"""Priorities of the rules for marks: before those for addresses, since a tunnel's packets have a link's address, which
+may be that of a link which has died meanwhile."""
+
 MAIN = 254
-METRICS = range(1, 9)
-"""Of our default routes in the table main, by rank: less than those of any DHCP client, 0 alone is less."""
+METRICS = range(1, 10)
+"""Of our routes in the table main, by rank: less than those of any DHCP client, 0 alone is less. The last one is behind
+all links."""
 
 TABLE_METRIC = 1
 """In our tables; said, since a kernel that is told none puts 0 for IPv4 and 1024 for IPv6."""
@@ -29,13 +53,17 @@ MOST_ENDPOINTS = 8
 """MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
 
 
+_PRIORITIES = (TUNNELS_RULES, TUNNELS_END, LINKS_RULES, LINKS_END, RULES)
+_TABLES = (BEST, *TABLES, EVERYTHING_ELSE_TABLE, *TUNNEL_TABLES)
+
+
 def is_our_rule(rule: Rule) -> bool:
     """Whether this daemon made it, or one that was killed."""
-    return rule.protocol == PROTOCOL and rule.priority == RULES and rule.table in TABLES
+    return rule.protocol == PROTOCOL and rule.priority in _PRIORITIES
 
 
 def is_our_route(route: Route) -> bool:
     """Whether this daemon made it, or one that was killed."""
     if route.protocol != PROTOCOL:
         return False
-    return route.table in TABLES or (route.table == MAIN and route.is_default and route.metric in METRICS)
+    return route.table in _TABLES or (route.table == MAIN and route.metric in METRICS)

@@ -5,6 +5,7 @@ from typing import Any
 from cpe.keeper import Keeper
 from cpe.links import Link
 from cpe.ours import TABLES
+from cpe.tunnels import Tunnel
 from tributary.daemons.logs import timestamp
 
 Answer = dict[str, Any]
@@ -16,6 +17,7 @@ def status(keeper: Keeper, wall: float) -> Answer:
     return {
         "limits": {"subflows": limits.subflows, "accepted_addresses": limits.accepted_addresses},
         "foreign_endpoints": [str(endpoint.address) for endpoint in keeper.foreign.values()],
+        "gateway": _gateway(keeper),
         "wan": [_link(keeper, link, wall) for link in keeper.links],
     }
 
@@ -36,13 +38,32 @@ def _link(keeper: Keeper, link: Link, wall: float) -> Answer:
         "table": TABLES[link.place],
         "rank": link.rank + 1,
         "backup": link.wan.backup,
+        "tunnel": _tunnel(keeper.leg.of(link)) if keeper.leg else None,
         "endpoints": _endpoints(keeper, link),
         "probe": _probe(keeper, link),
     }
 
 
+def _gateway(keeper: Keeper) -> Answer | None:
+    if keeper.leg is None:
+        return None
+    return {
+        "place": keeper.gateways.place,
+        "addresses": [str(address) for address in keeper.gateways.found],
+        "inside": str(keeper.leg.inside),
+        "answers": keeper.leg.answers,
+        "everything_else": _tunnel(keeper.leg.everything_else),
+    }
+
+
+def _tunnel(tunnel: Tunnel | None) -> Answer | None:
+    return {"interface": tunnel.name, "address": str(tunnel.address)} if tunnel else None
+
+
 def _endpoints(keeper: Keeper, link: Link) -> list[Answer]:
-    standing = (keeper.endpoints[address] for address in link.addresses if address in keeper.endpoints)
+    tunnel = keeper.leg.of(link) if keeper.leg else None
+    own = (*link.addresses, *([tunnel.address] if tunnel else []))
+    standing = (keeper.endpoints[address] for address in own if address in keeper.endpoints)
     return [{"id": number, "address": str(endpoint.address)} for number, endpoint in standing]
 
 

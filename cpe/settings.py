@@ -10,9 +10,13 @@ from pydantic import Field, field_validator, model_validator
 from tributary.settings.files import Settings
 from tributary.settings.units import Duration
 from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.wireguard.enrolment import Enrolment
 
 MOST_WANS = 8
 """As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
+
+CONVERT_PORT = 5124
+"""Where a gateway of ours listens for other converters, if nothing else is said."""
 
 NAME = "names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
 WANS = f"one to {MOST_WANS} tables such as [wan.dsl], with {NAME}"
@@ -22,6 +26,9 @@ MAC = "a MAC address such as '02:00:5e:10:00:01', or a pattern such as '02:00:5e
 GATEWAYS = "at most one IPv4 and one IPv6 address without scope, such as ['192.168.1.1']"
 TARGET = "an address and a port, such as '203.0.113.5:5124' or '[2001:db8::5]:5124'; no name, no loopback"
 SECONDS = "a time from '1s' to '3600s'"
+KEEPALIVE = "a time in whole seconds from '1s' to '3600s'"
+PREFIX = "1 to 14 of a-z, 0-9, _ and -, a letter first, with which no other interface's name begins"
+ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
 
 Address = IPv4Address | IPv6Address
 
@@ -79,9 +86,22 @@ def _seconds(value: object) -> Duration:
     return time
 
 
+def _keepalive(value: object) -> Duration:
+    time = value if isinstance(value, Duration) else Duration.parse(value)
+    require(time.seconds.is_integer() and 1 <= time.seconds <= 3600)
+    return time
+
+
+def _prefix(value: object) -> str:
+    text = as_text(value)
+    require(re.fullmatch(r"[a-z][a-z0-9_-]{0,13}", text, re.ASCII) is not None)
+    return text
+
+
 Glob = Annotated[str | None, accepting(GLOB, or_none(_glob))]
 Mac = Annotated[str | None, accepting(MAC, or_none(_mac))]
 Gateways = Annotated[tuple[Address, ...], accepting(GATEWAYS, _gateways)]
+Keepalive = Annotated[Duration, accepting(KEEPALIVE, _keepalive)]
 Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]
 ProbeTarget = Annotated[Target | None, accepting(TARGET, or_none(Target.parse))]
 
@@ -146,12 +166,41 @@ class Probe(Settings):
     )
 
 
+class Tunnels(Settings):
+    """The encrypted leg: how its interfaces are made."""
+
+    prefix: Annotated[str, accepting(PREFIX, _prefix)] = Field(
+        "tb", title="what their names begin with: 'tb1' is that of the first link", description=PREFIX
+    )
+    keepalive: Keepalive = Field(
+        default=Duration.parse("20s"),
+        title="time between two packets of an idle tunnel, which keep a NAT's entry",
+        description=KEEPALIVE,
+    )
+
+    def name(self, place: int) -> str:
+        """The interface's name of the tunnel at ``place`` (tributary/wireguard/addresses.py)."""
+        return f"{self.prefix}{place}"
+
+
 class CpeSettings(Settings):
     """One home router."""
 
     wan: dict[str, Wan] = Field(title="the access links", description=WANS)
     mptcp: Multipath = Field(Multipath(), title="limits of the kernel's path manager", description="a table [mptcp]")
     probe: Probe = Field(Probe(), title="probing of links", description="a table [probe]")
+    bypass: bool = Field(
+        False, title="rules for packets that by-pass lists mark with a link", description="true or false"
+    )
+    enrolment: tuple[Enrolment, ...] = Field(
+        (), title="gateways to reach by tunnels, the first that answers; none: no tunnels", description=ENROLMENTS
+    )
+    tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
+
+    @field_validator("enrolment", mode="before")
+    @classmethod
+    def _several(cls, given: object) -> object:
+        return tuple(given) if isinstance(given, list) else given
 
     @field_validator("wan")
     @classmethod
@@ -162,6 +211,11 @@ class CpeSettings(Settings):
         if len(set(names)) < len(names):
             raise ValueError(f"{WANS}, no two of which name the same interface")
         return wans
+
+    @property
+    def tunnel_names(self) -> tuple[str, ...]:
+        """The names of all tunnels' interfaces, that for everything else first; none without an enrolment."""
+        return tuple(map(self.tunnels.name, range(len(self.wan) + 1))) if self.enrolment else ()
 
     @property
     def by_rank(self) -> list[str]:

@@ -33,8 +33,20 @@ def _summary(answer: Answer) -> list[str]:
         f"up for {age(answer['uptime_s'])}",
         f"{up} of {plural(len(answer['wan']), 'link')} up",
         f"at most {plural(answer['limits']['subflows'], 'subflow')} beside the first",
+        *_gateway(answer["gateway"]),
         *(f"endpoint {address} is somebody else's" for address in answer["foreign_endpoints"]),
     ]
+
+
+def _gateway(gateway: Answer | None) -> list[str]:
+    if gateway is None:
+        return []
+    place, other = gateway["place"], gateway["everything_else"]
+    if not gateway["addresses"]:
+        return [f"the gateway's name {place} is not found: everything leaves by the links"]
+    if not gateway["answers"]:
+        return [f"the gateway {place} does not answer: everything leaves by the links"]
+    return [f"the gateway {place} answers", *([f"everything else by {other['interface']}"] if other else [])]
 
 
 def _link(link: Answer) -> list[str]:
@@ -44,6 +56,7 @@ def _link(link: Answer) -> list[str]:
         *(f"address {address}" for address in link["addresses"]),
         *(f"gateway {gateway}" for gateway in link["gateways"]),
         *(f"endpoint {endpoint['id']} for {endpoint['address']}" for endpoint in link["endpoints"]),
+        *([f"tunnel {link['tunnel']['interface']} from {link['tunnel']['address']}"] if link["tunnel"] else []),
         f"table {link['table']}",
         f"rank {link['rank']}",
         *(["backup"] if link["backup"] else []),

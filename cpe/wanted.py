@@ -7,55 +7,153 @@ subflows from a second address would share the link with the first and gain noth
 
 A link whose probes get no answer keeps rules and table, for the probes and what is left of old connections, and loses
 the default route in main and its endpoints.
+
+With tunnels the endpoints, the rules for addresses and the routes to the gateway are the tunnels'; links' tables are
+for what the tunnels send. While the gateway answers, main leads everything else into the tunnel that is for it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network
 
 from cpe.links import Link, Way
-from cpe.observed import EVERYWHERE, Address, Endpoint, Flags, Limits, Observed, Route, Rule
-from cpe.ours import MAIN, METRICS, MOST_ENDPOINTS, PROTOCOL, RULES, TABLE_METRIC, TABLES, is_our_route, is_our_rule
+from cpe.observed import EVERYWHERE, Address, Endpoint, Flags, Limits, Mark, Observed, Route, Rule
+from cpe.ours import (
+    BEST,
+    BY_LINK,
+    BY_TUNNEL,
+    EVERYTHING_ELSE_TABLE,
+    LINKS_END,
+    LINKS_RULES,
+    MAIN,
+    METRICS,
+    MOST_ENDPOINTS,
+    OF_A_KIND,
+    PROTOCOL,
+    RULES,
+    TABLE_METRIC,
+    TABLES,
+    TUNNEL_TABLES,
+    TUNNELS_END,
+    TUNNELS_RULES,
+    is_our_route,
+    is_our_rule,
+)
+from cpe.tunnels import Leg, Setup, Tunnel
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Routes and endpoints in the order in which they are made; ``limits`` None leaves them as they are."""
+    """Routes and endpoints in the order in which they are made; ``limits`` None leaves them as they are.
+
+    ``tunnels`` are the interfaces that shall be there, ``setups`` what those of them get whose links are up.
+    """
 
     routes: tuple[Route, ...] = ()
     rules: tuple[Rule, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
     limits: Limits | None = None
+    tunnels: tuple[str, ...] = ()
+    setups: tuple[Setup, ...] = ()
 
 
 @dataclass(frozen=True)
 class Installed:
-    """What the kernel has of ours; endpoints by their id."""
+    """What the kernel has of ours; endpoints by their id, tunnels with what they were given last, None if unknown."""
 
     routes: frozenset[Route] = frozenset()
     rules: frozenset[Rule] = frozenset()
     endpoints: Mapping[int, Endpoint] = field(default_factory=dict)
     limits: Limits | None = None
+    tunnels: Mapping[str, Setup | None] = field(default_factory=dict)
 
 
 def wanted(
-    links: Sequence[Link], dead: Collection[str], foreign: Mapping[int, Endpoint], limits: Limits | None
+    links: Sequence[Link],
+    dead: Collection[str],
+    foreign: Mapping[int, Endpoint],
+    limits: Limits | None,
+    leg: Leg | None = None,
+    bypass: bool = False,
 ) -> Wanted:
-    """For links as they rank, of which those named ``dead`` do not answer, beside other people's endpoints."""
+    """For links as they rank, of which those named ``dead`` do not answer, beside other people's endpoints.
+
+    ``bypass``: packets may be marked to leave by a link, or by the best one.
+    """
     alive = [link for link in links if link.name not in dead]
+    ways = [(link, way) for link in alive for way in link.ways]
     return Wanted(
         routes=(
             *(route for link in links for way in link.ways for route in _table(link, way)),
-            *(_default(link, way) for link in alive for way in link.ways),
+            *(_by_rank(BEST, link, way) for link, way in ways if bypass or leg),
+            *(_default(link, way) for link, way in ways if not (leg and leg.answers and way.version == 4)),
+            *(_routes_inside(leg, links, alive) if leg else ()),
         ),
-        rules=tuple(
-            Rule(RULES, address, TABLES[link.place], PROTOCOL)
-            for link in links
-            for way in link.ways
-            for address in way.addresses
+        rules=(
+            *_rules(links),
+            *(_rules_inside(leg, links) if leg else ()),
+            *(_rules_of_marks(links, BY_TUNNEL, TUNNELS_RULES, TUNNELS_END, None) if leg else ()),
+            *(_rules_of_marks(links, BY_LINK, LINKS_RULES, LINKS_END, BEST) if bypass else ()),
         ),
-        endpoints=_endpoints(alive, foreign),
+        endpoints=_endpoints_inside(leg, alive, foreign) if leg else _endpoints(alive, foreign),
         limits=limits,
     )
+
+
+def _rules(links: Sequence[Link]) -> Iterator[Rule]:
+    for link in links:
+        for way in link.ways:
+            for address in way.addresses:
+                yield Rule(RULES, address, TABLES[link.place], PROTOCOL)
+
+
+def _rules_of_marks(links: Sequence[Link], kind: int, each: int, end: int, otherwise: int | None) -> Iterator[Rule]:
+    """For each link's mark its table, for the mark of none the best link's; and ``otherwise`` for the whole kind."""
+    for version in (4, 6):
+        yield Rule(each, Mark(version, kind), BEST, PROTOCOL)
+        for link in links:
+            yield Rule(each, Mark(version, kind + link.place + 1), TABLES[link.place], PROTOCOL)
+        yield Rule(end, Mark(version, kind, OF_A_KIND), otherwise, PROTOCOL)
+
+
+def _standing(leg: Leg, links: Sequence[Link]) -> Iterator[tuple[Link, Tunnel, int]]:
+    """Links that lead out, with their tunnels and the numbers of these interfaces."""
+    for link in links:
+        tunnel = leg.of(link)
+        if link.ways and tunnel and tunnel.interface is not None:
+            yield link, tunnel, tunnel.interface
+
+
+def _rules_inside(leg: Leg, links: Sequence[Link]) -> Iterator[Rule]:
+    if other := leg.everything_else:
+        yield Rule(RULES, other.address, EVERYTHING_ELSE_TABLE, PROTOCOL)
+    for link, tunnel, _ in _standing(leg, links):
+        yield Rule(RULES, tunnel.address, TUNNEL_TABLES[link.place], PROTOCOL)
+
+
+def _routes_inside(leg: Leg, links: Sequence[Link], alive: Sequence[Link]) -> Iterator[Route]:
+    everywhere = EVERYWHERE[4]
+    for link, _, index in _standing(leg, links):
+        yield Route(TUNNEL_TABLES[link.place], everywhere, None, index, TABLE_METRIC, PROTOCOL)
+    for link, tunnel, index in _standing(leg, alive):
+        yield Route(MAIN, IPv4Network(leg.inside), None, index, METRICS[link.rank], PROTOCOL, tunnel.address)
+    other = leg.everything_else
+    if other and other.interface is not None:
+        yield Route(EVERYTHING_ELSE_TABLE, everywhere, None, other.interface, TABLE_METRIC, PROTOCOL)
+        # What is for the gateway inside never leaves outside of a tunnel.
+        yield Route(MAIN, IPv4Network(leg.inside), None, other.interface, METRICS[-1], PROTOCOL, other.address)
+        if leg.answers:
+            yield Route(MAIN, everywhere, None, other.interface, METRICS[0], PROTOCOL, other.address)
+
+
+def _endpoints_inside(leg: Leg, alive: Sequence[Link], foreign: Mapping[int, Endpoint]) -> tuple[Endpoint, ...]:
+    covered = {endpoint.address for endpoint in foreign.values()}
+    found = [
+        Endpoint(tunnel.address, index, _flags(link))
+        for link, tunnel, index in _standing(leg, alive)
+        if tunnel.address not in covered
+    ]
+    return tuple(found[: max(0, MOST_ENDPOINTS - len(foreign))])
 
 
 def _index(link: Link) -> int:
@@ -72,9 +170,11 @@ def _table(link: Link, way: Way) -> Iterator[Route]:
 
 def _default(link: Link, way: Way) -> Route:
     """In main. The preferred source is the endpoint's, so that the kernel knows a first subflow for the endpoint's."""
-    return Route(
-        MAIN, EVERYWHERE[way.version], way.gateway, _index(link), METRICS[link.rank], PROTOCOL, way.addresses[0]
-    )
+    return replace(_by_rank(MAIN, link, way), source=way.addresses[0])
+
+
+def _by_rank(table: int, link: Link, way: Way) -> Route:
+    return Route(table, EVERYWHERE[way.version], way.gateway, _index(link), METRICS[link.rank], PROTOCOL)
 
 
 def _endpoints(links: Sequence[Link], foreign: Mapping[int, Endpoint]) -> tuple[Endpoint, ...]:
@@ -86,12 +186,16 @@ def _endpoints(links: Sequence[Link], foreign: Mapping[int, Endpoint]) -> tuple[
 
 
 def _endpoint(link: Link, address: Address) -> Endpoint:
+    return Endpoint(address, _index(link), _flags(link))
+
+
+def _flags(link: Link) -> Flags:
     flags = Flags.SUBFLOW
     if link.wan.backup:
         flags |= Flags.BACKUP
     if link.wan.fullmesh:
         flags |= Flags.FULLMESH
-    return Endpoint(address, _index(link), flags)
+    return flags
 
 
 def foreign(observed: Observed, made: Mapping[int, Address]) -> dict[int, Endpoint]:

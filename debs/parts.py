@@ -214,9 +214,11 @@ def _cpe(inputs: Inputs) -> Package:
             content.manual(checkout, "tributary-cpe.8", inputs.release),
             *content.documents(name, checkout, ["docs/cpe.md"]),
         ),
-        # iproute2 for those who look at what it made; the daemon speaks to the kernel by itself.
+        # For the tunnels of a router that is enrolled. Else the daemon speaks to the kernel by itself, and iproute2 is for
+        # those who look at what it made.
         depends=_modules(inputs),
-        recommends=("iproute2",),
+        recommends=("iproute2", "wireguard-tools"),
+        suggests=("wireguard-go",),
         # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
         units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
     )

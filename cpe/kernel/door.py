@@ -8,13 +8,24 @@ from typing import Self, TypeVar
 
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, rtnl
 
-from cpe.difference import Add, AddEndpoint, Remove, RemoveEndpoint, SetLimits, Step
+from cpe.difference import (
+    Add,
+    AddEndpoint,
+    MakeTunnel,
+    Remove,
+    RemoveEndpoint,
+    RemoveTunnel,
+    SetLimits,
+    SetTunnel,
+    Step,
+)
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.endpoints import Command
 from cpe.observed import Interface, Observed, Route, Rule
 from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
 from tributary.settings.failure import Exit, Failure
+from tributary.wireguard import device
 
 _TRIES = 5
 """Of a look that changes meanwhile disturb."""
@@ -85,7 +96,10 @@ class Door:
         return self._generic.dump(self._mptcp, endpoints.question(Command.GET))
 
     def carry_out(self, step: Step) -> None:
-        """Do one step; what is gone already is as good as removed. Raises OSError with the kernel's own words."""
+        """Do one step; what is gone already is as good as removed.
+
+        Raises OSError with the kernel's own words, or Failure with those of the commands for WireGuard.
+        """
         match step:
             case Add(what):
                 self._make(what)
@@ -97,6 +111,13 @@ class Door:
                 self._remove_endpoint(endpoints.endpoint_body(Command.DELETE, number, endpoint))
             case SetLimits(limits):
                 self._tell(endpoints.limits_body(limits))
+            case MakeTunnel(name):
+                device.make(name)
+            case SetTunnel(setup):
+                device.configure(setup.name, setup.interface)
+                device.give(setup.name, f"{setup.address}/32", setup.mtu)
+            case RemoveTunnel(name):
+                device.remove(name)
 
     def _make(self, what: Route | Rule) -> None:
         kind = rtnl.RTM_NEWROUTE if isinstance(what, Route) else rtnl.RTM_NEWRULE

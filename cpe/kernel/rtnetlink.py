@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from pyroute2.netlink import nlmsg, rtnl
 from pyroute2.netlink.exceptions import NetlinkDecodeError
 from pyroute2.netlink.rtnl import ifaddrmsg as addresses
-from pyroute2.netlink.rtnl.fibmsg import FR_ACT_TO_TBL, fibmsg
+from pyroute2.netlink.rtnl.fibmsg import FR_ACT_TO_TBL, FR_ACT_UNREACHABLE, fibmsg
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import RTNH_F_ONLINK, rtmsg
 
-from cpe.observed import EVERYWHERE, Address, Interface, InterfaceAddress, Route, Rule
+from cpe.observed import EVERY_BIT, EVERYWHERE, Address, Interface, InterfaceAddress, Mark, Route, Rule
 from tributary.mptcp.netlink import Malformed, Message
 
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
@@ -89,6 +89,7 @@ def interface(message: Message) -> Interface:
             is_loopback=bool(flags & IFF_LOOPBACK),
             is_enslaved=found.get_attr("IFLA_MASTER") is not None,
             macs=_macs(found) if found["ifi_type"] == _ETHERNET else (),
+            mtu=_attribute(found, "IFLA_MTU", int) or 0,
         )
 
 
@@ -162,20 +163,37 @@ def _route(found: Any, interface: int, hop: Any) -> Route:
 
 
 def rule(message: Message) -> Rule | None:
-    """The rule in an RTM_NEWRULE, None if it is not of the kind ``from ADDRESS lookup TABLE``; raises Malformed."""
+    """The rule in an RTM_NEWRULE, None if it is not of a kind that we make; raises Malformed."""
     with _read(fibmsg, message) as found:
-        source = _address(found, "FRA_SRC")
-        if found["family"] not in _FAMILIES or found["action"] != FR_ACT_TO_TBL or source is None:
+        if found["family"] not in _FAMILIES or found["action"] not in (FR_ACT_TO_TBL, FR_ACT_UNREACHABLE):
             return None
-        if found["src_len"] != source.max_prefixlen:
+        packets = _packets(found)
+        if packets is None:
             return None
         table = _attribute(found, "FRA_TABLE", int)
         return Rule(
             priority=_attribute(found, "FRA_PRIORITY", int) or 0,
-            source=source,
-            table=found["table"] if table is None else table,
+            packets=packets,
+            table=_table_of_rule(found, table),
             protocol=_attribute(found, "FRA_PROTOCOL", int) or 0,
         )
+
+
+def _table_of_rule(found: Any, table: int | None) -> int | None:
+    if found["action"] == FR_ACT_UNREACHABLE:
+        return None
+    return int(found["table"]) if table is None else table
+
+
+def _packets(found: Any) -> Address | Mark | None:
+    """Those from one address, or with a mark from anywhere; None for all others."""
+    source, mark = _address(found, "FRA_SRC"), _attribute(found, "FRA_FWMARK", int)
+    if source is not None and mark is None:
+        return source if found["src_len"] == source.max_prefixlen else None
+    if source is None and mark is not None:
+        mask = _attribute(found, "FRA_FWMASK", int)
+        return Mark(_FAMILIES[found["family"]], mark, EVERY_BIT if mask is None else mask)
+    return None
 
 
 def route_body(route: Route) -> bytes:
@@ -203,12 +221,19 @@ def route_body(route: Route) -> bytes:
 
 def rule_body(rule: Rule) -> bytes:
     """What an RTM_NEWRULE or RTM_DELRULE of ``rule`` holds."""
-    message = fibmsg()
-    message.update(family=family(rule.source), src_len=rule.source.max_prefixlen, action=FR_ACT_TO_TBL)
+    packets, message = rule.packets, fibmsg()
+    which: list[tuple[str, object]]
+    message.update(family=_FAMILY_OF[packets.version])
+    message.update(action=FR_ACT_UNREACHABLE if rule.table is None else FR_ACT_TO_TBL)
+    if isinstance(packets, Mark):
+        which = [("FRA_FWMARK", packets.value), ("FRA_FWMASK", packets.mask)]
+    else:
+        message.update(src_len=packets.max_prefixlen)
+        which = [("FRA_SRC", str(packets))]
     message["attrs"] = [
-        ("FRA_SRC", str(rule.source)),
+        *which,
         ("FRA_PRIORITY", rule.priority),
-        ("FRA_TABLE", rule.table),
+        *([("FRA_TABLE", rule.table)] if rule.table is not None else []),
         ("FRA_PROTOCOL", rule.protocol),
     ]
     return _body(message)

@@ -124,6 +124,7 @@ class World:
     def settings(self, text: str = SETTINGS) -> Path:
         """A settings file."""
         path = self.directory / f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.toml"
+        path.touch(mode=0o600)
         path.write_text(text)
         return path
 

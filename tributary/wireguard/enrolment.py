@@ -72,18 +72,22 @@ def _is_name(host: str) -> bool:
 
 
 def _place(value: object) -> Place:
-    return Place.parse(as_text(value))
+    return value if isinstance(value, Place) else Place.parse(as_text(value))
 
 
 def _routers(value: object) -> IPv4Network:
-    network = IPv4Network(as_text(value))
+    network = value if isinstance(value, IPv4Network) else IPv4Network(as_text(value))
     require(network.prefixlen == BLOCK)
     return network
 
 
+def _inside(value: object) -> IPv4Address:
+    return value if isinstance(value, IPv4Address) else IPv4Address(as_text(value))
+
+
 Routers = Annotated[IPv4Network, accepting(ROUTERS, _routers)]
 GatewayPlace = Annotated[Place, accepting(PLACE, _place)]
-Inside = Annotated[IPv4Address, accepting(INSIDE, lambda value: IPv4Address(as_text(value)))]
+Inside = Annotated[IPv4Address, accepting(INSIDE, _inside)]
 
 
 class Enrolment(Settings):

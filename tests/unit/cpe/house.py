@@ -1,11 +1,22 @@
 """A house with access links for the tests: what the kernel would say of it, and what it would after some steps."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_interface
 
-from cpe.difference import Add, AddEndpoint, Remove, RemoveEndpoint, SetLimits, Step, command
+from cpe.difference import (
+    Add,
+    AddEndpoint,
+    MakeTunnel,
+    Remove,
+    RemoveEndpoint,
+    RemoveTunnel,
+    SetLimits,
+    SetTunnel,
+    Step,
+    command,
+)
 from cpe.observed import EVERYWHERE, Endpoint, Interface, InterfaceAddress, Limits, Observed, Route, Rule
 from cpe.ours import MAIN
 from cpe.settings import CpeSettings
@@ -71,7 +82,7 @@ def cut(plug: Plug) -> Plug:
     return replace(plug, interface=replace(plug.interface, has_carrier=False))
 
 
-def after(observed: Observed, steps: Iterable[Step]) -> Observed:
+def after(observed: Observed, steps: Sequence[Step]) -> Observed:
     """What the kernel says when ``steps`` were done; it takes the routes of what has gone by itself."""
     routes, rules = list(observed.routes), list(observed.rules)
     endpoints, limits = dict(observed.endpoints), observed.limits
@@ -95,11 +106,32 @@ def after(observed: Observed, steps: Iterable[Step]) -> Observed:
                 assert endpoints.pop(number) == endpoint
             case SetLimits(new):
                 limits = new
-    return replace(observed, routes=tuple(routes), rules=tuple(rules), endpoints=endpoints, limits=limits)
+    there = _interfaces(observed.interfaces, steps)
+    indices = {interface.index for interface in there}
+    left = tuple(route for route in routes if route.interface in indices)
+    return replace(observed, interfaces=there, routes=left, rules=tuple(rules), endpoints=endpoints, limits=limits)
+
+
+def _interfaces(observed: Iterable[Interface], steps: Iterable[Step]) -> tuple[Interface, ...]:
+    """Those that are there after the tunnels' steps."""
+    there = {interface.name: interface for interface in observed}
+    for step in steps:
+        match step:
+            case MakeTunnel(name):
+                assert name not in there
+                there[name] = Interface(max(each.index for each in there.values()) + 100, name)
+            case SetTunnel(setup):
+                assert setup.name in there
+            case RemoveTunnel(name):
+                del there[name]
+    return tuple(there.values())
 
 
 def changed(observed: Observed, now: Observed) -> Observed:
     """The house ``now``, with what was installed in ``observed`` as far as the kernel keeps it."""
+    known = {interface.name for interface in now.interfaces}
+    tunnels = [each for each in observed.interfaces if each.name not in known and each.name.startswith("tb")]
+    now = replace(now, interfaces=(*now.interfaces, *tunnels))
     there = {interface.index for interface in now.interfaces}
     ours = [route for route in observed.routes if route.protocol not in (KERNEL, DHCP) and route.interface in there]
     return replace(

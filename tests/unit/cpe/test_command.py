@@ -10,7 +10,10 @@ from cpe.cli import main
 from cpe.keeper import Keeper
 from cpe.memory import Memory
 from tests.unit.cpe.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
+from tests.unit.tributary.wireguard.test_enrolment import GIVEN
 from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check
+from tributary.wireguard.enrolment import Enrolment, text
 
 
 def test_check_says_valid_or_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,9 +33,19 @@ def test_check_says_valid_or_what_is_wrong(tmp_path: Path, capsys: pytest.Captur
 def test_help_names_every_key_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    text = capsys.readouterr().out
-    for word in ("interface:", "accepted_addresses:", "failures:", "exit codes:", "[wan.NAME]"):
-        assert word in text
+    said = capsys.readouterr().out
+    for word in ("interface:", "accepted_addresses:", "failures:", "exit codes:", "[wan.NAME]", "[[enrolment]]"):
+        assert word in said
+
+
+def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "cpe.toml"
+    file.write_text(SETTINGS + text(check(GIVEN, Enrolment, "test")))
+    file.chmod(0o640)
+    with pytest.raises(Failure, match=f"chmod 600 {file}"):
+        main(["check", str(file)])
+    file.chmod(0o600)
+    assert main(["check", str(file)]) == 0
 
 
 def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:
@@ -46,10 +59,10 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
     assert (dsl["state"], dsl["why"], dsl["since_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
     assert (lte["state"], lte["since_s"], lte["probe"]) == ("up", 130.0, {"rtt_ms": 31.2, "failures": 0})
     assert lte["endpoints"] == [{"id": 129, "address": "10.64.0.2"}, {"id": 130, "address": "2001:db8:2::2"}]
-    text = "\n".join(line.plain for line in status_text.lines(answer, 80))
-    assert "dsl: down, no carrier" in text
-    assert "probe 31.2 ms" in text and "endpoint 129 for 10.64.0.2" in text and "1 of 2 links up" in text
-    assert all(len(line) <= 80 for line in text.splitlines())
+    said = "\n".join(line.plain for line in status_text.lines(answer, 80))
+    assert "dsl: down, no carrier" in said
+    assert "probe 31.2 ms" in said and "endpoint 129 for 10.64.0.2" in said and "1 of 2 links up" in said
+    assert all(len(line) <= 80 for line in said.splitlines())
 
 
 def test_status_of_a_link_that_nobody_has_seen() -> None:

@@ -13,7 +13,7 @@ from pyroute2.netlink.rtnl import RTM_GETADDR, RTM_GETLINK
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, EVERY_ROUTE, EVERY_RULE
-from cpe.observed import Endpoint, Flags, Limits, Route, Rule
+from cpe.observed import Endpoint, Flags, Limits, Mark, Route, Rule
 from tributary.mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
 
 ROUTES = [
@@ -23,7 +23,12 @@ ROUTES = [
     Route(8402, ip_network("2001:db8:2::/64"), None, 300, 1, 84),
     Route(254, ip_network("::/0"), ip_address("fe80::1"), 3, 1, 84, ip_address("2001:db8:2::2")),
 ]
-RULES = [Rule(8400, ip_address("192.168.1.2"), 8401, 84), Rule(8400, ip_address("2001:db8:2::2"), 8402, 84)]
+RULES = [
+    Rule(8400, ip_address("192.168.1.2"), 8401, 84),
+    Rule(8400, ip_address("2001:db8:2::2"), 8402, 84),
+    Rule(8391, Mark(4, 0x8411), 8401, 84),
+    Rule(8392, Mark(6, 0x8410, 0xFFFFFFF0), None, 84),
+]
 ENDPOINTS = [
     Endpoint(ip_address("192.168.1.2"), 2, Flags.SUBFLOW | Flags.BACKUP),
     Endpoint(ip_address("2001:db8:2::2"), 0, Flags.SUBFLOW | Flags.FULLMESH),

@@ -1,0 +1,61 @@
+"""Which gateway the tunnels lead to, where it is, and what the tunnels' interfaces were given. Pure."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+from cpe.observed import Address
+from cpe.settings import CpeSettings
+from cpe.tunnels import Setup
+from tributary.wireguard.enrolment import Enrolment
+
+
+class Gateways:
+    """The gateways of the settings, of which one is used at a time: the next, when it has been silent."""
+
+    def __init__(self, settings: CpeSettings) -> None:
+        self._enrolments = settings.enrolment
+        self._number = 0
+        self._found: dict[str, tuple[Address, ...]] = {}
+        self.given: dict[str, Setup] = {}
+        """By the interface's name, what it was given last."""
+
+    @property
+    def current(self) -> Enrolment | None:
+        """The one that is used; None without tunnels."""
+        return self._enrolments[self._number] if self._enrolments else None
+
+    @property
+    def place(self) -> str | None:
+        """Where the current one is, as the settings say."""
+        return str(self.current.gateway) if self.current else None
+
+    @property
+    def found(self) -> tuple[Address, ...]:
+        """Where the current one is: its addresses outside; none while they are not known."""
+        if self.current is None:
+            return ()
+        host = self.current.gateway.host
+        return (ip_address(host),) if self.current.gateway.address else self._found.get(host, ())
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What has to be looked up."""
+        return frozenset(each.gateway.host for each in self._enrolments if each.gateway.address is None)
+
+    def told(self, found: Mapping[str, tuple[Address, ...]]) -> bool:
+        """What names were found to mean, those that could be found; returns whether the current one's has changed.
+
+        An order that changes from answer to answer means nothing.
+        """
+        before = self.found
+        for host, addresses in found.items():
+            if set(self._found.get(host, ())) != set(addresses):
+                self._found[host] = addresses
+        return self.found != before
+
+    def give_up(self) -> bool:
+        """The current one is silent: returns whether there is another one, which is used from now on."""
+        if len(self._enrolments) < 2:
+            return False
+        self._number = (self._number + 1) % len(self._enrolments)
+        return True

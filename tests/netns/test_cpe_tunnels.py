@@ -1,0 +1,230 @@
+"""A home router whose sessions go through tunnels, one for each link, to a gateway that knows it by its keys.
+
+The world is that of cpe_world.py. The provider lets nothing of TCP pass outside of tunnels, and is the gateway, too.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from tests.netns.cpe_world import SERVER_4, World, stop, world
+from tests.netns.world import eventually, in_namespace, process, program, run, said_ready
+from tributary.wireguard import addresses, keys
+from tributary.wireguard.enrolment import Enrolment, Place, text
+from tributary.wireguard.interface import Interface, Peer, configuration
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("wg") is None, reason="missing: wireguard-tools"),
+    pytest.mark.skipif(shutil.which("wireguard-go") is None, reason="missing: wireguard-go"),
+]
+
+NETWORK = IPv4Network("10.84.0.0/16")
+BLOCK = addresses.block_of(NETWORK, 1)
+ELSE, DSL, LTE = (str(addresses.of_tunnel(BLOCK, place)) for place in range(3))
+MIRROR = "9000"
+# Interfaces of WireGuard meet in one folder of all namespaces.
+PREFIX, GATEWAY = f"t{os.getpid()}-", f"g{os.getpid()}"
+
+
+@dataclass(frozen=True)
+class House:
+    """The world with a gateway, and the settings of a router that is enrolled there."""
+
+    world: World
+    enrolment: Enrolment
+
+    @property
+    def settings(self) -> str:
+        return self.settings_for(self.enrolment)
+
+    @staticmethod
+    def settings_for(*enrolments: Enrolment) -> str:
+        wans = '[wan.dsl]\ninterface = "dsl"\n[wan.lte]\ninterface = "lte"\n'
+        probe = '[probe]\ninterval = "1s"\ntimeout = "1s"\nfailures = 2\n'
+        return f'{wans}{probe}[tunnels]\nprefix = "{PREFIX}"\n' + "".join(map(text, enrolments))
+
+    @contextmanager
+    def router(self) -> Iterator[None]:
+        """The daemon, with tunnels in which the gateway answers."""
+        with self.world.daemon(self.settings):
+            eventually(lambda: PREFIX in self.default())
+            yield
+
+    def by_tunnels(self, *wanted: str, seconds: float = 8.0) -> None:
+        """Wait until there is one subflow from each of these addresses."""
+        eventually(lambda: self.world.subflows() == sorted(wanted), seconds)
+
+    def default(self) -> str:
+        """Where the router's first default route leads."""
+        return self.world.on_router("ip route show default").splitlines()[0]
+
+    @contextmanager
+    def call(self) -> Iterator[subprocess.Popen[str]]:
+        """A call by UDP to the far server, which has begun."""
+        with process(*in_namespace(self.world.provider, *program("udp_mirror", MIRROR))) as mirror:
+            said_ready(mirror)
+            with process(*in_namespace(self.world.router, *program("udp_call", SERVER_4, MIRROR))) as call:
+                yield said_ready(call)
+
+
+def asked(call: subprocess.Popen[str]) -> tuple[float, list[str]]:
+    """The longest gap of a call in seconds, and the addresses that the other end knew it by."""
+    assert call.stdin and call.stdout
+    call.stdin.write("\n")
+    call.stdin.flush()
+    gap, *known = call.stdout.readline().split()
+    return float(gap), known
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with world(tmp_path) as built, gateway(built, GATEWAY, 51840) as enrolment:
+        built.on(built.provider, "nft add table ip filter")
+        built.on(built.provider, "nft add chain ip filter in { type filter hook input priority 0; }")
+        for link in ("dsl", "lte"):
+            built.on(built.provider, f"nft add rule ip filter in iifname isp-{link} meta l4proto != udp drop")
+        yield House(built, enrolment)
+
+
+@contextmanager
+def gateway(built: World, name: str, port: int) -> Iterator[Enrolment]:
+    """A gateway at the provider, with an interface of this name, that knows one router."""
+    own, secret = keys.new_secret(), keys.new_secret()
+    peers = tuple(
+        Peer(
+            keys.public_key(keys.private_key(secret, place)),
+            (IPv4Network(f"{addresses.of_tunnel(BLOCK, place)}/32"),),
+        )
+        for place in range(3)
+    )
+    run(*in_namespace(built.provider, "wireguard-go", name))
+    try:
+        file = built.directory / f"{name}.conf"
+        file.write_text(configuration(Interface(own, peers, port=port)))
+        built.on(built.provider, f"wg setconf {name} {file}")
+        built.on(built.provider, f"ip address add {addresses.gateway(NETWORK)}/16 dev {name}")
+        built.on(built.provider, f"ip link set {name} mtu 1420 up")
+        yield Enrolment(
+            gateway=Place(SERVER_4, port),
+            public_key=keys.public_key(own),
+            secret=secret,
+            addresses=BLOCK,
+            inside=addresses.gateway(NETWORK),
+        )
+    finally:
+        built.on(built.provider, f"ip link delete dev {name}", check=False)
+
+
+def test_a_session_has_a_subflow_in_each_tunnel_past_a_provider_that_drops_tcp(house: House) -> None:
+    with house.router(), house.world.transfer(str(house.enrolment.inside)) as transfer:
+        house.by_tunnels(DSL, LTE)
+        assert transfer.goes_on()
+
+
+def test_a_cut_link_takes_its_tunnel_along_and_brings_it_back(house: House) -> None:
+    with house.router(), house.world.transfer(str(house.enrolment.inside)) as transfer:
+        house.by_tunnels(DSL, LTE)
+        house.world.cut("dsl")
+        house.by_tunnels(LTE)
+        assert transfer.goes_on()
+        house.world.restore("dsl")
+        house.by_tunnels(DSL, LTE)
+        assert transfer.goes_on()
+
+
+def test_a_link_gets_another_address_and_no_subflow_ends(house: House) -> None:
+    with house.router(), house.world.transfer(str(house.enrolment.inside)) as transfer:
+        house.by_tunnels(DSL, LTE)
+        before = house.world.on_router("ss -HtniO state established")
+        house.world.on_router("ip address delete 10.1.0.2/24 dev dsl")
+        house.world.lease("dsl", "10.1.0.77")
+        eventually(lambda: "10.1.0.77" in house.world.on(house.world.provider, f"wg show {GATEWAY} endpoints"))
+        assert transfer.goes_on()
+        house.by_tunnels(DSL, LTE)
+        ports = {line.split()[2] for line in before.splitlines() if "tcp-ulp-mptcp" in line}
+        after = house.world.on_router("ss -HtniO state established")
+        assert ports == {line.split()[2] for line in after.splitlines() if "tcp-ulp-mptcp" in line}
+
+
+def test_a_call_keeps_its_address_through_a_cut_and_misses_less_than_a_second(house: House) -> None:
+    with house.router():
+        with house.call() as call:
+            house.world.cut("dsl")
+            eventually(lambda: "10.2.0.2" in house.world.on(house.world.provider, f"wg show {GATEWAY} endpoints"))
+            eventually(lambda: asked(call)[0] > 0.02)
+            house.world.restore("dsl")
+            gap, known = asked(call)
+        assert known == [ELSE]
+        assert gap < 1.0
+
+
+def test_a_tunnel_sends_by_no_other_link_than_its_own(house: House) -> None:
+    with house.router(), house.world.transfer(str(house.enrolment.inside)):
+        house.by_tunnels(DSL, LTE)
+        house.world.cut("dsl")
+        house.by_tunnels(LTE)
+        own = house.world.on(house.world.provider, f"wg show {GATEWAY} endpoints").splitlines()
+        key = keys.public_key(keys.private_key(house.enrolment.secret, 1))
+        [last] = [line.split()[1] for line in own if line.startswith(key)]
+        assert last.startswith("10.1.0.2:")
+
+
+def test_without_an_answer_of_the_gateway_everything_leaves_by_the_links(house: House) -> None:
+    with house.router():
+        house.world.on(house.world.provider, f"ip link set {GATEWAY} down")
+        eventually(lambda: "via 10.1.0.1 dev dsl" in house.default(), 12.0)
+        house.world.on(house.world.provider, f"ip link set {GATEWAY} up")
+        eventually(lambda: PREFIX in house.default(), 12.0)
+
+
+def test_a_gateway_that_is_silent_gives_way_to_the_next(house: House) -> None:
+    with gateway(house.world, f"h{os.getpid()}", 51841) as second:
+        house.world.on(house.world.provider, f"ip link set h{os.getpid()} down")
+        with house.world.daemon(house.settings_for(second, house.enrolment)):
+            eventually(lambda: PREFIX in house.default(), 15.0)
+            with house.world.transfer(str(house.enrolment.inside)):
+                house.by_tunnels(DSL, LTE)
+
+
+def test_it_leaves_nothing_behind_and_a_restart_loses_nothing(house: House) -> None:
+    before = house.world.everything()
+    command = house.world.command(
+        "run", str(house.world.settings(house.settings)), "--state-directory", str(house.world.directory / "state")
+    )
+    with process(*command) as first:
+        said_ready(first)
+        eventually(lambda: PREFIX in house.default())
+        with house.world.transfer(str(house.enrolment.inside)) as transfer:
+            house.by_tunnels(DSL, LTE)
+            first.kill()
+            first.wait()
+            with process(*command) as second:
+                said_ready(second)
+                assert transfer.goes_on()
+                assert house.world.subflows() == sorted([DSL, LTE])
+                assert stop(second) == 0
+    assert house.world.everything() == before
+    assert PREFIX not in house.world.on_router("ip -br link")
+
+
+def test_keys_are_in_no_log_and_no_answer(house: House, tmp_path: Path) -> None:
+    settings = house.world.settings(house.settings)
+    command = house.world.command("run", str(settings), "--state-directory", str(tmp_path / "state"))
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+        eventually(lambda: PREFIX in house.default())
+        status = run(*house.world.command("status", "--json"))
+        child.terminate()
+    said = status + (tmp_path / "log").read_text() + run(*house.world.command("plan", str(settings)))
+    assert "10.84.0.18" in said
+    for place in range(3):
+        assert keys.private_key(house.enrolment.secret, place) not in said
+    assert house.enrolment.secret not in said

@@ -1,0 +1,211 @@
+"""What the daemon does about tunnels, as scripts: what the kernel says, and the commands that follow."""
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from cpe import report, status_text
+from cpe.difference import SetTunnel
+from cpe.keeper import Keeper
+from cpe.memory import Memory
+from cpe.observed import Interface, Observed
+from tests.unit.cpe.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
+from tests.unit.tributary.wireguard.test_enrolment import GIVEN
+from tributary.settings.failure import Failure
+from tributary.settings.files import check
+from tributary.wireguard.enrolment import Enrolment, text
+
+FIRST = check(GIVEN | {"gateway": "203.0.113.5"}, Enrolment, "test")
+SECOND = check(GIVEN | {"gateway": "gateway.example.net:7", "addresses": "10.84.0.32/28"}, Enrolment, "test")
+
+
+class Script:
+    """A keeper with an enrolment or more, and the kernel that it acts upon."""
+
+    def __init__(self, *enrolments: Enrolment, more: str = "", memory: Memory | None = None) -> None:
+        tables = "".join(map(text, enrolments or (FIRST,)))
+        self.keeper = Keeper(settings(more + SETTINGS + tables), memory or Memory())
+        self.kernel = Observed()
+
+    def now(self, *plugs: Plug) -> list[str]:
+        """The commands that follow when the house looks so, until nothing follows any more."""
+        self.kernel = changed(self.kernel, house(*plugs))
+        return self.look()
+
+    def look(self) -> list[str]:
+        said: list[str] = []
+        while steps := self.keeper.look(self.kernel, 0).steps:
+            said += texts(steps, self.kernel)
+            self.kernel = after(self.kernel, steps)
+        return said
+
+    def answered(self, *links: str) -> list[str]:
+        """The gateway answers by these links; the commands that follow."""
+        for link in links:
+            self.keeper.health.told(link, 0.02)
+        return self.look()
+
+    def failed(self, *links: str) -> list[str]:
+        """It fails to answer by these so often that they count as dead; the commands that follow."""
+        for _ in range(3):
+            for link in links:
+                self.keeper.health.told(link, None)
+        return self.look()
+
+
+def test_each_link_gets_a_tunnel_with_a_mark_and_what_a_tunnel_sends_leaves_by_no_other_link() -> None:
+    said = Script().now(DSL)
+    assert [each for each in said if "link add" in each] == [
+        f"ip link add tb{place} type wireguard" for place in range(3)
+    ]
+    for wanted in (
+        "ip route add default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84",
+        "ip rule add priority 8391 fwmark 0x8410 lookup 8400 protocol 84",
+        "ip rule add priority 8391 fwmark 0x8411 lookup 8401 protocol 84",
+        "ip rule add priority 8392 fwmark 0x8410/0xfffffff0 unreachable protocol 84",
+        "wg set tb1 fwmark 0x8411 peer ... endpoint 203.0.113.5:51840;"
+        " ip address replace 10.84.0.18/32 dev tb1; ip link set tb1 mtu 1420 up",
+        "ip route add default dev tb1 table 8411 metric 1 proto 84",
+        "ip rule add priority 8400 from 10.84.0.18 lookup 8411 protocol 84",
+        "ip route add 10.84.0.1/32 dev tb1 metric 1 proto 84 src 10.84.0.18",
+        "ip mptcp endpoint add 10.84.0.18 dev tb1 id 128 subflow",
+    ):
+        assert wanted in said
+    assert not [each for each in said if "endpoint add 192.168.1.2" in each]
+    rules = [number for number, each in enumerate(said) if "fwmark" in each and "rule" in each]
+    sent = [number for number, each in enumerate(said) if each.startswith("wg set")]
+    assert max(rules) < min(sent)
+
+
+def test_everything_else_goes_into_its_tunnel_once_the_gateway_answers() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    assert script.answered("lte") == [
+        "ip route del default via 10.64.0.1 dev usb0 onlink metric 2 proto 84 src 10.64.0.2",
+        "ip route del default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
+        "ip route add default dev tb0 metric 1 proto 84 src 10.84.0.17",
+    ]
+    script.answered("dsl", "lte")
+    back = script.failed("dsl", "lte")
+    assert "ip route del default dev tb0 metric 1 proto 84 src 10.84.0.17" in back
+    assert "ip route add default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2" in back
+
+
+def test_a_link_by_which_the_gateway_does_not_answer_keeps_its_tunnel_for_the_probes() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    said = script.failed("dsl")
+    assert said[0] == "ip mptcp endpoint delete id 128"
+    assert "ip route del 10.84.0.1/32 dev tb1 metric 1 proto 84 src 10.84.0.18" in said
+    assert "ip route del default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in said
+    assert not [each for each in said if "table 8411" in each or "table 8401" in each]
+    # It leaves by the best link that works.
+    assert [each for each in said if each.startswith("wg set tb0")]
+
+
+def test_the_tunnel_for_everything_else_is_set_again_when_the_best_link_has_changed() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    assert script.look() == []
+    said = script.now(cut(DSL), LTE)
+    assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
+
+
+def test_another_address_of_a_link_sets_its_tunnel_again_and_leaves_its_endpoint_alone() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    said = script.now(replace(DSL, addresses=("192.168.1.77/24",)), LTE)
+    assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0", "tb1"]
+    assert not [each for each in said if "mptcp" in each]
+
+
+def test_packets_are_as_large_as_the_link_lets_them() -> None:
+    pppoe = replace(DSL, interface=Interface(2, "eth0", mtu=1492))
+    said = Script().now(pppoe, LTE)
+    sizes = {each.split()[2]: each.split("mtu ")[1].split()[0] for each in said if each.startswith("wg set")}
+    assert sizes == {"tb0": "1412", "tb1": "1412", "tb2": "1420"}
+
+
+def test_a_name_is_looked_up_and_the_tunnels_wait_for_it() -> None:
+    script = Script(SECOND)
+    assert script.keeper.gateways.names == {"gateway.example.net"}
+    assert [each for each in script.now(DSL) if "(unknown yet)" in each]
+    six, four = ip_address("2001:db8::9"), ip_address("203.0.113.9")
+    assert script.keeper.gateways.told({"gateway.example.net": (six, four)})
+    # The link has no IPv6.
+    assert [each for each in script.look() if "endpoint 203.0.113.9:7;" in each]
+    assert not script.keeper.gateways.told({"gateway.example.net": (four, six)})
+    assert script.look() == []
+
+
+def test_a_gateway_that_is_silent_gives_way_to_the_next_and_the_last_to_the_first() -> None:
+    script = Script(FIRST, SECOND)
+    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    assert not script.keeper.give_up_gateway()
+    script.failed("dsl")
+    assert not script.keeper.give_up_gateway()
+    script.failed("dsl", "lte")
+    assert script.keeper.give_up_gateway()
+    said = script.look()
+    assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
+    assert "ip mptcp endpoint add 10.84.0.34 dev tb1 id 130 subflow" in said
+    script.failed("dsl", "lte")
+    assert script.keeper.give_up_gateway() and script.keeper.gateways.place == "203.0.113.5:51840"
+
+
+def test_a_step_that_failed_is_tried_again() -> None:
+    script = Script()
+    script.now(DSL)
+    assert script.look() == []
+    [step] = [each for each in Script().keeper.look(house(DSL), 0).steps if isinstance(each, SetTunnel)][:1]
+    script.keeper.failed(step)
+    assert [each.split()[2] for each in script.look()] == [step.setup.name]
+
+
+def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
+    script = Script(more="bypass = true\n")
+    script.now(DSL, LTE, Plug(Interface(9, "wg0")))
+    for step in script.keeper.withdrawal(script.kernel):
+        script.kernel = after(script.kernel, [step])
+    assert {interface.name for interface in script.kernel.interfaces} == {"lo", "eth0", "usb0", "wg0"}
+    assert not script.kernel.rules and not script.kernel.endpoints
+
+
+def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
+    keeper = Keeper(settings("bypass = true\n" + SETTINGS), Memory())
+    said = texts(keeper.look(house(DSL, LTE), 0).steps, house(DSL, LTE))
+    for wanted in (
+        "ip rule add priority 8393 fwmark 0x8400 lookup 8400 protocol 84",
+        "ip rule add priority 8393 fwmark 0x8402 lookup 8402 protocol 84",
+        "ip rule add priority 8394 fwmark 0x8400/0xfffffff0 lookup 8400 protocol 84",
+        "ip route add default via 10.64.0.1 dev usb0 onlink table 8400 metric 2 proto 84",
+        "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow",
+    ):
+        assert wanted in said
+
+
+@pytest.mark.parametrize("more", ['[tunnels]\nprefix = "tunnel-interface"', '[tunnels]\nkeepalive = "1ms"'])
+def test_settings_of_tunnels_are_checked(more: str) -> None:
+    with pytest.raises(Failure, match="tunnels"):
+        settings(SETTINGS + more)
+
+
+def test_status_says_in_words_whether_the_gateway_answers() -> None:
+    script = Script(SECOND)
+    script.now(DSL)
+
+    def said() -> str:
+        answer = {"settings": "cpe.toml", "uptime_s": 1.0, **report.status(script.keeper, 1.0)}
+        return " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
+
+    assert "the gateway's name gateway.example.net:7 is not found" in said()
+    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.look()
+    assert "the gateway gateway.example.net:7 does not answer" in said()
+    script.answered("dsl")
+    assert "everything else by tb0" in said() and "tunnel tb1 from 10.84.0.34" in said()
+    assert "endpoint 128 for 10.84.0.34" in said()
