@@ -214,7 +214,7 @@ def _cpe(inputs: Inputs) -> Package:
             content.manual(checkout, "tributary-cpe.8", inputs.release),
             *content.documents(name, checkout, ["docs/cpe.md"]),
         ),
-        # For the tunnels of a router that is enrolled. Else the daemon speaks to the kernel by itself, and iproute2 is for
+        # For tunnels, where the router is enrolled. Else the daemon speaks to the kernel by itself, and iproute2 is for
         # those who look at what it made.
         depends=_modules(inputs),
         recommends=("iproute2", "wireguard-tools"),

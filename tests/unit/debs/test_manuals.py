@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cpe.settings import Multipath, Probe, Wan
+from cpe.settings import Multipath, Probe, Tunnels, Wan
 from debs import checkout, content
 from doctor.__main__ import main as doctor
 from image.firstboot.__main__ import main as firstboot
@@ -71,8 +71,9 @@ def test_every_setting_of_the_home_router_is_told() -> None:
     tables = {
         **{f"mptcp.{key}": 0 for key in Multipath.model_fields},
         **{f"probe.{key}": 0 for key in Probe.model_fields},
+        **{f"tunnels.{key}": 0 for key in Tunnels.model_fields},
     }
-    assert keys_in("tributary-cpe.8") == {*Wan.model_fields, *tables}
+    assert keys_in("tributary-cpe.8") == {*Wan.model_fields, *tables, "bypass", "enrolment"}
 
 
 @pytest.mark.parametrize(("page", "main"), [("tributary-doctor", doctor), ("tributary-firstboot", firstboot)])
