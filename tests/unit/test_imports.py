@@ -15,6 +15,8 @@ BELOW: dict[str, set[str]] = {
     "throttler": {"tributary"},
     "squid": {"tributary"},
     "cpe": {"tributary"},
+    # One list says what clients of any kind do not reach, and one reader reads it.
+    "gateway": {"tributary", "squid.targets", "squid.values"},
     "doctor": {"tributary"},
     "debs": {"tributary"},
     "image": {"tributary", "squid", "debs"},

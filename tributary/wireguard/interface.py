@@ -39,6 +39,7 @@ class Seen:
     handshake: float | None
     received: int
     sent: int
+    allowed: tuple[IPv4Network, ...] = ()
 
 
 def configuration(interface: Interface) -> str:
@@ -68,11 +69,12 @@ def seen(dump: str) -> Sequence[Seen]:
 
 
 def _peer(fields: Sequence[str]) -> Seen:
-    public_key, _preshared, endpoint, _allowed, handshake, received, sent, _keepalive = fields
+    public_key, _preshared, endpoint, allowed, handshake, received, sent, _keepalive = fields
     return Seen(
         public_key,
         None if endpoint == "(none)" else endpoint,
         float(handshake) if int(handshake) else None,
         int(received),
         int(sent),
+        () if allowed == "(none)" else tuple(map(IPv4Network, allowed.split(","))),
     )

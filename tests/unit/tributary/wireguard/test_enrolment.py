@@ -129,10 +129,10 @@ def test_a_configuration_is_as_wg_setconf_reads_it() -> None:
 def test_peers_are_read_as_wg_show_dumps_them() -> None:
     dump = (
         f"{SECRET}\t{OTHER}\t51840\toff\n"
-        f"{OTHER}\t(none)\t(none)\t10.84.0.17/32\t0\t0\t0\toff\n"
+        f"{OTHER}\t(none)\t(none)\t(none)\t0\t0\t0\toff\n"
         f"{SECRET}\t(none)\t203.0.113.9:4000\t10.84.0.18/32\t1790000000\t1234\t99\t20\n"
     )
     assert seen(dump) == [
         Seen(OTHER, None, None, 0, 0),
-        Seen(SECRET, "203.0.113.9:4000", 1790000000.0, 1234, 99),
+        Seen(SECRET, "203.0.113.9:4000", 1790000000.0, 1234, 99, (IPv4Network("10.84.0.18/32"),)),
     ]

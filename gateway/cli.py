@@ -1,0 +1,311 @@
+"""The command line of a gateway that home routers reach through tunnels."""
+
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time
+from typing import TypeVar
+
+from gateway import enrolling, report, rules, state, tunnels
+from gateway.files import alone
+from gateway.peers import by_key
+from gateway.registry import free_number, name_of
+from gateway.settings import GatewaySettings
+from gateway.tunnels import Gateway
+from tributary.settings.entry import Arguments, need_root
+from tributary.settings.files import load
+from tributary.wireguard import addresses
+from tributary.wireguard.enrolment import text
+
+_Options = TypeVar("_Options")
+
+SETTINGS = Path("/etc/tributary/gateway.toml")
+
+_DESCRIPTION = """\
+Lets home routers in by keys, through WireGuard's tunnels: one over each of a router's links, in which Multipath TCP's
+subflows run to the converter, and one for everything else, which leaves the gateway by address translation.
+
+'enrol' lets a router in and prints what it has to be given; 'list' shows who is in, 'revoke' shuts one out, 'rotate'
+gives one new keys. 'up', 'sync' and 'down' are for the service manager. 'plan' and 'check' look and touch nothing.
+"""
+
+_EXIT_CODES = """\
+exit codes:
+  0   done
+  64  wrong arguments, or something in the settings or in a router's file is not accepted; the message says where
+  66  a file cannot be read
+  69  something is missing: WireGuard, a tool, the interface, a free number
+  71  the system refused an operation
+  75  a router of that name is enrolled already
+  77  not root
+"""
+
+_ENROL = """\
+Prints a table of TOML for the router's settings, and on a terminal its QR code, too. It has the router's secret, which
+is kept nowhere here and cannot be shown again: 'rotate' makes another one. Tunnels of other routers go on.
+"""
+
+_LIST = """\
+Shows each router: its number and addresses, when it was enrolled and last seen, which of its links are up (a handshake
+younger than 180 s) and where from, and bytes. Bytes and last seen outlive reboots, by what 'sync' keeps.
+"""
+
+_REVOKE = """\
+Takes a router's keys away at once, ends what it has open with this machine, and removes its file. No packet of it comes
+in from then on; Multipath TCP sessions that lost all their subflows end after net.mptcp.close_timeout.
+"""
+
+_ROTATE = """\
+Gives a router a new secret, new addresses and keys, and prints them as 'enrol' does. The old ones hold until the new
+ones are heard for the first time ('sync' looks), or go at once with --now.
+"""
+
+_UP = """\
+Makes the interface, by the kernel's WireGuard or wireguard-go(1), with its address, the tunnels of all routers and the
+rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward on. What stands already stays.
+"""
+
+_SYNC = """\
+Brings the tunnels in line with the routers' files, whoever put them there or removed them; ends rotations; keeps what
+was counted. The service's timer does it every minute.
+"""
+
+_DOWN = """\
+Removes interface and rules, and switches net.ipv4.ip_forward off if 'up' switched it on. All tunnels end.
+"""
+
+_PLAN = """\
+Prints which routers 'sync' would let in and shut out, and the rules. Changes nothing.
+"""
+
+_CHECK = """\
+Reads the settings and the routers' files, looks at nothing else, and prints 'valid'.
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one command; raises Failure as the commands do."""
+    return parser().perform(words)
+
+
+@dataclass(frozen=True)
+class Common:
+    """What every command is given."""
+
+    settings: Path
+    state_directory: Path | None
+
+    def gateway(self) -> Gateway:
+        """The gateway as the settings have it; raises Failure, exit 64 or 66."""
+        return Gateway(load(self.settings, GatewaySettings), state.State(self.state_directory or state.directory()))
+
+
+@dataclass(frozen=True)
+class Looking(Common):
+    """``gateway plan``, ``gateway check``."""
+
+
+@dataclass(frozen=True)
+class Changing(Common):
+    """``gateway up``, ``sync``, ``down``."""
+
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class Enrol(Changing):
+    """``gateway enrol``."""
+
+    name: str
+    qr: bool
+
+
+@dataclass(frozen=True)
+class Rotate(Enrol):
+    """``gateway rotate``."""
+
+    now: bool
+
+
+@dataclass(frozen=True)
+class Revoke(Changing):
+    """``gateway revoke``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class List(Common):
+    """``gateway list``."""
+
+    json: bool
+
+
+def parser() -> Arguments:
+    """All commands and their arguments."""
+    made = Arguments(prog="gateway", description=_DESCRIPTION, epilog=f"{_keys()}\n\n{_EXIT_CODES}")
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
+        added: Arguments = commands.add_parser(name, help=about, description=text, epilog=_EXIT_CODES)
+        added.does(of, act)
+        added.add_argument("--settings", type=Path, default=SETTINGS, metavar="FILE", help=f"default: {SETTINGS}")
+        added.add_argument(
+            "--state-directory", type=Path, metavar="DIRECTORY", help=f"keys and routers (default: {state.DIRECTORY})"
+        )
+        return added
+
+    enrol = command("enrol", Enrol, _enrol, "let a router in", _ENROL)
+    rotate = command("rotate", Rotate, _rotate, "give a router new keys", _ROTATE)
+    revoke = command("revoke", Revoke, _revoke, "shut a router out", _REVOKE)
+    for each in (enrol, rotate, revoke):
+        each.add_argument("name", metavar="NAME", help="of the router: 1 to 40 of a-z, 0-9 and -")
+    for each in (enrol, rotate):
+        each.add_argument("--qr", action="store_true", help="the QR code also where no terminal is")
+    rotate.add_argument("--now", action="store_true", help="take the old keys away at once")
+    command("list", List, _list, "the routers that are let in", _LIST).add_argument(
+        "--json", action="store_true", help="one JSON document instead of text"
+    )
+    changing = [command(name, Changing, act, about, text) for name, act, about, text in _SERVICE]
+    for each in (enrol, rotate, revoke, *changing):
+        each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    command("plan", Looking, _plan, "what sync would change", _PLAN)
+    command("check", Looking, _check, "whether the settings and the routers' files are accepted", _CHECK)
+    return made
+
+
+def _keys() -> str:
+    lines = (f"{name}: {field.title}. {field.description}" for name, field in GatewaySettings.model_fields.items())
+    return f"settings (TOML, {SETTINGS}; an unknown key is refused):\n" + "\n".join(
+        textwrap.fill(line, 118, initial_indent="  ", subsequent_indent="      ") for line in lines
+    )
+
+
+def _enrol(options: Enrol) -> None:
+    gateway = options.gateway()
+    need_root("gateway enrol")
+    if options.dry_run:
+        routers = gateway.registry.read()
+        enrolling.refuse_taken(routers, name_of(options.name))
+        _would_give(options.name, gateway, free_number(routers, gateway.settings.network))
+        return
+    with alone(gateway.state.folder):
+        _show(enrolling.enrol(gateway, options.name, datetime.now(UTC)), options.qr)
+
+
+def _rotate(options: Rotate) -> None:
+    gateway = options.gateway()
+    need_root("gateway rotate")
+    if options.dry_run:
+        routers = gateway.registry.read()
+        enrolling.known(routers, options.name)
+        _would_give(options.name, gateway, free_number(routers, gateway.settings.network))
+        return
+    with alone(gateway.state.folder):
+        made = enrolling.rotate(gateway, options.name, datetime.now(UTC), at_once=options.now)
+    _show(made, options.qr)
+
+
+def _would_give(name: str, gateway: Gateway, number: int) -> None:
+    print(f"# {name} would get the number {number}: {addresses.block_of(gateway.settings.network, number)}")
+
+
+def _show(made: enrolling.Made, qr: bool) -> None:
+    table = text(made.enrolment)
+    print(table, end="", flush=True)
+    if qr or sys.stdout.isatty():
+        # Not at the top: no other command draws one.
+        import segno
+
+        segno.make(table, error="l").terminal(compact=True)
+    _tell(made.notes)
+
+
+def _tell(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"gateway: {note}", file=sys.stderr)
+
+
+def _revoke(options: Revoke) -> None:
+    gateway = options.gateway()
+    need_root("gateway revoke")
+    if options.dry_run:
+        router = enrolling.known(gateway.registry.read(), options.name)
+        for identity in router.identities:
+            block = addresses.block_of(gateway.settings.network, identity.number)
+            print(f"# {options.name} would be shut out, and what it has open from {block} would end")
+        return
+    with alone(gateway.state.folder):
+        _tell(enrolling.revoke(gateway, options.name))
+
+
+def _list(options: List) -> None:
+    gateway = options.gateway()
+    need_root("gateway list")
+    routers = gateway.registry.read()
+    there = gateway.there() if gateway.stands else ()
+    answer = report.routers(routers, gateway.tunnels(routers), by_key(there), gateway.tallies(routers, there), time())
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return
+    # Not at the top: the other commands print no such text.
+    from rich.console import Console
+
+    console = Console()
+    for line in report.lines(answer, console.width):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _up(options: Changing) -> None:
+    _change(options, tunnels.up)
+
+
+def _sync(options: Changing) -> None:
+    _change(options, tunnels.sync)
+
+
+def _change(options: Changing, change: Callable[[Gateway], Sequence[str]]) -> None:
+    if options.dry_run:
+        _plan(Looking(options.settings, options.state_directory))
+        return
+    gateway = options.gateway()
+    need_root("gateway up or sync")
+    with alone(gateway.state.folder):
+        _tell(change(gateway))
+
+
+def _down(options: Changing) -> None:
+    gateway = options.gateway()
+    need_root("gateway down")
+    if options.dry_run:
+        print(f"# the interface {gateway.settings.interface} and the table inet {rules.TABLE} would be removed")
+        return
+    with alone(gateway.state.folder):
+        tunnels.down(gateway)
+
+
+_SERVICE = (
+    ("up", _up, "make the tunnels and the rules", _UP),
+    ("sync", _sync, "bring the tunnels in line with the routers' files", _SYNC),
+    ("down", _down, "remove tunnels and rules", _DOWN),
+)
+
+
+def _plan(options: Looking) -> None:
+    gateway = options.gateway()
+    need_root("gateway plan")
+    settings, routers = gateway.settings, gateway.registry.read()
+    inside = f"{addresses.gateway(settings.network)}/{settings.network.prefixlen}"
+    print(f"# interface {settings.interface}: {inside}, UDP port {settings.port}, mtu {settings.mtu}")
+    for line in tunnels.said(gateway.difference(routers)) or ["no tunnel comes or goes"]:
+        print(f"# {line}")
+    print(rules.text(settings), end="")
+
+
+def _check(options: Looking) -> None:
+    options.gateway().registry.read()
+    print("valid")

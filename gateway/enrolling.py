@@ -1,0 +1,89 @@
+"""Routers let in, given new keys, and shut out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gateway.registry import Identity, Router, Routers, free_number, name_of
+from gateway.tunnels import Gateway, align
+from tributary.settings.failure import Exit, Failure
+from tributary.wireguard import addresses, keys
+from tributary.wireguard.enrolment import Enrolment, Place
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a router is to be given, and what is to be said of it."""
+
+    enrolment: Enrolment
+    notes: Sequence[str]
+
+
+def enrol(gateway: Gateway, name: str, now: datetime) -> Made:
+    """Let in a new router; raises Failure, exit 64 for a wrong name, 75 for one that is taken."""
+    routers = gateway.registry.read()
+    refuse_taken(routers, name_of(name))
+    secret, identity = _identity(gateway, routers, now)
+    return _let_in(gateway, routers, name, Router(**identity.model_dump()), secret)
+
+
+def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Made:
+    """Give a router new keys and addresses; its old ones hold until the new are heard, or go ``at_once``.
+
+    Raises Failure, exit 64 if there is no such router.
+    """
+    routers = gateway.registry.read()
+    router = known(routers, name)
+    secret, identity = _identity(gateway, routers, now)
+    renewed = Router(**identity.model_dump()) if at_once else router.model_copy(update={"next": identity})
+    return _let_in(gateway, routers, name, renewed, secret)
+
+
+def revoke(gateway: Gateway, name: str) -> Sequence[str]:
+    """Shut a router out at once; returns what was done. Raises Failure, exit 64 if there is no such router."""
+    routers = {**gateway.registry.read()}
+    known(routers, name)
+    del routers[name]
+    gateway.registry.remove(name)
+    return align(gateway, routers)
+
+
+def known(routers: Routers, name: str) -> Router:
+    """The router ``name``; raises Failure, exit 64."""
+    if name not in routers:
+        raise Failure(
+            Exit.USAGE, f"{name}: no such router: accepted: {', '.join(routers) or 'none, there are none yet'}"
+        )
+    return routers[name]
+
+
+def refuse_taken(routers: Routers, name: str) -> None:
+    """Raise Failure, exit 75, if there is a router ``name``."""
+    if name in routers:
+        raise Failure(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary-gateway rotate {name}")
+
+
+def _identity(gateway: Gateway, routers: Routers, now: datetime) -> tuple[str, Identity]:
+    """A fresh secret, and what the gateway keeps of it."""
+    secret = keys.new_secret()
+    public = [keys.public_key(keys.private_key(secret, place)) for place in addresses.PLACES]
+    number = free_number(routers, gateway.settings.network)
+    return secret, Identity(number=number, keys=public, enrolled=now.astimezone(UTC).replace(microsecond=0))
+
+
+def _let_in(gateway: Gateway, routers: Routers, name: str, router: Router, secret: str) -> Made:
+    settings = gateway.settings
+    newest = router.next or router
+    enrolment = Enrolment.model_validate(
+        {
+            "gateway": str(Place(settings.name, settings.port)),
+            "public_key": keys.public_key(gateway.state.private_key()),
+            "secret": secret,
+            "addresses": str(addresses.block_of(settings.network, newest.number)),
+            "inside": str(addresses.gateway(settings.network)),
+        }
+    )
+    # The file last: what fails before is taken away by the next look at the files.
+    notes = align(gateway, {**routers, name: router})
+    gateway.registry.write(name, router)
+    return Made(enrolment, notes)

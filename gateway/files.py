@@ -1,0 +1,51 @@
+"""Files that nobody else may read: replaced whole, in a folder of the same kind; and one writer at a time."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tributary.settings.failure import Exit, Failure
+
+
+def written(path: Path, content: bytes) -> None:
+    """Put ``content`` at ``path`` at once or not at all; raises Failure, exit 71."""
+    new = path.with_suffix(".new")
+    try:
+        private_folder(path.parent)
+        new.unlink(missing_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+
+
+def unlink(path: Path) -> None:
+    """Remove ``path``, if it is there; raises Failure, exit 71."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{path}: cannot be removed: {error.strerror}") from error
+
+
+def private_folder(path: Path) -> None:
+    """Make the folder ``path`` unless it is there; raises OSError."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait until no other command changes what is in ``folder``, and keep others waiting; raises Failure, exit 71."""
+    try:
+        private_folder(folder)
+        file = (folder / "lock").open("w")
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{folder}: cannot be written: {error.strerror}") from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,75 @@
+"""What the kernel does for the tunnels beside WireGuard: forwarding, the nft table, the end of connections."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from gateway.rules import TABLE
+from tributary.settings.failure import Exit, Failure
+
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+def forwards() -> bool:
+    """Whether this network namespace passes packets on."""
+    return _FORWARDING.read_text().strip() == "1"
+
+
+def forward(on: bool) -> None:
+    """Have it do so, or not; raises Failure, exit 71."""
+    try:
+        _FORWARDING.write_text("1\n" if on else "0\n")
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"net.ipv4.ip_forward cannot be set: {error.strerror}") from error
+
+
+def load(table: str) -> None:
+    """Put the nft table there; raises Failure, exit 69 or 71."""
+    done = _run(["nft", "--file", "-"], table)
+    if done.returncode:
+        raise Failure(Exit.SYSTEM, f"nft refuses the table {TABLE}: {_first(done.stderr)}")
+
+
+def unload() -> None:
+    """Take the nft table away; that it is gone is no error. Raises Failure, exit 69 or 71."""
+    done = _run(["nft", "--file", "-"], f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+    if done.returncode:
+        raise Failure(Exit.SYSTEM, f"nft does not remove the table {TABLE}: {_first(done.stderr)}")
+
+
+def end_connections(lost: Sequence[IPv4Network]) -> str | None:
+    """End what this machine has open with ``lost``, and forget what it translates for them; says what could not be.
+
+    Their packets do not come in any more: without this a socket would wait for them until it gives up by itself, and a
+    router that gets the number later would hear what was meant for the one before.
+    """
+    if not lost:
+        return None
+    theirs = ["(", *" or ".join(f"dst {network}" for network in lost).split(), ")"]
+    _run(["ss", "--kill", "--no-header", "--tcp", *theirs])
+    if shutil.which("conntrack"):
+        for network in lost:
+            # 1: there was none.
+            _run(["conntrack", "--delete", "--orig-src", str(network)])
+    # ss says nothing where the kernel cannot do it (INET_DIAG_DESTROY).
+    if _run(["ss", "--no-header", "--tcp", "state", "connected", *theirs]).stdout.strip():
+        return "this kernel does not end connections of others (INET_DIAG_DESTROY): theirs end by their own timeouts"
+    return None
+
+
+def _run(command: list[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise Failure(
+            Exit.UNAVAILABLE, f"{command[0]} is not here: install {_PACKAGES.get(command[0], command[0])}"
+        ) from error
+
+
+_PACKAGES = {"nft": "nftables", "ss": "iproute2"}
+
+
+def _first(text: str) -> str:
+    return next(iter(text.splitlines()), "no reason given")

@@ -1,0 +1,144 @@
+"""The home routers that are let in: a file for each, with its number and the public keys of its tunnels.
+
+The file is all that the gateway keeps of an enrolment; a router's secret is not in it. Whoever removes a file takes the
+router's right away, whoever puts one there gives it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Annotated, Self
+
+import tomli_w
+from pydantic import Field, model_validator
+
+from gateway.files import unlink, written
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import Settings, load
+from tributary.settings.values import accepting, require
+from tributary.wireguard.addresses import PLACES, block_of, most_routers
+from tributary.wireguard.keys import KEY, Key
+
+NAME = "1 to 40 of a-z, 0-9 and -"
+NUMBER = "a whole number from 1: the router's block of 16 addresses"
+KEYS = f"{len(PLACES)} public keys, no two the same, of the tunnels at places 0 to {PLACES[-1]}; each {KEY}"
+MOMENT = "a date and time with its offset from UTC, such as 2026-11-24T10:00:00Z"
+
+
+def _moment(value: object) -> datetime:
+    require(isinstance(value, datetime) and value.tzinfo is not None)
+    assert isinstance(value, datetime)
+    return value
+
+
+class Identity(Settings):
+    """A router's addresses and keys; a rotation gives it new ones of both."""
+
+    number: int = Field(ge=1, title="its block of addresses", description=NUMBER)
+    keys: list[Key] = Field(title="its tunnels' public keys", description=KEYS)
+    enrolled: Annotated[datetime, accepting(MOMENT, _moment)] = Field(title="when that was", description=MOMENT)
+
+    @model_validator(mode="after")
+    def _a_key_for_each_place(self) -> Self:
+        if len(self.keys) != len(PLACES) or len(set(self.keys)) < len(PLACES):
+            raise ValueError(KEYS)
+        return self
+
+
+class Router(Identity):
+    """A router; ``next`` is what it will be once that is heard, both are let in until then."""
+
+    next: Identity | None = Field(None, title="what a rotation gave it", description="a table [next] of the same keys")
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """All by which it is let in now."""
+        return (self, self.next) if self.next else (self,)
+
+    def rotated(self) -> "Router":
+        """The router when its next identity has taken the place of this one."""
+        return Router(**self.next.model_dump()) if self.next else self
+
+
+Routers = Mapping[str, Router]
+"""By their names."""
+
+
+def name_of(text: str) -> str:
+    """``text`` if it can be a router's name; raises Failure, exit 64."""
+    if re.fullmatch(r"[a-z0-9-]{1,40}", text) is None:
+        raise Failure(Exit.USAGE, f"{text!r}: accepted as a router's name: {NAME}")
+    return text
+
+
+def free_number(routers: Routers, network: IPv4Network) -> int:
+    """The least number that no router has; raises Failure, exit 69, if ``network`` is full."""
+    taken = {identity.number for router in routers.values() for identity in router.identities}
+    for number in range(1, most_routers(network) + 1):
+        if number not in taken:
+            return number
+    raise Failure(Exit.UNAVAILABLE, f"{network} is full: {most_routers(network)} routers; revoke some")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The folder of the files NAME.toml; ``network`` is where their addresses are."""
+
+    folder: Path
+    network: IPv4Network
+
+    def read(self) -> Routers:
+        """All routers in the order of their names; raises Failure: exit 64, 66 if a file is not accepted, 77."""
+        found = {name_of(path.stem): load(path, Router) for path in sorted(self._files())}
+        for name, router in found.items():
+            self._has_room(name, router)
+        _refuse_doubles(self.folder, found)
+        return found
+
+    def write(self, name: str, router: Router) -> None:
+        """Put or replace the file of ``name``; raises Failure, exit 71."""
+        document = router.model_dump(exclude_none=True)
+        written(self._file(name), tomli_w.dumps(document).encode())
+
+    def remove(self, name: str) -> None:
+        """Take the file of ``name`` away; raises Failure, exit 71."""
+        unlink(self._file(name))
+
+    def _files(self) -> list[Path]:
+        try:
+            return [path for path in self.folder.iterdir() if path.suffix == ".toml"]
+        except FileNotFoundError:
+            return []
+        except PermissionError as error:
+            raise Failure(Exit.NO_PERMISSION, f"{self.folder}: can be read by root alone: use sudo") from error
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.toml"
+
+    def _has_room(self, name: str, router: Router) -> None:
+        for identity in router.identities:
+            try:
+                block_of(self.network, identity.number)
+            except ValueError as error:
+                raise Failure(Exit.USAGE, f"{self._file(name)}: number = {identity.number}: {error}") from error
+
+
+def _refuse_doubles(folder: Path, routers: Routers) -> None:
+    owners: dict[int | str, str] = {}
+    for name, router in routers.items():
+        for what, value in _claims(router):
+            if value in owners:
+                raise Failure(
+                    Exit.USAGE, f"{folder}: {owners[value]}.toml and {name}.toml have the same {what}: {value}"
+                )
+            owners[value] = name
+
+
+def _claims(router: Router) -> Iterator[tuple[str, int | str]]:
+    for identity in router.identities:
+        yield "number", identity.number
+        for key in identity.keys:
+            yield "key", key

@@ -1,0 +1,86 @@
+"""What ``list`` shows of each router: as a document, and as text. Pure."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.text import Text
+
+from gateway.peers import Tunnel
+from gateway.registry import Routers
+from gateway.tally import Tallies, Tally
+from tributary.daemons.text import age, folded, plural, scaled
+from tributary.wireguard.addresses import EVERYTHING_ELSE
+from tributary.wireguard.interface import Seen
+
+Answer = list[dict[str, Any]]
+
+STALE = 180.0
+"""Seconds after its last handshake from which a tunnel carries nothing (Reject-After-Time, section 6.1 of the paper on
+WireGuard); one that is used, or kept alive, has a new one every two minutes."""
+
+
+def routers(listed: Routers, tunnels: list[Tunnel], there: Mapping[str, Seen], tallies: Tallies, now: float) -> Answer:
+    """All routers, in the order of their names; ``now`` in seconds since 1970."""
+    answer = []
+    for name, router in listed.items():
+        tally = tallies.get(name, Tally())
+        of_router = [tunnel for tunnel in tunnels if tunnel.router == name]
+        answer.append(
+            {
+                "name": name,
+                "number": router.number,
+                "addresses": [str(tunnel.address) for tunnel in of_router],
+                "enrolled": _written(router.enrolled),
+                "rotating": router.next is not None,
+                "last_seen": None
+                if tally.last_seen is None
+                else _written(datetime.fromtimestamp(tally.last_seen, UTC)),
+                "last_seen_s": None if tally.last_seen is None else round(now - tally.last_seen, 3),
+                "up": [_link(tunnel, there[tunnel.key]) for tunnel in of_router if _is_up(there.get(tunnel.key), now)],
+                "received": tally.received,
+                "sent": tally.sent,
+            }
+        )
+    return answer
+
+
+def _is_up(peer: Seen | None, now: float) -> bool:
+    return peer is not None and peer.handshake is not None and now - peer.handshake < STALE
+
+
+def _link(tunnel: Tunnel, peer: Seen) -> dict[str, Any]:
+    return {"place": tunnel.place, "address": str(tunnel.address), "outside": peer.endpoint}
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def lines(answer: Answer, width: int) -> Iterator[Text]:
+    """The same as text, in lines of at most ``width`` columns as far as single facts let them."""
+    if not answer:
+        yield Text("no router is enrolled: tributary-gateway enrol NAME")
+    for number, router in enumerate(answer):
+        if number:
+            yield Text()
+        links = sum(link["place"] != EVERYTHING_ELSE for link in router["up"])
+        seen = "never seen" if router["last_seen_s"] is None else f"seen {age(max(router['last_seen_s'], 0))} ago"
+        yield Text(f"{router['name']}: {plural(links, 'link')} up, {seen}", "bold")
+        yield from folded(_facts(router), 2, width)
+
+
+def _facts(router: dict[str, Any]) -> list[str]:
+    return [
+        f"number {router['number']}",
+        f"addresses from {router['addresses'][0]}",
+        f"enrolled {router['enrolled']}",
+        *(["waits for its new keys to be used"] if router["rotating"] else []),
+        *(f"{_called(link['place'])} from {link['outside']}" for link in router["up"]),
+        f"received {scaled(router['received'], 'B')}",
+        f"sent {scaled(router['sent'], 'B')}",
+    ]
+
+
+def _called(place: int) -> str:
+    return "everything else" if place == EVERYTHING_ELSE else f"link {place}"

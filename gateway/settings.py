@@ -1,0 +1,71 @@
+"""The settings of a gateway that home routers reach through tunnels."""
+
+import re
+from ipaddress import IPv4Network, ip_address
+from typing import Annotated
+
+from pydantic import Field
+
+from squid.values import PRIVATE, PrivateNetwork
+from tributary.settings.files import Settings
+from tributary.settings.values import accepting, as_text, require
+from tributary.wireguard.addresses import most_routers
+from tributary.wireguard.enrolment import PORT, Place
+
+HOST = "a name or an address without a port, such as 'gateway.example.net', '203.0.113.5' or '2001:db8::5'"
+NETWORK = "an IPv4 network of length 8 to 27, such as '10.84.0.0/16'; each router takes 16 addresses of it"
+INTERFACE = "1 to 15 of a-z, A-Z, 0-9, _ and -"
+TCP_PORTS = "a list of ports from 1 to 65535, such as [5124]"
+
+
+def _host(value: object) -> str:
+    text = as_text(value)
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        require(not set(":[]") & set(text))
+        return Place.parse(text).host
+
+
+def _network(value: object) -> IPv4Network:
+    network = value if isinstance(value, IPv4Network) else IPv4Network(as_text(value))
+    require(network.prefixlen >= 8 and most_routers(network) >= 1)
+    return network
+
+
+def _interface(value: object) -> str:
+    name = as_text(value)
+    require(re.fullmatch(r"[A-Za-z0-9_-]{1,15}", name) is not None)
+    return name
+
+
+def _ports(value: object) -> tuple[int, ...]:
+    require(isinstance(value, (list, tuple)))
+    assert isinstance(value, (list, tuple))
+    require(all(type(port) is int and 1 <= port <= 65535 for port in value))
+    return tuple(sorted(set(value)))
+
+
+Host = Annotated[str, accepting(HOST, _host)]
+Network = Annotated[IPv4Network, accepting(NETWORK, _network)]
+Interface = Annotated[str, accepting(INTERFACE, _interface)]
+Ports = Annotated[tuple[int, ...], accepting(TCP_PORTS, _ports)]
+
+
+class GatewaySettings(Settings):
+    """/etc/tributary/gateway.toml. The title says what a key is for, the description what it takes."""
+
+    name: Host = Field(title="where routers find the gateway", description=HOST)
+    port: int = Field(PORT, ge=1, le=65535, title="UDP port of the tunnels", description="1 to 65535")
+    network: Network = Field(IPv4Network("10.84.0.0/16"), title="addresses inside the tunnels", description=NETWORK)
+    interface: Interface = Field("tributary", title="name of the interface", description=INTERFACE)
+    mtu: int = Field(
+        1420, ge=1280, le=9000, title="largest packet inside the tunnels, in bytes", description="1280 to 9000"
+    )
+    converter_ports: Ports = Field(
+        (5124,), title="TCP ports of the gateway's inside address that routers reach", description=TCP_PORTS
+    )
+    dns: bool = Field(False, title="routers reach port 53 there, too", description="true or false")
+    private_targets: list[PrivateNetwork] = Field(
+        [], title="private networks behind the gateway that routers reach; none: refused", description=PRIVATE
+    )

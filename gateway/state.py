@@ -1,0 +1,78 @@
+"""What the gateway keeps: its private key, its routers, what it counted of them, what it changed of this machine."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway import tally
+from gateway.files import unlink, written
+from tributary.settings.failure import Exit, Failure
+from tributary.wireguard.keys import new_secret
+
+DIRECTORY = Path("/var/lib/tributary/gateway")
+
+
+def directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """What the service manager says (systemd.exec(5), StateDirectory=), or the usual place."""
+    return Path(environment.get("STATE_DIRECTORY", "").split(":")[0] or DIRECTORY)
+
+
+@dataclass(frozen=True)
+class State:
+    """The folder of all of it, for root's eyes alone."""
+
+    folder: Path
+
+    @property
+    def routers(self) -> Path:
+        """The folder of the routers' files."""
+        return self.folder / "routers"
+
+    def private_key(self) -> str:
+        """The gateway's own, made at first use; raises Failure, exit 71 or 77."""
+        file = self.folder / "private.key"
+        try:
+            return file.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            key = new_secret()
+            written(file, f"{key}\n".encode())
+            return key
+        except PermissionError as error:
+            raise Failure(Exit.NO_PERMISSION, f"{file}: can be read by root alone: use sudo") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failure(Exit.SYSTEM, f"{file}: cannot be read: {error}") from error
+
+    def tallies(self) -> tally.Tallies:
+        """What was counted of each router; raises Failure, exit 71, if the file is not ours."""
+        try:
+            return tally.read(json.loads(self._tallies.read_text()))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise Failure(Exit.SYSTEM, f"{self._tallies}: cannot be read ({error!r}): mend it or remove it") from error
+
+    def keep(self, tallies: tally.Tallies) -> None:
+        """For the next look; raises Failure, exit 71."""
+        written(self._tallies, json.dumps(tally.document(tallies), indent=1).encode())
+
+    @property
+    def _tallies(self) -> Path:
+        return self.folder / "tallies.json"
+
+    def note_forwarding(self, was_on: bool) -> None:
+        """Whether this machine passed packets on before us; raises Failure, exit 71."""
+        if was_on:
+            unlink(self._forwarding)
+        else:
+            written(self._forwarding, b"")
+
+    @property
+    def forwarding_was_off(self) -> bool:
+        """Whether that is to be put back."""
+        return self._forwarding.exists()
+
+    @property
+    def _forwarding(self) -> Path:
+        return self.folder / "forwarding-was-off"

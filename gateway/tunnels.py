@@ -1,0 +1,141 @@
+"""The tunnels as they are: made, brought in line with the registry, removed."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from gateway import kernel, rules
+from gateway.peers import Difference, Tunnel, by_key, difference, peers, tunnels
+from gateway.registry import Registry, Routers
+from gateway.settings import GatewaySettings
+from gateway.state import State
+from gateway.tally import Tallies, counted
+from tributary.settings.failure import Failure
+from tributary.wireguard import addresses, device
+from tributary.wireguard.interface import Interface, Seen
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """One gateway: its settings, and where it keeps what it knows."""
+
+    settings: GatewaySettings
+    state: State
+
+    @property
+    def registry(self) -> Registry:
+        """Its routers' files."""
+        return Registry(self.state.routers, self.settings.network)
+
+    def tunnels(self, routers: Routers) -> list[Tunnel]:
+        """All tunnels of ``routers``."""
+        return tunnels(routers, self.settings.network)
+
+    @property
+    def stands(self) -> bool:
+        """Whether its interface is there."""
+        return device.exists(self.settings.interface)
+
+    def there(self) -> Sequence[Seen]:
+        """The peers of its interface; raises Failure, exit 69, without one."""
+        return device.peers(self.settings.interface)
+
+    def tallies(self, routers: Routers, there: Sequence[Seen]) -> Tallies:
+        """What was counted of the routers up to now."""
+        return counted(self.state.tallies(), self.tunnels(routers), by_key(there))
+
+    def difference(self, routers: Routers) -> Difference:
+        """What its interface lacks or has too much; of one that is not there: all."""
+        return difference(self.tunnels(routers), self.there() if self.stands else ())
+
+
+def up(gateway: Gateway) -> list[str]:
+    """Make what is not there, and set all to what the settings and the registry say; returns what was done.
+
+    Raises Failure; what the first call had begun is then gone again.
+    """
+    routers = gateway.registry.read()
+    if gateway.stands:
+        return _set_up(gateway, routers)
+    gateway.state.note_forwarding(kernel.forwards())
+    try:
+        device.make(gateway.settings.interface)
+        return _set_up(gateway, routers)
+    except BaseException:
+        _take_down(gateway)
+        raise
+
+
+def _set_up(gateway: Gateway, routers: Routers) -> list[str]:
+    there, settings = gateway.there(), gateway.settings
+    # The rules first: nobody comes in before they stand.
+    kernel.load(rules.text(settings))
+    done = _align(gateway, routers, there, always=True)
+    inside = addresses.gateway(settings.network)
+    device.give(settings.interface, f"{inside}/{settings.network.prefixlen}", settings.mtu)
+    kernel.forward(True)
+    return done
+
+
+def sync(gateway: Gateway) -> list[str]:
+    """Have the interface's peers be those of the registry, end rotations, count; returns what was done.
+
+    Raises Failure, exit 69 without an interface.
+    """
+    there = gateway.there()
+    routers = {**gateway.registry.read()}
+    done = []
+    for name in ended_rotations(routers, there):
+        routers[name] = routers[name].rotated()
+        gateway.registry.write(name, routers[name])
+        done.append(f"{name}: uses its new keys, the old ones are taken away")
+    # Somebody may have flushed all rules of this machine.
+    kernel.load(rules.text(gateway.settings))
+    return done + _align(gateway, routers, there)
+
+
+def ended_rotations(routers: Routers, there: Sequence[Seen]) -> list[str]:
+    """The routers that have been heard by their next keys. Pure."""
+    heard = {peer.public_key for peer in there if peer.handshake is not None}
+    return [name for name, router in routers.items() if router.next and heard & set(router.next.keys)]
+
+
+def align(gateway: Gateway, routers: Routers) -> list[str]:
+    """Have the interface let in ``routers`` and nobody else; returns what was done, and that nothing is without one."""
+    if not gateway.stands:
+        return [f"there is no interface {gateway.settings.interface}: this counts from `tributary-gateway up` on"]
+    return _align(gateway, routers, gateway.there())
+
+
+def _align(gateway: Gateway, routers: Routers, there: Sequence[Seen], *, always: bool = False) -> list[str]:
+    wanted = gateway.tunnels(routers)
+    gateway.state.keep(gateway.tallies(routers, there))
+    change = difference(wanted, there)
+    if change or always:
+        private, settings = gateway.state.private_key(), gateway.settings
+        device.configure(settings.interface, Interface(private, peers(wanted), settings.port))
+    return [*said(change), *filter(None, [kernel.end_connections(change.lost)])]
+
+
+def said(change: Difference) -> list[str]:
+    """A change in words. Pure."""
+    return [*(f"{name}: let in" for name in change.routers), *(f"{block}: shut out" for block in change.lost)]
+
+
+def down(gateway: Gateway) -> None:
+    """Remove the interface with all tunnels, the rules, and what was changed; raises Failure, exit 69, 71."""
+    if gateway.stands:
+        there = gateway.there()  # or it is no tunnel's interface, and not ours to remove
+        # A file that nobody can read is no reason to leave tunnels open.
+        with suppress(Failure):
+            gateway.state.keep(gateway.tallies(gateway.registry.read(), there))
+    _take_down(gateway)
+
+
+def _take_down(gateway: Gateway) -> None:
+    with ExitStack() as every:  # whatever becomes of the others, the last one first
+        every.callback(kernel.unload)
+        if gateway.state.forwarding_was_off:
+            every.callback(gateway.state.note_forwarding, True)
+            every.callback(kernel.forward, False)
+        every.callback(device.remove, gateway.settings.interface)

@@ -1,0 +1,34 @@
+"""Routers and what an interface knows of them, for the tests of this folder."""
+
+import base64
+from datetime import UTC, datetime
+from ipaddress import IPv4Network
+
+from gateway.peers import Tunnel, tunnels
+from gateway.registry import Identity, Router
+from tributary.wireguard.addresses import PLACES
+from tributary.wireguard.interface import Seen
+
+NETWORK = IPv4Network("10.84.0.0/16")
+MOMENT = datetime(2026, 11, 24, 10, 0, tzinfo=UTC)
+
+
+def key(number: int, place: int = 0) -> str:
+    return base64.b64encode(bytes([*number.to_bytes(2), place] + [7] * 29)).decode()
+
+
+def identity(number: int) -> Identity:
+    return Identity(number=number, keys=[key(number, place) for place in PLACES], enrolled=MOMENT)
+
+
+def router(number: int, following: int | None = None) -> Router:
+    return Router(**identity(number).model_dump(), next=None if following is None else identity(following))
+
+
+def of(name: str, number: int) -> list[Tunnel]:
+    return tunnels({name: router(number)}, NETWORK)
+
+
+def heard(tunnel: Tunnel, at: float | None = None, received: int = 0, sent: int = 0) -> Seen:
+    outside = None if at is None else "203.0.113.9:4000"
+    return Seen(tunnel.key, outside, at, received, sent, (IPv4Network(tunnel.address),))

@@ -1,0 +1,121 @@
+"""The command line: settings, help, what list shows."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway import report
+from gateway.cli import main
+from gateway.peers import by_key, tunnels
+from gateway.registry import Registry
+from gateway.settings import GatewaySettings
+from gateway.state import State, directory
+from gateway.tally import Tally, counted
+from tests.unit.gateway.house import NETWORK, heard, of, router
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check
+
+BERLIN = of("berlin", 1)
+NOW = 1_790_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "gateway.example.net:51840"),
+        ("name", "203.0.113.5:51840"),
+        ("name", "[2001:db8::5]"),
+        ("name", "-"),
+        ("port", 0),
+        ("network", "10.84.0.0/28"),
+        ("network", "10.0.0.0/7"),
+        ("network", "10.84.0.1/16"),
+        ("network", "fd00::/64"),
+        ("interface", "longer-than-fifteen"),
+        ("interface", "a b"),
+        ("mtu", 1279),
+        ("converter_ports", [0]),
+        ("converter_ports", 5124),
+        ("converter_ports", [True]),
+        ("dns", "yes"),
+        ("private_targets", ["8.0.0.0/8"]),
+        ("names", 1),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_its_name(key: str, value: object) -> None:
+    with pytest.raises(Failure, match=f"card: {key}") as caught:
+        check({"name": "gateway.example.net", key: value}, GatewaySettings, "card")
+    assert caught.value.code == Exit.USAGE
+
+
+@pytest.mark.parametrize("name", ["gateway.example.net", "203.0.113.5", "2001:db8::5"])
+def test_a_gateway_is_found_by_a_name_or_an_address(name: str) -> None:
+    assert check({"name": name}, GatewaySettings, "card").name == name
+
+
+def test_check_reads_settings_and_routers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tmp_path / "gateway.toml"
+    command = ["check", "--settings", str(settings), "--state-directory", str(tmp_path)]
+    with pytest.raises(Failure) as caught:
+        main(command)
+    assert caught.value.code == Exit.NO_INPUT
+    settings.write_text('name = "gateway.example.net"\n')
+    assert main(command) == 0
+    assert capsys.readouterr().out == "valid\n"
+    Registry(State(tmp_path).routers, NETWORK).write("far", router(4096))
+    with pytest.raises(Failure, match="no block 4096"):
+        main(command)
+
+
+def test_help_names_every_key_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    for word in (*(f"{key}:" for key in GatewaySettings.model_fields), "exit codes:", "enrol", "/etc/tributary"):
+        assert word in text
+
+
+def test_the_private_key_is_made_once_and_for_nobody_else(tmp_path: Path) -> None:
+    state = State(tmp_path / "gateway")
+    key = state.private_key()
+    assert State(tmp_path / "gateway").private_key() == key
+    assert (tmp_path / "gateway/private.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_tally_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tallies.json").write_text('{"berlin": {"received": 1}}')
+    with pytest.raises(Failure, match="mend it or remove it"):
+        State(tmp_path).tallies()
+
+
+def test_the_state_is_where_the_service_manager_says() -> None:
+    assert directory({"STATE_DIRECTORY": "/var/lib/one:/var/lib/two"}) == Path("/var/lib/one")
+    assert directory({}) == Path("/var/lib/tributary/gateway")
+
+
+def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
+    there = by_key(
+        [heard(BERLIN[0], NOW - 179), heard(BERLIN[1], NOW - 10, 2_000_000, 30), heard(BERLIN[2], NOW - 180)]
+    )
+    routers = {"berlin": router(1), "rome": router(3)}
+    made = tunnels(routers, NETWORK)
+    tallies = counted({}, made, there)
+    berlin, rome = report.routers(routers, made, there, tallies, NOW)
+    assert [link["place"] for link in berlin["up"]] == [0, 1]
+    assert berlin["up"][1] == {"place": 1, "address": "10.84.0.18", "outside": "203.0.113.9:4000"}
+    assert (berlin["last_seen_s"], berlin["received"], berlin["sent"]) == (10.0, 2_000_000, 30)
+    assert (rome["last_seen"], rome["up"], rome["number"]) == (None, [], 3)
+    text = "\n".join(line.plain for line in report.lines([berlin, rome], 80))
+    assert "berlin: 1 link up, seen 10 s ago" in text and "rome: 0 links up, never seen" in text
+    assert "everything else from 203.0.113.9:4000" in text and "received 2.00 MB" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_who_is_away_was_still_seen() -> None:
+    answer = report.routers({"berlin": router(1)}, BERLIN, {}, {"berlin": Tally(NOW - 90000, 5, 6)}, NOW)
+    assert (answer[0]["up"], answer[0]["last_seen"]) == ([], "2026-09-20T13:13:20Z")
+    assert "seen 1 d 01 h ago" in next(report.lines(answer, 80)).plain
+
+
+def test_an_empty_list_says_how_to_begin() -> None:
+    assert "tributary-gateway enrol NAME" in next(report.lines([], 80)).plain

@@ -1,0 +1,93 @@
+"""What peers an interface gets and loses, and what is counted of them."""
+
+from dataclasses import replace
+from ipaddress import IPv4Network
+
+from gateway.peers import by_key, difference, peers, tunnels
+from gateway.tally import Tally, counted, document, read
+from gateway.tunnels import ended_rotations, said
+from tests.unit.gateway.house import NETWORK, heard, key, of, router
+from tributary.wireguard.interface import Peer
+
+BERLIN, PARIS = of("berlin", 1), of("paris", 2)
+
+
+def test_each_tunnel_is_a_peer_with_one_address_that_is_never_called() -> None:
+    made = peers(BERLIN)
+    assert len(made) == 9
+    assert made[0] == Peer(key(1, 0), (IPv4Network("10.84.0.17/32"),))
+    assert made[8] == Peer(key(1, 8), (IPv4Network("10.84.0.25/32"),))
+
+
+def test_a_router_that_rotates_has_both_of_its_identities() -> None:
+    made = tunnels({"berlin": router(1, following=2)}, NETWORK)
+    assert [tunnel.key for tunnel in made] == [tunnel.key for tunnel in (*BERLIN, *PARIS)]
+    assert {tunnel.router for tunnel in made} == {"berlin"}
+
+
+def test_an_interface_that_is_right_is_left_alone() -> None:
+    change = difference(BERLIN, [heard(tunnel) for tunnel in reversed(BERLIN)])
+    assert not change
+    assert said(change) == []
+
+
+def test_who_is_missing_comes_and_who_is_too_many_goes() -> None:
+    change = difference(PARIS, [heard(tunnel) for tunnel in BERLIN])
+    assert change.missing == tuple(PARIS)
+    assert {peer.public_key for peer in change.surplus} == {tunnel.key for tunnel in BERLIN}
+    assert change.lost == [IPv4Network("10.84.0.16/28")]
+    assert said(change) == ["paris: let in", "10.84.0.16/28: shut out"]
+
+
+def test_a_peer_with_another_address_is_put_right() -> None:
+    wrong = replace(heard(BERLIN[0]), allowed=(IPv4Network("10.84.0.99/32"),))
+    change = difference(BERLIN, [wrong, *map(heard, BERLIN[1:])])
+    assert change.missing == (BERLIN[0],)
+    assert change.lost == [IPv4Network("10.84.0.96/28")]
+
+
+def test_a_peer_that_somebody_let_send_from_everywhere_goes_without_ending_all_connections() -> None:
+    stranger = replace(heard(PARIS[0]), allowed=(IPv4Network("0.0.0.0/0"),))
+    change = difference(BERLIN, [*map(heard, BERLIN), stranger])
+    assert change.surplus == (stranger,)
+    assert change.lost == []
+
+
+def test_a_rotation_ends_when_any_of_the_new_keys_is_heard() -> None:
+    routers = {"berlin": router(1, following=2), "rome": router(3)}
+    assert ended_rotations(routers, [heard(tunnel, 5.0) for tunnel in BERLIN]) == []
+    assert ended_rotations(routers, [heard(tunnel) for tunnel in PARIS]) == []
+    assert ended_rotations(routers, [heard(PARIS[4], 5.0), heard(of("rome", 3)[0], 5.0)]) == ["berlin"]
+
+
+def test_bytes_add_up_over_the_tunnels_of_a_router() -> None:
+    there = by_key([heard(BERLIN[1], 10.0, 100, 7), heard(BERLIN[2], 30.0, 20, 1), heard(PARIS[0])])
+    first = counted({}, [*BERLIN, *PARIS], there)
+    assert (first["berlin"].received, first["berlin"].sent, first["berlin"].last_seen) == (120, 8, 30.0)
+    assert (first["paris"].received, first["paris"].last_seen) == (0, None)
+    assert counted(first, [*BERLIN, *PARIS], there) == first
+
+
+def test_bytes_and_last_seen_outlive_an_interface_that_is_made_anew() -> None:
+    before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
+    empty = counted(before, BERLIN, by_key([heard(BERLIN[1])]))
+    assert (empty["berlin"].received, empty["berlin"].last_seen) == (100, 10.0)
+    after = counted(empty, BERLIN, by_key([heard(BERLIN[1], 99.0, 101, 8)]))
+    assert (after["berlin"].received, after["berlin"].sent, after["berlin"].last_seen) == (201, 15, 99.0)
+
+
+def test_counters_that_went_back_begin_from_zero() -> None:
+    before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
+    assert counted(before, BERLIN, by_key([heard(BERLIN[1], 20.0, 30, 9)]))["berlin"].received == 130
+
+
+def test_what_was_counted_is_kept_while_the_interface_is_away_and_goes_with_the_router() -> None:
+    before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
+    assert counted(before, BERLIN, {})["berlin"] == replace(before["berlin"], counters={})
+    assert counted(before, PARIS, {}) == {"paris": Tally()}
+
+
+def test_tallies_are_read_as_they_were_kept() -> None:
+    tallies = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
+    assert read(document(tallies)) == tallies
+    assert read(document({"new": Tally()})) == {"new": Tally()}

@@ -1,0 +1,116 @@
+"""The files of the routers: written, read, refused; and which number is free."""
+
+import stat
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from gateway.files import alone
+from gateway.registry import Registry, Router, free_number, name_of
+from tests.unit.gateway.house import NETWORK, identity, key, router
+from tributary.settings.failure import Exit, Failure
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry(tmp_path / "state/routers", NETWORK)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_written_is_read_again(registry: Registry) -> None:
+    assert registry.read() == {}
+    registry.write("paris", router(2, following=3))
+    registry.write("berlin", router(1))
+    assert registry.read() == {"berlin": router(1), "paris": router(2, following=3)}
+    assert list(registry.read()) == ["berlin", "paris"]
+    registry.remove("paris")
+    registry.remove("paris")
+    assert registry.read() == {"berlin": router(1)}
+
+
+def test_only_root_may_look(registry: Registry) -> None:
+    registry.write("berlin", router(1))
+    assert mode(registry.folder) == 0o700
+    assert mode(registry.folder / "berlin.toml") == 0o600
+    assert [path.name for path in registry.folder.iterdir()] == ["berlin.toml"]
+
+
+@pytest.mark.parametrize("name", ["", "Berlin", "a/b", "..", "a.b", "a_b", "a" * 41, "a\n"])
+def test_a_name_is_short_and_plain(name: str) -> None:
+    with pytest.raises(Failure, match="1 to 40 of a-z") as caught:
+        name_of(name)
+    assert caught.value.code == Exit.USAGE
+
+
+def test_a_file_that_a_person_named_wrongly_is_refused(registry: Registry) -> None:
+    registry.write("Berlin", router(1))
+    with pytest.raises(Failure, match="'Berlin'"):
+        registry.read()
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "complaint"),
+    [
+        ("number = 1\n", "number = 4096\n", "no block 4096"),
+        ("number = 1\n", "number = 0\n", "number = 0"),
+        ("number = 1\n", "", r"number = '\(missing\)'"),
+        ("number = 1\n", "number = 1\nplace = 2\n", "one of the keys enrolled, keys, next, number"),
+        (f'    "{key(1, 8)}",\n', "", "9 public keys"),
+        (f'    "{key(1, 8)}",\n', f'    "{key(1, 7)}",\n', "no two the same"),
+        ("+00:00", "", "offset from UTC"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_its_name(registry: Registry, line: str, instead: str, complaint: str) -> None:
+    registry.write("berlin", router(1))
+    file = registry.folder / "berlin.toml"
+    assert line in file.read_text()
+    file.write_text(file.read_text().replace(line, instead))
+    with pytest.raises(Failure, match=complaint) as caught:
+        registry.read()
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("second", "what"),
+    [(router(1), "number: 1"), (Router(**{**router(2).model_dump(), "keys": router(1).keys}), "key: ")],
+)
+def test_two_routers_have_nothing_in_common(registry: Registry, second: Router, what: str) -> None:
+    registry.write("berlin", router(1))
+    registry.write("paris", second)
+    with pytest.raises(Failure, match=f"berlin.toml and paris.toml have the same {what}"):
+        registry.read()
+
+
+def test_a_rotation_gives_other_addresses_and_keys(registry: Registry) -> None:
+    registry.write("berlin", router(1, following=1))
+    with pytest.raises(Failure, match="the same number: 1"):
+        registry.read()
+
+
+def test_the_least_number_is_free_that_no_rotation_holds_either() -> None:
+    assert free_number({}, NETWORK) == 1
+    assert free_number({"a": router(1), "b": router(3)}, NETWORK) == 2
+    assert free_number({"a": router(1, following=2), "b": router(3)}, NETWORK) == 4
+
+
+def test_a_network_that_is_full_says_so() -> None:
+    with pytest.raises(Failure, match="is full: 1 routers") as caught:
+        free_number({"a": router(1)}, IPv4Network("10.84.0.0/27"))
+    assert caught.value.code == Exit.UNAVAILABLE
+
+
+def test_a_rotation_ends_with_the_next_in_the_place_of_the_first() -> None:
+    assert router(1, following=2).rotated() == router(2)
+    assert router(1).rotated() == router(1)
+    assert router(1, following=2).identities == (router(1, following=2), identity(2))
+
+
+def test_commands_wait_for_each_other(tmp_path: Path) -> None:
+    import fcntl
+
+    with alone(tmp_path), (tmp_path / "lock").open("w") as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,54 @@
+"""The rules, as text to read.
+
+To make them anew after a wanted change: REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/gateway/test_rules.py
+"""
+
+import os
+import shutil
+import subprocess
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from gateway import rules
+from gateway.settings import GatewaySettings
+from tributary.settings.files import check
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES: dict[str, dict[str, object]] = {
+    "plain": {},
+    "open": {
+        "interface": "wg-7",
+        "network": "10.200.0.0/20",
+        "converter_ports": [1080, 5124],
+        "dns": True,
+        "private_targets": ["192.168.0.0/16", "10.0.0.0/8"],
+    },
+    "closed": {"converter_ports": []},
+}
+
+
+def settings(case: str) -> GatewaySettings:
+    return check({"name": "gateway.example.net", **CASES[case]}, GatewaySettings, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_rules_are_the_golden_ones(case: str) -> None:
+    file = GOLDEN / f"{case}.nft"
+    if os.environ.get("REMAKE_GOLDEN"):
+        file.write_text(rules.text(settings(case)))
+    assert rules.text(settings(case)) == file.read_text()
+
+
+@pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
+@pytest.mark.parametrize("case", CASES)
+def test_nft_takes_them(case: str) -> None:
+    subprocess.run(["nft", "--check", "--file", GOLDEN / f"{case}.nft"], check=True)
+
+
+def test_no_setting_opens_what_nobody_may_reach() -> None:
+    refused = rules.refused(settings("open"))
+    for closed in ("127.0.0.0/8", "169.254.169.254/32", "100.64.0.0/10"):
+        assert any(IPv4Network(closed).subnet_of(each) for each in refused)
+    assert not any(each.overlaps(IPv4Network("192.168.0.0/16")) for each in refused)
