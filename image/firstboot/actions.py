@@ -80,10 +80,14 @@ class SetHostname:
 
 @dataclass(frozen=True)
 class EnableUnit:
-    """A unit starts now, with the new files, and at every boot; ``gently`` by a reload if it runs."""
+    """A unit starts now, with the new files, and at every boot; ``gently`` by a reload if it runs.
+
+    One that runs is left alone where it has named what it reads, and nothing of that is new.
+    """
 
     unit: str
     gently: bool = False
+    reads: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"enable {self.unit}"

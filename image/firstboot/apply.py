@@ -2,7 +2,7 @@
 
 import socket
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,22 +45,27 @@ def apply(actions: Sequence[Action], digest: str, system: System) -> None:
     """
     on_files = [action for action in actions if not isinstance(action, OnMachine)]
     on_machine = [action for action in actions if isinstance(action, OnMachine)]
+    news = files.news(system.root, on_files)
     memory = WriteFile(f"/{PLACE}", Memory.after(digest, actions).text())
     with files.changed(system.root, [*on_files, memory]):
         for action in on_machine:
-            for command in _commands(action, system):
+            for command in commands(action, system, news):
                 run(command)
             if isinstance(action, SetHostname) and system.running:
                 socket.sethostname(action.name)
 
 
-def _commands(action: OnMachine, system: System) -> Iterable[Sequence[str]]:
-    """``--no-block``: this program runs before those units may start, and would wait for itself."""
+def commands(action: OnMachine, system: System, news: Set[str]) -> Iterable[Sequence[str]]:
+    """What does ``action``, where the files ``news`` are new.
+
+    ``--no-block``: this program runs before those units may start, and would wait for itself.
+    """
     match action:
-        case EnableUnit(unit, gently):
+        case EnableUnit(unit, gently, reads):
             yield _systemctl(system, "enable", unit)
             if system.running:
-                yield "systemctl", "reload-or-restart" if gently else "restart", "--no-block", unit
+                again = "reload-or-restart" if gently else "restart"
+                yield "systemctl", "start" if reads and news.isdisjoint(reads) else again, "--no-block", unit
         case DisableUnit(unit):
             yield _systemctl(system, "disable", unit)
             if system.running:

@@ -36,6 +36,16 @@ def changed(root: Path, actions: Sequence[OnFiles]) -> Iterator[None]:
     os.sync()
 
 
+def news(root: Path, actions: Iterable[OnFiles]) -> frozenset[str]:
+    """The files that ``actions`` would write, and that are not there yet with this text."""
+    written = [action for action in actions if isinstance(action, WriteFile)]
+    return frozenset(each.path for each in written if not _has(inside(root, each.path), each.text))
+
+
+def _has(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
 def inside(root: Path, path: str) -> Path:
     """Where the absolute ``path`` of a system below ``root`` is."""
     return root / path.lstrip("/")

@@ -21,17 +21,26 @@ TAKEN = (80, 443)
 
 PORTS = (*TAKEN, PROXY_PORT)
 
+_CPE_FILE, _CONVERTER_FILE = "/etc/tributary/cpe.toml", "/etc/tributary/converter.toml"
+_RULES_FILE, _NAMES_FILE = "/etc/tributary/lan.nft", "/etc/dnsmasq.d/tributary-lan.conf"
 _TEMPLATES = Path(__file__).parent
 
 
 def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     """Settings and units of a home router that is set up whole."""
-    yield WriteFile("/etc/tributary/cpe.toml", _cpe(card, target))
-    yield WriteFile("/etc/tributary/converter.toml", _converter(lan, target))
-    yield WriteFile("/etc/tributary/lan.nft", _rules(lan))
-    yield WriteFile("/etc/dnsmasq.d/tributary-lan.conf", _names(lan, card.hostname))
-    for unit in (CPE, CONVERTER, LAN, DNSMASQ):
-        yield EnableUnit(unit)
+    texts = {
+        _CPE_FILE: _cpe(card, target),
+        _CONVERTER_FILE: _converter(lan, target),
+        _RULES_FILE: _rules(lan),
+        _NAMES_FILE: _names(lan, card.hostname),
+    }
+    for path, text in texts.items():
+        yield WriteFile(path, text)
+    # Whoever edits the card of a running box cuts nobody's connections.
+    yield EnableUnit(CPE, gently=True, reads=(_CPE_FILE,))
+    yield EnableUnit(CONVERTER, gently=True, reads=(_CONVERTER_FILE,))
+    yield EnableUnit(LAN, gently=True, reads=(_RULES_FILE,))
+    yield EnableUnit(DNSMASQ, reads=(_NAMES_FILE,))
 
 
 def _cpe(card: Card, target: Target) -> str:

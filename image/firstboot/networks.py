@@ -54,8 +54,10 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
         yield WriteFile(path, _upstream(place, _FIRST_METRIC + _STEP * number))
     if card.wifi is not None:
         interface = wireless(card, facts)
-        yield WriteFile(f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf", wifi.configuration(card.wifi), PRIVATE)
-        yield EnableUnit(f"wpa_supplicant@{interface}.service")
+        path = f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf"
+        yield WriteFile(path, wifi.configuration(card.wifi), PRIVATE)
+        # A restart cuts the link for seconds.
+        yield EnableUnit(f"wpa_supplicant@{interface}.service", reads=(path,))
 
 
 def wireless(card: Card, facts: Facts) -> str:

@@ -171,7 +171,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(root: Path) -> None:
     assert "write /etc/hostname (mode 0644, owner 0:0)\n    box\n" in shown.stdout
     assert "enable tributary-squid.service" in shown.stdout
     changes = json.loads(boot(root, None, "--dry-run", "--json").stdout)["changes"]
-    assert {"action": "EnableUnit", "unit": "tributary-squid.service", "gently": False} in changes
+    assert {"action": "EnableUnit", "unit": "tributary-squid.service", "gently": False, "reads": []} in changes
     assert not any(public_key() in str(each) or YESCRYPT in str(each) for each in (shown.stdout, *changes))
     assert snapshot(root) == before
 

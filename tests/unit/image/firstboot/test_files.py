@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from image.firstboot.actions import MakeFolder, OnFiles, Owner, RemoveFile, SetPassword, WriteFile
-from image.firstboot.files import changed
+from image.firstboot.files import changed, news
 from tests.unit.image.firstboot.systems import YESCRYPT, make_system
 from tributary.settings.failure import Exit, Failure
 
@@ -38,6 +38,12 @@ def test_files_get_their_text_and_mode_in_folders_that_are_made(root: Path) -> N
     assert (root / "etc/a/b/new").read_text() == "one\n"
     assert stat.S_IMODE((root / "etc/a/b/new").stat().st_mode) == 0o440
     assert stat.S_IMODE((root / "home/x/.ssh").stat().st_mode) == 0o700
+
+
+def test_a_file_is_new_unless_it_is_there_with_that_text(root: Path) -> None:
+    do(root, WriteFile("/etc/same", "1\n", owner=ME), WriteFile("/etc/other", "1\n", owner=ME))
+    wanted = [WriteFile(f"/etc/{name}", f"{text}\n") for name, text in (("same", 1), ("other", 2), ("missing", 1))]
+    assert news(root, [*wanted, RemoveFile("/etc/same")]) == {"/etc/other", "/etc/missing"}
 
 
 def test_an_old_file_is_replaced_and_another_goes(root: Path) -> None:

@@ -1,10 +1,13 @@
 """What a plan says beside its files: units by role, what goes again, what an image lacks."""
 
 import tomllib
+from collections.abc import Set
+from pathlib import Path
 
 import pytest
 
 from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, RemoveFile, SetPassword, WriteFile
+from image.firstboot.apply import System, commands
 from image.firstboot.facts import Condition, Facts, RootPartition
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
@@ -51,6 +54,30 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
         "tributary-throttler.service": False,
         "ssh.service": False,
     }
+
+
+def done(text: str, news: Set[str]) -> dict[str, str]:
+    """For each unit of a home router that runs, what systemctl is told where the files ``news`` are new."""
+    wifi = '[wifi]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\n'
+    system = System(Path("/"), running=True)
+    found = [each for each in plan(read((text + wifi).encode(), Role.CPE), facts(Role.CPE)) if type(each) is EnableUnit]
+    last = [list(commands(each, system, news))[-1] for each in found]
+    return {command[-1]: command[1] for command in last}
+
+
+def test_an_edit_of_a_running_home_router_touches_only_what_it_is_about() -> None:
+    nothing = done(CPE, frozenset())
+    assert nothing.pop("tributary-firewall.service") == "reload-or-restart"
+    assert set(nothing.values()) == {"start"}
+    rules = done(CPE, {"/etc/tributary/lan.nft"})
+    assert rules["tributary-lan.service"] == "reload-or-restart"
+    assert {rules[f"tributary-{part}.service"] for part in ("cpe", "converter")} == {"start"}
+
+
+def test_an_edit_of_a_running_home_router_cuts_no_connection() -> None:
+    every = {each.path for each in plan(read(CPE.encode(), Role.CPE), facts(Role.CPE)) if isinstance(each, WriteFile)}
+    found = done(CPE, every)
+    assert {found[f"tributary-{part}.service"] for part in ("cpe", "converter", "lan")} == {"reload-or-restart"}
 
 
 def test_a_home_router_that_is_not_set_up_runs_nothing_behind_its_firewall() -> None:
