@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.gateway import PORTS as GATEWAY_PORTS
-from image.firstboot.home import PORTS as HOME_PORTS
+from image.firstboot.home import PROXY_PORT
+from image.firstboot.lan import TAKEN
 from image.firstboot.settings import Card, Lan, Role
 from squid.targets import Network
 
@@ -33,7 +34,9 @@ def firewall(card: Card, role: Role) -> Iterator[Action]:
 def _home(lan: Lan) -> Iterator[str]:
     yield _add("lan_interfaces", [f'"{lan.interface}"'])
     yield from _networks("client_networks", [lan.address.network])
-    yield _add("client_ports", HOME_PORTS)
+    yield _add("client_ports", [PROXY_PORT])
+    # What the LAN's rules bring to the converter still has the port of the server that it was sent to.
+    yield f"add rule inet tributary-firewall tcp_in iifname @lan_interfaces meta mark {TAKEN:#x} accept"
     # Address translation needs the connections that a gateway's rules leave untracked; these come before them.
     for chain in ("untracked_in", "untracked_out"):
         yield f"insert rule inet tributary-firewall {chain} accept"

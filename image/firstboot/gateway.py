@@ -13,6 +13,10 @@ SQUID_PORT, HTTP_PORT, SOCKS_PORT = 3128, 3129, 1080
 PORTS = (SQUID_PORT, HTTP_PORT, SOCKS_PORT, CONVERT_PORT)
 """Squid's, and those of the native converter."""
 
+IDLE = "124m"
+"""How long a connection may be silent: as long as behind any address translation (RFC 5382, REQ-5). Beside the web
+there are logins and messengers, which may have nothing to say for long."""
+
 _METRICS = "127.0.0.1:9465"
 _SQUID_STATE = "/var/lib/tributary/squid"
 """The one folder that the unit of the packages lets Squid write to."""
@@ -42,6 +46,7 @@ def _converter(clients: list[str]) -> str:
     return document(
         {
             "clients": {"networks": clients},
+            "timeouts": {"idle": IDLE},
             "metrics": {"address": _METRICS},
             "log": {"access": _ACCESS_LOG},
             "listen": [

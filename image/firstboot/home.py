@@ -4,26 +4,19 @@ Access links for the daemon cpe, a converter that hands over to the gateway, and
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
+from image.firstboot import lan as lan_side
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.document import document
-from image.firstboot.gateway import CONVERTER
+from image.firstboot.gateway import CONVERTER, IDLE
 from image.firstboot.settings import Card, Lan, Wan
 from image.firstboot.values import Target
-from squid.targets import OPENABLE
-from tributary.settings.templates import rendered
 
 CPE, LAN, DNSMASQ = "tributary-cpe.service", "tributary-lan.service", "dnsmasq.service"
 PROXY_PORT = 3128
-TAKEN = (80, 443)
-"""Ports of connections that are taken without asking. Each has a listener of its own: none has to be rewritten."""
-
-PORTS = (*TAKEN, PROXY_PORT)
 
 _CPE_FILE, _CONVERTER_FILE = "/etc/tributary/cpe.toml", "/etc/tributary/converter.toml"
 _RULES_FILE, _NAMES_FILE = "/etc/tributary/lan.nft", "/etc/dnsmasq.d/tributary-lan.conf"
-_TEMPLATES = Path(__file__).parent
 
 
 def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
@@ -31,8 +24,8 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     texts = {
         _CPE_FILE: _cpe(card, target),
         _CONVERTER_FILE: _converter(lan, target),
-        _RULES_FILE: _rules(lan),
-        _NAMES_FILE: _names(lan, card.hostname),
+        _RULES_FILE: lan_side.rules(lan, target),
+        _NAMES_FILE: lan_side.names(lan, card.hostname),
     }
     for path, text in texts.items():
         yield WriteFile(path, text)
@@ -56,26 +49,16 @@ def _wan(wan: Wan) -> dict[str, object]:
 def _converter(lan: Lan, target: Target) -> str:
     """On every address, since the LAN's may come late; who may come in is up to [clients], and to the firewall."""
     common = {"mptcp": False, "via_gateway": True}
-    taken = [
-        {"name": f"lan-{port}", "kind": "transparent", "intercept": "tproxy", **_at(port), **common} for port in TAKEN
-    ]
+    taken = {"name": "lan", "kind": "transparent", "intercept": "tproxy", **_at(lan_side.PORT), **common}
     return document(
         {
             "clients": {"networks": [str(lan.address.network)]},
+            "timeouts": {"idle": IDLE},
             "gateway": {"address": str(target), "when_away": "direct"},
-            "listen": [*taken, {"name": "lan-proxy", "kind": "http", **_at(PROXY_PORT), **common}],
+            "listen": [taken, {"name": "lan-proxy", "kind": "http", **_at(PROXY_PORT), **common}],
         }
     )
 
 
 def _at(port: int) -> dict[str, str]:
     return {"address": f"0.0.0.0:{port}"}
-
-
-def _rules(lan: Lan) -> str:
-    networks = [str(network) for network in OPENABLE if network.version == 4]
-    return rendered(_TEMPLATES / "lan.nft.j2", lan=lan, ports=TAKEN, private=networks)
-
-
-def _names(lan: Lan, hostname: str) -> str:
-    return rendered(_TEMPLATES / "dnsmasq.conf.j2", lan=lan, hostname=hostname)

@@ -52,7 +52,8 @@ def _home(card: Card) -> Iterator[str]:
         yield f"Plug devices in at {interface}: they get addresses of {network} by themselves."
     else:
         yield f"Give devices at {interface} addresses of {network}, {card.lan.address.ip} as router and DNS server."
-    yield f"Their web traffic takes {', '.join(card.wan)}, all at once. HTTP proxy: {card.lan.address.ip}:{PROXY_PORT}."
+    proxy = f"HTTP proxy: {card.lan.address.ip}:{PROXY_PORT}."
+    yield f"Their TCP connections take {', '.join(card.wan)}, all at once. {proxy}"
 
 
 def _unused(card: Card, role: Role) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from image.firstboot import public_key, values
+from image.firstboot.ports import TCP_PORTS, Ports, TcpPorts
 from image.firstboot.values import (
     Addresses,
     AnyNetwork,
@@ -43,6 +44,8 @@ ROUTED = (
     "a gateway only with an address, at most one of each IP version, inside a network of an address, or in fe80::/10"
 )
 BOOLEAN = "true or false"
+MOST_PORTS = 64
+NOT_BONDED = f"a list of up to {MOST_PORTS}, each {TCP_PORTS}"
 
 
 class Role(StrEnum):
@@ -135,6 +138,13 @@ class Lan(Settings):
         description=values.DHCP_RANGE,
     )
     quic: bool = Field(False, title="let HTTP/3 pass, which takes one link instead of all", description=BOOLEAN)
+    not_bonded_ports: list[TcpPorts] = Field(
+        [Ports("tcp", 25, 25)],
+        max_length=MOST_PORTS,
+        validate_default=False,
+        title="ports of servers to which TCP takes one link, too",
+        description=NOT_BONDED,
+    )
 
     @field_validator("dhcp_range")
     @classmethod

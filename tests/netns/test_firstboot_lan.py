@@ -8,83 +8,27 @@ The Internet has no route to the LAN: what it answers went through the box's own
 import os
 import shutil
 import socket
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from experiments.testbed.node import Node
-from image.firstboot.actions import WriteFile
-from image.firstboot.plan import plan
-from image.firstboot.reading import read
-from image.firstboot.settings import Role
+from image.firstboot.lan import PORT
+from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
 from tests.netns.squid_world import inside
-from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts
 from tests.unit.image.firstboot.test_reading import CPE
 
-UNIT = SHIPPED.parent / "tributary-lan.service"
-RULES = "/etc/tributary/lan.nft"
-SERVER, MODEM, BOX, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "192.168.77.1", "10.7.0.2"
-IP_TRANSPARENT = 19  # linux/in.h
-
-SITE = """
-add element inet tributary-firewall admin_networks4 { 10.0.0.0/8, 192.168.0.0/16 }
-add element inet tributary-firewall admin_ports { 22 }
-add rule inet tributary-firewall untracked_in meta l4proto tcp notrack
-add rule inet tributary-firewall untracked_out meta l4proto tcp notrack
-"""
+SERVER, MODEM, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "10.7.0.2"
 
 missing = [tool for tool in ("ip", "nft", "sysctl") if shutil.which(tool) is None]
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
     pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
 ]
-
-
-@dataclass
-class Home:
-    device: Node
-    box: Node
-    internet: Node
-    directory: Path
-
-    def write(self, card: str = CPE) -> None:
-        """The files of ``card``, and those of an image for gateways, which tracks no TCP."""
-        actions = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
-        texts = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
-        for name in ("lan.nft", "tributary-site-card.nft"):
-            (self.directory / name).write_text(texts[name])
-        (self.directory / "tributary-site.nft").write_text(SITE)
-        (self.directory / FIREWALL.name).write_text(FIREWALL.read_text())
-
-    def close(self) -> None:
-        """Load the firewall, as its unit does."""
-        self.box.run("nft", "--includepath", str(self.directory), "--file", str(self.directory / FIREWALL.name))
-
-    def unit(self, key: str) -> list[int]:
-        """Run the commands of the unit's ``key`` (ExecStart, ExecStop); the status of those that may not fail."""
-        commands = [line.partition("=")[2] for line in UNIT.read_text().splitlines() if line.startswith(f"{key}=")]
-        ended = []
-        for command in commands:
-            words = command.removeprefix("-").replace(RULES, str(self.directory / "lan.nft")).split()
-            done = subprocess.run(self.box.command(words), capture_output=True, check=False)
-            if not command.startswith("-"):
-                ended.append(done.returncode)
-        return ended
-
-    def traces(self) -> tuple[str, ...]:
-        box = self.box
-        return (
-            box.run("nft", "list", "tables"),
-            box.ip("rule", "show"),
-            box.ip("route", "show", "table", "all", "type", "local", "table", "8300"),
-            box.run("sysctl", "-n", "net.ipv4.ip_forward"),
-        )
 
 
 @pytest.fixture(scope="module")
@@ -96,19 +40,12 @@ def home() -> Iterator[Home]:
             node.create()
             made.callback(node.delete)
         device, box, internet = nodes
-        _cable(device, "eth0", "192.168.77.9/24", box, "end0", f"{BOX}/24")
-        _cable(box, "wlan0", f"{BOX_OUTSIDE}/24", internet, "outer", f"{MODEM}/24")
+        cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
+        cable(box, "wlan0", f"{BOX_OUTSIDE}/24", internet, "outer", f"{MODEM}/24")
         device.ip("route", "add", "default", "via", BOX)
         box.ip("route", "add", "default", "via", MODEM)
         internet.ip("address", "add", f"{SERVER}/32", "dev", "lo")
         yield Home(device, box, internet, directory)
-
-
-def _cable(one: Node, name: str, address: str, other: Node, its_name: str, its_address: str) -> None:
-    one.ip("link", "add", name, "type", "veth", "peer", "name", its_name, "netns", other.namespace)
-    for node, interface, own in ((one, name, address), (other, its_name, its_address)):
-        node.ip("address", "add", own, "dev", interface)
-        node.ip("link", "set", interface, "up")
 
 
 @pytest.fixture
@@ -121,75 +58,55 @@ def router(home: Home) -> Iterator[Home]:
     home.box.run("nft", "delete", "table", "inet", "tributary-firewall")
 
 
-@contextmanager
-def listening(node: Node, port: int, *, transparent: bool = False) -> Iterator[None]:
-    """A TCP service on every address that says who came, and to which address."""
-    with inside(node):
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if transparent:
-            listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
-        listener.bind(("0.0.0.0", port))
-        listener.listen()
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, peer = listener.accept()
-            except OSError:
-                return
-            with connection:
-                connection.sendall(f"{node.namespace.split('-')[1]} {peer[0]} {connection.getsockname()[0]}".encode())
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()
+def test_connections_of_devices_to_any_port_come_to_the_converter_s_listener(router: Home) -> None:
+    with listening(router.box, PORT, transparent=True):
+        for port in (22, 80, 443, 3128, 27015, PORT):
+            assert heard(router.device, SERVER, port) == f"box {DEVICE} {SERVER}"
 
 
-def heard(node: Node, host: str, port: int, source: str = "0.0.0.0") -> str:
-    """What the service says, or 'silence' if nothing comes."""
-    with inside(node):
-        client = socket.socket()
-    with client:
-        client.settimeout(1)
-        try:
-            client.bind((source, 0))
-            client.connect((host, port))
-            return client.recv(100).decode()
-        except TimeoutError:
-            return "silence"
-
-
-def test_web_connections_of_devices_come_to_the_converter_s_listener(router: Home) -> None:
-    for port in (80, 443):
-        with listening(router.box, port, transparent=True):
-            assert heard(router.device, SERVER, port) == f"box 192.168.77.9 {SERVER}"
-
-
-def test_without_a_converter_they_go_past_it(router: Home) -> None:
+def test_without_a_converter_they_go_past_it_with_the_box_s_address(router: Home) -> None:
     with listening(router.internet, 80):
         assert heard(router.device, SERVER, 80) == f"internet {BOX_OUTSIDE} {SERVER}"
 
 
-def test_other_ports_go_past_it_with_the_box_s_address(router: Home) -> None:
-    with listening(router.internet, 8080), listening(router.box, 80, transparent=True):
-        assert heard(router.device, SERVER, 8080) == f"internet {BOX_OUTSIDE} {SERVER}"
+@pytest.mark.parametrize(
+    ("setting", "past", "taken"),
+    [
+        ("", [25], [24, 26]),
+        ('not_bonded_ports = [22, "6000-6002"]\n', [22, 6000, 6002], [25, 5999, 6003]),
+        ("not_bonded_ports = []\n", [], [25]),
+    ],
+)
+def test_ports_that_are_not_to_be_bonded_go_past_it(
+    home: Home, setting: str, past: list[int], taken: list[int]
+) -> None:
+    home.write(CPE + setting)
+    home.unit("ExecStart")
+    try:
+        with listening(home.box, PORT, transparent=True), ExitStack() as services:
+            for port in (*past, *taken):
+                services.enter_context(listening(home.internet, port))
+            assert {heard(home.device, SERVER, port).split(" ")[0] for port in past} <= {"internet"}
+            assert {heard(home.device, SERVER, port).split(" ")[0] for port in taken} == {"box"}
+    finally:
+        home.unit("ExecStop")
+
+
+def test_the_converter_s_listener_is_for_nobody_who_asks_for_it(router: Home) -> None:
+    with listening(router.box, PORT, transparent=True):
+        assert heard(router.device, BOX, PORT) == "silence"
+        assert heard(router.internet, BOX_OUTSIDE, PORT) == "silence"
 
 
 def test_a_modem_s_own_page_can_be_reached(router: Home) -> None:
-    with listening(router.internet, 80), listening(router.box, 80, transparent=True):
+    with listening(router.internet, 80), listening(router.box, PORT, transparent=True):
         assert heard(router.device, MODEM, 80) == f"internet {BOX_OUTSIDE} {MODEM}"
 
 
 def test_devices_reach_the_box_itself(router: Home) -> None:
     for port in (22, 53, 3128):
         with listening(router.box, port):
-            assert heard(router.device, BOX, port) == f"box 192.168.77.9 {BOX}"
+            assert heard(router.device, BOX, port) == f"box {DEVICE} {BOX}"
 
 
 def test_from_outside_nothing_but_ssh_from_private_addresses_gets_in(router: Home) -> None:
@@ -205,7 +122,7 @@ def test_from_outside_nobody_gets_to_devices(router: Home) -> None:
     router.internet.ip("route", "add", "192.168.77.0/24", "via", BOX_OUTSIDE)
     try:
         with listening(router.device, 8080):
-            assert heard(router.internet, "192.168.77.9", 8080) == "silence"
+            assert heard(router.internet, DEVICE, 8080) == "silence"
     finally:
         router.internet.ip("route", "del", "192.168.77.0/24", "via", BOX_OUTSIDE)
 

@@ -38,7 +38,7 @@ WRONG = [
     ('rôle = "cpe"', "rôle", "not valid TOML"),
     ('role = "router"', "role = 'router'", "'gateway' or 'cpe'"),
     ("role = 1", "role = 1", "'gateway' or 'cpe'"),
-    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys admin_networks, client_networks, gateway"),
+    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys admin_networks, client_networks"),
     ('hostname = "My box"', "hostname = 'My box'", "1 to 63 of a-z, 0-9 and -"),
     ('hostname = "-a"', "hostname = '-a'", "not at an end"),
     (f'hostname = "{"a" * 64}"', "hostname = 'aaa", "1 to 63"),
@@ -108,6 +108,13 @@ WRONG = [
             "5",
         )
     ),
+    *(
+        (CPE + f"not_bonded_ports = [{port}]", f"lan.not_bonded_ports[0] = {said}", "'6000-6100', of 1 to 65535")
+        for port, said in (
+            ("0", "0"), ("65536", "65536"), ("true", "True"), ('"90-80"', "'90-80'"), ('"tcp/25"', "'tcp/25'"),
+        )
+    ),
+    (CPE + f"not_bonded_ports = {list(range(1, 66))}", "lan.not_bonded_ports = ", "up to 64"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,45 @@
+"""Ports as a person writes them, and as nft(8) does. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from tributary.settings.values import accepting, as_text, require
+
+TCP_PORTS = "a port, such as 25, or a range, such as '6000-6100', of 1 to 65535"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports ``first`` to ``last`` of one protocol, 'tcp' or 'udp'."""
+
+    protocol: str
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read 'tcp/25' or 'udp/5060-5090'; raises ValueError."""
+        match = re.fullmatch(r"(tcp|udp)/(\d{1,5})(?:-(\d{1,5}))?", text, re.ASCII)
+        if match is None:
+            raise ValueError
+        protocol, first, last = match.groups()
+        found = cls(protocol, int(first), int(last or first))
+        require(1 <= found.first <= found.last <= 65535)
+        return found
+
+    @property
+    def span(self) -> str:
+        """'25' or '6000-6100', for nft as well."""
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+    def __str__(self) -> str:
+        return f"{self.protocol}/{self.span}"
+
+
+def _of_tcp(value: object) -> Ports:
+    """Of 25 or '6000-6100'."""
+    return Ports.parse(f"tcp/{value if type(value) is int else as_text(value)}")
+
+
+TcpPorts = Annotated[Ports, accepting(TCP_PORTS, _of_tcp)]

@@ -1,0 +1,126 @@
+"""What the tests of a home router's LAN share: a box whose files and rules are those of its card."""
+
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.testbed.node import Node
+from image.firstboot.actions import WriteFile
+from image.firstboot.plan import plan
+from image.firstboot.reading import read
+from image.firstboot.settings import Role
+from tests.netns.squid_world import inside
+from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts
+from tests.unit.image.firstboot.test_reading import CPE
+
+UNIT = SHIPPED.parent / "tributary-lan.service"
+RULES = "/etc/tributary/lan.nft"
+DEVICE, BOX = "192.168.77.9", "192.168.77.1"
+IP_TRANSPARENT = 19  # linux/in.h
+
+SITE = """
+add element inet tributary-firewall admin_networks4 { 10.0.0.0/8, 192.168.0.0/16 }
+add element inet tributary-firewall admin_ports { 22 }
+add rule inet tributary-firewall untracked_in meta l4proto tcp notrack
+add rule inet tributary-firewall untracked_out meta l4proto tcp notrack
+"""
+
+
+@dataclass
+class Home:
+    """A device, its home router, and what the router's links lead to. ``directory`` has the files of the card."""
+
+    device: Node
+    box: Node
+    internet: Node
+    directory: Path
+
+    def write(self, card: str = CPE) -> None:
+        """The files of ``card``, and those of an image for gateways, which tracks no TCP."""
+        actions = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
+        texts = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
+        for name in ("lan.nft", "tributary-site-card.nft", "tributary-lan.conf", "converter.toml"):
+            (self.directory / name).write_text(texts[name])
+        (self.directory / "tributary-site.nft").write_text(SITE)
+        (self.directory / FIREWALL.name).write_text(FIREWALL.read_text())
+
+    def close(self) -> None:
+        """Load the firewall, as its unit does."""
+        self.box.run("nft", "--includepath", str(self.directory), "--file", str(self.directory / FIREWALL.name))
+
+    def unit(self, key: str) -> list[int]:
+        """Run the commands of the unit's ``key``, as 'ExecStart'; the status of those that may not fail."""
+        commands = [line.partition("=")[2] for line in UNIT.read_text().splitlines() if line.startswith(f"{key}=")]
+        ended = []
+        for command in commands:
+            words = command.removeprefix("-").replace(RULES, str(self.directory / "lan.nft")).split()
+            done = subprocess.run(self.box.command(words), capture_output=True, check=False)
+            if not command.startswith("-"):
+                ended.append(done.returncode)
+        return ended
+
+    def traces(self) -> tuple[str, ...]:
+        """What the unit changes in the kernel."""
+        box = self.box
+        return (
+            box.run("nft", "list", "tables"),
+            box.ip("rule", "show"),
+            box.ip("route", "show", "table", "all", "type", "local", "table", "8300"),
+            box.run("sysctl", "-n", "net.ipv4.ip_forward"),
+        )
+
+
+def cable(one: Node, name: str, address: str, other: Node, its_name: str, its_address: str) -> None:
+    """``one``'s interface ``name`` and ``other``'s ``its_name``, connected; both are up, with their addresses."""
+    one.ip("link", "add", name, "type", "veth", "peer", "name", its_name, "netns", other.namespace)
+    for node, interface, own in ((one, name, address), (other, its_name, its_address)):
+        node.ip("address", "add", own, "dev", interface)
+        node.ip("link", "set", interface, "up")
+
+
+@contextmanager
+def listening(node: Node, port: int, *, transparent: bool = False) -> Iterator[None]:
+    """A TCP service on every address that says who came, and to which address."""
+    with inside(node):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if transparent:
+            listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
+        listener.bind(("0.0.0.0", port))
+        listener.listen()
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, peer = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.sendall(f"{node.namespace.split('-')[1]} {peer[0]} {connection.getsockname()[0]}".encode())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def heard(node: Node, host: str, port: int, source: str = "0.0.0.0") -> str:
+    """What the service says, or 'silence' if nothing comes."""
+    with inside(node):
+        client = socket.socket()
+    with client:
+        client.settimeout(1)
+        try:
+            client.bind((source, 0))
+            client.connect((host, port))
+            return client.recv(100).decode()
+        except TimeoutError:
+            return "silence"
