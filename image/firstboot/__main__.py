@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from image.firstboot import actions, boot, look
 from image.firstboot.apply import System
 from image.firstboot.boot import Task
+from image.firstboot.bypass import Bypass
 from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Lan, Network, Role, Wan, Wifi
@@ -60,6 +61,7 @@ _TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("network.NAME.", Network),
     ("wan.NAME.", Wan),
     ("lan.", Lan),
+    ("bypass.", Bypass),
 )
 
 

@@ -24,8 +24,8 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     texts = {
         _CPE_FILE: _cpe(card, target),
         _CONVERTER_FILE: _converter(lan, target),
-        _RULES_FILE: lan_side.rules(lan, target),
-        _NAMES_FILE: lan_side.names(lan, card.hostname),
+        _RULES_FILE: lan_side.rules(card, lan, target),
+        _NAMES_FILE: lan_side.names(card, lan),
     }
     for path, text in texts.items():
         yield WriteFile(path, text)
@@ -33,7 +33,8 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     yield EnableUnit(CPE, gently=True, reads=(_CPE_FILE,))
     yield EnableUnit(CONVERTER, gently=True, reads=(_CONVERTER_FILE,))
     yield EnableUnit(LAN, gently=True, reads=(_RULES_FILE,))
-    yield EnableUnit(DNSMASQ, reads=(_NAMES_FILE,))
+    # It reads its file only when it starts, and has to forget names for their addresses to come into new sets.
+    yield EnableUnit(DNSMASQ, reads=(_NAMES_FILE, _RULES_FILE))
 
 
 def _cpe(card: Card, target: Target) -> str:

@@ -1,8 +1,10 @@
 """The LAN's rules for nft(8), and its DHCP and DNS for dnsmasq(8). Pure."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from image.firstboot.settings import Lan
+from image.firstboot.bypass import BEST, GATEWAY, Bypass, is_in
+from image.firstboot.settings import Card, Lan
 from image.firstboot.values import Target
 from squid.targets import OPENABLE
 from tributary.settings.templates import rendered
@@ -13,21 +15,72 @@ PORT = 8300
 TAKEN = 0x1
 """The mark of packets that are for this listener (tributary-lan.service)."""
 
+_BEST = 0x8400
+"""The mark of packets that leave by the best link; one more for each link, in the order of the file. The daemon cpe
+has the rules."""
+
+_TABLE = "tributary-lan"
 _TEMPLATES = Path(__file__).parent
 
 
-def rules(lan: Lan, gateway: Target) -> str:
+def rules(card: Card, lan: Lan, gateway: Target) -> str:
     """The table ``tributary-lan``."""
+    ways = [_way(number, table, list(card.wan)) for number, table in enumerate(card.bypass, start=1)]
     return rendered(
         _TEMPLATES / "lan.nft.j2",
         lan=lan,
         gateway=gateway.address,
         port=PORT,
         taken=f"{TAKEN:#x}",
+        best=f"{_BEST:#x}",
         private=[str(network) for network in OPENABLE if network.version == 4],
+        name_sets=[_set(number) for number, table in enumerate(card.bypass, start=1) if table.domains],
+        ways=ways,
     )
 
 
-def names(lan: Lan, hostname: str) -> str:
-    """What devices are told."""
-    return rendered(_TEMPLATES / "dnsmasq.conf.j2", lan=lan, hostname=hostname)
+def names(card: Card, lan: Lan) -> str:
+    """What devices are told, and which names' addresses go into sets of the rules."""
+    template = _TEMPLATES / "dnsmasq.conf.j2"
+    return rendered(template, lan=lan, hostname=card.hostname, sets_of=dict(_sets_by_domain(card.bypass)))
+
+
+def _way(number: int, table: Bypass, links: Sequence[str]) -> str:
+    """The rule for one table [[bypass]]."""
+    return " ".join([*_matches(number, table), "counter", *_choice(table.to, links), "return"])
+
+
+def _matches(number: int, table: Bypass) -> Iterator[str]:
+    if table.prefixes:
+        yield f"ip daddr {_elements(table.prefixes)}"
+    if table.devices:
+        yield f"ether saddr {_elements(table.devices)}"
+    if table.ports:
+        yield f"meta l4proto . th dport {_elements(f'{each.protocol} . {each.span}' for each in table.ports)}"
+    if table.domains:
+        # An address that is in use stays in the set, however long ago it was looked up.
+        yield f"ip daddr @{_set(number)} update @{_set(number)} {{ ip daddr }}"
+
+
+def _choice(to: str, links: Sequence[str]) -> Iterator[str]:
+    if to != GATEWAY:
+        yield f"ct mark set {_BEST + (0 if to == BEST else 1 + links.index(to)):#x}"
+
+
+def _elements(values: Iterator[str] | Sequence[object]) -> str:
+    return f"{{ {', '.join(map(str, values))} }}"
+
+
+def _set(number: int) -> str:
+    return f"bypass{number}_names"
+
+
+def _sets_by_domain(tables: Sequence[Bypass]) -> Iterator[tuple[str, str]]:
+    """Each domain, and the sets of all tables that it is in: dnsmasq looks no further than the longest that fits."""
+    for domain in dict.fromkeys(domain for table in tables for domain in table.domains):
+        sets = [
+            f"4#inet#{_TABLE}#{_set(number)}"
+            for number, table in enumerate(tables, start=1)
+            if any(is_in(domain, outer) for outer in table.domains)
+        ]
+        yield domain, ",".join(sets)

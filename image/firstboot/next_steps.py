@@ -57,7 +57,7 @@ def _home(card: Card) -> Iterator[str]:
 
 
 def _unused(card: Card, role: Role) -> Iterator[str]:
-    other = ("client_networks",) if role is Role.CPE else ("gateway", "wan", "lan")
+    other = ("client_networks",) if role is Role.CPE else ("gateway", "wan", "lan", "bypass")
     given = [key for key in other if getattr(card, key)]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from tributary.settings.values import accepting, as_text, require
 
 TCP_PORTS = "a port, such as 25, or a range, such as '6000-6100', of 1 to 65535"
+SERVICE = "tcp/ or udp/ and a port or a range of 1 to 65535, such as 'tcp/25' or 'udp/5060-5090'"
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,23 @@ class Ports:
     def __str__(self) -> str:
         return f"{self.protocol}/{self.span}"
 
+    def holds(self, other: "Ports") -> bool:
+        """Whether all of ``other`` are among these."""
+        return self.protocol == other.protocol and self.first <= other.first and other.last <= self.last
+
+    def overlaps(self, other: "Ports") -> bool:
+        """Whether a port is among both."""
+        return self.protocol == other.protocol and self.first <= other.last and other.first <= self.last
+
 
 def _of_tcp(value: object) -> Ports:
     """Of 25 or '6000-6100'."""
     return Ports.parse(f"tcp/{value if type(value) is int else as_text(value)}")
 
 
+def _of_either(value: object) -> Ports:
+    return Ports.parse(as_text(value))
+
+
 TcpPorts = Annotated[Ports, accepting(TCP_PORTS, _of_tcp)]
+ServicePorts = Annotated[Ports, accepting(SERVICE, _of_either)]

@@ -14,8 +14,8 @@ from tributary.settings.files import explained
 
 NAME = "tributary.toml"
 
-_SECRET = re.compile("pas|psk|phrase|secret")
-"""In names of keys, also of those that do not exist: who writes pasphrase means a passphrase."""
+_SECRET = re.compile("(?<!by)pas|psk|phrase|secret")
+"""In names of keys, also of those that do not exist: who writes pasphrase means a passphrase. A bypass is none."""
 
 _LONGEST = 80
 _CURLY = "\u201c\u201d\u201e\u2018\u2019"

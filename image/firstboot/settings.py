@@ -9,7 +9,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from image.firstboot import public_key, values
+from image.firstboot import bypass, public_key, values
+from image.firstboot.bypass import Bypass
 from image.firstboot.ports import TCP_PORTS, Ports, TcpPorts
 from image.firstboot.values import (
     Addresses,
@@ -201,11 +202,17 @@ class Card(Settings):
         {}, max_length=MOST_WANS, title="cpe: the access links, two or more", description=WANS
     )
     lan: Lan | None = Field(None, title="cpe: the side of the devices", description="a table [lan]")
+    bypass: list[Bypass] = Field(
+        [],
+        max_length=bypass.MOST_TABLES,
+        title="cpe: what takes another way; the first table that matches counts",
+        description=bypass.TABLES,
+    )
 
     @property
     def has_cpe(self) -> bool:
         """Whether anything of a home router is set up."""
-        return bool(self.wan or self.lan or self.gateway)
+        return bool(self.wan or self.lan or self.gateway or self.bypass)
 
     @property
     def can_log_in(self) -> bool:
@@ -222,6 +229,7 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     if role is Role.CPE and card.has_cpe:
         yield from _missing(card)
     yield from _between_wans(card)
+    yield from bypass.contradictions(card.bypass, card.wan)
     if card.lan is not None:
         yield from _around_lan(card, card.lan)
 
@@ -244,6 +252,7 @@ def _between_wans(card: Card) -> Iterator[Contradiction]:
 
 
 def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
+    yield from bypass.overlapping("lan.not_bonded_ports", lan.not_bonded_ports, Ports.holds)
     for name, wan in card.wan.items():
         if wan.may_be(lan.interface):
             yield f"wan.{name}.interface", wan.interface, f"one that lan.interface, {lan.interface!r}, does not fit"

@@ -15,11 +15,13 @@ import pytest
 from cpe.settings import CpeSettings
 from experiments.testbed import native
 from image.firstboot.actions import Action, WriteFile, lines
+from image.firstboot.bypass import MOST_TABLES, MOST_VALUES
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from squid.settings import SquidSettings
 from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts
+from tests.unit.image.firstboot.test_reading import CPE
 from throttler.policy import model
 from tributary.settings.files import load
 
@@ -93,6 +95,32 @@ def test_the_firewall_accepts_who_is_let_in(name: str, tmp_path: Path) -> None:
 def test_dnsmasq_accepts_its_configuration(name: str, tmp_path: Path) -> None:
     if configuration := written(name, "/etc/dnsmasq.d/tributary-lan.conf", tmp_path):
         subprocess.run(["dnsmasq", "--test", f"--conf-file={configuration}"], check=True)
+
+
+def largest(tmp_path: Path) -> dict[str, Path]:
+    """The files of a card with as many tables [[bypass]] as it may have, each with as many values, by their names."""
+    below = ".".join(["a" * 63] * 3)
+    for number in range(MOST_TABLES):
+        lists = {
+            "domains": [f"{below}.d{each:03}{'a' * 54}.io" for each in range(MOST_VALUES)],
+            "prefixes": [f"11.{number}.{each}.0/24" for each in range(MOST_VALUES)],
+            "ports": [f"udp/{1 + 200 * each}-{100 + 200 * each}" for each in range(MOST_VALUES)],
+            "devices": [f"02:00:00:00:{number:02x}:{each:02x}" for each in range(MOST_VALUES)],
+        }
+        tables = "".join(f"{key} = {values}\n" for key, values in lists.items())
+        (tmp_path / str(number)).write_text(f'[[bypass]]\nto = "dsl"\n{tables}')
+    card = CPE + "".join((tmp_path / str(number)).read_text() for number in range(MOST_TABLES))
+    found = [each for each in plan(read(card.encode(), Role.CPE), facts(Role.CPE)) if isinstance(each, WriteFile)]
+    for each in found:
+        (tmp_path / Path(each.path).name).write_text(each.text)
+    return {Path(each.path).name: tmp_path / Path(each.path).name for each in found}
+
+
+@pytest.mark.skipif(not ROOT or not shutil.which("nft") or not shutil.which("dnsmasq"), reason="needs nft and root")
+def test_the_largest_by_pass_is_accepted_by_dnsmasq_and_nft(tmp_path: Path) -> None:
+    files = largest(tmp_path)
+    subprocess.run(["dnsmasq", "--test", f"--conf-file={files['tributary-lan.conf']}"], check=True)
+    subprocess.run(["nft", "--check", "--file", files["lan.nft"]], check=True)
 
 
 @pytest.mark.skipif(shutil.which("visudo") is None, reason="needs visudo")

@@ -71,6 +71,7 @@ def test_an_edit_of_a_running_home_router_touches_only_what_it_is_about() -> Non
     assert set(nothing.values()) == {"start"}
     rules = done(CPE, {"/etc/tributary/lan.nft"})
     assert rules["tributary-lan.service"] == "reload-or-restart"
+    assert rules["dnsmasq.service"] == "restart"
     assert {rules[f"tributary-{part}.service"] for part in ("cpe", "converter")} == {"start"}
 
 

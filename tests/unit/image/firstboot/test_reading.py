@@ -22,6 +22,7 @@ interface = "enx*"
 interface = "end0"
 address = "192.168.77.1/24"
 """
+BYPASS = '[[bypass]]\nto = "dsl"\n'
 WIFI = '[wifi]\ncountry = "DE"\nssid = "net"\n'
 
 
@@ -38,7 +39,7 @@ WRONG = [
     ('rôle = "cpe"', "rôle", "not valid TOML"),
     ('role = "router"', "role = 'router'", "'gateway' or 'cpe'"),
     ("role = 1", "role = 1", "'gateway' or 'cpe'"),
-    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys admin_networks, client_networks"),
+    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys admin_networks, bypass, client_networks"),
     ('hostname = "My box"', "hostname = 'My box'", "1 to 63 of a-z, 0-9 and -"),
     ('hostname = "-a"', "hostname = '-a'", "not at an end"),
     (f'hostname = "{"a" * 64}"', "hostname = 'aaa", "1 to 63"),
@@ -115,6 +116,33 @@ WRONG = [
         )
     ),
     (CPE + f"not_bonded_ports = {list(range(1, 66))}", "lan.not_bonded_ports = ", "up to 64"),
+    (BYPASS, "bypass[0] = {'to': 'dsl'}", "at least one of the keys domains, prefixes, ports, devices"),
+    ('[[bypass]]\nports = ["tcp/25"]', "bypass[0].to = '(missing)'", "'best' (the best link that works)"),
+    (BYPASS + 'domain = ["a.com"]', "bypass[0].domain", "one of the keys devices, domains, ports, prefixes, to"),
+    *(
+        (BYPASS + f'domains = ["{name}"]', f"bypass[0].domains[0] = '{name}'", "a domain of two or more parts")
+        for name in ("com", "*.a.com", "A.com", "a.com.", "-a.com", "b\u00fccher.de", "192.0.2.1", "a b.com", "a/b.com")
+    ),
+    *(
+        (BYPASS + f'prefixes = ["{prefix}"]', f"bypass[0].prefixes[0] = '{prefix}'", accepted)
+        for prefix, accepted in (
+            ("2001:db8::/32", "the LAN has no IPv6"),
+            ("198.51.100.1/24", "without host bits"),
+            ("192.168.8.0/24", "private addresses are never bonded"),
+            ("0.0.0.0/0", "an IPv4 network of the Internet"),
+            ("224.0.0.0/4", "an IPv4 network of the Internet"),
+        )
+    ),
+    *(
+        (BYPASS + f"ports = [{port}]", f"bypass[0].ports[0] = {port}".replace('"', "'"), "tcp/ or udp/ and a port")
+        for port in ("25", '"25"', '"tcp/0"', '"sctp/25"', '"tcp/25-"', '"udp/2-1"', '"tcp/65536"')
+    ),
+    *(
+        (BYPASS + f'devices = ["{device}"]', f"bypass[0].devices[0] = '{device}'", "the MAC address of a device")
+        for device in ("192.168.77.9", "02:00:5e:10:00", "01:00:5e:10:00:01", "02-00-5e-10-00-01")
+    ),
+    (BYPASS + f"ports = {[f'tcp/{port}' for port in range(1, 258)]}", "bypass[0].ports = ", "up to 256"),
+    ((BYPASS + 'ports = ["tcp/25"]\n') * 17, "bypass = \"[{", "up to 16 tables [[bypass]]"),
 ]  # fmt: skip
 
 
@@ -137,6 +165,32 @@ BETWEEN_KEYS = [
     (CPE.replace("enx*", "en*"), ["wan.lte.interface = 'en*': accepted: one that lan.interface, 'end0', does not fit"]),
     (CPE.replace("203.0.113.5", "192.168.77.5"), ["gateway = '192.168.77.5:5124': accepted: an address that is not"]),
     (CPE + "[network.end0]", ["network.end0 = '(given)': accepted: no such table"]),
+    (CPE + 'not_bonded_ports = [25, "20-30"]', ["lan.not_bonded_ports[1] = 'tcp/20-30': accepted: nothing that"]),
+    (CPE.replace("wan.lte", "wan.best"), ["wan.best = '(given)': accepted: another name, since 'best' means"]),
+    (
+        CPE + BYPASS.replace("dsl", "adsl") + 'ports = ["tcp/25"]',
+        ["bypass[0].to = 'adsl': accepted: one of 'dsl', 'lte', 'best', 'gateway'"],
+    ),
+    (
+        CPE + BYPASS + 'domains = ["a.example.com", "example.com", "b-example.com"]',
+        ["bypass[0].domains[1] = 'example.com': accepted: nothing that bypass[0].domains[0], 'a.example.com', has"],
+    ),
+    (
+        CPE + BYPASS + 'prefixes = ["198.51.100.0/24", "203.0.113.0/24", "198.51.100.7"]',
+        ["bypass[0].prefixes[2] = '198.51.100.7/32': accepted: nothing that bypass[0].prefixes[0]"],
+    ),
+    (
+        CPE + BYPASS + 'ports = ["tcp/20-30", "udp/20-30", "tcp/30-40"]',
+        ["bypass[0].ports[2] = 'tcp/30-40': accepted: nothing that bypass[0].ports[0], 'tcp/20-30', has"],
+    ),
+    (
+        CPE + BYPASS + 'devices = ["02:00:5e:10:00:0a", "02:00:5E:10:00:0A"]',
+        ["bypass[0].devices[1] = '02:00:5e:10:00:0a': accepted: nothing that bypass[0].devices[0]"],
+    ),
+    (
+        CPE + BYPASS + 'domains = ["example.com"]\n' + BYPASS + 'domains = ["a.example.com"]\nports = ["tcp/25"]',
+        ["bypass[1] = '(given)': accepted: one that bypass[0], which counts before it, leaves something"],
+    ),
     (CPE + '[network.wlan0]\naddress = "192.168.0.9/16"', ["lan.address = '192.168.77.1/24': accepted: a network"]),
 ]
 
@@ -146,6 +200,20 @@ def test_contradictions_between_keys_are_named(text: str, said: list[str]) -> No
     found = lines(text, Role.CPE)
     assert len(found) == len(said)
     assert all(part in line for part, line in zip(said, found, strict=True))
+
+
+def test_tables_of_a_by_pass_may_overlap_as_long_as_each_has_something_of_its_own() -> None:
+    tables = [
+        'domains = ["a.example.com"]',
+        'domains = ["example.com"]',
+        'domains = ["example.com", "example.net"]\nports = ["tcp/25"]',
+        'ports = ["tcp/20-30"]',
+        'ports = ["tcp/25-40"]',
+        'prefixes = ["198.51.100.0/25"]\ndevices = ["02:00:5e:10:00:01"]',
+        'prefixes = ["198.51.100.0/24"]',
+    ]
+    text = CPE + "\n".join(BYPASS + table for table in tables)
+    assert len(read(text.encode(), Role.CPE).bypass) == len(tables)
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
@@ -231,7 +299,7 @@ def test_the_file_on_the_image_is_accepted_with_all_its_settings_on(role: Role) 
 def test_the_file_on_the_image_has_every_key() -> None:
     card = read(shipped(uncommented=True), Role.GATEWAY)
     assert card.model_fields_set == set(Card.model_fields)
-    given = (card.wifi, card.lan, *card.network.values(), card.wan["lte"])
+    given = (card.wifi, card.lan, *card.network.values(), card.wan["lte"], *card.bypass)
     missing = [set(type(each).model_fields) - each.model_fields_set for each in given if each is not None]
     assert set.union(*missing) == {"dhcp", "mac"}
 

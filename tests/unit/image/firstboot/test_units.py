@@ -31,3 +31,10 @@ def test_settings_are_applied_before_whoever_reads_them_starts() -> None:
     assert {"dnsmasq.service", *(f"tributary-{part}.service" for part in ("lan", "cpe", "converter", "squid"))} <= set(
         before
     )
+
+
+def test_the_rules_of_the_lan_are_there_before_dnsmasq_fills_their_sets_and_are_replaced_in_one_piece() -> None:
+    unit = (SHIPPED.parent / "tributary-lan.service").read_text()
+    assert "dnsmasq.service" in re.findall(r"^Before=(.*)$", unit, re.MULTILINE)
+    loaded = re.findall(r"^ExecStart=(.*nft.*)$", unit, re.MULTILINE)
+    assert re.findall(r"^ExecReload=(.*)$", unit, re.MULTILINE) == loaded

@@ -1,0 +1,330 @@
+"""Which way connections of a home router's devices take: its rules, dnsmasq and both converters are the real ones.
+
+    device 192.168.77.9 --- [box] dsl 10.7.1.2 --- 10.7.1.1 [gateway] 203.0.113.1 --- 203.0.113.2 [server]
+                                  lte 10.7.2.2 --- 10.7.2.1                           198.51.100.2
+                                  sat 10.7.3.2 --- 10.7.3.1
+
+The server is told who comes: the gateway for what is bonded, the box's address at a link for what leaves by that alone.
+Rules for marks stand for the daemon cpe's: 8401 to 8403 for each link, and 8400, the best one, leads to sat; the table
+main leads to dsl.
+"""
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from experiments.testbed.node import Node
+from tests.netns.converter_names import Names
+from tests.netns.converter_world import start
+from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually, standing_nodes
+
+GATEWAY, SERVER, OTHER = "203.0.113.1", "203.0.113.2", "198.51.100.2"
+LINKS = ("dsl", "lte", "sat")
+DSL, LTE, SAT = (f"10.7.{number}.2" for number in (1, 2, 3))
+MAC = "02:00:5e:10:00:01"
+
+CARD = f"""\
+gateway = "{GATEWAY}"
+[lan]
+interface = "end0"
+address = "{BOX}/24"
+""" + "".join(f'[wan.{name}]\ninterface = "{name}"\n' for name in LINKS)
+AT_GATEWAY = """\
+[clients]
+networks = ["10.7.0.0/16"]
+[[listen]]
+kind = "convert"
+address = "[::]:5124"
+"""
+
+missing = [tool for tool in ("cargo", "dnsmasq", "ip", "nft", "sysctl") if shutil.which(tool) is None]
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
+]
+
+
+@dataclass
+class Bypassed(Home):
+    """With the gateway; ``internet`` is the server."""
+
+    gateway: Node
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Bypassed]:
+    """The network, with both converters."""
+    with ExitStack() as made:
+        directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
+        names = ("device", "box", "gateway", "server")
+        device, box, gateway, server = made.enter_context(standing_nodes("fbb-", names, directory))
+        _wire(device, box, gateway, server)
+        home = Bypassed(device, box, server, directory, gateway)
+        home.write(CARD)
+        for node, config in ((gateway, AT_GATEWAY), (box, (directory / "converter.toml").read_text())):
+            folder = directory / f"of-{node.namespace}"
+            folder.mkdir()
+            converter = start(node, folder, config)
+            made.callback(converter.popen.wait)
+            made.callback(converter.popen.kill)
+            eventually((folder / "control").exists)
+        yield home
+
+
+def _wire(device: Node, box: Node, gateway: Node, server: Node) -> None:
+    cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
+    device.ip("route", "add", "default", "via", BOX)
+    cable(gateway, "origins", f"{GATEWAY}/24", server, "eth0", f"{SERVER}/24")
+    server.ip("address", "add", f"{OTHER}/32", "dev", "lo")
+    server.ip("route", "add", "default", "via", GATEWAY)
+    gateway.ip("route", "add", OTHER, "via", SERVER)
+    gateway.sysctl(net__ipv4__ip_forward=1)
+    for number, name in enumerate(LINKS, start=1):
+        cable(box, name, f"10.7.{number}.2/24", gateway, name, f"10.7.{number}.1/24")
+        for table in (8400 + number, 8400):
+            box.ip("route", "replace", "default", "via", f"10.7.{number}.1", "table", str(table))
+        box.ip("rule", "add", "fwmark", f"{0x8400 + number:#x}", "lookup", str(8400 + number))
+    box.ip("rule", "add", "fwmark", "0x8400", "lookup", "8400")
+    box.ip("route", "add", "default", "via", "10.7.1.1")
+
+
+@contextmanager
+def bypassing(home: Bypassed, *tables: str) -> Iterator[None]:
+    """The box as its card says with these tables [[bypass]]."""
+    _apply(home, *tables)
+    home.close()
+    assert set(home.unit("ExecStart")) == {0}
+    try:
+        yield
+    finally:
+        home.unit("ExecStop")
+        home.box.run("nft", "delete", "table", "inet", "tributary-firewall")
+
+
+def _apply(home: Bypassed, *tables: str) -> None:
+    home.write(CARD + "".join(f"[[bypass]]\n{table}\n" for table in tables))
+
+
+def way(home: Bypassed, host: str = SERVER, port: int = 27015) -> str:
+    """Whom the server sees, when a device connects; it speaks first."""
+    with listening(home.internet, port):
+        return heard(home.device, host, port).split(" ")[1]
+
+
+def way_by_udp(home: Bypassed, port: int, host: str = SERVER) -> str:
+    """The same for one datagram; 'refused' if that is what the device is told."""
+    with inside(home.internet):
+        service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with inside(home.device):
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with service, client:
+        service.settimeout(1)
+        service.bind((host, port))
+        client.connect((host, port))
+        client.send(b"hello")
+        try:
+            return str(service.recvfrom(10)[1][0])
+        except TimeoutError:
+            with pytest.raises(ConnectionRefusedError):
+                client.send(b"hello")
+            return "refused"
+
+
+def test_what_nothing_is_said_of_goes_through_the_gateway_whatever_its_port(home: Bypassed) -> None:
+    with bypassing(home):
+        for port in (22, 443, 27015):
+            assert way(home, port=port) == GATEWAY
+        assert way(home, port=25) == DSL
+        assert way_by_udp(home, 5060) == DSL
+
+
+def test_the_gateway_itself_is_reached_without_its_converter(home: Bypassed) -> None:
+    with bypassing(home), listening(home.gateway, 22):
+        assert heard(home.device, GATEWAY, 22).split(" ")[1] == DSL
+
+
+def test_ports_networks_and_devices_leave_by_the_link_that_is_named(home: Bypassed) -> None:
+    with bypassing(
+        home, 'ports = ["tcp/2220-2230", "udp/5060"]\nto = "lte"', 'prefixes = ["198.51.100.0/24"]\nto = "sat"'
+    ):
+        assert way(home, port=2222) == LTE
+        assert way(home, port=2231) == GATEWAY
+        assert way(home, port=5060) == GATEWAY
+        assert way_by_udp(home, 5060) == LTE
+        assert way(home, OTHER) == SAT
+        assert way(home, OTHER, 2222) == LTE
+    home.device.ip("link", "set", "eth0", "address", MAC)
+    home.device.ip("route", "replace", "default", "via", BOX)
+    with bypassing(home, f'devices = ["{MAC}"]\nto = "lte"'):
+        assert way(home) == LTE
+    with bypassing(home, 'devices = ["02:00:5e:10:00:02"]\nto = "lte"'):
+        assert way(home) == GATEWAY
+
+
+def test_the_best_link_is_the_one_of_its_table(home: Bypassed) -> None:
+    with bypassing(home, 'ports = ["tcp/2222"]\nto = "best"'):
+        assert way(home, port=2222) == SAT
+
+
+def test_all_keys_of_a_table_have_to_match_and_the_first_table_counts(home: Bypassed) -> None:
+    both = 'prefixes = ["198.51.100.0/24"]\nports = ["tcp/2222"]\nto = "gateway"'
+    with bypassing(home, both, 'prefixes = ["198.51.100.0/24"]\nto = "lte"', 'ports = ["tcp/2222"]\nto = "sat"'):
+        assert way(home, OTHER, 2222) == GATEWAY
+        assert way(home, OTHER, 2223) == LTE
+        assert way(home, SERVER, 2222) == SAT
+
+
+def test_http3_is_refused_unless_it_is_by_passed(home: Bypassed) -> None:
+    with bypassing(home, 'prefixes = ["198.51.100.0/24"]\nto = "lte"'):
+        assert way_by_udp(home, 443) == "refused"
+        assert way_by_udp(home, 443, OTHER) == LTE
+
+
+@pytest.fixture(scope="module")
+def names(home: Bypassed) -> Iterator[None]:
+    """The name server that dnsmasq asks."""
+    server = Names(home.box, "127.0.0.53")
+    server.records = {"www.example.com": [OTHER], "example.com": [SERVER]}
+    yield
+    server.close()
+
+
+@contextmanager
+def naming(home: Bypassed) -> Iterator[None]:
+    """Run dnsmasq as the card has it."""
+    words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={home.directory}/leases", "--log-facility=-")
+    conf = f"--conf-file={home.directory}/tributary-lan.conf"
+    with home.box.start("dnsmasq", ["dnsmasq", *words, conf]):
+        eventually(lambda: looked_up(home, "tributary.lan") == BOX)
+        yield
+
+
+def looked_up(home: Bypassed, name: str) -> str | None:
+    """The address that the box gives the device for ``name``."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    question = b"\0\1\1\0\0\1\0\0\0\0\0\0" + labels + b"\0\0\1\0\1"
+    with inside(home.device):
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with client:
+        client.settimeout(1)
+        client.connect((BOX, 53))
+        try:
+            client.send(question)
+            answer = client.recv(512)
+        except (ConnectionRefusedError, TimeoutError):
+            return None
+    return socket.inet_ntoa(answer[-4:]) if answer[7] else None
+
+
+@pytest.mark.usefixtures("names")
+def test_names_and_those_below_them_are_by_passed_once_they_are_looked_up(home: Bypassed) -> None:
+    table = 'domains = ["example.com"]\nto = "lte"'
+    with bypassing(home, table), naming(home):
+        assert way(home, OTHER) == GATEWAY
+        assert looked_up(home, "www.example.com") == OTHER
+        assert way(home, OTHER) == LTE
+        assert way(home, SERVER) == GATEWAY
+        assert looked_up(home, "example.com") == SERVER
+        assert way(home, SERVER) == LTE
+
+
+@pytest.mark.usefixtures("names")
+def test_a_name_counts_for_every_table_that_it_is_in(home: Bypassed) -> None:
+    tables = 'domains = ["www.example.com"]\nports = ["tcp/443"]\nto = "sat"', 'domains = ["example.com"]\nto = "lte"'
+    with bypassing(home, *tables), naming(home):
+        assert looked_up(home, "www.example.com") == OTHER
+        assert way(home, OTHER, 443) == SAT
+        assert way(home, OTHER, 80) == LTE
+
+
+def test_an_address_in_use_stays_among_those_of_its_name(home: Bypassed) -> None:
+    def seconds_left() -> int:
+        told = json.loads(home.box.run("nft", "-j", "list", "set", "inet", "tributary-lan", "bypass1_names"))
+        return int(told["nftables"][-1]["set"]["elem"][0]["elem"]["expires"])
+
+    with bypassing(home, 'domains = ["example.com"]\nto = "lte"'):
+        element = f"{{ {OTHER} expires 60s }}"
+        home.box.run("nft", "add", "element", "inet", "tributary-lan", "bypass1_names", element)
+        assert seconds_left() <= 60
+        assert way(home, OTHER) == LTE
+        assert seconds_left() > 3600
+
+
+@pytest.mark.usefixtures("names")
+def test_names_are_by_passed_again_after_rules_and_dnsmasq_are_new(home: Bypassed) -> None:
+    table = 'domains = ["example.com"]\nto = "lte"'
+    with bypassing(home, table):
+        with naming(home):
+            looked_up(home, "www.example.com")
+        _apply(home, table.replace("lte", "sat"))
+        assert home.unit("ExecReload") == [0]
+        with naming(home):
+            assert way(home, OTHER) == GATEWAY
+            assert looked_up(home, "www.example.com") == OTHER
+            assert way(home, OTHER) == SAT
+
+
+@contextmanager
+def talking(home: Bypassed, port: int) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection from the device to the server."""
+    with inside(home.internet):
+        listener = socket.create_server((SERVER, port))
+    with inside(home.device):
+        client = socket.socket()
+    with listener, client:
+        listener.settimeout(5)
+        client.settimeout(5)
+        client.connect((SERVER, port))
+        connection, _peer = listener.accept()
+        with connection:
+            connection.settimeout(5)
+            yield client, connection
+
+
+def test_datagrams_keep_their_way_before_anybody_answers(home: Bypassed) -> None:
+    with inside(home.internet):
+        service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with inside(home.device):
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with bypassing(home), service, client:
+        service.settimeout(5)
+        service.bind((SERVER, 5060))
+        client.connect((SERVER, 5060))
+        client.send(b"hello")
+        peer = service.recvfrom(10)[1]
+        _apply(home, 'ports = ["udp/5060"]\nto = "lte"')
+        home.unit("ExecReload")
+        client.send(b"hello")
+        assert service.recvfrom(10)[1] == peer
+        assert way_by_udp(home, 5061) == DSL
+
+
+def _talk(client: socket.socket, server: socket.socket) -> None:
+    for one, other in ((client, server), (server, client)):
+        one.sendall(b"hello")
+        assert other.recv(5) == b"hello"
+
+
+def test_connections_keep_their_way_while_the_tables_change(home: Bypassed) -> None:
+    with bypassing(home, 'ports = ["tcp/2222"]\nto = "lte"'):
+        with talking(home, 2222) as past, talking(home, 2223) as bonded:
+            _talk(*past)
+            _talk(*bonded)
+            _apply(home, 'ports = ["tcp/2223"]\nto = "sat"')
+            assert home.unit("ExecReload") == [0]
+            _talk(*past)
+            _talk(*bonded)
+            assert past[1].getpeername()[0] == LTE
+            assert bonded[1].getpeername()[0] == GATEWAY
+        assert way(home, port=2222) == GATEWAY
+        assert way(home, port=2223) == SAT
