@@ -1,0 +1,185 @@
+"""A gateway that lets home routers in by keys, a server behind it, and two houses with as many tunnels as a test wants.
+
+hgw-house 192.0.2.2 --- 192.0.2.1       hgw-gate 203.0.113.1 --- 203.0.113.2, 10.99.0.2 hgw-server
+hgw-flat 198.51.100.2 --- 198.51.100.1
+tunnels: 10.84.0.18 and others in the houses --- 10.84.0.1 in hgw-gate
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from experiments.testbed.node import Node
+from tests.netns.squid_world import inside
+from tests.netns.world import in_namespace, on, run, standing_nodes
+from tributary.settings.files import check
+from tributary.wireguard import addresses, device, keys
+from tributary.wireguard.enrolment import Enrolment
+from tributary.wireguard.interface import EVERYWHERE, Interface, Peer
+
+OUTSIDE, INSIDE, SERVER, PRIVATE = "192.0.2.1", "10.84.0.1", "203.0.113.2", "10.99.0.2"
+CONVERTER = 5124
+
+_numbers = count()
+
+
+@dataclass
+class House:
+    """Its tunnels, each with a name that is free on the whole machine: wireguard-go's sockets have no namespace."""
+
+    node: Node
+    made: dict[str, Interface] = field(default_factory=dict)
+
+    def tunnel(self, enrolment: Enrolment, place: int = 1, secret: str | None = None) -> str:
+        """A tunnel to the gateway that everything behind it is reached by; returns its address inside."""
+        name = f"t{os.getpid()}-{next(_numbers)}"
+        gateway = Peer(enrolment.public_key, (EVERYWHERE,), str(enrolment.gateway), keepalive=1)
+        interface = Interface(keys.private_key(secret or enrolment.secret, place), (gateway,))
+        address = str(addresses.of_tunnel(enrolment.addresses, place))
+        with inside(self.node):
+            device.make(name)
+            self.made[name] = interface
+            device.configure(name, interface)
+            device.give(name, f"{address}/32", 1420)
+        # By its address it is chosen, as a router's rules do it.
+        self.node.ip("route", "add", "default", "dev", name, "table", str(100 + len(self.made)))
+        self.node.ip("rule", "add", "from", address, "table", str(100 + len(self.made)))
+        return address
+
+    def forget(self) -> None:
+        """Begin anew with the gateway: by itself a tunnel waits for 15 s without an answer before it does."""
+        with inside(self.node):
+            for name, interface in self.made.items():
+                device.configure(name, replace(interface, peers=()))
+                device.configure(name, interface)
+
+    def remove_tunnels(self) -> None:
+        with inside(self.node):
+            for name in self.made:
+                device.remove(name)
+
+    def reaches(self, source: str, target: str, port: int, seconds: float = 1.0) -> bool:
+        with suppress(OSError):
+            self.connect(source, target, port, seconds).close()
+            return True
+        return False
+
+    def connect(self, source: str, target: str, port: int, seconds: float = 1.0, protocol: int = 0) -> socket.socket:
+        with inside(self.node):
+            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+        try:
+            made.settimeout(seconds)
+            made.bind((source, 0))
+            made.connect((target, port))
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def pings(self, source: str, target: str, seconds: int = 1) -> bool:
+        said = on(self.node.namespace, f"ping -n -q -c 1 -W {seconds} -I {source} {target}", check=False)
+        return " 1 received" in said
+
+
+@dataclass
+class World:
+    """The three nodes, and the command at the gateway."""
+
+    folder: Path
+    gate: Node
+    house: House
+    flat: House
+    server: Node
+    interface: str
+    peers: list[tuple[str, int]] = field(default_factory=list)
+    """Who connected to the streams, as they saw it."""
+
+    def gateway(self, *words: str) -> str:
+        where = ("--settings", str(self.folder / "gateway.toml"), "--state-directory", str(self.state))
+        return run(*in_namespace(self.gate.namespace, sys.executable, "-m", "gateway", *words, *where))
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    def enrol(self, name: str, command: str = "enrol", *words: str) -> Enrolment:
+        table = tomllib.loads(self.gateway(command, name, *words))
+        return check(table["enrolment"][0], Enrolment, name)
+
+    def list(self) -> dict[str, Any]:
+        return {router["name"]: router for router in json.loads(self.gateway("list", "--json"))}
+
+    def tables(self) -> str:
+        return self.gate.run("nft", "list", "tables")
+
+    def forwards(self) -> bool:
+        return self.gate.run("cat", "/proc/sys/net/ipv4/ip_forward") == "1\n"
+
+
+@contextmanager
+def streams(world: World, node: Node, address: str, port: int, protocol: int = 0) -> Iterator[None]:
+    """A server at ``node`` that sends zeros to whoever connects, as fast as they are taken."""
+    with inside(node):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, port))
+    listener.listen()
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, peer = listener.accept()
+                world.peers.append(peer)
+                threading.Thread(target=send, args=(client,), daemon=True).start()
+
+    def send(client: socket.socket) -> None:
+        with client, suppress(OSError):
+            while True:
+                client.sendall(bytes(65536))
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+@contextmanager
+def world(folder: Path, **settings: object) -> Iterator[World]:
+    """The network, with the gateway's tunnels up; at the end they are down, and nothing is left."""
+    with ExitStack() as made:
+        names = ["house", "flat", "gate", "server"]
+        house, flat, gate, server = made.enter_context(standing_nodes("hgw-", names, folder))
+        _cable(house, "192.0.2.2/24", gate, f"{OUTSIDE}/24", "wan")
+        _cable(flat, "198.51.100.2/24", gate, "198.51.100.1/24", "wan2")
+        flat.ip("route", "add", f"{OUTSIDE}/32", "via", "198.51.100.1")
+        _cable(server, f"{SERVER}/24", gate, "203.0.113.1/24", "core")
+        # Behind the gateway, where nobody of the tunnels shall come.
+        server.ip("address", "add", f"{PRIVATE}/32", "dev", "core")
+        gate.ip("route", "add", f"{PRIVATE}/32", "via", SERVER)
+        world = World(folder, gate, House(house), House(flat), server, f"g{os.getpid()}-{next(_numbers)}")
+        document = {"name": OUTSIDE, "interface": world.interface, **settings}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in document.items()]
+        (folder / "gateway.toml").write_text("\n".join(lines) + "\n")
+        made.callback(world.house.remove_tunnels)
+        made.callback(world.flat.remove_tunnels)
+        made.callback(world.gateway, "down")
+        world.gateway("up")
+        yield world
+
+
+def _cable(one: Node, one_address: str, other: Node, other_address: str, name: str) -> None:
+    one.ip("link", "add", name, "type", "veth", "peer", "name", name, "netns", other.namespace)
+    for node, address in ((one, one_address), (other, other_address)):
+        node.ip("address", "add", address, "dev", name)
+        node.ip("link", "set", name, "up")

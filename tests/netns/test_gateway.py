@@ -1,0 +1,283 @@
+"""Home routers let in by keys, with real tunnels: who comes in, where to, and how it ends."""
+
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, streams, world
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually
+from tributary.places import ROOT
+from tributary.wireguard import keys
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("wg", "nft"))), reason="wireguard-tools or nftables is not installed"
+)
+
+SOCKETS = Path("/var/run/wireguard")
+FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
+SITE = """\
+add element inet tributary-firewall client_networks4 {{ 10.84.0.0/16 }}
+add element inet tributary-firewall client_ports {{ 5124 }}
+add element inet tributary-firewall admin_networks4 {{ 0.0.0.0/0 }}
+add element inet tributary-firewall admin_ports {{ 22 }}
+add element inet tributary-firewall tunnel_ports {{ {port} }}
+"""
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as built:
+        yield built
+
+
+def test_a_router_that_is_enrolled_reaches_the_gateway_and_servers_behind_it(gateway: World) -> None:
+    enrolment = gateway.enrol("berlin")
+    address = gateway.house.tunnel(enrolment)
+    assert address == "10.84.0.18"
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    with streams(gateway, gateway.server, SERVER, 80):
+        # Segments fit into the tunnel also where an end believes in longer ones: 1420 - 40 - 12 bytes of timestamps.
+        (tunnel,) = gateway.house.made
+        gateway.house.node.ip("link", "set", tunnel, "mtu", "1500")
+        with gateway.house.connect(address, SERVER, 80, 5) as client:
+            assert client.recv(1000)
+            assert " mss:1368 " in gateway.server.run("ss", "-tin")
+            assert " mss:1368 " in gateway.house.node.run("ss", "-tin")
+        assert [peer[0] for peer in gateway.peers] == ["203.0.113.1"], "addresses inside the tunnels stay there"
+
+
+def test_a_stranger_gets_nothing(gateway: World) -> None:
+    enrolment = gateway.enrol("berlin")
+    known = gateway.house.tunnel(enrolment, 2)
+    stranger = gateway.house.tunnel(enrolment, 1, secret=keys.new_secret())
+    eventually(lambda: gateway.house.pings(known, INSIDE))
+    assert not gateway.house.pings(stranger, INSIDE, 2)
+    (router,) = gateway.list().values()
+    assert [link["place"] for link in router["up"]] == [2]
+
+
+def test_a_tunnel_has_one_address_and_no_other(gateway: World) -> None:
+    enrolment = gateway.enrol("berlin")
+    address = gateway.house.tunnel(enrolment, 1)
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    other, (tunnel,) = "10.84.0.19", gateway.house.made
+    gateway.house.node.ip("address", "add", f"{other}/32", "dev", tunnel)
+    gateway.house.node.ip("rule", "add", "from", other, "table", "101")
+    assert not gateway.house.pings(other, INSIDE)
+
+
+def test_a_router_reaches_the_converter_and_nothing_else_of_the_gateway(gateway: World) -> None:
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    with (
+        streams(gateway, gateway.gate, INSIDE, CONVERTER),
+        streams(gateway, gateway.gate, "0.0.0.0", 22),
+    ):
+        assert gateway.house.reaches(address, INSIDE, CONVERTER)
+        for target in (INSIDE, OUTSIDE, "203.0.113.1"):
+            assert not gateway.house.reaches(address, target, 22, 0.5)
+        # The inside is for tunnels alone, whoever is next to the gateway.
+        gateway.house.node.ip("route", "add", f"{INSIDE}/32", "via", OUTSIDE)
+        assert gateway.house.reaches("192.0.2.2", OUTSIDE, 22)
+        assert not gateway.house.reaches("192.0.2.2", INSIDE, CONVERTER, 0.5)
+
+
+def test_a_router_reaches_no_other_router_and_no_private_network(gateway: World) -> None:
+    berlin = gateway.house.tunnel(gateway.enrol("berlin"))
+    paris = gateway.flat.tunnel(gateway.enrol("paris"))
+    eventually(lambda: gateway.house.pings(berlin, SERVER))
+    eventually(lambda: gateway.flat.pings(paris, SERVER))
+    gateway.server.ip("route", "add", "10.84.0.0/16", "via", "203.0.113.1")
+    refused = ((gateway.house, berlin, PRIVATE), (gateway.house, berlin, paris), (House(gateway.server), SERVER, paris))
+    for house, source, target in refused:
+        assert not house.pings(source, target)
+    # It is the rules that refuse it.
+    gateway.gate.run("nft", "delete", "table", "inet", "tributary-gateway")
+    for house, source, target in refused:
+        assert house.pings(source, target)
+
+
+@pytest.mark.parametrize("protocol", [socket.IPPROTO_TCP, socket.IPPROTO_MPTCP], ids=["TCP", "MPTCP"])
+@pytest.mark.parametrize("target", [INSIDE, SERVER], ids=["to the gateway", "through it"])
+def test_who_is_revoked_gets_no_byte_more_after_five_seconds(gateway: World, target: str, protocol: int) -> None:
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    neighbour = gateway.house.tunnel(gateway.enrol("paris"))
+    node, port = (gateway.gate, CONVERTER) if target == INSIDE else (gateway.server, 80)
+    for each in (address, neighbour):
+        eventually(lambda each=each: gateway.house.pings(each, INSIDE))
+    with (
+        streams(gateway, node, target, port, protocol),
+        gateway.house.connect(address, target, port, 2, protocol) as cut,
+        gateway.house.connect(neighbour, target, port, 2, protocol) as kept,
+    ):
+        assert cut.recv(1000) and kept.recv(1000)
+        begun = time.monotonic()
+        gateway.gateway("revoke", "berlin")
+        with pytest.raises((TimeoutError, ConnectionError)):
+            while cut.recv(2**20):
+                assert time.monotonic() < begun + 5
+        assert kept.recv(1000), "the others go on"
+        if target == INSIDE:
+            theirs = gateway.gate.run("ss", "-Htn", "state", "connected", "dst", "10.84.0.16/28")
+            assert theirs == ""
+    assert not gateway.house.pings(address, INSIDE)
+    assert list(gateway.list()) == ["paris"]
+
+
+def test_a_rotation_keeps_the_old_keys_until_the_new_ones_are_used(gateway: World) -> None:
+    old = gateway.house.tunnel(gateway.enrol("berlin"))
+    eventually(lambda: gateway.house.pings(old, INSIDE))
+    renewed = gateway.enrol("berlin", "rotate")
+    gateway.gateway("sync")
+    assert gateway.house.pings(old, INSIDE)
+    assert gateway.list()["berlin"]["rotating"]
+    new = gateway.house.tunnel(renewed)
+    assert new != old
+    eventually(lambda: gateway.house.pings(new, INSIDE))
+    assert gateway.house.pings(old, INSIDE)
+    gateway.gateway("sync")
+    assert gateway.house.pings(new, INSIDE)
+    assert not gateway.house.pings(old, INSIDE)
+    berlin = gateway.list()["berlin"]
+    assert (berlin["rotating"], berlin["number"], len(berlin["addresses"])) == (False, 2, 9)
+
+
+def test_a_rotation_may_take_the_old_keys_at_once(gateway: World) -> None:
+    old = gateway.house.tunnel(gateway.enrol("berlin"))
+    eventually(lambda: gateway.house.pings(old, INSIDE))
+    new = gateway.house.tunnel(gateway.enrol("berlin", "rotate", "--now"))
+    eventually(lambda: gateway.house.pings(new, INSIDE))
+    assert not gateway.house.pings(old, INSIDE)
+
+
+def test_files_that_come_and_go_let_in_and_shut_out(gateway: World) -> None:
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    file = gateway.state / "routers/berlin.toml"
+    kept = file.read_text()
+    file.unlink()
+    gateway.gateway("sync")
+    assert not gateway.house.pings(address, INSIDE)
+    file.write_text(kept)
+    gateway.gateway("sync")
+    gateway.house.forget()
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+
+
+def test_rules_that_somebody_flushed_come_back(gateway: World) -> None:
+    before = gateway.gate.run("nft", "--stateless", "list", "ruleset")
+    gateway.gate.run("nft", "flush", "ruleset")
+    gateway.gateway("sync")
+    assert gateway.gate.run("nft", "--stateless", "list", "ruleset") == before
+
+
+def test_what_was_counted_outlives_the_interface(gateway: World) -> None:
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    before = gateway.list()["berlin"]
+    (link,) = before["up"]
+    assert (link["place"], link["outside"].rpartition(":")[0]) == (1, "192.0.2.2")
+    assert before["received"] > 0 and before["sent"] > 0
+    gateway.gateway("down")
+    away = gateway.list()["berlin"]
+    assert away["up"] == [] and away["last_seen"] == before["last_seen"] and away["received"] >= before["received"]
+    gateway.gateway("up")
+    gateway.house.forget()
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    assert gateway.list()["berlin"]["received"] > away["received"]
+
+
+def test_what_stands_stays_when_it_is_put_up_once_more(gateway: World) -> None:
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    with (
+        streams(gateway, gateway.gate, INSIDE, CONVERTER),
+        gateway.house.connect(address, INSIDE, CONVERTER, 5) as client,
+    ):
+        gateway.gateway("up")
+        gateway.gateway("enrol", "paris")
+        for _ in range(100):
+            assert client.recv(65536)
+
+
+def test_nothing_is_left_behind(gateway: World) -> None:
+    gateway.enrol("berlin")
+    assert gateway.forwards()
+    for _ in range(2):
+        gateway.gateway("down")
+        assert gateway.tables() == ""
+        assert gateway.interface not in gateway.gate.ip("link")
+        assert not (SOCKETS / f"{gateway.interface}.sock").exists()
+        assert not gateway.forwards()
+        eventually(lambda: gateway.gate.pids() == [])
+
+
+def test_forwarding_that_was_on_before_stays_on(gateway: World) -> None:
+    gateway.gateway("down")
+    gateway.gate.sysctl(net__ipv4__ip_forward=1)
+    gateway.gateway("up")
+    gateway.gateway("down")
+    assert gateway.forwards()
+
+
+def test_an_interface_of_somebody_elses_is_not_taken(gateway: World) -> None:
+    gateway.gateway("down")
+    gateway.gate.ip("link", "add", gateway.interface, "type", "veth", "peer", "name", "other")
+    for command in ("up", "down"):
+        with pytest.raises(AssertionError, match="no WireGuard interface"):
+            gateway.gateway(command)
+    assert gateway.interface in gateway.gate.ip("link")
+    gateway.gate.ip("link", "delete", gateway.interface)
+
+
+def test_a_dry_run_changes_nothing(gateway: World) -> None:
+    gateway.enrol("berlin")
+    before = [gateway.gate.run("nft", "list", "ruleset"), gateway.list()]
+    files = sorted(path.read_bytes() for path in gateway.state.rglob("*") if path.is_file())
+    gateway.gateway("plan")
+    for words in (("enrol", "paris"), ("rotate", "berlin"), ("revoke", "berlin"), ("up",), ("sync",), ("down",)):
+        assert gateway.gateway(*words, "--dry-run").startswith("#")
+    assert [gateway.gate.run("nft", "list", "ruleset"), gateway.list()] == before
+    assert sorted(path.read_bytes() for path in gateway.state.rglob("*") if path.is_file()) == files
+
+
+def test_a_scan_from_outside_finds_ssh_alone(gateway: World, tmp_path: Path) -> None:
+    (tmp_path / "tributary-site.nft").write_text(SITE.format(port=51840))
+    gateway.gate.run("nft", "--includepath", str(tmp_path), "--file", str(FIREWALL))
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    with (
+        streams(gateway, gateway.gate, INSIDE, CONVERTER),
+        streams(gateway, gateway.gate, "0.0.0.0", 22),
+        streams(gateway, gateway.gate, "0.0.0.0", 3128),
+    ):
+        eventually(lambda: gateway.house.reaches(address, INSIDE, CONVERTER))
+        assert open_ports(gateway) == [22]
+
+
+def open_ports(gateway: World) -> list[int]:
+    """The TCP ports of the gateway's outside address that answer a SYN."""
+    ports = range(1, 65536)
+    return [port for first in range(0, len(ports), 800) for port in _open(gateway, ports[first : first + 800])]
+
+
+def _open(gateway: World, ports: range) -> list[int]:
+    with ExitStack() as opened:
+        with inside(gateway.house.node):
+            asked = {opened.enter_context(socket.socket()): port for port in ports}
+        for each, port in asked.items():
+            each.setblocking(False)
+            each.connect_ex((OUTSIDE, port))
+        time.sleep(0.1)  # an answer takes a hundredth of that
+        return [port for each, port in asked.items() if _has_peer(each)]
+
+
+def _has_peer(connection: socket.socket) -> bool:
+    with suppress(OSError):
+        connection.getpeername()
+        return True
+    return False
