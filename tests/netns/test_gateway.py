@@ -109,8 +109,7 @@ def test_who_is_revoked_gets_no_byte_more_after_five_seconds(gateway: World, tar
     address = gateway.house.tunnel(gateway.enrol("berlin"))
     neighbour = gateway.house.tunnel(gateway.enrol("paris"))
     node, port = (gateway.gate, CONVERTER) if target == INSIDE else (gateway.server, 80)
-    for each in (address, neighbour):
-        eventually(lambda each=each: gateway.house.pings(each, INSIDE))
+    eventually(lambda: gateway.house.pings(address, INSIDE) and gateway.house.pings(neighbour, INSIDE))
     with (
         streams(gateway, node, target, port, protocol),
         gateway.house.connect(address, target, port, 2, protocol) as cut,
