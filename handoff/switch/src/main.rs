@@ -3,8 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Display;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -14,12 +13,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::error::ErrorKind;
 use handoff_link::Identity;
+use handoff_program::{Exit, Failure, number, say_ready, told_to_end};
 use handoff_switch::{Configured, Limits, Rules, Switch, guard, serve};
 use rustix::net::netdevice::name_to_index;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::interval;
 
@@ -91,66 +89,27 @@ impl FromStr for BackEnd {
     }
 }
 
-/// sysexits(3), as every Tributary command has them.
-#[derive(Clone, Copy)]
-enum Exit {
-    Usage = 64,
-    NoInput = 66,
-    System = 71,
-}
-
-struct Failure(Exit, String);
-
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return said_by_clap(&error),
-    };
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_target(false)
-        .with_ansi(false)
-        .init();
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure(exit, message)) => {
-            eprintln!("tributary-switch: {message}");
-            ExitCode::from(exit as u8)
-        }
-    }
-}
-
-/// Help and version are no errors.
-fn said_by_clap(error: &clap::Error) -> ExitCode {
-    // Whoever closed the pipe does not want to read it.
-    let _ = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ => ExitCode::from(Exit::Usage as u8),
-    }
-}
-
-fn failed(exit: Exit, what: impl Display) -> impl Fn(io::Error) -> Failure {
-    move |error| Failure(exit, format!("{what}: {error}"))
+    handoff_program::main(run)
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(failed(Exit::System, "event loop"))?;
+        .map_err(Failure::at(Exit::System, "event loop"))?;
     let identity = match &arguments.identity {
-        Some(folder) => Some(Identity::read(folder).map_err(failed(Exit::NoInput, "--identity"))?),
+        Some(folder) => {
+            Some(Identity::read(folder).map_err(Failure::at(Exit::NoInput, "--identity"))?)
+        }
         None => None,
     };
     let switch = Rc::new(RefCell::new(started(arguments)?));
     LocalSet::new().block_on(&runtime, async {
         listen(arguments, identity, &switch).await?;
-        // Whoever closed our standard output does not wait for this.
-        let _ = writeln!(io::stdout(), "ready");
-        until_told(&switch)
-            .await
-            .map_err(failed(Exit::System, "signals"))
+        say_ready();
+        spawn_local(look_again_and_again(Rc::clone(&switch)));
+        told_to_end().await
     })
 }
 
@@ -178,15 +137,15 @@ fn started(arguments: &Arguments) -> Result<Switch, Failure> {
         closed: Duration::from_secs(5),
         idle: Duration::from_secs(arguments.idle),
     };
-    guard(&addresses).map_err(failed(Exit::System, "nft"))?;
-    Switch::start(rules, limits, &devices).map_err(failed(Exit::System, "tc"))
+    guard(&addresses).map_err(Failure::at(Exit::System, "nft"))?;
+    Switch::start(rules, limits, &devices).map_err(Failure::at(Exit::System, "tc"))
 }
 
 /// Of a device.
 fn number_of(device: &str) -> Result<u32, Failure> {
     let asked = std::net::UdpSocket::bind("127.0.0.1:0")
         .and_then(|socket| Ok(name_to_index(socket.as_fd(), device)?));
-    asked.map_err(failed(Exit::System, format!("device {device:?}")))
+    asked.map_err(Failure::at(Exit::System, format!("device {device:?}")))
 }
 
 async fn listen(
@@ -197,12 +156,12 @@ async fn listen(
     let number = number();
     match (&arguments.fronts, identity) {
         (Place::File(file), _) => {
-            let listener = bind_file(file).map_err(failed(Exit::System, file.display()))?;
+            let listener = bind_file(file).map_err(Failure::at(Exit::System, file.display()))?;
             spawn_local(welcome_files(listener, Rc::clone(switch), number));
         }
         (Place::Address(address), Some(identity)) => {
             let listener = TcpListener::bind(address).await;
-            let listener = listener.map_err(failed(Exit::System, address))?;
+            let listener = listener.map_err(Failure::at(Exit::System, address))?;
             spawn_local(welcome(listener, identity, Rc::clone(switch), number));
         }
         (Place::Address(_), None) => {
@@ -252,21 +211,11 @@ async fn welcome(
     }
 }
 
-async fn until_told(switch: &Rc<RefCell<Switch>>) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+/// For rules that have no use any more.
+async fn look_again_and_again(switch: Rc<RefCell<Switch>>) {
     let mut look = interval(LOOK);
     loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = look.tick() => switch.borrow_mut().expire(),
-        }
+        look.tick().await;
+        switch.borrow_mut().expire();
     }
-}
-
-/// One that no other process has.
-fn number() -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(std::process::id())
 }

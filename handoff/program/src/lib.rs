@@ -1,0 +1,86 @@
+//! What `tributary-switch` and `tributary-backend` do around their work: arguments, log, exit codes, signals.
+#![forbid(unsafe_code)]
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// sysexits(3), as every Tributary command has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Wrong arguments.
+    Usage = 64,
+    /// A file is not there or cannot be read.
+    NoInput = 66,
+    /// The system refuses.
+    System = 71,
+}
+
+/// Why a program ends: its exit code, and one line for who started it.
+#[derive(Debug)]
+pub struct Failure(pub Exit, pub String);
+
+impl Failure {
+    /// For `map_err`: what was attempted goes before the error.
+    pub fn at<E: Display>(exit: Exit, attempted: impl Display) -> impl Fn(E) -> Self {
+        move |error| Self(exit, format!("{attempted}: {error}"))
+    }
+}
+
+/// The whole of a `main`: reads the arguments, logs to standard error, and runs.
+pub fn main<A: Parser>(run: impl FnOnce(&A) -> Result<(), Failure>) -> ExitCode {
+    let arguments = match A::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return said_by_clap(&error),
+    };
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(false)
+        .init();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(exit, message)) => {
+            eprintln!("{}: {message}", A::command().get_name());
+            ExitCode::from(exit as u8)
+        }
+    }
+}
+
+/// Help and version are no errors.
+fn said_by_clap(error: &clap::Error) -> ExitCode {
+    // Whoever closed the pipe does not want to read it.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(Exit::Usage as u8),
+    }
+}
+
+/// A number that no other process has.
+pub fn number() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// Tells on standard output that the program does its work from now on.
+pub fn say_ready() {
+    // Whoever closed our standard output does not wait for this.
+    let _ = writeln!(io::stdout(), "ready");
+}
+
+/// Ready once the program is told to end, by SIGTERM or SIGINT.
+pub async fn told_to_end() -> Result<(), Failure> {
+    let listen = |kind| signal(kind).map_err(Failure::at(Exit::System, "signals"));
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
