@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::{ArgGroup, Parser};
 use handoff_backend::{Host, Objects, Port, Relay, Server, Settings, serve_plain};
 use handoff_link::Identity;
-use handoff_program::{Exit, Failure, number, say_ready, told_to_end};
+use handoff_program::{CapabilitySet, Exit, Failure, need, number, say_ready, told_to_end};
 use tokio::net::TcpListener;
 
 /// Takes clients' connections over from fronts in mid-way, answers their requests itself, and gives them back.
@@ -45,6 +45,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
+    need(CapabilitySet::NET_ADMIN)?;
     let number = number();
     match (&arguments.objects, arguments.relay) {
         (Some(folder), _) => {

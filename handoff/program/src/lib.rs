@@ -1,6 +1,8 @@
 //! What `tributary-switch` and `tributary-backend` do around their work: arguments, log, exit codes, signals.
 #![forbid(unsafe_code)]
 
+mod capabilities;
+
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -8,6 +10,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use tokio::signal::unix::{SignalKind, signal};
+
+pub use capabilities::{CapabilitySet, need};
 
 /// sysexits(3), as every Tributary command has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub enum Exit {
     NoInput = 66,
     /// The system refuses.
     System = 71,
+    /// A capability is missing.
+    NoPermission = 77,
 }
 
 /// Why a program ends: its exit code, and one line for who started it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use handoff_link::Identity;
-use handoff_program::{Exit, Failure, number, say_ready, told_to_end};
+use handoff_program::{CapabilitySet, Exit, Failure, need, number, say_ready, told_to_end};
 use handoff_switch::{Configured, Limits, Rules, Switch, guard, serve};
 use rustix::net::netdevice::name_to_index;
 use tokio::net::{TcpListener, UnixListener};
@@ -94,6 +94,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
+    need(CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
