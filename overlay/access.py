@@ -2,12 +2,13 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from overlay import authority, plane
+from overlay.authority import Purpose
 from tributary.settings.entry import Arguments
 
 _ENROL = """\
@@ -15,7 +16,7 @@ Makes a certificate that an authority of the overlay's own signs, and prints its
 which is to be copied to the node and named there with --identity. The first call makes the authority, and beside it the
 certificate of etcd's user root in the folder root. Nobody but their owner can read the folders; who has the authority's
 can sign for every name. A name that has a folder is refused: move it away for a new certificate. A certificate alone
-opens nothing once authorize was called.
+opens nothing once authorize was called. In a request hand-off each end checks what the other one's certificate is for.
 """
 _AUTHORIZE = """\
 Has etcd allow each NAME what it takes, by a user and a role of this name: all may read what the overlay publishes; a
@@ -33,11 +34,11 @@ _NAMES = "as in their certificates"
 
 @dataclass(frozen=True)
 class Enrol:
-    """``overlay enrol``; ``etcd`` are the addresses at which a member of etcd's answers."""
+    """``overlay enrol``."""
 
     name: str
     authority: Path
-    etcd: Sequence[str]
+    purpose: Purpose
     days: float
     json: bool
 
@@ -106,10 +107,19 @@ def add(commands: "argparse._SubParsersAction[Arguments]", codes: str) -> None:
 
 def _add_enrol(parser: Arguments) -> None:
     parser.does(Enrol, _enrol)
-    parser.add_argument("name", metavar="NAME", help="the node's, the controller's or etcd's member's name")
+    parser.add_argument("name", metavar="NAME", help="the holder's name")
     _add_authority(parser, "where the authority is, or is made")
-    about = "a member of etcd's, and under which names and addresses it is reached"
-    parser.add_argument("--etcd", type=_words, default=(), metavar="ADDRESS,...", help=about)
+    purpose = parser.add_mutually_exclusive_group()
+    for option, of, about in (
+        ("--etcd", authority.member, "a member of etcd's"),
+        ("--handoff-switch", authority.handoff_switch, "a hand-off's switch"),
+        ("--handoff-back-end", authority.handoff_back_end, "a hand-off's back end"),
+    ):
+        reached = f"{about}, and under which names and addresses it is reached"
+        purpose.add_argument(option, dest="purpose", type=_reached(of), metavar="ADDRESS,...", help=reached)
+    front, about = authority.HANDOFF_FRONT, "a hand-off's front"
+    purpose.add_argument("--handoff-front", dest="purpose", action="store_const", const=front, help=about)
+    parser.set_defaults(purpose=authority.OVERLAY)
     about = "how long the certificate is valid, 0.00001 to 3650 (default: %(default)s)"
     parser.add_argument("--days", type=_days, default=365.0, metavar="DAYS", help=about)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -122,10 +132,13 @@ def _add_authority(parser: Arguments, about: str) -> None:
     )
 
 
-def _words(text: str) -> tuple[str, ...]:
-    if not all(text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r}: accepted: ADDRESS,ADDRESS")
-    return tuple(text.split(","))
+def _reached(of: Callable[[Sequence[str]], Purpose]) -> Callable[[str], Purpose]:
+    def purpose(text: str) -> Purpose:
+        if not all(text.split(",")):
+            raise argparse.ArgumentTypeError(f"{text!r}: accepted: ADDRESS,ADDRESS")
+        return of(text.split(","))
+
+    return purpose
 
 
 def _days(text: str) -> float:
@@ -139,7 +152,7 @@ def _days(text: str) -> float:
 
 
 def _enrol(options: Enrol) -> None:
-    folder = authority.enrol(options.authority, options.name, options.days, options.etcd)
+    folder = authority.enrol(options.authority, options.name, options.days, options.purpose)
     print(json.dumps({"name": options.name, "folder": str(folder)}, indent=2) if options.json else folder)
 
 

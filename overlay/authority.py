@@ -1,4 +1,5 @@
-"""The overlay's own authority: a folder that signs certificates of nodes, of controllers and of etcd's members."""
+"""The overlay's own authority: a folder that signs certificates of nodes, controllers and etcd members, and those of a
+request hand-off."""
 
 import datetime
 import ipaddress
@@ -28,6 +29,41 @@ MEMBER = "etcd"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+-]{0,63}")
 """As in overlay/control/src/name.rs."""
 _AUTHORITY_DAYS = 3650
+_CLIENT, _SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a certificate is for: unless it says otherwise, to ask etcd as the user with its name."""
+
+    uses: Sequence[x509.ObjectIdentifier] = (_CLIENT,)
+    addresses: Sequence[str] = ()
+    """At which its holder is reached."""
+    role: str | None = None
+    """In a request hand-off, as in handoff/link/src/role.rs."""
+    common_name: str | None = None
+    """If it is not the holder's own name."""
+
+
+OVERLAY = Purpose()
+"""A node's, a controller's, or that of whoever asks."""
+HANDOFF_FRONT = Purpose(role="front")
+"""A front connects to others, and nobody to it."""
+
+
+def member(addresses: Sequence[str]) -> Purpose:
+    """A member of etcd's, which asks the others, too."""
+    return Purpose((_CLIENT, _SERVER), addresses, common_name=MEMBER)
+
+
+def handoff_switch(addresses: Sequence[str]) -> Purpose:
+    """A switch only answers fronts."""
+    return Purpose((_SERVER,), addresses, role="switch")
+
+
+def handoff_back_end(addresses: Sequence[str]) -> Purpose:
+    """A back end only answers fronts."""
+    return Purpose((_SERVER,), addresses, role="back-end")
 
 
 @dataclass(frozen=True)
@@ -65,21 +101,22 @@ class Authority:
             raise Failure(Exit.BAD_DATA, f"{folder}/ca.key: accepted: the key of ca.pem")
         return cls(authority, read)
 
-    def signed(self, name: str, days: float, addresses: Sequence[str]) -> tuple[bytes, bytes]:
-        """A certificate and its key (PEM): of a client, or of a member of etcd's that answers at ``addresses``."""
+    def signed(self, name: str, days: float, purpose: Purpose) -> tuple[bytes, bytes]:
+        """A certificate and its key (PEM)."""
         key = ec.generate_private_key(ec.SECP256R1())
-        made = _begun(_named(MEMBER if addresses else name), self.certificate.subject, key.public_key(), days)
+        subject = _named(purpose.common_name or name)
+        made = _begun(subject, self.certificate.subject, key.public_key(), days)
         made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if addresses:
-            uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
-            alternatives = x509.SubjectAlternativeName([_address(each) for each in addresses])
-            made = made.add_extension(alternatives, critical=False)
-        made = made.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        made = made.add_extension(x509.ExtendedKeyUsage(purpose.uses), critical=False)
+        alternatives = [_address(each) for each in purpose.addresses]
+        if purpose.role:
+            alternatives.append(x509.UniformResourceIdentifier(f"tributary:handoff/{purpose.role}"))
+        if alternatives:
+            made = made.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         return made.sign(self.key, SHA256()).public_bytes(Encoding.PEM), _pem(key)
 
 
-def enrol(authority: Path, name: str, days: float, addresses: Sequence[str]) -> Path:
+def enrol(authority: Path, name: str, days: float, purpose: Purpose = OVERLAY) -> Path:
     """Write the folder with the certificate of ``name``; the authority and the administrator's folder if there is none.
 
     Raises Failure: exit 75 if the name has a folder, 66 or 65 if the authority cannot be used, 71 if a folder cannot be
@@ -90,8 +127,8 @@ def enrol(authority: Path, name: str, days: float, addresses: Sequence[str]) -> 
             _create(authority)
         signer = Authority.read(authority)
         if name != ADMINISTRATOR and not (authority / ADMINISTRATOR).exists():
-            _write_identity(authority, ADMINISTRATOR, signer, days, ())
-        return _write_identity(authority, name, signer, days, addresses)
+            _write_identity(authority, ADMINISTRATOR, signer, days, OVERLAY)
+        return _write_identity(authority, name, signer, days, purpose)
     except FileExistsError as error:
         raise Failure(Exit.IN_USE, f"{error.filename}: is there: accepted: a name that has no certificate") from error
     except OSError as error:
@@ -105,9 +142,9 @@ def _create(folder: Path) -> None:
     _write(folder / "ca.pem", made.certificate.public_bytes(Encoding.PEM))
 
 
-def _write_identity(authority: Path, name: str, signer: Authority, days: float, addresses: Sequence[str]) -> Path:
+def _write_identity(authority: Path, name: str, signer: Authority, days: float, purpose: Purpose) -> Path:
     folder = authority / name
-    certificate, key = signer.signed(name, days, addresses)
+    certificate, key = signer.signed(name, days, purpose)
     folder.mkdir(mode=0o700)
     _write(folder / "node.key", key)
     _write(folder / "node.pem", certificate)

@@ -227,6 +227,7 @@ def _cable(switch: Node, node: Node, name: str) -> None:
 
 
 def _enrol(network: Network, name: str) -> None:
-    address = f"{_NETS['front']}.1" if name == "switch" else network.address(name)
-    where: Sequence[str] = ("--authority", str(network.directory / "authority"), "--etcd", address)
-    run([str(ROOT / "scripts/overlay"), "enrol", name, *where])
+    purposes = {"front": ["--handoff-front"], "switch": ["--handoff-switch", f"{_NETS['front']}.1"]}
+    purpose = purposes.get(name) or ["--handoff-back-end", network.address(name)]
+    authority = ("--authority", str(network.directory / "authority"))
+    run([str(ROOT / "scripts/overlay"), "enrol", name, *authority, *purpose])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.testbed.node import Process
-from overlay.authority import enrol
+from overlay.authority import enrol, member
 from tests.netns.overlay_world import Overlay, until
 
 _FILES = {"trusted-ca-file": "ca.pem", "cert-file": "node.pem", "key-file": "node.key"}
@@ -36,7 +36,7 @@ class Secure:
 
     def _start(self, number: int) -> None:
         # The other members see it come from the first address of loopback, and look for that in its certificate.
-        folder = enrol(self.authority, f"m{number}", 1, [f"127.0.0.{number}", "127.0.0.1"])
+        folder = enrol(self.authority, f"m{number}", 1, member([f"127.0.0.{number}", "127.0.0.1"]))
         options = [f"--{side}{key}={folder / file}" for side in ("", "peer-") for key, file in _FILES.items()]
         options += ["--client-cert-auth", "--peer-client-cert-auth", "--peer-cert-allowed-cn=etcd", "--logger=zap"]
         client, peer = (f"https://127.0.0.{number}:{port}" for port in (2379, 2380))
@@ -51,7 +51,7 @@ class Secure:
     def enrol(self, *names: str) -> None:
         """Make their certificates."""
         for name in names:
-            enrol(self.authority, name, 1, ())
+            enrol(self.authority, name, 1)
 
     def agent(self, name: str, number: int) -> Process:
         """Start a node's agent with the node's certificate."""

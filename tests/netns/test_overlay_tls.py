@@ -33,10 +33,10 @@ def test_agents_and_a_controller_with_certificates(secure: Secure) -> None:
 
 
 def test_others_are_refused_with_one_line(secure: Secure, tmp_path: Path) -> None:
-    stranger = enrol(tmp_path / "b", "n1", 1, ())
-    mixed = enrol(tmp_path / "b", "n2", 1, ())
+    stranger = enrol(tmp_path / "b", "n1", 1)
+    mixed = enrol(tmp_path / "b", "n2", 1)
     shutil.copy(tmp_path / "a/ca.pem", mixed / "ca.pem")
-    expired = enrol(tmp_path / "a", "n3", 0.00001, ())
+    expired = enrol(tmp_path / "a", "n3", 0.00001)
     time.sleep(1)
     refused = "etcd hangs up on us: accepted: a valid certificate of its authority: `scripts/overlay enrol` makes it"
     for identity, why in ((stranger, "etcd: invalid peer certificate: "), (mixed, refused), (expired, refused)):
@@ -50,7 +50,7 @@ def test_others_are_refused_with_one_line(secure: Secure, tmp_path: Path) -> Non
 
 
 def test_an_agent_that_is_refused_waits_and_says_so(secure: Secure, tmp_path: Path) -> None:
-    identity = str(enrol(tmp_path / "b", "n1", 1, ()))
+    identity = str(enrol(tmp_path / "b", "n1", 1))
     secure.overlay.agent("n1", 11, "--endpoints", secure.endpoints, "--identity", identity)
     agent = secure.overlay.processes["n1"]
     until(lambda: "trying again" in agent.output())

@@ -57,14 +57,13 @@ impl<S: Server> Host<S> {
     }
 
     async fn serve_front(self: Arc<Self>, stream: TcpStream, front: SocketAddr) {
-        let error = match self.settings.identity.accept(stream).await {
-            Ok(stream) => {
-                let (sender, outgoing) = mpsc::channel(QUEUE);
-                let mut guests = Guests::new(self, sender);
-                carry(stream, outgoing, |message| guests.take(message)).await
-            }
-            Err(error) => error,
+        let stream = match self.settings.identity.accept(stream).await {
+            Ok(stream) => stream,
+            Err(error) => return tracing::warn!("{front} is refused as a front: {error}"),
         };
+        let (sender, outgoing) = mpsc::channel(QUEUE);
+        let mut guests = Guests::new(self, sender);
+        let error = carry(stream, outgoing, |message| guests.take(message)).await;
         tracing::info!("front {front} has gone: {error}");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Parser};
 use handoff_backend::{Host, Objects, Port, Relay, Server, Settings, serve_plain};
-use handoff_link::Identity;
+use handoff_link::{Identity, Role};
 use handoff_program::{CapabilitySet, Exit, Failure, need, number, say_ready, told_to_end};
 use tokio::net::TcpListener;
 
@@ -59,8 +59,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn serve(arguments: &Arguments, server: impl Server, number: u64) -> Result<(), Failure> {
-    let identity =
-        Identity::read(&arguments.identity).map_err(Failure::at(Exit::NoInput, "--identity"))?;
+    let identity = Identity::read(&arguments.identity, Role::BackEnd)
+        .map_err(Failure::at(Exit::NoInput, "--identity"))?;
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::at(Exit::System, "threads"))?;
     runtime.block_on(async {
         let port = Port::open(arguments.hand_off)

@@ -8,6 +8,6 @@ mod links;
 mod standing;
 mod switch;
 
-pub use handoff_link::Identity;
+pub use handoff_link::{Identity, Role};
 pub use journey::{Lost, Outcome, hand_over};
 pub use links::{BackEnd, Links, Place, Settings};

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use handoff_link::Identity;
+use handoff_link::{Identity, Role};
 use tokio::net::UnixStream;
 use tokio::task::{AbortHandle, spawn_local};
 
@@ -62,7 +62,7 @@ impl Links {
             let back_end = back_end::BackEnd::new(&each.name, each.hand_off);
             let (identity, address) = (settings.identity.clone(), each.fronts);
             let standing = stand(Rc::clone(&back_end), async move || {
-                identity.connect(address).await
+                identity.connect(address, Role::BackEnd).await
             });
             tasks.push(spawn_local(standing).abort_handle());
             back_ends.push(back_end);
@@ -99,7 +99,7 @@ fn stand_by_switch(switch: Rc<Switch>, settings: &Settings) -> AbortHandle {
             spawn_local(stand(switch, connect)).abort_handle()
         }
         Place::Address(address) => {
-            let connect = async move || identity.connect(address).await;
+            let connect = async move || identity.connect(address, Role::Switch).await;
             spawn_local(stand(switch, connect)).abort_handle()
         }
     }

@@ -1,4 +1,4 @@
-//! Who is who: each process has a certificate, and takes only those that the same authority signed.
+//! Who is who: each process has a certificate, and takes only those that the same authority signed for another one's role.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,9 +8,11 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, CommonState, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use crate::role::Role;
 
 /// A certificate, its key and the authority's certificate.
 #[derive(Clone)]
@@ -26,14 +28,16 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// The folder that `scripts/overlay enrol` made: `ca.pem`, `node.pem`, `node.key`. Raises what reading them does, with
-    /// the file's name.
-    pub fn read(folder: &Path) -> io::Result<Self> {
+    /// The folder that `scripts/overlay enrol` made for this role: `ca.pem`, `node.pem`, `node.key`. Raises what reading
+    /// them does, with the file's name, and that the certificate is for another role.
+    pub fn read(folder: &Path, role: Role) -> io::Result<Self> {
         let mut roots = RootCertStore::empty();
         for authority in certificates(&folder.join("ca.pem"))? {
             roots.add(authority).map_err(io::Error::other)?;
         }
-        let own = certificates(&folder.join("node.pem"))?;
+        let file = folder.join("node.pem");
+        let own = certificates(&file)?;
+        role.check(&own[0]).map_err(|error| named(&file, &error))?;
         let key_file = folder.join("node.key");
         let key =
             PrivateKeyDer::from_pem_file(&key_file).map_err(|error| named(&key_file, &error))?;
@@ -63,19 +67,33 @@ impl Identity {
         })
     }
 
-    /// A connection to who answers at this address, which its certificate must name.
-    pub async fn connect(&self, address: SocketAddr) -> io::Result<client::TlsStream<TcpStream>> {
+    /// A connection to who answers at this address, which its certificate must name, and who must have this role.
+    pub async fn connect(
+        &self,
+        address: SocketAddr,
+        role: Role,
+    ) -> io::Result<client::TlsStream<TcpStream>> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::IpAddress(address.ip().into());
-        self.connector.connect(name, stream).await
+        let stream = self.connector.connect(name, stream).await?;
+        check(stream.get_ref().1, role)?;
+        Ok(stream)
     }
 
-    /// The same from the other side.
+    /// The same from the other side: who comes in must be a front.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
         stream.set_nodelay(true)?;
-        self.acceptor.accept(stream).await
+        let stream = self.acceptor.accept(stream).await?;
+        check(stream.get_ref().1, Role::Front)?;
+        Ok(stream)
     }
+}
+
+/// Whether the other end has this role; TLS has checked that the certificate is its own.
+fn check(session: &CommonState, role: Role) -> io::Result<()> {
+    let peer = session.peer_certificates().and_then(<[_]>::first);
+    role.check(peer.ok_or(io::ErrorKind::PermissionDenied)?)
 }
 
 fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {

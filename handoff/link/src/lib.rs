@@ -1,11 +1,13 @@
 //! What front, back ends and switch share: messages over a connection that tells when its other end is gone, certificates
-//! (mTLS), and a client's connection out of its socket together with what came by it.
+//! (mTLS) with the role of each, and a client's connection out of its socket together with what came by it.
 #![forbid(unsafe_code)]
 
 mod channel;
 mod identity;
 mod parting;
+mod role;
 
 pub use channel::{QUEUE, Sender, carry};
 pub use identity::Identity;
 pub use parting::{Parting, part};
+pub use role::Role;

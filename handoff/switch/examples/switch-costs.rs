@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use handoff_link::{Identity, QUEUE, Sender, carry};
+use handoff_link::{Identity, QUEUE, Role, Sender, carry};
 use handoff_protocol::{Message, Rule, What};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tributary_transplant::{Flow, Translation, Translator};
@@ -80,8 +80,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 /// From asking to having.
 async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
-    let identity = Identity::read(&arguments.identity)?;
-    let stream = identity.connect(arguments.switch).await?;
+    let identity = Identity::read(&arguments.identity, Role::Front)?;
+    let stream = identity.connect(arguments.switch, Role::Switch).await?;
     let (sender, outgoing) = mpsc::channel(QUEUE);
     let (tell, answers) = mpsc::unbounded_channel();
     let rule = Rule {

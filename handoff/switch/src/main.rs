@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Parser;
-use handoff_link::Identity;
+use handoff_link::{Identity, Role};
 use handoff_program::{CapabilitySet, Exit, Failure, need, number, say_ready, told_to_end};
 use handoff_switch::{Configured, Limits, Rules, Switch, guard, serve};
 use rustix::net::netdevice::name_to_index;
@@ -100,9 +100,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         .build()
         .map_err(Failure::at(Exit::System, "event loop"))?;
     let identity = match &arguments.identity {
-        Some(folder) => {
-            Some(Identity::read(folder).map_err(Failure::at(Exit::NoInput, "--identity"))?)
-        }
+        Some(folder) => Some(
+            Identity::read(folder, Role::Switch)
+                .map_err(Failure::at(Exit::NoInput, "--identity"))?,
+        ),
         None => None,
     };
     let switch = Rc::new(RefCell::new(started(arguments)?));
@@ -205,7 +206,7 @@ async fn welcome(
             spawn_local(async move {
                 match identity.accept(stream).await {
                     Ok(stream) => serve(switch, number, stream).await,
-                    Err(error) => tracing::info!("{front} is no front: {error}"),
+                    Err(error) => tracing::warn!("{front} is refused as a front: {error}"),
                 }
             });
         }

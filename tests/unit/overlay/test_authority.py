@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from overlay.__main__ import main
-from overlay.authority import enrol
+from overlay.authority import HANDOFF_FRONT, Purpose, enrol, handoff_back_end, handoff_switch, member
 from tributary.settings.failure import Exit, Failure
 
 
@@ -21,7 +21,7 @@ def common_name(certificate: x509.Certificate) -> str:
 
 
 def test_a_node_has_a_client_certificate_of_the_authority(tmp_path: Path) -> None:
-    folder = enrol(tmp_path / "a", "london", 30, ())
+    folder = enrol(tmp_path / "a", "london", 30)
     certificate = read(folder)
     certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes()))
     assert common_name(certificate) == "london"
@@ -31,31 +31,60 @@ def test_a_node_has_a_client_certificate_of_the_authority(tmp_path: Path) -> Non
 
 
 def test_a_member_of_etcd_is_no_user_and_has_its_addresses(tmp_path: Path) -> None:
-    certificate = read(enrol(tmp_path / "a", "m1", 30, ["192.0.2.9", "etcd.example"]))
+    certificate = read(enrol(tmp_path / "a", "m1", 30, member(["192.0.2.9", "etcd.example"])))
     assert common_name(certificate) == "etcd"
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.9"]
     assert names.get_values_for_type(x509.DNSName) == ["etcd.example"]
 
 
+@pytest.mark.parametrize(
+    ("purpose", "uri", "use", "addresses"),
+    [
+        (HANDOFF_FRONT, "tributary:handoff/front", ExtendedKeyUsageOID.CLIENT_AUTH, []),
+        (handoff_switch(["192.0.2.1"]), "tributary:handoff/switch", ExtendedKeyUsageOID.SERVER_AUTH, ["192.0.2.1"]),
+        (handoff_back_end(["192.0.2.2"]), "tributary:handoff/back-end", ExtendedKeyUsageOID.SERVER_AUTH, ["192.0.2.2"]),
+    ],
+)
+def test_who_takes_part_in_a_hand_off_has_one_role(
+    purpose: Purpose, uri: str, use: x509.ObjectIdentifier, addresses: list[str], tmp_path: Path
+) -> None:
+    certificate = read(enrol(tmp_path / "a", "x", 30, purpose))
+    assert common_name(certificate) == "x"
+    assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [use]
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [uri]
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == addresses
+
+
 def test_only_the_owner_reads_what_was_written(tmp_path: Path) -> None:
-    enrol(tmp_path / "a", "london", 30, ())
+    enrol(tmp_path / "a", "london", 30)
     for path in [tmp_path / "a", *(tmp_path / "a").rglob("*")]:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_a_name_that_has_a_certificate_is_refused(tmp_path: Path) -> None:
-    before = (enrol(tmp_path / "a", "london", 30, ()) / "node.pem").read_bytes()
+    before = (enrol(tmp_path / "a", "london", 30) / "node.pem").read_bytes()
     with pytest.raises(Failure) as caught:
-        enrol(tmp_path / "a", "london", 30, ())
+        enrol(tmp_path / "a", "london", 30)
     assert caught.value.code == Exit.IN_USE
     assert (tmp_path / "a/london/node.pem").read_bytes() == before
 
 
-@pytest.mark.parametrize("words", [["root"], ["etcd"], ["a/b"], ["a", "--days", "0"], ["a", "--etcd", "x,"]])
+@pytest.mark.parametrize(
+    "words", [["root"], ["etcd"], ["a/b"], ["a", "--days", "0"], ["a", "--etcd", "x,"], ["a", "--handoff-switch", "x,"]]
+)
 def test_wrong_arguments(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["enrol", *words, "--authority", str(tmp_path / "a")])
     assert ended.value.code == Exit.USAGE
     assert "accepted: " in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
+
+
+def test_a_certificate_has_one_purpose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["enrol", "a", "--authority", str(tmp_path / "a"), "--handoff-front", "--handoff-switch", "192.0.2.1"]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == Exit.USAGE
+    assert "not allowed with" in capsys.readouterr().err

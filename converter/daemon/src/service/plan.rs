@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use handoff_front::{BackEnd, Identity, Place};
+use handoff_front::{BackEnd, Identity, Place, Role};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -117,7 +117,7 @@ fn handoff(
     if let Some(old) = old.filter(|old| old.config.handoff.as_ref() == Some(wanted)) {
         return Ok(old.handoff.clone());
     }
-    let identity = Identity::read(&wanted.identity).map_err(|error| {
+    let identity = Identity::read(&wanted.identity, Role::Front).map_err(|error| {
         let message = format!("handoff.identity: {error}");
         Failure::new(Exit::NoInput, message)
     })?;

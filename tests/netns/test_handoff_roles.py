@@ -1,0 +1,85 @@
+"""In a hand-off each certificate is for one role, and no other one's work is done with it."""
+
+import re
+import socket
+import ssl
+import subprocess
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from experiments.handoff.network import Network
+from overlay.authority import enrol, member
+from tests.netns.handoff_world import HandOff, needs_tools
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually
+from tributary.settings.failure import Exit
+
+pytestmark = needs_tools
+
+NOTHING = "its certificate is for nothing in a hand-off: accepted: tributary:handoff"
+
+
+@pytest.mark.parametrize(("role", "other"), [("switch", "a"), ("back-end", "front")])
+def test_no_program_begins_with_a_certificate_for_another_role(role: str, other: str, handoff_network: Network) -> None:
+    programs = handoff_network.programs
+    commands = {
+        "switch": f"{programs.switch} --fronts 127.0.0.1:1 --clients lo --service 10.7.1.2:80 --back-end 10.7.2.2:1=lo",
+        "back-end": f"{programs.back_end} --fronts 127.0.0.1:1 --hand-off 127.0.0.1:1 --objects /",
+    }
+    command = [*commands[role].split(), "--identity", str(handoff_network.identity(other))]
+    command = handoff_network.nodes["switch"].command(command)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    assert result.returncode == Exit.NO_INPUT, result.stderr
+    refused = rf"/node\.pem: its certificate is for tributary:handoff/\S+: accepted: tributary:handoff/{role}\n$"
+    assert re.search(refused, result.stderr), result.stderr
+
+
+def impostor(network: Network, name: str, *addresses: str) -> tuple[Path, Path]:
+    """A certificate and key of the overlay's: of a node, or of etcd's member at these addresses."""
+    authority = network.identity("front").parent
+    purpose = (member(addresses),) if addresses else ()
+    folder = enrol(authority, name, 1, *purpose)
+    return folder / "node.pem", folder / "node.key"
+
+
+@pytest.mark.parametrize(("name", "port"), [("switch", 7402), ("a", 7401)])
+def test_who_is_no_front_is_refused_by_a_line(name: str, port: int, handoff: HandOff) -> None:
+    network = handoff.network
+    context = ssl.create_default_context(cafile=str(network.identity("front") / "ca.pem"))
+    context.load_cert_chain(*impostor(network, f"node-to-{name}"))
+    address = "10.7.1.1" if name == "switch" else network.address(name)
+    with inside(network.nodes["client"]):
+        plain = socket.create_connection((address, port), 5)
+    with plain, context.wrap_socket(plain, server_hostname=address) as client, suppress(ConnectionResetError):
+        assert client.recv(1) == b"", "no hello"
+    refused = f"is refused as a front: {NOTHING}/front\n"
+    eventually(lambda: refused in handoff.processes[name].output())
+
+
+def test_a_front_takes_nobody_for_a_back_end_who_is_none(handoff: HandOff) -> None:
+    network = handoff.network
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*impostor(network, "m1", network.address("a")))
+    handoff.kill("a")
+    handoff.kill("front")
+    with inside(network.nodes["a"]):
+        listener = socket.create_server((network.address("a"), 7401))
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                with listener.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as front:
+                    front.recv(1)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        handoff.start("front")
+        eventually(lambda: f"the back end a is away: {NOTHING}/back-end\n" in handoff.processes["front"].output())
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
