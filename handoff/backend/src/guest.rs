@@ -48,7 +48,8 @@ pub struct Guest {
     pub stream: TcpStream,
     /// What came and was not used yet.
     pub inbox: Vec<u8>,
-    sent: u64,
+    /// Bytes that were sent so far.
+    pub(crate) sent: u64,
 }
 
 impl Guest {

@@ -94,11 +94,17 @@ impl Relay {
             guest,
             server,
             inbox: Vec::new(),
-            out: Vec::new(),
+            to_server: head,
+            to_client: Vec::new(),
         };
-        let ending = carrier.carry(&head).await;
+        let ending = carrier.carry().await;
+        if matches!(ending, Ending::Refused(_)) {
+            // The rest of an interim response; a client that does not take it does not take the refusal either.
+            let _ = carrier.guest.send(&carrier.to_client).await;
+        }
         if let Ending::Completed(completed) = &ending {
-            if completed.server == ServerAfter::Keep && carrier.inbox.is_empty() {
+            let is_clean = carrier.inbox.is_empty() && carrier.to_server.is_empty();
+            if completed.server == ServerAfter::Keep && is_clean {
                 *kept = Some(carrier.server);
             }
         }
@@ -118,23 +124,24 @@ async fn conclude(guest: &mut Guest, ending: Ending) -> After {
     }
 }
 
+/// Both directions go on side by side: a server may answer while its request is still coming, and neither end has to read
+/// before the other one has.
 struct Carrier<'a> {
     exchange: Exchange<'a>,
     guest: &'a mut Guest,
     server: TcpStream,
     /// What came from the server and was shown in vain.
     inbox: Vec<u8>,
-    /// Heads on their way out.
-    out: Vec<u8>,
+    /// Until it is sent, no more of the request is taken.
+    to_server: Vec<u8>,
+    /// Until it is sent, no more of the response is taken.
+    to_client: Vec<u8>,
 }
 
 type Step = Result<(), Ending>;
 
 impl Carrier<'_> {
-    async fn carry(&mut self, head: &[u8]) -> Ending {
-        if self.server.write_all(head).await.is_err() {
-            self.exchange.handle(Event::ServerDeaf, &mut self.out);
-        }
+    async fn carry(&mut self) -> Ending {
         loop {
             if let Err(ending) = self.step().await {
                 return ending;
@@ -143,82 +150,112 @@ impl Carrier<'_> {
     }
 
     async fn step(&mut self) -> Step {
-        if self.exchange.reads_client() && !self.guest.inbox.is_empty() {
-            self.client_sent().await?;
+        if self.takes_request() && !self.guest.inbox.is_empty() {
+            self.client_sent()?;
         }
-        self.happened(Event::Delivered)?;
-        self.inbox.reserve(PIECE);
-        let reads_client = self.exchange.reads_client();
-        let next = async {
-            tokio::select! {
-                read = self.server.read_buf(&mut self.inbox) => From::Server(read),
-                read = self.guest.read_more(), if reads_client => From::Client(read),
-            }
+        if self.to_client.is_empty() {
+            self.happened(Event::Delivered)?;
+        }
+        let Ok(moved) = timeout(SILENCE, self.moved()).await else {
+            let server_clogged = !self.to_server.is_empty();
+            return self.happened(Event::Silence { server_clogged });
         };
-        match timeout(SILENCE, next).await {
-            Ok(From::Server(Ok(0))) => self.happened(Event::Server(Input::End)),
-            Ok(From::Server(Ok(_))) => self.server_sent().await,
-            Ok(From::Server(Err(_))) => self.happened(Event::Server(Input::Reset)),
-            Ok(From::Client(Ok(0))) => self.happened(Event::Client(Input::End)),
-            Ok(From::Client(Ok(_))) => Ok(()),
-            Ok(From::Client(Err(_))) => self.happened(Event::Client(Input::Reset)),
-            Err(_) => self.happened(Event::Silence {
-                server_clogged: false,
-            }),
+        match moved {
+            Moved::FromServer(Ok(0)) => self.happened(Event::Server(Input::End)),
+            Moved::FromServer(Ok(_)) => self.server_sent(),
+            Moved::FromServer(Err(_)) => self.happened(Event::Server(Input::Reset)),
+            Moved::FromClient(Ok(0)) => self.happened(Event::Client(Input::End)),
+            Moved::FromClient(Ok(_)) => Ok(()),
+            Moved::FromClient(Err(_)) | Moved::ToClient(Err(_)) => {
+                self.happened(Event::Client(Input::Reset))
+            }
+            Moved::ToServer(Ok(count)) => {
+                self.to_server.drain(..count);
+                Ok(())
+            }
+            Moved::ToServer(Err(_)) => {
+                self.to_server.clear();
+                self.happened(Event::ServerDeaf)
+            }
+            Moved::ToClient(Ok(count)) => {
+                self.to_client.drain(..count);
+                self.guest.sent += count as u64;
+                Ok(())
+            }
+        }
+    }
+
+    fn takes_request(&self) -> bool {
+        self.exchange.reads_client() && self.to_server.is_empty()
+    }
+
+    /// Waits until bytes go one of the four ways.
+    async fn moved(&mut self) -> Moved {
+        let takes_request = self.takes_request();
+        if takes_request {
+            self.guest.inbox.reserve(PIECE);
+        }
+        self.inbox.reserve(PIECE);
+        let (mut from_server, mut server) = self.server.split();
+        let (mut from_client, mut client) = self.guest.stream.split();
+        tokio::select! {
+            read = from_server.read_buf(&mut self.inbox), if self.to_client.is_empty() => Moved::FromServer(read),
+            read = from_client.read_buf(&mut self.guest.inbox), if takes_request => Moved::FromClient(read),
+            count = server.write(&self.to_server), if !self.to_server.is_empty() => Moved::ToServer(count),
+            count = client.write(&self.to_client), if !self.to_client.is_empty() => Moved::ToClient(count),
         }
     }
 
     /// The request's body goes on.
-    async fn client_sent(&mut self) -> Step {
+    fn client_sent(&mut self) -> Step {
         let event = Event::Client(Input::Bytes(&self.guest.inbox));
-        match self.exchange.handle(event, &mut self.out) {
+        match self.exchange.handle(event, &mut self.to_client) {
             Action::End(ending) => Err(ending),
             Action::Pass { used, .. } => {
-                let body: Vec<u8> = self.guest.inbox.drain(..used).collect();
-                match timeout(SILENCE, self.server.write_all(&body)).await {
-                    Ok(Ok(())) => Ok(()),
-                    _ => self.happened(Event::ServerDeaf),
-                }
+                self.to_server.extend(self.guest.inbox.drain(..used));
+                Ok(())
             }
             Action::Wait | Action::Head(_) => Ok(()),
         }
     }
 
     /// A head and the content behind it leave in one write.
-    async fn server_sent(&mut self) -> Step {
+    fn server_sent(&mut self) -> Step {
         let inbox = std::mem::take(&mut self.inbox);
         let mut used = 0;
         while used < inbox.len() {
             let rest = Event::Server(Input::Bytes(&inbox[used..]));
-            match self.exchange.handle(rest, &mut self.out) {
+            match self.exchange.handle(rest, &mut self.to_client) {
                 Action::Wait => break,
-                Action::End(ending) => return Err(ending),
+                Action::End(ending) => {
+                    // Of a response that is refused nothing goes on.
+                    self.to_client.clear();
+                    return Err(ending);
+                }
                 Action::Head(length) => used += length,
                 Action::Pass { used: length, data } => {
-                    let content = &inbox[used..][data];
-                    self.out.extend_from_slice(content);
+                    self.to_client.extend_from_slice(&inbox[used..][data]);
                     used += length;
                 }
             }
         }
         self.exchange.commit();
         self.inbox.extend_from_slice(&inbox[used..]);
-        let out = std::mem::take(&mut self.out);
-        match self.guest.send(&out).await {
-            Ok(()) => Ok(()),
-            Err(_) => self.happened(Event::Client(Input::Reset)),
-        }
+        Ok(())
     }
 
     fn happened(&mut self, event: Event<'_>) -> Step {
-        match self.exchange.handle(event, &mut self.out) {
+        match self.exchange.handle(event, &mut self.to_client) {
             Action::End(ending) => Err(ending),
             Action::Wait | Action::Head(_) | Action::Pass { .. } => Ok(()),
         }
     }
 }
 
-enum From {
-    Client(io::Result<usize>),
-    Server(io::Result<usize>),
+/// What became of the first direction that was ready: how many bytes went.
+enum Moved {
+    FromServer(io::Result<usize>),
+    FromClient(io::Result<usize>),
+    ToServer(io::Result<usize>),
+    ToClient(io::Result<usize>),
 }

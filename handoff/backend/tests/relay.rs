@@ -1,0 +1,103 @@
+//! A back end that relays, between a client and a server: both directions go on side by side.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handoff_backend::{Relay, serve_plain};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// Far more than the sockets on the way hold.
+const LARGE: usize = 50_000_000;
+/// Far less than a silence that ends an exchange.
+const SOON: Duration = Duration::from_secs(20);
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    (listener, address)
+}
+
+/// A client of a relay to `server`.
+async fn client_of(server: SocketAddr) -> TcpStream {
+    let (listener, address) = listener().await;
+    tokio::spawn(serve_plain(listener, Arc::new(Relay::to(server, 1)), 10));
+    TcpStream::connect(address).await.expect("connected")
+}
+
+/// Reads until a head's end; what came behind it.
+async fn past_head(stream: &mut TcpStream) -> Vec<u8> {
+    let mut read = Vec::new();
+    loop {
+        let count = stream.read_buf(&mut read).await.expect("more");
+        assert!(count > 0, "{}", String::from_utf8_lossy(&read));
+        let end = read.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+        if let Some(end) = end {
+            return read.split_off(end + 4);
+        }
+    }
+}
+
+fn upload() -> String {
+    format!("PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: {LARGE}\r\n\r\n")
+}
+
+#[tokio::test]
+async fn an_answer_before_the_uploads_end_comes_at_once_though_the_server_reads_no_more() {
+    let (listener, server) = listener().await;
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        past_head(&mut stream).await;
+        // So much of the body comes that all that the sockets hold is full.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let answer = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(answer).await.expect("sent");
+        stream
+    });
+    let (mut answers, mut requests) = client_of(server).await.into_split();
+    let uploading = tokio::spawn(async move {
+        requests.write_all(upload().as_bytes()).await.expect("sent");
+        // It breaks off when the answer is there.
+        let _ = requests.write_all(&vec![7; LARGE]).await;
+    });
+    let mut answer = [0; 12];
+    let read = timeout(SOON, answers.read_exact(&mut answer)).await;
+    read.expect("in time").expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    drop((serving.await, answers));
+    uploading.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn an_upload_and_its_answer_that_come_at_the_same_time_are_whole() {
+    let (listener, server) = listener().await;
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        let rest = past_head(&mut stream).await;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        stream.write_all(&rest).await.expect("sent");
+        let (mut from, mut to) = stream.split();
+        tokio::io::copy(&mut from, &mut to).await.expect("copied");
+    });
+    let pattern = (0..251).flat_map(|each| [each; 251]).cycle();
+    let body: Vec<u8> = pattern.take(LARGE).collect();
+    let sent = body.clone();
+    let (mut answers, mut requests) = client_of(server).await.into_split();
+    let uploading = tokio::spawn(async move {
+        requests.write_all(upload().as_bytes()).await.expect("sent");
+        requests.write_all(&sent).await.expect("sent");
+        requests
+    });
+    let mut answer = Vec::with_capacity(LARGE + 1000);
+    let whole = async {
+        while answer.len() < LARGE || !answer.ends_with(&body[LARGE - 1000..]) {
+            assert!(answers.read_buf(&mut answer).await.expect("more") > 0);
+        }
+    };
+    timeout(SOON, whole).await.expect("in time");
+    assert!(answer.ends_with(&body), "not a byte wrong");
+    drop(uploading.await);
+}
