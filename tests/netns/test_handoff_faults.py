@@ -67,14 +67,17 @@ def test_a_back_end_that_is_killed_resets_its_clients_at_once(handoff: HandOff) 
     eventually(lambda: handoff.is_handed("a/1"))
 
 
+@pytest.mark.calm
 def test_a_back_end_whose_machine_is_gone_resets_its_clients_within_a_second(handoff: HandOff) -> None:
+    """0.6 to 0.7 s until the front has missed it, and some milliseconds to reset them; 0.3 s are left for lost packets
+    (handoff/link/src/channel.rs)."""
     switch = handoff.network.nodes["switch"]
     try:
         with downloading(handoff, f"a/{LARGE}") as download:
             begun = time.monotonic()
             switch.ip("link", "set", "to-a", "down")
         assert isinstance(download.failed, ConnectionResetError)
-        assert download.ended - begun < 1.3, "a second, and what a busy machine takes"
+        assert download.ended - begun < 1
         with handoff.connection() as client:
             client.sendall(request("b/1000"))
             assert answer(client) == pattern("b", 1000)
