@@ -1,13 +1,17 @@
 """The command build-deb."""
 
+import argparse
 import json
+import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from debs import build
 from debs.release import ARCHITECTURES, SUITES
+from debs.repository import pool, publish
 from tributary.places import CACHE, ROOT
 from tributary.settings import entry
 
@@ -23,12 +27,30 @@ Makes the Debian packages of Tributary for one release of Debian or Ubuntu and o
   tributary-image       the first boot of an image; no other machine needs it
 
 Nothing of the target runs while they are made: packages for Debian 13, Ubuntu and arm64 come out of Debian 12 on amd64
-just as well. The same commit gives the same bytes."""
+just as well. The same commit gives the same bytes.
+
+With --repository, they go into a signed repository, from which apt installs and upgrades them."""
 
 EPILOG = """\
 version
   pyproject.toml's, with the commit's time and hash unless the commit has the tag vVERSION; files that differ from the
   commit show as `modified`. Only files that git knows get into a package.
+
+repository
+  --repository builds the packages of every release and processor, or of the one that --suite and --arch name, or takes
+  those that lie in --packages, and adds them to FOLDER:
+
+  pool/SUITE/*.deb                packages: their versions say for which release they are
+  dists/SUITE/InRelease           what a release has, signed; as Release and Release.gpg too
+  dists/SUITE/tributary.sources   for /etc/apt/sources.list.d: address and key
+  key.asc                         the public key
+
+  Any web server can publish FOLDER. All indexes are made and signed anew each time. A version that is there never
+  changes; to withdraw one, delete its file in pool/ and run with --packages FOLDER/pool.
+
+  --key takes a key without a passphrase from a file with mode 0600 outside of the checkout, or one in your keyring by
+  its fingerprint, whose passphrase gpg-agent(1) asks for. To make one:
+      gpg --quick-generate-key "Packages of Example <packages@example.net>" ed25519 sign 3y
 
 what it needs
   The programs in Rust: cargo builds them, statically, so that one build serves every release. For the other processor
@@ -40,26 +62,49 @@ what it needs
 
 environment
   DEBFULLNAME, DEBEMAIL   who answers for the packages
+  GNUPGHOME               the keyring that has the key
+  SOURCE_DATE_EPOCH       the date of a repository, in seconds since 1970 (default: now): the same packages, date and
+                          key, of a kind whose signatures are deterministic such as ed25519, give the same bytes
 
 exit status
-  64 wrong arguments, a program that would not run on the target, versions that contradict; 66 BINARY cannot be read;
-  69 something is missing: dpkg-deb, git, cargo, mmdebstrap, a wheel; 71 a step failed, or OUTPUT cannot be written;
-  130 Ctrl-C; 143 SIGTERM
+  64 wrong arguments, a program that would not run on the target, versions that contradict, a repository that another
+  key signed; 65 a package or key that is none, a package for no known release, a version with other bytes than
+  published; 66 BINARY, packages or key cannot be read; 69 something is missing: dpkg-deb, git, cargo, mmdebstrap, a
+  wheel, apt-ftparchive, gpg; 71 a step failed, or OUTPUT or FOLDER cannot be written; 130 Ctrl-C; 143 SIGTERM
 
-example
-  scripts/build-deb --suite bookworm --arch arm64 && ls results/packages"""
+examples
+  scripts/build-deb --suite bookworm --arch arm64 && ls results/packages
+  scripts/build-deb --repository results/repository --key FINGERPRINT --url https://packages.example.net"""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What build-deb is given; ``suite`` and ``arch`` are names of the tables in debs/release.py."""
+    """What build-deb is given; ``suite`` and ``arch`` are names of the tables in debs/release.py, or None for ours.
 
-    suite: str
-    arch: str
+    With a ``repository``, None is all of them.
+    """
+
+    suite: str | None
+    arch: str | None
     output: Path
     converter: Path | None
+    repository: Path | None
+    packages: Path | None
+    key: str | None
+    url: str | None
+    valid_days: int | None
+    replace_key: bool
     json: bool
     dry_run: bool
+
+    def __post_init__(self) -> None:
+        of_repository = (self.packages, self.key, self.url, self.valid_days, self.replace_key or None)
+        if self.repository is None and any(each is not None for each in of_repository):
+            raise ValueError("--packages, --key, --url, --valid-days and --replace-key go with --repository")
+        if self.repository is not None and (self.key is None or self.url is None):
+            raise ValueError("--repository needs --key, which signs it, and --url, where machines will find it")
+        if self.packages is not None and (self.suite or self.arch or self.converter):
+            raise ValueError("--packages takes what is built already: without --suite, --arch and --converter")
 
 
 def main(words: Sequence[str]) -> int:
@@ -67,33 +112,61 @@ def main(words: Sequence[str]) -> int:
     return parser().perform(words)
 
 
-def _build(options: Options) -> None:
-    order = build.Order(
-        SUITES[options.suite],
-        ARCHITECTURES[options.arch],
-        options.output,
-        CACHE / "packages",
-        options.converter,
-    )
+def _perform(options: Options) -> None:
+    if options.repository is not None:
+        _publish(options)
+        return
+    suite, architecture = _here()
+    order = _order(options, options.suite or suite, options.arch or architecture)
     if options.dry_run:
         _show_plan(build.plan(order), options.json)
     else:
         _show(build.packages(order), options.json)
 
 
+def _publish(options: Options) -> None:
+    assert options.repository and options.key and options.url  # by the rules of Options
+    asked = publish.Order(
+        options.repository,
+        options.key,
+        options.url,
+        publish.now(os.environ),
+        options.valid_days,
+        options.replace_key,
+    )
+    suites = [options.suite] if options.suite else list(SUITES)
+    architectures = [options.arch] if options.arch else list(ARCHITECTURES)
+    orders = [_order(options, suite, each) for suite in suites for each in architectures]
+    debs = pool.below(options.packages) if options.packages else []
+    if options.dry_run:
+        builds = [] if options.packages else [f"{each.suite.name} {each.architecture.name}" for each in orders]
+        _show_plan({"builds": builds, **publish.plan(asked, debs)}, options.json)
+        return
+    publish.check(asked)  # before anything long begins
+    if not options.packages:
+        debs = [pool.read(made.file) for order in orders for made in build.packages(order)]
+    _show_sources(publish.publish(asked, debs), options.json)
+
+
+def _order(options: Options, suite: str, architecture: str) -> build.Order:
+    cache = CACHE / "packages"
+    return build.Order(SUITES[suite], ARCHITECTURES[architecture], options.output, cache, options.converter)
+
+
 def parser() -> entry.Arguments:
     """The arguments of build-deb."""
     arguments = entry.Arguments(prog="build-deb", description=DESCRIPTION, epilog=EPILOG)
-    arguments.does(Options, _build)
+    arguments.does(Options, _perform)
     suite, architecture = _here()
     arguments.add_argument(
         "--suite",
         choices=SUITES,
-        default=suite,
-        help=f"Debian 12, 13 or Ubuntu 24.04 (default here: {suite})",
+        help=f"Debian 12, 13 or Ubuntu 24.04 (default here: {suite}; with --repository: each)",
     )
     arguments.add_argument(
-        "--arch", choices=ARCHITECTURES, default=architecture, help=f"processor (default here: {architecture})"
+        "--arch",
+        choices=ARCHITECTURES,
+        help=f"processor (default here: {architecture}; with --repository: each)",
     )
     arguments.add_argument(
         "--output",
@@ -109,7 +182,38 @@ def parser() -> entry.Arguments:
     arguments.add_argument(
         "--dry-run", action="store_true", help="say what would be made; fetch, build and write nothing"
     )
+    _add_repository(arguments.add_argument_group("a signed repository"))
     return arguments
+
+
+def _add_repository(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--repository", type=Path, metavar="FOLDER", help="make a repository there, or add to it")
+    group.add_argument("--key", metavar="FILE|FINGERPRINT", help="the secret key that signs it")
+    group.add_argument("--url", type=_url, help="where machines will find it: https://, http:// or file:/")
+    group.add_argument(
+        "--packages", type=Path, metavar="DIR", help="take the .deb files there, folders included; build none"
+    )
+    group.add_argument(
+        "--valid-days",
+        type=_days,
+        metavar="N",
+        help="machines refuse it N days from now, unless it is signed anew (default: never)",
+    )
+    group.add_argument("--replace-key", action="store_true", help="sign with another key than before")
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    remote = parts.scheme in ("https", "http") and parts.netloc
+    if not (remote or (parts.scheme == "file" and parts.path.startswith("/"))) or len(text.split()) != 1:
+        raise argparse.ArgumentTypeError(f"{text}: accepted: an address such as https://packages.example.net")
+    return text.rstrip("/")
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number of days, from 1")
+    return int(text)
 
 
 def _here() -> tuple[str, str]:
@@ -136,6 +240,14 @@ def _show(made: Sequence[build.Made], as_json: bool) -> None:
         return
     for each in made:
         print(f"{each.sha256}  {each.file}")
+
+
+def _show_sources(sources: Sequence[Path], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([{"suite": path.parent.name, "sources": str(path)} for path in sources], indent=2))
+        return
+    for path in sources:
+        print(f"{path.parent.name}  {path}")
 
 
 if __name__ == "__main__":
