@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-PRIVATE = 0o600
-"""Of files whose contents are nobody's business."""
+PUBLIC, PRIVATE = 0o644, 0o600
+"""Of files; the second kind's contents are nobody's business."""
 
 
 _HIDDEN = "(not shown)"
@@ -40,7 +40,7 @@ class WriteFile:
 
     path: str
     text: str
-    mode: int = 0o644
+    mode: int = PUBLIC
     owner: Owner = ROOT
 
     def __str__(self) -> str:

@@ -21,7 +21,7 @@ _HEAD = "# Written from tributary.toml on the boot partition, and written anew w
 
 def firewall(card: Card, role: Role) -> Iterator[Action]:
     """The file for what the card says, and the unit that loads it, in every role."""
-    lan = card.lan if role is Role.CPE and card.gateway else None
+    lan = card.lan if role is Role.CPE and card.target else None
     lines = [*_networks("admin_networks", card.admin_networks)]
     if role is Role.GATEWAY and card.client_networks:
         lines += [*_networks("client_networks", card.client_networks), _add("client_ports", GATEWAY_PORTS)]

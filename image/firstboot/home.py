@@ -6,11 +6,12 @@ Access links for the daemon cpe, a converter that hands over to the gateway, and
 from collections.abc import Iterator
 
 from image.firstboot import lan as lan_side
-from image.firstboot.actions import Action, EnableUnit, WriteFile
+from image.firstboot.actions import PRIVATE, PUBLIC, Action, EnableUnit, WriteFile
 from image.firstboot.document import document
 from image.firstboot.gateway import CONVERTER, IDLE
 from image.firstboot.settings import Card, Lan, Wan
 from image.firstboot.values import Target
+from tributary.wireguard.enrolment import table
 
 CPE, LAN, DNSMASQ = "tributary-cpe.service", "tributary-lan.service", "dnsmasq.service"
 PROXY_PORT = 3128
@@ -28,7 +29,7 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
         _NAMES_FILE: lan_side.names(card, lan),
     }
     for path, text in texts.items():
-        yield WriteFile(path, text)
+        yield WriteFile(path, text, PRIVATE if path == _CPE_FILE and card.enrolments else PUBLIC)
     # Whoever edits the card of a running box cuts nobody's connections.
     yield EnableUnit(CPE, gently=True, reads=(_CPE_FILE,))
     yield EnableUnit(CONVERTER, gently=True, reads=(_CONVERTER_FILE,))
@@ -38,7 +39,14 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
 
 
 def _cpe(card: Card, target: Target) -> str:
-    return document({"wan": {name: _wan(wan) for name, wan in card.wan.items()}, "probe": {"target": str(target)}})
+    settings: dict[str, object] = {
+        "bypass": bool(card.bypass),
+        "wan": {name: _wan(wan) for name, wan in card.wan.items()},
+        "probe": {"target": str(target)},
+    }
+    if card.enrolments:
+        settings["enrolment"] = list(map(table, card.enrolments))
+    return document(settings)
 
 
 def _wan(wan: Wan) -> dict[str, object]:

@@ -29,6 +29,7 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
     return rendered(
         _TEMPLATES / "lan.nft.j2",
         lan=lan,
+        quic=card.lets_quic_pass,
         gateway=gateway.address,
         port=PORT,
         taken=f"{TAKEN:#x}",

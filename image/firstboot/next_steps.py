@@ -45,7 +45,10 @@ def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
 
 def _home(card: Card) -> Iterator[str]:
     if card.lan is None or not card.has_cpe:
-        yield f"This is no router yet: add gateway, two tables [wan.NAME], and [lan] to {NAME}, and start the box anew."
+        yield (
+            f"This is no router yet: add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {NAME}, and start"
+            " the box anew."
+        )
         return
     network, interface = card.lan.address.network, card.lan.interface
     if card.lan.leases:
@@ -54,10 +57,12 @@ def _home(card: Card) -> Iterator[str]:
         yield f"Give devices at {interface} addresses of {network}, {card.lan.address.ip} as router and DNS server."
     proxy = f"HTTP proxy: {card.lan.address.ip}:{PROXY_PORT}."
     yield f"Their TCP connections take {', '.join(card.wan)}, all at once. {proxy}"
+    if card.enrolments:
+        yield f"All of it goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER}-cpe status"
 
 
 def _unused(card: Card, role: Role) -> Iterator[str]:
-    other = ("client_networks",) if role is Role.CPE else ("gateway", "wan", "lan", "bypass")
+    other = ("client_networks",) if role is Role.CPE else ("gateway", "enrolment", "wan", "lan", "bypass")
     given = [key for key in other if getattr(card, key)]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

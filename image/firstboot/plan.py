@@ -33,8 +33,8 @@ def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
 def _services(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     if role is Role.GATEWAY:
         yield from gateway(card, facts)
-    elif card.lan and card.gateway:
-        yield from home(card, card.lan, card.gateway)
+    elif card.lan and card.target:
+        yield from home(card, card.lan, card.target)
 
 
 def _units(found: Iterable[Action], facts: Facts) -> Iterator[Action]:

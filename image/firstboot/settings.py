@@ -29,14 +29,19 @@ from image.firstboot.values import (
     Pattern,
     PublicKey,
     Ssid,
+    Target,
     Wireless,
 )
 from squid.values import CLIENTS, ClientNetwork
 from tributary.settings.files import Settings
+from tributary.wireguard.enrolment import Enrolment
 
 MOST_WANS = 8
 """As many as the daemon cpe takes."""
 
+MOST_GATEWAYS = 8
+
+ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
 WANS = f"up to {MOST_WANS} tables such as [wan.dsl], with names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
 MATCHES = "at least one of the keys interface, driver, mac"
 NETWORKS = f"tables such as [network.end0], each with {values.INTERFACE}"
@@ -54,6 +59,13 @@ class Role(StrEnum):
 
     GATEWAY = "gateway"
     CPE = "cpe"
+
+
+class Leg(StrEnum):
+    """How the gateway is reached."""
+
+    WIREGUARD = "wireguard"
+    PLAIN = "plain"
 
 
 class Wifi(Settings):
@@ -138,7 +150,11 @@ class Lan(Settings):
         title="what devices get; none: the half of the network that address is not in",
         description=values.DHCP_RANGE,
     )
-    quic: bool = Field(False, title="let HTTP/3 pass, which takes one link instead of all", description=BOOLEAN)
+    quic: bool | None = Field(
+        None,
+        title="let HTTP/3 pass, which takes one link instead of all; none: where tunnels keep its address",
+        description=BOOLEAN,
+    )
     not_bonded_ports: list[TcpPorts] = Field(
         [Ports("tcp", 25, 25)],
         max_length=MOST_PORTS,
@@ -193,7 +209,16 @@ class Card(Settings):
         title="gateway: who may use the converters; none: this machine alone",
         description=f"a list of {CLIENTS}",
     )
-    gateway: Gateway = Field(None, title="cpe: where the gateway is", description=values.GATEWAY)
+    gateway: Gateway = Field(None, title="cpe: where the gateway is, for leg = 'plain'", description=values.GATEWAY)
+    leg: Leg | None = Field(
+        None,
+        strict=False,
+        title="cpe: how the gateway is reached; none: by tunnels if there is an enrolment",
+        description="'wireguard' or 'plain'",
+    )
+    enrolment: list[Enrolment] = Field(
+        [], max_length=MOST_GATEWAYS, title="cpe: gateways that let this box in by its keys", description=ENROLMENTS
+    )
     wifi: Wifi | None = Field(None, title="a wireless network to join", description="a table [wifi]")
     network: dict[Interface, Network] = Field(
         {}, title="how interfaces get their addresses; none: by DHCP", description=NETWORKS
@@ -212,7 +237,23 @@ class Card(Settings):
     @property
     def has_cpe(self) -> bool:
         """Whether anything of a home router is set up."""
-        return bool(self.wan or self.lan or self.gateway or self.bypass)
+        return bool(self.wan or self.lan or self.gateway or self.enrolment or self.bypass)
+
+    @property
+    def enrolments(self) -> tuple[Enrolment, ...]:
+        """The gateways that tunnels lead to; none where the leg is plain."""
+        return () if self.leg is Leg.PLAIN else tuple(self.enrolment)
+
+    @property
+    def target(self) -> Target | None:
+        """Where the gateway's converter is: inside the tunnels, or at its address."""
+        return Target(self.enrolments[0].inside, values.CONVERT_PORT) if self.enrolments else self.gateway
+
+    @property
+    def lets_quic_pass(self) -> bool:
+        """Whether devices may use HTTP/3."""
+        given = self.lan.quic if self.lan else None
+        return bool(self.enrolments) if given is None else given
 
     @property
     def can_log_in(self) -> bool:
@@ -240,8 +281,18 @@ def _missing(card: Card) -> Iterator[Contradiction]:
         yield "wan", list(card.wan), f"two or more, {WANS}"
     if card.lan is None:
         yield "lan", "(missing)", "a table [lan] with the keys interface and address"
-    if card.gateway is None:
+    if card.leg is Leg.PLAIN and card.gateway is None:
         yield "gateway", "(missing)", values.GATEWAY
+    elif card.leg is Leg.WIREGUARD and not card.enrolment:
+        yield "enrolment", "(missing)", ENROLMENTS
+    elif card.target is None:
+        yield "enrolment", "(missing)", f"{ENROLMENTS}; or gateway, {values.GATEWAY}"
+    elif card.leg is None and card.gateway and card.enrolment:
+        yield "leg", "(missing)", "'wireguard' or 'plain', since there are both gateway and enrolment"
+    for number, each in enumerate(card.enrolments):
+        if each.inside != card.enrolments[0].inside:
+            accepted = f"{card.enrolments[0].inside}, as in the first table: one address for the converter"
+            yield f"enrolment[{number}].inside", str(each.inside), accepted
 
 
 def _between_wans(card: Card) -> Iterator[Contradiction]:
@@ -258,6 +309,10 @@ def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
             yield f"wan.{name}.interface", wan.interface, f"one that lan.interface, {lan.interface!r}, does not fit"
     if card.gateway is not None and card.gateway.address in lan.address.network:
         yield "gateway", str(card.gateway), f"an address that is not in the LAN, {lan.address.network}"
+    for each in card.enrolment:
+        if each.addresses.overlaps(lan.address.network) or each.inside in lan.address.network:
+            accepted = f"a network without {each.inside} and {each.addresses}, which are inside the tunnels"
+            yield "lan.address", str(lan.address), accepted
     if lan.interface in card.network:
         accepted = "no such table: the LAN's address stands in [lan]"
         yield f"network.{lan.interface}", "(given)", accepted

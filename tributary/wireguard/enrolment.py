@@ -100,13 +100,11 @@ class Enrolment(Settings):
     inside: Inside = Field(title="the gateway's address inside the tunnels", description=INSIDE)
 
 
+def table(enrolment: Enrolment) -> dict[str, str]:
+    """The table's keys and values, with the secret."""
+    return {name: str(getattr(enrolment, name)) for name in Enrolment.model_fields}
+
+
 def text(enrolment: Enrolment) -> str:
     """The table as it goes into the router's settings."""
-    return (
-        "[[enrolment]]\n"
-        f'gateway = "{enrolment.gateway}"\n'
-        f'public_key = "{enrolment.public_key}"\n'
-        f'secret = "{enrolment.secret}"\n'
-        f'addresses = "{enrolment.addresses}"\n'
-        f'inside = "{enrolment.inside}"\n'
-    )
+    return "[[enrolment]]\n" + "".join(f'{name} = "{value}"\n' for name, value in table(enrolment).items())

@@ -22,6 +22,15 @@ interface = "enx*"
 interface = "end0"
 address = "192.168.77.1/24"
 """
+LINKS = CPE.partition("\n")[2]
+ENROLMENT = """\
+[[enrolment]]
+gateway = "gateway.example.net"
+public_key = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8="
+secret = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+addresses = "10.84.0.16/28"
+inside = "10.84.0.1"
+"""
 BYPASS = '[[bypass]]\nto = "dsl"\n'
 WIFI = '[wifi]\ncountry = "DE"\nssid = "net"\n'
 
@@ -60,6 +69,9 @@ WRONG = [
     ('gateway = "203.0.113.5:0"', "gateway = '203.0.113.5:0'", "'203.0.113.5'"),
     ('gateway = "127.0.0.1"', "gateway = '127.0.0.1'", "an address, or an address and a port"),
     ('gateway = "fe80::1%eth0"', "gateway = 'fe80::1%eth0'", "an address"),
+    (ENROLMENT.replace("AAEC", "AAE"), "enrolment[0].secret = '(not shown)'", "32 bytes in base64"),
+    (ENROLMENT.replace("10.84.0.16/28", "10.84.0.0/24"), "enrolment[0].addresses = '10.84.0.0/24'", "of length 28"),
+    ('leg = "ipsec"', "leg = 'ipsec'", "'wireguard' or 'plain'"),
     (WIFI, "wifi.passphrase = '(missing)'", "8 to 63"),
     (WIFI + 'passphrase = "short"', "wifi.passphrase = '(not shown)'", "8 to 63"),
     (WIFI + 'pasphrase = "12345678"', "wifi.pasphrase = '(not shown)'", "one of the keys country"),
@@ -160,7 +172,18 @@ BETWEEN_KEYS = [
     ('gateway = "203.0.113.5"', ["wan = []: accepted: two or more, up to 8", "lan = '(missing)': accepted: a table"]),
     (CPE.replace('[wan.lte]\ninterface = "enx*"\n', ""), ["wan = ['dsl']: accepted: two or more, up to 8"]),
     (CPE.partition("[lan]")[0], ["lan = '(missing)': accepted: a table [lan]"]),
-    (CPE.partition("\n")[2], ["gateway = '(missing)': accepted: an address"]),
+    (LINKS, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints them; or"]),
+    ('leg = "plain"\n' + LINKS + ENROLMENT, ["gateway = '(missing)': accepted: an address"]),
+    ('leg = "wireguard"\n' + CPE, ["enrolment = '(missing)': accepted: tables [[enrolment]]"]),
+    (CPE + ENROLMENT, ["leg = '(missing)': accepted: 'wireguard' or 'plain', since there are both"]),
+    (
+        LINKS + ENROLMENT + ENROLMENT.replace('10.84.0.1"', '10.84.1.1"'),
+        ["enrolment[1].inside = '10.84.1.1': accepted: 10.84.0.1, as in the first table"],
+    ),
+    (
+        LINKS.replace("192.168.77.1/24", "10.84.0.30/24") + ENROLMENT,
+        ["lan.address = '10.84.0.30/24': accepted: a network without 10.84.0.1 and 10.84.0.16/28"],
+    ),
     (CPE.replace("enx*", "wlan0"), ["wan.lte = {'interface': 'wlan0'}: accepted: a rule that no other link has"]),
     (CPE.replace("enx*", "en*"), ["wan.lte.interface = 'en*': accepted: one that lan.interface, 'end0', does not fit"]),
     (CPE.replace("203.0.113.5", "192.168.77.5"), ["gateway = '192.168.77.5:5124': accepted: an address that is not"]),
