@@ -46,8 +46,8 @@ def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
 def _home(card: Card) -> Iterator[str]:
     if card.lan is None or not card.has_cpe:
         yield (
-            f"This is no router yet: add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {NAME}, and start"
-            " the box anew."
+            f"This is no router yet: add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {NAME}, and"
+            " start the box anew."
         )
         return
     network, interface = card.lan.address.network, card.lan.interface
