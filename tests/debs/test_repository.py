@@ -21,12 +21,11 @@ def user(pristine: Chroot, suite: str, tmp_path: Path, monkeypatch: pytest.Monke
     """A machine that was told of the repository."""
     with pristine.copy(tmp_path / "user") as chroot, dummies.keyring() as keyring:
         monkeypatch.setenv("GNUPGHOME", str(keyring.home))
-        repository = chroot.root / PLACE[1:]
-        debs = dummies.packages(tmp_path / "debs")
-        words = ["--repository", str(repository), "--packages", str(debs), "--url", f"file:{PLACE}"]
+        made, debs = tmp_path / "repository", dummies.packages(tmp_path / "debs")
+        words = ["--repository", str(made), "--packages", str(debs), "--url", f"file:{PLACE}"]
         assert main([*words, "--key", keyring.new("one"), "--valid-days", "7"]) == 0
-        sources = repository / "dists" / suite / "tributary.sources"
-        shutil.copy(sources, chroot.root / "etc/apt/sources.list.d")
+        shutil.copytree(made, chroot.root / PLACE[1:])
+        shutil.copy(made / "dists" / suite / "tributary.sources", chroot.root / "etc/apt/sources.list.d")
         yield chroot
 
 
