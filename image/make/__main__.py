@@ -1,10 +1,12 @@
 """The command ``build-image``: an image of the appliance, from Debian's packages and this checkout."""
 
 import json
+from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from image.flash.sizes import sized
 from image.make import tools
@@ -45,6 +47,10 @@ result, in DIR
   ....img.zst.sha256                     its checksum, for sha256sum --check and scripts/flash-pi
   ....img.bmap                           its block map (bmap-tools): only blocks that hold something are written
   ....manifest                           packages with their versions, and all files
+  ....os_list.json                       for the Raspberry Pi: what Raspberry Pi Imager has to know, for its --repo
+
+  --url BASE is the address of the folder that these files will be published in, such as https://images.example.net/pi:
+  Imager downloads the image from there. Without it, the list names the files in DIR, for Imager on this machine.
 
 --json
   One object a line, with the key "event": begin (step, number, of, seconds_left), progress (done, seconds_left, doing),
@@ -69,6 +75,7 @@ class Options:
     board: str
     role: str
     output: Path
+    url: str | None
     update_lock: bool
     dry_run: bool
     json: bool
@@ -83,7 +90,7 @@ def _build(options: Options) -> None:
     # The whole work, which --help does without.
     from image.make import order
 
-    asked = order.Order(BOARDS[options.board], Role(options.role), options.output, CACHE / "image")
+    asked = order.Order(BOARDS[options.board], Role(options.role), options.output, CACHE / "image", options.url)
     if options.dry_run:
         _show_outlook(order.outlook(order.Making.of(asked)), options.json)
         return
@@ -109,6 +116,7 @@ def parser() -> Arguments:
     parser.add_argument("--role", choices=list(Role), default=Role.GATEWAY, help="what it is (default: gateway)")
     output = ROOT / "results/images"
     parser.add_argument("--output", type=_folder, default=output, metavar="DIR", help="default: results/images")
+    parser.add_argument("--url", type=_url, metavar="BASE", help="where DIR will be published, for Raspberry Pi Imager")
     parser.add_argument("--update-lock", action="store_true", help="write the lock anew, and build nothing")
     parser.add_argument("--dry-run", action="store_true", help="say what would be made; make nothing")
     parser.add_argument("--json", action="store_true", help="for programs")
@@ -120,6 +128,13 @@ def _folder(text: str) -> Path:
     if path.exists() and not path.is_dir():
         raise Failure(Exit.USAGE, f"--output {text}: accepted: a folder")
     return path
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("https", "http") or not parts.netloc or parts.query or parts.fragment:
+        raise ArgumentTypeError(f"{text}: accepted: the address of a folder, such as https://images.example.net/pi")
+    return text
 
 
 def _show_outlook(outlook: Mapping[str, Any], as_json: bool) -> None:

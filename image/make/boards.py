@@ -44,6 +44,7 @@ class Board:
     packages: tuple[str, ...]
     gpt: bool
     boot_bytes: int
+    imager: bool = False  # Raspberry Pi Imager writes its images
 
     def all_packages(self, role: Role) -> tuple[str, ...]:
         """All that mmdebstrap is to install, sorted."""
@@ -82,6 +83,7 @@ BOARDS = {
             gpt=False,
             # Kernel and initramfs twice during an upgrade, firmware and device trees.
             boot_bytes=512 * MIB,
+            imager=True,
         ),
     )
 }

@@ -1,6 +1,7 @@
 """What was asked for, the stages that it takes, and all of them in a row."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from debs import build as debs
 from debs import checkout
 from debs.release import ARCHITECTURES, SUITES, Release
 from image.check.examination import examine
-from image.make import base, disk, pack, root, stage
+from image.make import base, disk, imager, pack, root, stage
 from image.make.boards import MIB, SUITE, Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
@@ -26,7 +27,7 @@ LOCKS = Path(__file__).parent / "lock"
 # What the work of a stage depends on beside what it is given: its own program.
 _OF_ROOT = ("ansible", "image/make/root.py", "image/make/texts.py", "image/make/tidy.py", "image/make/boards.py")
 _OF_DISK = ("image/make/disk.py", "image/make/layout.py", "image/make/grub.py", "image/make/identity.py")
-_OF_FILES = ("image/make/pack.py", "image/make/block_map.py")
+_OF_FILES = ("image/make/pack.py", "image/make/block_map.py", "image/make/imager.py")
 
 _EMULATED = {"arm64": 15.0}
 """How much longer the programs of a processor take than ours, by Debian's name for it."""
@@ -34,12 +35,16 @@ _EMULATED = {"arm64": 15.0}
 
 @dataclass(frozen=True)
 class Order:
-    """An image for a board in a role. ``cache`` keeps what came of each stage."""
+    """An image for a board in a role. ``cache`` keeps what came of each stage.
+
+    ``url`` is where ``output`` will be published; None: nowhere but on this machine.
+    """
 
     board: Board
     role: Role
     output: Path
     cache: Path
+    url: str | None = None
 
     @property
     def kind(self) -> str:
@@ -72,9 +77,20 @@ class Making:
         return cls(order, debs.release(_debs(order, Path()), files), _digest(files))
 
     @property
+    def version(self) -> str:
+        """Tributary's; Debian's number of the release is not part of it."""
+        return self.release.version.rpartition("-")[0]
+
+    @property
     def name(self) -> str:
-        """The image's, without an ending; Debian's number of the release is not part of it."""
-        return f"tributary-{self.order.kind}-{self.release.version.rpartition('-')[0]}"
+        """The image's, without an ending."""
+        return f"tributary-{self.order.kind}-{self.version}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the files that people download, the image itself last."""
+        listing = (imager.file_name(self.name),) if self.order.board.imager else ()
+        return (*listing, *pack.names(self.name))
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -126,7 +142,10 @@ class Making:
 
         def make(target: Path, runner: Runner) -> None:
             _insist(self._place(self.drive) / disk.DISK, self.order)
-            pack.make(self._place(self.drive), self.name, target, runner)
+            packed = pack.make(self._place(self.drive), self.name, target, runner)
+            if self.order.board.imager:
+                found = imager.listing(self.name, self.order.role, self.version, self.release.date, packed)
+                (target / imager.file_name(self.name)).write_text(json.dumps(found))
 
         return self._stage("files", (self.drive.key, digest_of(ROOT, _OF_FILES)), "", 120, make)
 
@@ -169,7 +188,7 @@ def outlook(making: Making) -> dict[str, Any]:
     stages = [
         {"stage": each.name, "cached": each.place(cache).exists(), "seconds": times.of(each)} for each in making.stages
     ]
-    files = [str(making.order.output / name) for name in pack.names(making.name)]
+    files = [str(making.order.output / name) for name in making.names]
     return {"image": making.name, "stages": stages, "files": files}
 
 
@@ -177,7 +196,20 @@ def build(making: Making, watch: Watch) -> list[Path]:
     """Make the image; returns its files, the image itself last. Raises Failure (1, 66, 69, 71)."""
     making.order.debian.locked()
     stage.run(making.stages, making.order.cache, watch)
-    return pack.deliver(making.files.place(making.order.cache), making.name, making.order.output)
+    return deliver(making)
+
+
+def deliver(making: Making) -> list[Path]:
+    """Copy what is in the cache to the output; in the list for Raspberry Pi Imager, links get their address."""
+    order, packed = making.order, making.files.place(making.order.cache)
+    texts = {}
+    if order.board.imager:
+        name = imager.file_name(making.name)
+        listing = imager.addressed(
+            json.loads((packed / name).read_text()), order.url or order.output.resolve().as_uri()
+        )
+        texts[name] = f"{json.dumps(listing, indent=2)}\n"
+    return pack.deliver(packed, making.name, order.output, texts)
 
 
 def update_lock(order: Order, watch: Watch) -> None:

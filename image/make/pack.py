@@ -3,6 +3,8 @@
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from image.make import block_map
@@ -11,6 +13,9 @@ from image.make.disk import DISK, MANIFEST
 from image.make.watch import Watch
 from tributary.settings.failure import Exit, Failure
 
+IMAGE, BLOCK_MAP = ".img.zst", ".img.bmap"
+"""How the names of its files end."""
+
 _CHUNK = 4 << 20
 # More takes four times as long for a twentieth of the size.
 _LEVEL = "-12"
@@ -18,10 +23,20 @@ _LEVEL = "-12"
 
 def names(image: str) -> tuple[str, ...]:
     """The files of an ``image`` of this name, the image itself last."""
-    return (f"{image}.img.bmap", f"{image}.manifest", f"{image}.img.zst.sha256", f"{image}.img.zst")
+    return tuple(f"{image}{ending}" for ending in (BLOCK_MAP, ".manifest", f"{IMAGE}.sha256", IMAGE))
 
 
-def make(disk: Path, image: str, target: Path, runner: Runner) -> None:
+@dataclass(frozen=True)
+class Packed:
+    """Sizes and SHA-256 of a disk, and of what it was packed to."""
+
+    disk_bytes: int
+    disk_sha256: str
+    bytes: int
+    sha256: str
+
+
+def make(disk: Path, image: str, target: Path, runner: Runner) -> Packed:
     """All files of ``image`` in the folder ``target``; ``disk`` is the folder of disk.py. Raises Failure (71)."""
     target.mkdir()
     source, (bmap, listing, checksum, packed) = disk / DISK, (target / name for name in names(image))
@@ -29,11 +44,15 @@ def make(disk: Path, image: str, target: Path, runner: Runner) -> None:
     ranges = block_map.mapped(source, lambda done: runner.watch.progress(0.1 * done / size, "block map"))
     bmap.write_text(block_map.text(ranges, size))
     shutil.copyfile(disk / MANIFEST, listing)
-    checksum.write_text(f"{_zstd(source, packed, runner.watch)}  {packed.name}\n")
+    unpacked = _zstd(source, packed, runner.watch)
+    with packed.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    checksum.write_text(f"{found}  {packed.name}\n")
+    return Packed(size, unpacked, packed.stat().st_size, found)
 
 
 def _zstd(source: Path, packed: Path, watch: Watch) -> str:
-    """Pack ``source``; returns the SHA-256 of what came out. Two threads or more give the same bytes, however many."""
+    """Pack ``source``; returns the SHA-256 of what went in. Two threads or more give the same bytes, however many."""
     size, done, digest = source.stat().st_size, 0, hashlib.sha256()
     command = ["zstd", "--quiet", "--force", "--threads=0", _LEVEL, f"--stream-size={size}", "-o", str(packed)]
     with source.open("rb") as file, subprocess.Popen(command, stdin=subprocess.PIPE) as zstd:
@@ -41,6 +60,7 @@ def _zstd(source: Path, packed: Path, watch: Watch) -> str:
         try:
             while data := file.read(_CHUNK):
                 zstd.stdin.write(data)
+                digest.update(data)
                 done += len(data)
                 watch.progress(0.1 + 0.9 * done / size, "packing")
         except BaseException:
@@ -48,25 +68,34 @@ def _zstd(source: Path, packed: Path, watch: Watch) -> str:
             raise
     if zstd.returncode != 0:
         raise Failure(Exit.SYSTEM, f"zstd ended with {zstd.returncode}: see above")
-    with packed.open("rb") as file:
-        while data := file.read(_CHUNK):
-            digest.update(data)
     return digest.hexdigest()
 
 
-def deliver(packed: Path, image: str, output: Path) -> list[Path]:
-    """The files of ``image`` in the folder ``output``; each comes whole, the image last. Raises Failure (71)."""
+def deliver(packed: Path, image: str, output: Path, texts: Mapping[str, str]) -> list[Path]:
+    """The files of ``image`` in the folder ``output``, and ``texts`` by their names; raises Failure (71).
+
+    Each comes whole, the image last.
+    """
     try:
         output.mkdir(parents=True, exist_ok=True)
-        return [_placed(packed / name, output / name) for name in names(image)]
+        written = [_placed(output / name, _written(text)) for name, text in texts.items()]
+        return written + [_placed(output / name, _copied(packed / name)) for name in names(image)]
     except OSError as error:
         raise Failure(Exit.SYSTEM, f"{error.filename or output}: cannot be written: {error.strerror}") from error
 
 
-def _placed(source: Path, target: Path) -> Path:
+def _written(text: str) -> Callable[[Path], object]:
+    return lambda target: target.write_text(text)
+
+
+def _copied(source: Path) -> Callable[[Path], object]:
+    return lambda target: shutil.copyfile(source, target)
+
+
+def _placed(target: Path, make: Callable[[Path], object]) -> Path:
     partial = target.with_name(f".{target.name}.partial")
     try:
-        shutil.copyfile(source, partial)
+        make(partial)
         partial.rename(target)
     finally:
         partial.unlink(missing_ok=True)

@@ -64,6 +64,14 @@ def test_a_wrong_board_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "choose from" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("url", ["images.example.net", "ftp://example.net/", "https://example.net/?a=b", "file:///srv"])
+def test_an_address_that_imager_could_not_take_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--board", "rpi", "--dry-run", "--url", url])
+    assert ended.value.code == 64
+    assert "accepted: the address of a folder" in capsys.readouterr().err
+
+
 def test_without_qemu_programs_of_another_processor_are_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(Failure, match="no QEMU for aarch64 programs here: apt-get install qemu-user-static"):

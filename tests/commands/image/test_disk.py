@@ -141,12 +141,15 @@ def test_what_people_download_is_whole(image: Path, tmp_path: Path) -> None:
     folder.mkdir()
     shutil.copy(image, folder / disk.DISK)
     (folder / disk.MANIFEST).write_text("package bash 5\n")
-    pack.make(folder, "x", tmp_path / "files", Runner(tmp_path / "log", Quiet()))
-    placed = pack.deliver(tmp_path / "files", "x", tmp_path / "output")
-    assert [path.name for path in placed] == ["x.img.bmap", "x.manifest", "x.img.zst.sha256", "x.img.zst"]
+    packed = pack.make(folder, "x", tmp_path / "files", Runner(tmp_path / "log", Quiet()))
+    placed = pack.deliver(tmp_path / "files", "x", tmp_path / "output", {"x.txt": "x"})
+    assert [path.name for path in placed] == ["x.txt", "x.img.bmap", "x.manifest", "x.img.zst.sha256", "x.img.zst"]
     subprocess.run(["sha256sum", "--check", "--quiet", "x.img.zst.sha256"], cwd=tmp_path / "output", check=True)
     unpacked = subprocess.run(["zstd", "-dc", placed[-1]], capture_output=True, check=True).stdout
-    assert hashlib.sha256(unpacked).digest() == hashlib.sha256(image.read_bytes()).digest()
+    assert unpacked == image.read_bytes()
+    assert (packed.disk_bytes, packed.disk_sha256) == (len(unpacked), hashlib.sha256(unpacked).hexdigest())
+    assert packed.bytes == placed[-1].stat().st_size
+    assert packed.sha256 == hashlib.sha256(placed[-1].read_bytes()).hexdigest()
 
 
 def test_the_same_root_gives_the_same_boot_partition(tmp_path: Path) -> None:
