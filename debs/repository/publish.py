@@ -68,7 +68,7 @@ def publish(order: Order, debs: Sequence[Deb]) -> list[Path]:
             (order.folder / KEY).write_text(public)  # first: by it a run that ended early knows the folder again
             for deb in new:
                 _copy(deb.file, order.folder / deb.place)
-            return list(_write(order, signer, public))
+            return _write(order, signer, public)
     except OSError as error:
         raise Failure(Exit.SYSTEM, f"{error.filename or order.folder}: cannot be written: {error.strerror}") from error
 
@@ -106,7 +106,7 @@ def _copy(source: Path, target: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _write(order: Order, signer: key.Key, public: str) -> Iterator[Path]:
+def _write(order: Order, signer: key.Key, public: str) -> list[Path]:
     """All of ``dists``, which takes the place of the one before when it is whole."""
     with tempfile.TemporaryDirectory(dir=order.folder, prefix=".build-deb-") as work:
         dists = Path(work, "dists")
@@ -116,7 +116,7 @@ def _write(order: Order, signer: key.Key, public: str) -> Iterator[Path]:
         if (order.folder / "dists").exists():
             (order.folder / "dists").rename(Path(work, "before"))
         dists.rename(order.folder / "dists")
-    return (order.folder / "dists" / suite / SOURCES for suite in suites)
+    return [order.folder / "dists" / suite / SOURCES for suite in suites]
 
 
 def _write_suite(order: Order, suite: str, folder: Path, signer: key.Key, public: str) -> None:

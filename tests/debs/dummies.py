@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from debs.release import SUITES
 
-NAMES = ("hr-native", "hr-all")
+NAMES = ("dummy-native", "dummy-all")
 
 
 def deb(folder: Path, name: str, version: str, architecture: str) -> Path:
@@ -37,8 +37,8 @@ def packages(folder: Path, version: str = "1.0", suites: tuple[str, ...] = tuple
     for suite in suites:
         full = f"{version}-1~{SUITES[suite].mark}"
         for architecture in ("amd64", "arm64"):
-            deb(folder, "hr-native", full, architecture)
-        deb(folder, "hr-all", full, "all")
+            deb(folder, "dummy-native", full, architecture)
+        deb(folder, "dummy-all", full, "all")
     return folder
 
 
@@ -71,7 +71,7 @@ class Keyring:
 @contextmanager
 def keyring() -> Iterator[Keyring]:
     """An empty one; its path is short, for the sockets of gpg-agent(1)."""
-    with TemporaryDirectory(prefix="hr-") as folder:
+    with TemporaryDirectory(prefix="keyring-") as folder:
         try:
             yield Keyring(Path(folder))
         finally:
