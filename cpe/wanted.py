@@ -93,7 +93,7 @@ def wanted(
             *_rules(links),
             *(_rules_inside(leg, links) if leg else ()),
             *(_rules_of_marks(links, BY_TUNNEL, TUNNELS_RULES, TUNNELS_END, None) if leg else ()),
-            *(_rules_of_marks(links, BY_LINK, LINKS_RULES, LINKS_END, BEST) if bypass else ()),
+            *(_rules_of_marks(alive, BY_LINK, LINKS_RULES, LINKS_END, BEST) if bypass else ()),
         ),
         endpoints=_endpoints_inside(leg, alive, foreign) if leg else _endpoints(alive, foreign),
         limits=limits,

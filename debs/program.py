@@ -39,7 +39,7 @@ CONVERTER = Workspace(
 )
 HANDOFF = Workspace(
     "handoff",
-    ("backend", "front", "link", "protocol", "switch"),
+    ("backend", "front", "link", "program", "protocol", "switch"),
     ("tributary-switch", "tributary-backend"),
     ("--bins",),
 )

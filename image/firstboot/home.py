@@ -40,7 +40,8 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
 
 def _cpe(card: Card, target: Target) -> str:
     settings: dict[str, object] = {
-        "bypass": bool(card.bypass),
+        # Always: a by-pass that ends leaves connections behind.
+        "bypass": True,
         "wan": {name: _wan(wan) for name, wan in card.wan.items()},
         "probe": {"target": str(target)},
     }

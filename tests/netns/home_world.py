@@ -43,7 +43,7 @@ class Home:
         """The files of ``card``, and those of an image for gateways, which tracks no TCP."""
         actions = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
         texts = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
-        for name in ("lan.nft", "tributary-site-card.nft", "tributary-lan.conf", "converter.toml"):
+        for name in ("lan.nft", "tributary-site-card.nft", "tributary-lan.conf", "converter.toml", "cpe.toml"):
             (self.directory / name).write_text(texts[name])
         (self.directory / "tributary-site.nft").write_text(SITE)
         (self.directory / FIREWALL.name).write_text(FIREWALL.read_text())

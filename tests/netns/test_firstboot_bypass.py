@@ -1,18 +1,18 @@
-"""Which way connections of a home router's devices take: its rules, dnsmasq and both converters are the real ones.
+"""Which way connections of a home router's devices take: rules, dnsmasq, converters and the links' daemon are real.
 
     device 192.168.77.9 --- [box] dsl 10.7.1.2 --- 10.7.1.1 [gateway] 203.0.113.1 --- 203.0.113.2 [server]
                                   lte 10.7.2.2 --- 10.7.2.1                           198.51.100.2
                                   sat 10.7.3.2 --- 10.7.3.1
 
 The server is told who comes: the gateway for what is bonded, the box's address at a link for what leaves by that alone.
-Rules for marks stand for the daemon cpe's: 8401 to 8403 for each link, and 8400, the best one, leads to sat; the table
-main leads to dsl.
+The best link is sat.
 """
 
 import json
 import os
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,7 +26,7 @@ from tests.netns.converter_names import Names
 from tests.netns.converter_world import start
 from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
 from tests.netns.squid_world import inside
-from tests.netns.world import eventually, standing_nodes
+from tests.netns.world import eventually, in_namespace, process, said_ready, standing_nodes
 
 GATEWAY, SERVER, OTHER = "203.0.113.1", "203.0.113.2", "198.51.100.2"
 LINKS = ("dsl", "lte", "sat")
@@ -38,7 +38,14 @@ gateway = "{GATEWAY}"
 [lan]
 interface = "end0"
 address = "{BOX}/24"
-""" + "".join(f'[wan.{name}]\ninterface = "{name}"\n' for name in LINKS)
+[wan.dsl]
+interface = "dsl"
+[wan.lte]
+interface = "lte"
+[wan.sat]
+interface = "sat"
+priority = 50
+"""
 AT_GATEWAY = """\
 [clients]
 networks = ["10.7.0.0/16"]
@@ -78,6 +85,9 @@ def home() -> Iterator[Bypassed]:
             made.callback(converter.popen.wait)
             made.callback(converter.popen.kill)
             eventually((folder / "control").exists)
+        words = ("run", str(directory / "cpe.toml"), "--state-directory", str(directory / "state"))
+        command = in_namespace(box.namespace, sys.executable, "-m", "cpe", *words)
+        said_ready(made.enter_context(process(*command)))
         yield home
 
 
@@ -91,11 +101,8 @@ def _wire(device: Node, box: Node, gateway: Node, server: Node) -> None:
     gateway.sysctl(net__ipv4__ip_forward=1)
     for number, name in enumerate(LINKS, start=1):
         cable(box, name, f"10.7.{number}.2/24", gateway, name, f"10.7.{number}.1/24")
-        for table in (8400 + number, 8400):
-            box.ip("route", "replace", "default", "via", f"10.7.{number}.1", "table", str(table))
-        box.ip("rule", "add", "fwmark", f"{0x8400 + number:#x}", "lookup", str(8400 + number))
-    box.ip("rule", "add", "fwmark", "0x8400", "lookup", "8400")
-    box.ip("route", "add", "default", "via", "10.7.1.1")
+        # As a DHCP client does it.
+        box.ip("route", "add", "default", "via", f"10.7.{number}.1", "metric", str(1023 + number))
 
 
 @contextmanager
@@ -116,9 +123,10 @@ def _apply(home: Bypassed, *tables: str) -> None:
 
 
 def way(home: Bypassed, host: str = SERVER, port: int = 27015) -> str:
-    """Whom the server sees, when a device connects; it speaks first."""
+    """Whom the server sees, when a device connects; it speaks first. 'silence' if nobody comes."""
     with listening(home.internet, port):
-        return heard(home.device, host, port).split(" ")[1]
+        told = heard(home.device, host, port)
+    return told.split(" ")[1] if " " in told else told
 
 
 def way_by_udp(home: Bypassed, port: int, host: str = SERVER) -> str:
@@ -144,24 +152,24 @@ def test_what_nothing_is_said_of_goes_through_the_gateway_whatever_its_port(home
     with bypassing(home):
         for port in (22, 443, 27015):
             assert way(home, port=port) == GATEWAY
-        assert way(home, port=25) == DSL
-        assert way_by_udp(home, 5060) == DSL
+        assert way(home, port=25) == SAT
+        assert way_by_udp(home, 5060) == SAT
 
 
 def test_the_gateway_itself_is_reached_without_its_converter(home: Bypassed) -> None:
     with bypassing(home), listening(home.gateway, 22):
-        assert heard(home.device, GATEWAY, 22).split(" ")[1] == DSL
+        assert heard(home.device, GATEWAY, 22).split(" ")[1] == SAT
 
 
 def test_ports_networks_and_devices_leave_by_the_link_that_is_named(home: Bypassed) -> None:
     with bypassing(
-        home, 'ports = ["tcp/2220-2230", "udp/5060"]\nto = "lte"', 'prefixes = ["198.51.100.0/24"]\nto = "sat"'
+        home, 'ports = ["tcp/2220-2230", "udp/5060"]\nto = "lte"', 'prefixes = ["198.51.100.0/24"]\nto = "dsl"'
     ):
         assert way(home, port=2222) == LTE
         assert way(home, port=2231) == GATEWAY
         assert way(home, port=5060) == GATEWAY
         assert way_by_udp(home, 5060) == LTE
-        assert way(home, OTHER) == SAT
+        assert way(home, OTHER) == DSL
         assert way(home, OTHER, 2222) == LTE
     home.device.ip("link", "set", "eth0", "address", MAC)
     home.device.ip("route", "replace", "default", "via", BOX)
@@ -171,9 +179,16 @@ def test_ports_networks_and_devices_leave_by_the_link_that_is_named(home: Bypass
         assert way(home) == GATEWAY
 
 
-def test_the_best_link_is_the_one_of_its_table(home: Bypassed) -> None:
-    with bypassing(home, 'ports = ["tcp/2222"]\nto = "best"'):
+def test_the_best_link_takes_what_it_is_named_for_and_what_is_for_a_link_that_is_down(home: Bypassed) -> None:
+    with bypassing(home, 'ports = ["tcp/2222"]\nto = "best"', 'ports = ["tcp/2223"]\nto = "lte"'):
         assert way(home, port=2222) == SAT
+        assert way(home, port=2223) == LTE
+        home.gateway.ip("link", "set", "lte", "down")
+        try:
+            eventually(lambda: way(home, port=2223) == SAT)
+        finally:
+            home.gateway.ip("link", "set", "lte", "up")
+        eventually(lambda: way(home, port=2223) == LTE)
 
 
 def test_all_keys_of_a_table_have_to_match_and_the_first_table_counts(home: Bypassed) -> None:
@@ -306,7 +321,7 @@ def test_datagrams_keep_their_way_before_anybody_answers(home: Bypassed) -> None
         home.unit("ExecReload")
         client.send(b"hello")
         assert service.recvfrom(10)[1] == peer
-        assert way_by_udp(home, 5061) == DSL
+        assert peer[0] == SAT
 
 
 def _talk(client: socket.socket, server: socket.socket) -> None:
