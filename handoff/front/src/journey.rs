@@ -13,7 +13,7 @@ use handoff_link::{Parting, part};
 use handoff_protocol::{Rule, What};
 use rustix::net::connect_unspec;
 use tokio::net::TcpStream;
-use tokio::task::spawn_local;
+use tokio::task::{spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 use tributary_transplant::{Frozen, keeps_still, provoke, release, thaw};
 
@@ -154,6 +154,8 @@ impl<'a> Journey<'a> {
     async fn set_out(&mut self, to: usize, bytes: &mut Vec<u8>) -> Result<(Away, Rule), Failed> {
         let rule = self.rule(to);
         let installed = self.links.switch.install(rule);
+        // What is asked goes out now, and the answer comes meanwhile.
+        yield_now().await;
         let parted = part(self.stream, bytes);
         let is_installed = installed.await;
         let before = match parted {
