@@ -209,3 +209,14 @@ def test_status_says_in_words_whether_the_gateway_answers() -> None:
     script.answered("dsl")
     assert "everything else by tb0" in said() and "tunnel tb1 from 10.84.0.34" in said()
     assert "endpoint 128 for 10.84.0.34" in said()
+
+
+def test_what_by_passes_to_a_link_that_does_not_answer_leaves_by_the_best() -> None:
+    keeper = Keeper(settings("bypass = true\n" + SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), Memory())
+    seen = house(DSL, LTE)
+    seen = after(seen, keeper.look(seen, 0).steps)
+    keeper.health.told("lte", 0.02)
+    for _ in range(3):
+        keeper.health.told("dsl", None)
+    said = texts(keeper.look(seen, 0).steps, seen)
+    assert "ip rule del priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
