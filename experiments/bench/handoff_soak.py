@@ -75,7 +75,7 @@ def _measure(built: Contest, options: SoakOptions, point: Point, repetition: int
 
 
 def told(report: dict[str, Any], log: str) -> dict[str, float]:
-    """What a client's report comes to, and of the front's access log how many connections went to back ends. Pure.
+    """What a client's report comes to, and of the front's access log how many of the requests were handed over. Pure.
 
     Raises Failure (exit 1) if an answer was wrong or a connection broke.
     """

@@ -33,7 +33,17 @@ def test_one_connection_gets_objects_from_both_back_ends_and_none_of_them_passes
         hashlib.sha256(pattern(path[0], SIZE)).hexdigest() for path in paths
     ]
     assert passed < SIZE / 10, "the front carried payload"
-    eventually(lambda: handoff.outcomes("handed-over")[-1]["down_bytes"] > len(paths) * SIZE)
+
+
+def test_the_access_log_has_a_line_for_each_request_with_who_answered_it(handoff: HandOff, tmp_path: Path) -> None:
+    before = len(handoff.lines())
+    handoff.fetch([f"a/{SIZE}", f"b/{SIZE}", "b/1000", f"a/{SIZE}"], tmp_path)
+    eventually(lambda: len(handoff.lines()) == before + 4)
+    lines = handoff.lines()[before:]
+    assert [(line["outcome"], line["target"]) for line in lines] == [("handed-over", name) for name in "abba"]
+    for line, size in zip(lines, (SIZE, SIZE, 1000, SIZE), strict=True):
+        assert size < line["down_bytes"] < size + 1000, "the content and its head"
+        assert 0 < line["seconds"] < 10
 
 
 def test_parts_heads_and_what_is_not_there_come_by_the_same_connection(handoff: HandOff, tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 //! While it is away its socket stays here, frozen, and drops what comes: when the switch forgets the rule, no packet is
 //! answered by a reset. At no time do two machines send for it, but while its client is being reset.
 
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::Duration;
 
-use handoff_link::{Parting, part};
+use handoff_link::part;
 use handoff_protocol::{Rule, What};
 use rustix::net::connect_unspec;
 use tokio::net::TcpStream;
@@ -19,6 +18,7 @@ use tributary_transplant::{Frozen, keeps_still, provoke, release, thaw};
 
 use crate::back_end::Away;
 use crate::links::Links;
+use crate::lost::Lost;
 
 /// A back end may take so long to take a connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,79 +37,58 @@ pub enum Outcome {
         stream: TcpStream,
         /// What came.
         bytes: Vec<u8>,
-        /// Bytes that the back ends have sent.
-        sent: u64,
     },
     /// A back end has ended it in order, or the client has.
-    Over {
-        /// Bytes that the back ends have sent.
-        sent: u64,
-    },
-    /// It was lost, and the client reset.
-    Lost(Lost, u64),
+    Over,
+    /// It was lost at the back end with this number, and the client reset.
+    Lost(Lost, usize),
 }
 
-/// What went wrong.
-#[derive(Debug)]
-pub enum Lost {
-    /// Its state cannot be had.
-    Parting(Parting),
-    /// The switch does not lead it there.
-    Switch,
-    /// The back end is away, or does not take it.
-    BackEnd,
-    /// Something came at the last moment, and was acknowledged here.
-    TooLate,
-    /// The kernel refuses to go on with it.
-    Kernel(io::Error),
+/// Who hears of a connection's requests while it is away, and decides where it goes. Back ends go by their numbers.
+pub trait Guide {
+    /// A back end has answered a request by `sent` bytes.
+    fn answered(&self, by: usize, sent: u64, end: AnswerEnd);
+
+    /// To which back end the connection goes, which is given back by this one with these bytes, if that can be said.
+    fn next(&self, from: usize, bytes: &[u8]) -> Option<usize>;
 }
 
-impl Lost {
-    /// For logs and metrics.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Parting(_) => "not-frozen",
-            Self::Switch => "switch-away",
-            Self::BackEnd => "back-end-lost",
-            Self::TooLate => "too-late",
-            Self::Kernel(_) => "not-thawed",
-        }
-    }
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerEnd {
+    /// The client has acknowledged all of it.
+    Whole,
+    /// With the connection; the client may have broken off before its end.
+    WithConnection,
 }
 
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Parting(why) => why.fmt(f),
-            Self::Switch => f.write_str("the switch does not lead it there"),
-            Self::BackEnd => f.write_str("the back end is away, or does not take it"),
-            Self::TooLate => f.write_str("something came at the last moment"),
-            Self::Kernel(error) => write!(f, "the kernel refuses to go on with it: {error}"),
-        }
-    }
-}
-
-/// Hands a connection to the back end with this number, with a request of which `bytes` came. When it is given back, `next`
-/// says to which back end it goes with these bytes, if that can be said.
+/// Hands a connection to the back end with this number, with a request of which `bytes` came.
 pub async fn hand_over(
     links: &Rc<Links>,
     stream: &TcpStream,
     bytes: &mut Vec<u8>,
     to: usize,
-    next: impl Fn(&[u8]) -> Option<usize>,
+    guide: &impl Guide,
 ) -> Outcome {
     let Some(mut journey) = Journey::begin(links, stream) else {
         return Outcome::Stayed(Lost::Kernel(io::ErrorKind::AddrNotAvailable.into()));
     };
     match journey.set_out(to, bytes).await {
-        Ok((away, rule)) => journey.go_on(away, rule, to, next).await,
+        Ok(stay) => journey.go_on(stay, guide).await,
         Err(Failed::Before(lost)) => {
             // It is frozen if the back end was asked, and else as before.
             let _ = release(stream);
             Outcome::Stayed(lost)
         }
-        Err(Failed::After(lost, rule)) => journey.lost(lost, rule).await,
+        Err(Failed::After(lost, rule)) => journey.lost(lost, to, rule).await,
     }
+}
+
+/// A connection at a back end.
+struct Stay {
+    at: usize,
+    away: Away,
+    rule: Rule,
 }
 
 /// A failed step.
@@ -125,9 +104,8 @@ struct Journey<'a> {
     stream: &'a TcpStream,
     client: SocketAddrV4,
     service: SocketAddrV4,
-    /// As it was when it was frozen last, here or elsewhere.
+    /// As it was when it was frozen last, here or elsewhere, with the addresses here.
     frozen: Option<Frozen>,
-    sent: u64,
 }
 
 impl<'a> Journey<'a> {
@@ -138,7 +116,6 @@ impl<'a> Journey<'a> {
             client: four(stream.peer_addr().ok()?)?,
             service: four(stream.local_addr().ok()?)?,
             frozen: None,
-            sent: 0,
         })
     }
 
@@ -151,7 +128,7 @@ impl<'a> Journey<'a> {
     }
 
     /// Out of the socket here, and to the back end.
-    async fn set_out(&mut self, to: usize, bytes: &mut Vec<u8>) -> Result<(Away, Rule), Failed> {
+    async fn set_out(&mut self, to: usize, bytes: &mut Vec<u8>) -> Result<Stay, Failed> {
         let rule = self.rule(to);
         let installed = self.links.switch.install(rule);
         // What is asked goes out now, and the answer comes meanwhile.
@@ -179,7 +156,7 @@ impl<'a> Journey<'a> {
         rule: Rule,
         frozen: Frozen,
         bytes: &[u8],
-    ) -> Result<(Away, Rule), Failed> {
+    ) -> Result<Stay, Failed> {
         self.frozen = Some(frozen.clone());
         let hand = What::Hand {
             frozen: Box::new(frozen),
@@ -191,73 +168,77 @@ impl<'a> Journey<'a> {
             return Err(Failed::Before(Lost::BackEnd));
         };
         match timeout(ANSWER_TIMEOUT, away.next()).await {
-            Ok(Some(What::Taken)) => {}
+            Ok(Some(What::Taken)) => Ok(Stay { at: to, away, rule }),
             Ok(Some(What::Denied(denial))) => {
                 tracing::warn!("a connection is not handed to {}: {denial}", rule.back_end);
                 self.links.switch.remove(rule).await;
-                return Err(Failed::Before(Lost::BackEnd));
+                Err(Failed::Before(Lost::BackEnd))
             }
             // It may have it all the same.
             _ => {
                 away.say(What::Abort);
-                return Err(Failed::After(Lost::BackEnd, rule));
+                Err(Failed::After(Lost::BackEnd, rule))
             }
         }
-        Ok((away, rule))
     }
 
     /// From back end to back end, until it is over or back here.
-    async fn go_on(
-        mut self,
-        mut away: Away,
-        mut rule: Rule,
-        mut at: usize,
-        next: impl Fn(&[u8]) -> Option<usize>,
-    ) -> Outcome {
+    async fn go_on(mut self, mut stay: Stay, guide: &impl Guide) -> Outcome {
         if !self.kept_still() {
-            away.say(What::Abort);
-            return self.lost(Lost::TooLate, rule).await;
+            stay.away.say(What::Abort);
+            return self.lost(Lost::TooLate, stay.at, stay.rule).await;
         }
         loop {
-            let (frozen, bytes) = match away.next().await {
+            let next = match stay.away.next().await {
                 Some(What::Returned {
                     sent,
-                    frozen,
+                    mut frozen,
                     bytes,
                 }) => {
-                    self.sent += sent;
-                    (*frozen, bytes)
+                    guide.answered(stay.at, sent, AnswerEnd::Whole);
+                    frozen.local = self.service.into();
+                    self.frozen = Some(*frozen);
+                    self.lead(stay, bytes, guide).await
                 }
                 Some(What::Ended { sent }) => {
-                    spawn_local(Rc::clone(&self.links.switch).remove_later(rule));
-                    return Outcome::Over {
-                        sent: self.sent + sent,
-                    };
+                    guide.answered(stay.at, sent, AnswerEnd::WithConnection);
+                    spawn_local(Rc::clone(&self.links.switch).remove_later(stay.rule));
+                    return Outcome::Over;
                 }
-                Some(_) => continue,
-                None => return self.lost(Lost::BackEnd, rule).await,
+                Some(_) => Ok(stay),
+                None => return self.lost(Lost::BackEnd, stay.at, stay.rule).await,
             };
-            let mut here = frozen;
-            here.local = self.service.into();
-            match next(&bytes).filter(|to| self.links.is_up(*to)) {
-                Some(same) if same == at => {
-                    away.say(What::Keep);
-                }
-                Some(other) => match self.pass_on(other, here, &bytes).await {
-                    Ok((there, its_rule)) => {
-                        away.say(What::Released);
-                        (away, rule, at) = (there, its_rule, other);
-                    }
-                    Err(Failed::Before(_)) => return self.back(&away, rule, bytes).await,
-                    Err(Failed::After(lost, rule)) => {
-                        away.say(What::Released);
-                        return self.lost(lost, rule).await;
-                    }
-                },
-                None => {
-                    self.frozen = Some(here);
-                    return self.back(&away, rule, bytes).await;
-                }
+            match next {
+                Ok(there) => stay = there,
+                Err(outcome) => return outcome,
+            }
+        }
+    }
+
+    /// Where a connection goes on that was given back with these bytes, or what becomes of it instead.
+    async fn lead(
+        &mut self,
+        stay: Stay,
+        bytes: Vec<u8>,
+        guide: &impl Guide,
+    ) -> Result<Stay, Outcome> {
+        let next = guide.next(stay.at, &bytes);
+        let Some(to) = next.filter(|to| self.links.is_up(*to)) else {
+            return Err(self.back(stay, bytes).await);
+        };
+        if to == stay.at {
+            stay.away.say(What::Keep);
+            return Ok(stay);
+        }
+        match self.pass_on(to, &bytes).await {
+            Ok(there) => {
+                stay.away.say(What::Released);
+                Ok(there)
+            }
+            Err(Failed::Before(_)) => Err(self.back(stay, bytes).await),
+            Err(Failed::After(lost, rule)) => {
+                stay.away.say(What::Released);
+                Err(self.lost(lost, to, rule).await)
             }
         }
     }
@@ -270,14 +251,11 @@ impl<'a> Journey<'a> {
     }
 
     /// From one back end to another one.
-    async fn pass_on(
-        &mut self,
-        to: usize,
-        frozen: Frozen,
-        bytes: &[u8],
-    ) -> Result<(Away, Rule), Failed> {
+    async fn pass_on(&mut self, to: usize, bytes: &[u8]) -> Result<Stay, Failed> {
         let rule = self.rule(to);
-        self.frozen = Some(frozen.clone());
+        let Some(frozen) = self.frozen.clone() else {
+            return Err(Failed::Before(Lost::BackEnd));
+        };
         if !self.links.switch.install(rule).await {
             self.links.switch.remove(rule).await;
             return Err(Failed::Before(Lost::Switch));
@@ -286,36 +264,33 @@ impl<'a> Journey<'a> {
     }
 
     /// Back into a socket here. Only then the rule ends: nobody but a frozen or deaf socket hears the client meanwhile.
-    async fn back(self, away: &Away, rule: Rule, bytes: Vec<u8>) -> Outcome {
-        let Some(frozen) = self.frozen.clone() else {
-            return self.lost(Lost::BackEnd, rule).await;
+    async fn back(&mut self, stay: Stay, bytes: Vec<u8>) -> Outcome {
+        let Stay { at, away, rule } = stay;
+        let Some(frozen) = &self.frozen else {
+            return self.lost(Lost::BackEnd, at, rule).await;
         };
-        match thawed(self.stream, &frozen) {
+        match thawed(self.stream, frozen) {
             Ok(stream) => {
                 self.links.switch.remove(rule).await;
                 away.say(What::Released);
-                Outcome::Back {
-                    stream,
-                    bytes,
-                    sent: self.sent,
-                }
+                Outcome::Back { stream, bytes }
             }
             Err(error) => {
                 away.say(What::Released);
-                self.lost(Lost::Kernel(error), rule).await
+                self.lost(Lost::Kernel(error), at, rule).await
             }
         }
     }
 
     /// Resets the client: with neither a rule nor a socket, the kernel answers what it is provoked to say.
-    async fn lost(self, lost: Lost, rule: Rule) -> Outcome {
+    async fn lost(&mut self, lost: Lost, at: usize, rule: Rule) -> Outcome {
         self.links.switch.remove(rule).await;
         // Frozen, it goes without a word.
         let _ = connect_unspec(self.stream);
-        if let Some(frozen) = self.frozen {
+        if let Some(frozen) = self.frozen.take() {
             spawn_local(provoke_often(frozen));
         }
-        Outcome::Lost(lost, self.sent)
+        Outcome::Lost(lost, at)
     }
 }
 

@@ -5,9 +5,11 @@
 mod back_end;
 mod journey;
 mod links;
+mod lost;
 mod standing;
 mod switch;
 
 pub use handoff_link::{Identity, Role};
-pub use journey::{Lost, Outcome, hand_over};
+pub use journey::{AnswerEnd, Guide, Outcome, hand_over};
 pub use links::{BackEnd, Links, Place, Settings};
+pub use lost::Lost;
