@@ -22,6 +22,8 @@ SERVICE = "10.7.1.2:80"
 TOGETHER = "10.7.0.1:80"
 """The service where the front is on the switch's machine."""
 URL = f"http://{SERVICE}/"
+METRICS = "127.0.0.1:9101"
+"""The front's, on its own machine."""
 BACK_ENDS = ("a", "b")
 MOST_BACK_ENDS = 8
 _FRONTS_PORT, _HAND_OFF_PORT, _HTTP_PORT, _SWITCH_PORT = 7401, 7400, 80, 7402
@@ -36,6 +38,8 @@ networks = ["10.7.0.0/24"]
 allow = ["10.7.0.0/16"]
 [control]
 socket = "{files}/control.sock"
+[metrics]
+address = "{metrics}"
 [log]
 access = "{files}/access.log"
 [timeouts]
@@ -43,7 +47,7 @@ drain = "1s"
 [handoff]
 switch = "{switch}"
 identity = "{identity}"
-{back_ends}{rules}[[listen]]
+{threshold}{back_ends}{rules}[[listen]]
 kind = "handoff"
 address = "{service}"
 """
@@ -168,13 +172,19 @@ class Network:
         """Where it takes fronts in."""
         return str(self.directory / "switch.sock") if together else self.switch_for_fronts
 
-    def start_front(self, rules: str = _RULES, *, together: bool = False) -> Process:
-        """The front, ready, on its own machine or ``together`` with the switch; the others need not be there."""
+    def start_front(self, rules: str = _RULES, *, together: bool = False, relay_below: str | None = "0B") -> Process:
+        """The front, ready, on its own machine or ``together`` with the switch; the others need not be there.
+
+        It hands over all that can be, or relays what is expected to be smaller than ``relay_below``; without that, than
+        what it learns.
+        """
         ports = {"fronts": _FRONTS_PORT, "hand_off": _HAND_OFF_PORT, "http": _HTTP_PORT}
         back_ends = "".join(_BACK_END.format(name=name, net=_NETS[name], **ports) for name in self.back_ends)
         text = _CONVERTER.format(
             files=self.directory,
             identity=self.identity("front"),
+            metrics=METRICS,
+            threshold="" if relay_below is None else f'relay_below = "{relay_below}"\n',
             back_ends=back_ends,
             rules=rules,
             service=TOGETHER if together else SERVICE,

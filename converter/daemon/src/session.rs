@@ -13,6 +13,7 @@ use tributary_wire::http::HeadLimits;
 use tributary_wire::proxy_protocol::Header;
 
 use crate::accounting::accounts::{Accounts, Live, Open};
+use crate::accounting::handoff_counters::Way;
 use crate::accounting::line::{self, Line, PathLine};
 use crate::accounting::metrics::{OfListener, WHOLE};
 pub use crate::accounting::outcome::Outcome;
@@ -28,6 +29,7 @@ use crate::kernel::sockets;
 use crate::leaving::Departures;
 use crate::policy::admission::{Admission, Ticket};
 use crate::policy::cookies::Cookies;
+use crate::policy::handoff::Learned;
 use crate::policy::rate_limit::RateLimit;
 
 /// Bytes that may travel with a request to the gateway.
@@ -64,8 +66,17 @@ pub struct WorkerContext {
     pub http: HeadLimits,
     /// Whether this process is about to end.
     pub draining: watch::Receiver<bool>,
-    /// To the back ends and the switch of listeners of kind `handoff`.
-    pub handoff: Option<Rc<handoff_front::Links>>,
+    /// For listeners of kind `handoff`.
+    pub handoff: Option<HandoffContext>,
+}
+
+/// What sessions of listeners of kind `handoff` share.
+#[derive(Clone)]
+pub struct HandoffContext {
+    /// To the back ends and the switch; each thread has its own.
+    pub links: Rc<handoff_front::Links>,
+    /// What was learned of requests, by all threads.
+    pub learned: Arc<Learned>,
 }
 
 /// One client's connection. To drop it before its end resets it.
@@ -126,9 +137,14 @@ impl Session {
         &self.context.http
     }
 
-    /// To the back ends and the switch, for a listener of kind `handoff`.
-    pub fn handoff(&self) -> Option<Rc<handoff_front::Links>> {
+    /// For a listener of kind `handoff`.
+    pub fn handoff(&self) -> Option<HandoffContext> {
         self.context.handoff.clone()
+    }
+
+    /// A request at a listener of kind `handoff` went this way.
+    pub fn went(&self, way: Way) {
+        self.context.accounts.metrics.handoff.count(way);
     }
 
     /// Whether this process is about to end.

@@ -4,11 +4,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use handoff_link::Sender;
 use handoff_protocol::{Message, What};
 use tokio::sync::mpsc;
 
+use crate::links::BackEnd as Settings;
 use crate::standing::Far;
 
 /// One of them.
@@ -16,16 +19,19 @@ pub struct BackEnd {
     name: String,
     /// Where connections go on that are handed to it.
     pub hand_off: SocketAddrV4,
+    /// Connections that are there, of all threads.
+    connections: Arc<AtomicUsize>,
     sender: RefCell<Option<Sender>>,
     there: RefCell<HashMap<u64, mpsc::UnboundedSender<What>>>,
 }
 
 impl BackEnd {
     /// It is not connected yet.
-    pub fn new(name: &str, hand_off: SocketAddrV4) -> Rc<Self> {
+    pub fn new(settings: &Settings) -> Rc<Self> {
         Rc::new(Self {
-            name: format!("the back end {name}"),
-            hand_off,
+            name: format!("the back end {}", settings.name),
+            hand_off: settings.hand_off,
+            connections: Arc::clone(&settings.connections),
             sender: RefCell::default(),
             there: RefCell::default(),
         })
@@ -34,6 +40,11 @@ impl BackEnd {
     /// Whether it can take connections.
     pub fn is_up(&self) -> bool {
         self.sender.borrow().is_some()
+    }
+
+    /// How many connections are there.
+    pub fn load(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Begins a hand-over with this number by its first message; `None` if the back end is away.
@@ -45,6 +56,7 @@ impl BackEnd {
             events,
         };
         self.there.borrow_mut().insert(id, tell);
+        self.connections.fetch_add(1, Ordering::Relaxed);
         away.say(what).then_some(away)
     }
 }
@@ -96,5 +108,6 @@ impl Away {
 impl Drop for Away {
     fn drop(&mut self) {
         self.back_end.there.borrow_mut().remove(&self.id);
+        self.back_end.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

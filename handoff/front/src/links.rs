@@ -4,6 +4,9 @@ use std::cell::Cell;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use handoff_link::{Identity, Role};
 use tokio::net::UnixStream;
@@ -12,6 +15,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use crate::back_end;
 use crate::standing::stand;
 use crate::switch::Switch;
+use crate::work::Overhead;
 
 /// Where the switch and the back ends are.
 #[derive(Clone, Debug)]
@@ -34,7 +38,7 @@ pub enum Place {
 }
 
 /// Where a back end is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct BackEnd {
     /// For the log.
     pub name: String,
@@ -42,12 +46,15 @@ pub struct BackEnd {
     pub fronts: SocketAddr,
     /// Where connections go on that are handed to it.
     pub hand_off: SocketAddrV4,
+    /// How many connections all threads with these settings have there.
+    pub connections: Arc<AtomicUsize>,
 }
 
 /// The connections. They end with this.
 pub struct Links {
     pub(crate) switch: Rc<Switch>,
     pub(crate) back_ends: Vec<Rc<back_end::BackEnd>>,
+    overhead: Rc<Overhead>,
     next: Cell<u64>,
     tasks: Vec<AbortHandle>,
 }
@@ -56,20 +63,21 @@ impl Links {
     /// Begins to connect.
     pub fn start(settings: &Settings) -> Rc<Self> {
         let switch = Rc::new(Switch::default());
-        let mut tasks = vec![stand_by_switch(Rc::clone(&switch), settings)];
+        let overhead = Rc::new(Overhead::default());
+        let mut tasks = vec![stand_by_switch(&switch, settings, &overhead)];
         let mut back_ends = vec![];
         for each in &settings.back_ends {
-            let back_end = back_end::BackEnd::new(&each.name, each.hand_off);
+            let back_end = back_end::BackEnd::new(each);
             let (identity, address) = (settings.identity.clone(), each.fronts);
-            let standing = stand(Rc::clone(&back_end), async move || {
-                identity.connect(address, Role::BackEnd).await
-            });
+            let connect = async move || identity.connect(address, Role::BackEnd).await;
+            let standing = stand(Rc::clone(&back_end), connect, Rc::clone(&overhead));
             tasks.push(spawn_local(standing).abort_handle());
             back_ends.push(back_end);
         }
         Rc::new(Self {
             switch,
             back_ends,
+            overhead,
             next: Cell::new(0),
             tasks,
         })
@@ -77,11 +85,18 @@ impl Links {
 
     /// Whether connections can be handed to this back end now.
     pub fn is_up(&self, back_end: usize) -> bool {
-        self.switch.is_up()
-            && self
-                .back_ends
-                .get(back_end)
-                .is_some_and(|each| each.is_up())
+        self.load(back_end).is_some()
+    }
+
+    /// How many connections of this front, of all its threads, are at this back end; `None` if none can be handed to it now.
+    pub fn load(&self, back_end: usize) -> Option<usize> {
+        let back_end = self.back_ends.get(back_end)?;
+        (self.switch.is_up() && back_end.is_up()).then(|| back_end.load())
+    }
+
+    /// What it takes of a processor's time to tell back ends and the switch of one request.
+    pub fn overhead(&self) -> Duration {
+        self.overhead.of_an_answer()
     }
 
     /// Of the next hand-over.
@@ -91,16 +106,21 @@ impl Links {
     }
 }
 
-fn stand_by_switch(switch: Rc<Switch>, settings: &Settings) -> AbortHandle {
+fn stand_by_switch(
+    switch: &Rc<Switch>,
+    settings: &Settings,
+    overhead: &Rc<Overhead>,
+) -> AbortHandle {
     let identity = settings.identity.clone();
+    let (switch, overhead) = (Rc::clone(switch), Rc::clone(overhead));
     match settings.switch.clone() {
         Place::File(file) => {
             let connect = async move || UnixStream::connect(&file).await;
-            spawn_local(stand(switch, connect)).abort_handle()
+            spawn_local(stand(switch, connect, overhead)).abort_handle()
         }
         Place::Address(address) => {
             let connect = async move || identity.connect(address, Role::Switch).await;
-            spawn_local(stand(switch, connect)).abort_handle()
+            spawn_local(stand(switch, connect, overhead)).abort_handle()
         }
     }
 }

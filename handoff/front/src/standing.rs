@@ -11,6 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+use crate::work::{Overhead, metered};
+
 /// Between two attempts, and for one.
 const PAUSE: Duration = Duration::from_millis(200);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,17 +29,18 @@ pub trait Far {
     fn is_gone(&self);
 }
 
-/// Keeps `far` connected, for ever.
+/// Keeps `far` connected, for ever. What its messages take is added to `overhead`, and not what it takes to connect.
 pub async fn stand<S: AsyncRead + AsyncWrite>(
     far: Rc<impl Far>,
     connect: impl AsyncFn() -> io::Result<S>,
+    overhead: Rc<Overhead>,
 ) {
     // The first time, and each time that it was there, is worth a line.
     let mut worth_telling = true;
     loop {
         let error = match timeout(CONNECT_TIMEOUT, connect()).await {
             Ok(Ok(stream)) => {
-                let (error, was_there) = once(far.as_ref(), stream).await;
+                let (error, was_there) = once(far.as_ref(), stream, &overhead).await;
                 worth_telling |= was_there;
                 error
             }
@@ -53,21 +56,28 @@ pub async fn stand<S: AsyncRead + AsyncWrite>(
 }
 
 /// Why the connection broke, and whether the other end had said hello.
-async fn once(far: &impl Far, stream: impl AsyncRead + AsyncWrite) -> (io::Error, bool) {
+async fn once(
+    far: &impl Far,
+    stream: impl AsyncRead + AsyncWrite,
+    overhead: &Overhead,
+) -> (io::Error, bool) {
     let (sender, outgoing) = mpsc::channel(QUEUE);
     let sender = RefCell::new(Some(sender));
     let was_there = RefCell::new(false);
-    let error = carry(stream, outgoing, |message| match message.what {
-        What::Hello => {
-            if let Some(sender) = sender.borrow().as_ref() {
-                far.is_there(sender);
-                was_there.replace(true);
+    let take = |message: Message| {
+        overhead.heard(&message.what);
+        match message.what {
+            What::Hello => {
+                if let Some(sender) = sender.borrow().as_ref() {
+                    far.is_there(sender);
+                    was_there.replace(true);
+                }
             }
+            What::Alive => {}
+            _ => far.said(message),
         }
-        What::Alive => {}
-        _ => far.said(message),
-    })
-    .await;
+    };
+    let error = metered(carry(stream, outgoing, take), &overhead.spent).await;
     far.is_gone();
     (error, was_there.into_inner())
 }

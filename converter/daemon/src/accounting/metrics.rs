@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::accounting::handoff_counters::HandoffCounters;
 use crate::accounting::kernel_counters::KernelCounters;
 use crate::accounting::line::PathLine;
 use crate::kernel::multipath::Multipath;
@@ -80,6 +81,8 @@ pub struct Metrics {
     buffered: Gauge,
     log_lines_dropped: Gauge<u64, AtomicU64>,
     remembered_servers: Gauge,
+    /// Requests at listeners of kind `handoff`.
+    pub handoff: HandoffCounters,
     kernel: KernelCounters,
 }
 
@@ -138,6 +141,8 @@ pub struct Levels {
     pub early_waiting: usize,
     /// Networks and ports of servers of which the sizes of transfers are remembered.
     pub remembered_servers: usize,
+    /// Below so many bytes, listeners of kind `handoff` relay.
+    pub handoff_threshold: u64,
     /// The kernel's counters.
     pub kernel: MptcpCounters,
 }
@@ -203,6 +208,7 @@ impl Default for Metrics {
             buffered: Gauge::default(),
             log_lines_dropped: Gauge::default(),
             remembered_servers: Gauge::default(),
+            handoff: HandoffCounters::default(),
             kernel: KernelCounters::default(),
         };
         metrics.register();
@@ -214,6 +220,7 @@ impl Metrics {
     fn register(&mut self) {
         self.register_clients();
         self.register_process();
+        self.handoff.register(&mut self.registry);
         self.kernel.register(&mut self.registry);
     }
 
@@ -397,6 +404,7 @@ impl Metrics {
         self.log_lines_dropped.set(levels.log_lines_dropped);
         self.remembered_servers
             .set(signed(levels.remembered_servers));
+        self.handoff.set(levels.handoff_threshold);
         self.kernel.set(&levels.kernel);
         let mut exposition = String::new();
         // A String takes everything.

@@ -2,6 +2,7 @@
 
 pub mod access_log;
 pub mod accounts;
+pub mod handoff_counters;
 pub mod kernel_counters;
 pub mod line;
 pub mod metrics;

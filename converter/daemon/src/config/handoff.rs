@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::check::{METHOD, Wrong, is_method, wrong};
-use super::{Config, Listen};
+use super::{Config, Listen, units};
 use crate::policy::targets::forbidden;
 
 /// For listeners of kind `handoff`.
@@ -22,6 +22,9 @@ pub struct Handoff {
     pub back_ends: Vec<BackEnd>,
     /// Which requests go to whom; the first that matches counts.
     pub rules: Vec<HandoffRule>,
+    /// Requests that are expected to move fewer bytes are relayed; by default below what the front learns.
+    #[serde(default, deserialize_with = "units::some_bytes")]
+    pub relay_below: Option<u64>,
 }
 
 /// Who answers requests.
@@ -50,11 +53,31 @@ pub struct HandoffRule {
     /// Only those with these methods; without any, all.
     #[serde(default)]
     pub methods: Vec<String>,
-    /// The names of back ends: a path is always the same one's, as long as that is there.
+    /// Only those that are known to move so many bytes or more.
+    #[serde(default, deserialize_with = "units::some_bytes")]
+    pub min_size: Option<u64>,
+    /// Only those that are known to move so many bytes or fewer.
+    #[serde(default, deserialize_with = "units::some_bytes")]
+    pub max_size: Option<u64>,
+    /// The names of back ends.
     pub to: Vec<String>,
+    /// Which of them.
+    #[serde(default)]
+    pub choose: Choose,
     /// Whether they are relayed in any case.
     #[serde(default)]
     pub relay: bool,
+}
+
+/// Which one of several back ends is handed a request.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choose {
+    /// Always the same one for a path, as long as that is there.
+    #[default]
+    Hash,
+    /// The one that has the fewest connections of this front.
+    LeastLoaded,
 }
 
 fn all_paths() -> String {
@@ -98,6 +121,16 @@ fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Wrong> {
     }
     if let Some(method) = rule.methods.iter().find(|method| !is_method(method)) {
         return Err(wrong("handoff.rules.methods", method, METHOD));
+    }
+    if let (Some(least), Some(most)) = (rule.min_size, rule.max_size) {
+        if least > most {
+            let accepted = "a size that is not above max_size";
+            return Err(wrong(
+                "handoff.rules.min_size",
+                format!("{least}B"),
+                accepted,
+            ));
+        }
     }
     let is_known = |name: &str| handoff.back_ends.iter().any(|each| each.name == name);
     match rule.to.iter().find(|name| !is_known(name)) {

@@ -11,7 +11,7 @@ mod sizes;
 mod units;
 
 pub use gateway::{Gateway, Route, Via, WhenAway};
-pub use handoff::{BackEnd, Handoff, HandoffRule};
+pub use handoff::{BackEnd, Choose, Handoff, HandoffRule};
 pub use leaving::Leaving;
 pub use model::{
     Clients, Config, Control, Downstream, EarlySyn, Intercept, Limits, Listen, ListenerKind, Log,

@@ -317,6 +317,18 @@ mod tests {
                 &["handoff.rules.path = x", "\"/\""],
             ),
             (
+                good.replace("[\"a\"]", "[\"a\"], choose = \"any\""),
+                &["choose", "least-loaded"],
+            ),
+            (
+                good.replace("[\"a\"]", "[\"a\"], min_size = \"2kB\", max_size = \"1kB\""),
+                &["handoff.rules.min_size = 2000B", "max_size"],
+            ),
+            (
+                good.replace(FRONT, &format!("{FRONT}relay_below = \"100\"\n")),
+                &["handoff.relay_below", "\"45kB\""],
+            ),
+            (
                 good.replace("to = [\"a\"]", "to = [\"a\"], methods = [\"get\"]"),
                 &["handoff.rules.methods = get", "GET"],
             ),

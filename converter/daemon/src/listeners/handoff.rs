@@ -1,29 +1,32 @@
 //! HTTP/1.1 to an origin server whose answers do not come this way: the client's connection is handed to a back end together
-//! with its request, and comes back behind the answer. What cannot be handed over is relayed.
+//! with its request, and comes back behind the answer. What cannot be handed over is relayed, and what is so small that it does
+//! not pay.
 
 use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
-use handoff_front::{AnswerEnd, Guide, Links, Lost, Outcome as Journey, hand_over};
+use handoff_front::{AnswerEnd, Guide, Links, Lost, Outcome as Journey, hand_over, metered};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tributary_wire::host::Host;
 use tributary_wire::http::{Authority, HeadReader, Refused, Request, parse_request};
 
 use super::http::{Front, Kept, Left, Next, end, exchange, next_request, refuse};
+use crate::accounting::handoff_counters::Way;
 use crate::bytes::stream::Stream;
 use crate::config::Handoff;
 use crate::kernel::sockets;
-use crate::policy::handoff::{Choice, choose};
+use crate::policy::handoff::{Choice, Learned, Question, choose};
 use crate::session::{Outcome, Session};
 
 /// Serves one client.
 pub async fn serve(session: Session) {
     let config = Arc::clone(&session.config);
-    let (Some(handoff), Some(links)) = (&config.handoff, session.handoff()) else {
+    let (Some(handoff), Some(context)) = (&config.handoff, session.handoff()) else {
         // The configuration was checked: a listener has both.
         return session.close(&Outcome::new("not-configured", Clock::now()));
     };
@@ -34,7 +37,8 @@ pub async fn serve(session: Session) {
         front: Front::default(),
         kept: None,
         handoff,
-        links: &links,
+        links: &context.links,
+        learned: &context.learned,
     };
     loop {
         let (session, front) = (&client.session, &mut client.front);
@@ -59,6 +63,15 @@ struct Client<'a> {
     kept: Kept,
     handoff: &'a Handoff,
     links: &'a Rc<Links>,
+    learned: &'a Learned,
+}
+
+/// A request, with whose head of so many bytes the client's inbox begins.
+struct Asked {
+    request: Request,
+    head: usize,
+    question: Question,
+    since: Clock,
 }
 
 /// What became of a client whose connection was to be handed over.
@@ -74,22 +87,38 @@ enum Handed<'a> {
 impl<'a> Client<'a> {
     /// Has a request answered, with whose head of so many bytes the inbox begins. The client, if it may ask for more.
     async fn answer(self, request: Request, head: usize) -> Option<Self> {
-        let since = Clock::now();
-        let came = self.front.inbox.len() - head;
-        let is_up = |back_end| !self.session.is_draining() && self.links.is_up(back_end);
-        match choose(&request, came, self.handoff, is_up) {
-            Choice::HandOver(to) => match self.hand_over(to, since).await {
+        let asked = Asked {
+            question: self.learned.question(&request, self.handoff),
+            request,
+            head,
+            since: Clock::now(),
+        };
+        let expected = asked.question.expected;
+        match self.choose(&asked) {
+            Choice::HandOver(to) if self.learned.is_small(expected) => {
+                self.relay(asked, to, Way::Small).await
+            }
+            Choice::HandOver(to) => match self.hand_over(&asked, to).await {
                 Handed::Back(client) => Some(client),
-                Handed::Stayed(client) => client.relay(request, head, to, since).await,
+                Handed::Stayed(client) => client.relay(asked, to, Way::Relayed).await,
                 Handed::Gone => None,
             },
-            Choice::Relay(to) => self.relay(request, head, to, since).await,
+            Choice::Relay(to) => self.relay(asked, to, Way::Relayed).await,
             Choice::Nobody => {
                 let refused = Refused::new(404, "no back end is for this request");
-                self.refuse(refused, since).await;
+                self.refuse(refused, asked.since).await;
                 None
             }
         }
+    }
+
+    fn choose(&self, asked: &Asked) -> Choice {
+        let came = self.front.inbox.len() - asked.head;
+        let expected = asked.question.expected;
+        choose(&asked.request, came, expected, self.handoff, |back_end| {
+            let load = self.links.load(back_end);
+            load.filter(|_| !self.session.is_draining())
+        })
     }
 
     async fn refuse(mut self, refused: Refused, since: Clock) {
@@ -97,59 +126,64 @@ impl<'a> Client<'a> {
         refuse(self.session, refused, "", since).await;
     }
 
-    async fn relay(
-        mut self,
-        request: Request,
-        head: usize,
-        to: usize,
-        since: Clock,
-    ) -> Option<Self> {
-        self.front.pass(head);
-        let request = match request.for_origin() {
+    async fn relay(mut self, asked: Asked, to: usize, way: Way) -> Option<Self> {
+        self.front.pass(asked.head);
+        let request = match asked.request.for_origin() {
             Ok(request) => request,
             Err(refused) => {
-                self.refuse(refused, since).await;
+                self.refuse(refused, asked.since).await;
                 return None;
             }
         };
+        self.session.went(way);
         let http = self.handoff.back_ends[to].http;
         let server = Authority {
             host: Host::from(http.ip()),
             port: http.port(),
         };
+        let (before, spent) = (self.session.bytes(), Cell::default());
         let (session, front, kept) = (&self.session, &mut self.front, &mut self.kept);
-        match exchange(session, front, kept, &request, Some(&server), since).await {
-            Left::Nothing => Some(self),
-            left => {
-                end(self.session, self.front, &request, left, since).await;
-                None
-            }
+        let exchange = exchange(session, front, kept, &request, Some(&server), asked.since);
+        let left = metered(exchange, &spent).await;
+        if matches!(left, Left::Nothing | Left::Close) {
+            let now = self.session.bytes();
+            let (up, down) = (now.0 - before.0, now.1 - before.1);
+            self.learned.answered(&asked.question, down, true);
+            self.learned.relayed(up + down, spent.get());
         }
+        if matches!(left, Left::Nothing) {
+            return Some(self);
+        }
+        end(self.session, self.front, &request, left, asked.since).await;
+        None
     }
 
     /// With all that came.
-    async fn hand_over(mut self, to: usize, since: Clock) -> Handed<'a> {
+    async fn hand_over(mut self, asked: &Asked, to: usize) -> Handed<'a> {
         // The bytes travel, and wait nowhere here.
         self.session.may_hold(0);
         let away = Away {
             session: &self.session,
             handoff: self.handoff,
             links: self.links,
-            since: Cell::new(since),
+            learned: self.learned,
+            question: Cell::new(asked.question),
+            since: Cell::new(asked.since),
+            answers: Cell::new(0),
         };
         away.serves(to);
+        let spent = Cell::default();
         let stream = &self.session.stream;
-        match hand_over(self.links, stream, &mut self.front.inbox, to, &away).await {
+        let journey = hand_over(self.links, stream, &mut self.front.inbox, to, &away);
+        let journey = metered(journey, &spent).await;
+        away.learn(spent.get());
+        match journey {
             Journey::Stayed(lost) => {
                 away.say(&lost);
                 Handed::Stayed(self)
             }
             Journey::Back { stream, bytes } => {
-                // To set it up fails only where it has broken, which the next read will find.
-                let _ = sockets::set_up_for_clients(&stream);
-                self.session.stream = Stream::new(stream);
-                self.front.inbox = bytes;
-                self.front.reader = HeadReader::default();
+                self.is_back(stream, bytes);
                 Handed::Back(self)
             }
             Journey::Over => {
@@ -163,6 +197,14 @@ impl<'a> Client<'a> {
             }
         }
     }
+
+    fn is_back(&mut self, stream: TcpStream, bytes: Vec<u8>) {
+        // To set it up fails only where it has broken, which the next read will find.
+        let _ = sockets::set_up_for_clients(&stream);
+        self.session.stream = Stream::new(stream);
+        self.front.inbox = bytes;
+        self.front.reader = HeadReader::default();
+    }
 }
 
 /// A client's connection while it is with back ends.
@@ -170,30 +212,45 @@ struct Away<'a> {
     session: &'a Session,
     handoff: &'a Handoff,
     links: &'a Links,
-    /// When the request that is being answered began.
+    learned: &'a Learned,
+    /// The request that is being answered, and when it began.
+    question: Cell<Question>,
     since: Cell<Clock>,
+    answers: Cell<u32>,
 }
 
 impl Guide for Away<'_> {
-    fn answered(&self, by: usize, sent: u64, _: AnswerEnd) {
+    fn answered(&self, by: usize, sent: u64, end: AnswerEnd) {
         // They went to the client, though not this way.
         let down = &self.session.live().down;
         down.fetch_add(sent, Ordering::Relaxed);
         self.session.note(&self.outcome("handed-over", by));
+        self.session.went(Way::HandedOver);
+        let is_whole = end == AnswerEnd::Whole;
+        self.learned.answered(&self.question.get(), sent, is_whole);
         self.since.set(Clock::now());
+        self.answers.set(self.answers.get() + 1);
     }
 
-    fn next(&self, _: usize, bytes: &[u8]) -> Option<usize> {
+    fn next(&self, from: usize, bytes: &[u8]) -> Option<usize> {
         let (request, head): (Request, usize) =
             parse_request(bytes, self.session.http_limits()).ok()??;
-        let is_up = |back_end| self.links.is_up(back_end);
-        match choose(&request, bytes.len() - head, self.handoff, is_up) {
-            Choice::HandOver(to) => {
-                self.serves(to);
-                Some(to)
-            }
-            Choice::Relay(_) | Choice::Nobody => None,
+        let question = self.learned.question(&request, self.handoff);
+        let (came, expected) = (bytes.len() - head, question.expected);
+        let chosen = choose(&request, came, expected, self.handoff, |back_end| {
+            let itself = usize::from(back_end == from);
+            Some(self.links.load(back_end)?.saturating_sub(itself))
+        });
+        let Choice::HandOver(to) = chosen else {
+            return None;
+        };
+        // To stay where it is costs the front least, however small the answer is.
+        if to != from && self.learned.is_small(expected) {
+            return None;
         }
+        self.question.set(question);
+        self.serves(to);
+        Some(to)
     }
 }
 
@@ -210,6 +267,14 @@ impl Away<'_> {
         Outcome {
             target: self.name(back_end),
             ..Outcome::new(name, self.since.get())
+        }
+    }
+
+    /// What it took here to have requests answered elsewhere.
+    fn learn(&self, spent: Duration) {
+        let each = spent.checked_div(self.answers.get());
+        if let Some(each) = each {
+            self.learned.handed_over(each + self.links.overhead());
         }
     }
 

@@ -15,6 +15,7 @@ use crate::config::{Config, Listen};
 use crate::dial::NextHops;
 use crate::failure::{Exit, Failure};
 use crate::kernel::sockets;
+use crate::policy::handoff::Learned;
 
 /// Descriptors for everything but connections: logs, control, metrics, a reload's.
 const RESERVED: u64 = 128;
@@ -40,8 +41,17 @@ pub struct Plan {
     pub bound: Vec<Arc<Bound>>,
     /// Which converter is next on the way to a server.
     pub next_hops: Arc<NextHops>,
-    /// Where the back ends and the switch are, for listeners of kind `handoff`.
-    pub handoff: Option<Arc<handoff_front::Settings>>,
+    /// For listeners of kind `handoff`.
+    pub handoff: Option<HandoffPlan>,
+}
+
+/// What listeners of kind `handoff` share.
+#[derive(Clone, Debug)]
+pub struct HandoffPlan {
+    /// Where the back ends and the switch are.
+    pub settings: Arc<handoff_front::Settings>,
+    /// What was learned of requests.
+    pub learned: Arc<Learned>,
 }
 
 /// A listener with its socket.
@@ -106,11 +116,8 @@ fn next_hops(config: &Config, old: Option<&Plan>) -> Result<NextHops, Failure> {
     })
 }
 
-/// The same as before if nothing about it has changed: connections stay.
-fn handoff(
-    config: &Config,
-    old: Option<&Plan>,
-) -> Result<Option<Arc<handoff_front::Settings>>, Failure> {
+/// The same as before if nothing about it has changed: connections stay, and what was learned.
+fn handoff(config: &Config, old: Option<&Plan>) -> Result<Option<HandoffPlan>, Failure> {
     let Some(wanted) = &config.handoff else {
         return Ok(None);
     };
@@ -129,12 +136,16 @@ fn handoff(
         name: each.name.clone(),
         fronts: each.fronts,
         hand_off: each.hand_off,
+        connections: Arc::default(),
     });
-    Ok(Some(Arc::new(handoff_front::Settings {
-        identity,
-        switch,
-        back_ends: back_ends.collect(),
-    })))
+    Ok(Some(HandoffPlan {
+        settings: Arc::new(handoff_front::Settings {
+            identity,
+            switch,
+            back_ends: back_ends.collect(),
+        }),
+        learned: Arc::new(Learned::new(wanted.relay_below)),
+    }))
 }
 
 fn socket(

@@ -26,7 +26,7 @@ use crate::listeners;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
 use crate::policy::rate_limit::RateLimit;
-use crate::session::{Listener, Session, WorkerContext};
+use crate::session::{HandoffContext, Listener, Session, WorkerContext};
 
 /// Refused clients that are told so at the same time, by each thread; more are reset.
 const TOLD: usize = 256;
@@ -141,20 +141,26 @@ fn context(
 
 /// To the back ends and the switch: the same from plan to plan, as long as they are.
 #[derive(Default)]
-struct StandingLinks(Option<(Arc<handoff_front::Settings>, Rc<handoff_front::Links>)>);
+struct StandingLinks(Option<(Arc<handoff_front::Settings>, HandoffContext)>);
 
 impl StandingLinks {
-    fn of(&mut self, plan: &Plan) -> Option<Rc<handoff_front::Links>> {
+    fn of(&mut self, plan: &Plan) -> Option<HandoffContext> {
         let wanted = plan.handoff.as_ref();
         self.0 = self
             .0
             .take()
-            .filter(|(settings, _)| wanted.is_some_and(|wanted| Arc::ptr_eq(settings, wanted)))
+            .filter(|(settings, _)| {
+                wanted.is_some_and(|wanted| Arc::ptr_eq(settings, &wanted.settings))
+            })
             .or_else(|| {
                 let wanted = wanted?;
-                Some((Arc::clone(wanted), handoff_front::Links::start(wanted)))
+                let context = HandoffContext {
+                    links: handoff_front::Links::start(&wanted.settings),
+                    learned: Arc::clone(&wanted.learned),
+                };
+                Some((Arc::clone(&wanted.settings), context))
             });
-        self.0.as_ref().map(|(_, links)| Rc::clone(links))
+        self.0.as_ref().map(|(_, context)| context.clone())
     }
 }
 

@@ -1,11 +1,13 @@
-//! Which back end answers a request, and how the request gets there. Pure.
+//! Which back end answers a request, and whether its client's connection can go there. Pure.
 
+use std::cmp::Reverse;
 use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 use tributary_wire::http::{Body, Method, Request, RequestTarget};
 
-use crate::config::{Handoff, HandoffRule};
+use super::expected::Expected;
+use crate::config::{Choose, Handoff, HandoffRule};
 
 /// What becomes of a request. Back ends go by their numbers in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,32 +20,59 @@ pub enum Choice {
     Nobody,
 }
 
-/// Who gets `request`, of whose content so many bytes have come. `is_up`: whether connections can be handed to a back end.
+/// Who gets `request`, of whose content so many bytes have come, and which is expected to be so large. `load`: how many
+/// connections are at a back end; `None` if none can be handed to it.
 pub fn choose(
     request: &Request,
     came: usize,
+    expected: Expected,
     handoff: &Handoff,
-    is_up: impl Fn(usize) -> bool,
+    load: impl Fn(usize) -> Option<usize>,
 ) -> Choice {
     let Some(path) = path(request) else {
         return Choice::Nobody;
     };
-    let Some(rule) = handoff
-        .rules
-        .iter()
-        .find(|rule| is_for(rule, request, path))
-    else {
+    let is_it = |rule: &&HandoffRule| is_for(rule, request, path) && has_size(rule, expected);
+    let Some(rule) = handoff.rules.iter().find(is_it) else {
         return Choice::Nobody;
     };
-    let number = |name: &String| handoff.back_ends.iter().position(|each| each.name == *name);
-    let mut ranked: Vec<_> = rule.to.iter().filter_map(number).collect();
-    ranked.sort_by_key(|each| std::cmp::Reverse(weight(&handoff.back_ends[*each].name, path)));
-    let first_up = ranked.iter().copied().find(|each| is_up(*each));
-    match (first_up, ranked.first()) {
+    let ranked = ranked(rule, handoff, path);
+    let up = ranked.iter().filter_map(|each| Some((load(*each)?, *each)));
+    let best = match rule.choose {
+        Choose::Hash => up.map(|(_, each)| each).next(),
+        // The first of those that have equally many.
+        Choose::LeastLoaded => up.min_by_key(|(load, _)| *load).map(|(_, each)| each),
+    };
+    match (best, ranked.first()) {
         (Some(to), _) if !rule.relay && fits(request, came) => Choice::HandOver(to),
         (Some(to), _) | (None, Some(&to)) => Choice::Relay(to),
         (None, None) => Choice::Nobody,
     }
+}
+
+/// The first rule for `request`, whatever the size: what it is for is seen as of one kind. With the request's path.
+pub fn kind<'r>(request: &'r Request, handoff: &Handoff) -> Option<(usize, &'r str)> {
+    let path = path(request)?;
+    let mut rules = handoff.rules.iter();
+    let first = rules.position(|rule| is_for(rule, request, path))?;
+    Some((first, without_query(path)))
+}
+
+/// Of a size that is not known, nobody can say that it is within bounds.
+fn has_size(rule: &HandoffRule, expected: Expected) -> bool {
+    let is_within = |size| {
+        rule.min_size.is_none_or(|least| size >= least)
+            && rule.max_size.is_none_or(|most| size <= most)
+    };
+    (rule.min_size.is_none() && rule.max_size.is_none()) || expected.known.is_some_and(is_within)
+}
+
+/// The back ends of a rule, the one that is the path's first.
+fn ranked(rule: &HandoffRule, handoff: &Handoff, path: &str) -> Vec<usize> {
+    let number = |name: &String| handoff.back_ends.iter().position(|each| each.name == *name);
+    let mut ranked: Vec<_> = rule.to.iter().filter_map(number).collect();
+    ranked.sort_by_key(|each| Reverse(weight(&handoff.back_ends[*each].name, path)));
+    ranked
 }
 
 /// With its query.
@@ -85,12 +114,16 @@ fn fits(request: &Request, came: usize) -> bool {
 /// The back end with the greatest one is the path's (rendezvous hashing, Thaler and Ravishankar 1998): one that comes or
 /// goes moves its own paths alone. The same in every front.
 fn weight(name: &str, path: &str) -> u64 {
-    let path = path.split('?').next().unwrap_or(path);
+    let path = without_query(path);
     let mut hasher = SipHasher13::new();
     hasher.write(name.as_bytes());
     hasher.write_u8(0);
     hasher.write(path.as_bytes());
     hasher.finish()
+}
+
+fn without_query(path: &str) -> &str {
+    path.split('?').next().unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -112,6 +145,10 @@ mod tests {
              [handoff]\nswitch = \"/run/switch\"\nidentity = \"front\"\n{}{}{}\
              [[handoff.rules]]\npath = \"/small/\"\nto = [\"a\"]\nrelay = true\n\
              [[handoff.rules]]\nhost = \"B.example\"\nmethods = [\"GET\"]\nto = [\"b\"]\n\
+             [[handoff.rules]]\npath = \"/mixed/\"\nmax_size = \"50kB\"\nto = [\"a\"]\n\
+             [[handoff.rules]]\npath = \"/mixed/\"\nmin_size = \"1MB\"\nto = [\"b\"]\n\
+             [[handoff.rules]]\npath = \"/mixed/\"\nto = [\"c\"]\n\
+             [[handoff.rules]]\npath = \"/busy/\"\nto = [\"a\", \"b\", \"c\"]\nchoose = \"least-loaded\"\n\
              [[handoff.rules]]\npath = \"/objects/\"\nto = [\"a\", \"b\", \"c\"]\n",
             back_end("a", 1),
             back_end("b", 2),
@@ -125,6 +162,14 @@ mod tests {
         let head = format!("{head}\r\n\r\n").replace('|', "\r\n");
         let parsed = parse_request(head.as_bytes(), &HeadLimits::default());
         parsed.expect("accepted").expect("whole").0
+    }
+
+    fn chosen(
+        request: &Request,
+        handoff: &Handoff,
+        load: impl Fn(usize) -> Option<usize>,
+    ) -> Choice {
+        choose(request, 0, Expected::default(), handoff, load)
     }
 
     #[test]
@@ -146,7 +191,9 @@ mod tests {
                 Choice::Nobody,
             ),
         ] {
-            let chosen = choose(&request(head), 0, &handoff, |_| true);
+            let chosen = choose(&request(head), 0, Expected::default(), &handoff, |_| {
+                Some(0)
+            });
             assert_eq!(chosen, expected, "{head}");
         }
     }
@@ -162,7 +209,9 @@ mod tests {
             ("Upgrade: websocket|Connection: upgrade", 0, false),
         ] {
             let head = format!("PUT /objects/x HTTP/1.1|Host: a|{fields}");
-            let chosen = choose(&request(&head), came, &handoff, |_| true);
+            let chosen = choose(&request(&head), came, Expected::default(), &handoff, |_| {
+                Some(0)
+            });
             assert_eq!(matches!(chosen, Choice::HandOver(_)), handed, "{fields}");
         }
     }
@@ -173,19 +222,59 @@ mod tests {
         let mut shares = [0; 3];
         for number in 0..3000 {
             let one = request(&format!("GET /objects/{number}?q HTTP/1.1|Host: a"));
-            let Choice::HandOver(at) = choose(&one, 0, &handoff, |_| true) else {
+            let Choice::HandOver(at) = chosen(&one, &handoff, |_| Some(0)) else {
                 panic!("{one:?}");
             };
             shares[at] += 1;
-            let without = choose(&one, 0, &handoff, |each| each != 2);
+            let without = chosen(&one, &handoff, |each| (each != 2).then_some(0));
             assert_eq!(without == Choice::HandOver(at), at != 2);
             assert!(
-                matches!(choose(&one, 0, &handoff, |_| false), Choice::Relay(first) if first == at)
+                matches!(chosen(&one, &handoff, |_| None), Choice::Relay(first) if first == at)
             );
         }
         assert!(
             shares.iter().all(|share| (900..1100).contains(share)),
             "{shares:?}"
         );
+    }
+    #[test]
+    fn a_rule_for_sizes_is_for_those_that_are_known() {
+        let handoff = handoff();
+        let request = request("GET /mixed/x?q HTTP/1.1|Host: a");
+        assert_eq!(kind(&request, &handoff), Some((2, "/mixed/x")));
+        let guessed = Some(10);
+        for (known, to) in [
+            (Some(0), 0),
+            (Some(50_000), 0),
+            (Some(50_001), 2),
+            (Some(999_999), 2),
+            (Some(1_000_000), 1),
+            (None, 2),
+        ] {
+            let expected = Expected { known, guessed };
+            let chosen = choose(&request, 0, expected, &handoff, |_| Some(0));
+            assert_eq!(chosen, Choice::HandOver(to), "{known:?}");
+        }
+    }
+
+    #[test]
+    fn the_least_loaded_one_is_that_with_the_fewest_connections_and_else_the_paths_own() {
+        let handoff = handoff();
+        let mut shares = [0; 3];
+        for number in 0..300 {
+            let one = request(&format!("GET /busy/{number} HTTP/1.1|Host: a"));
+            for (loads, to) in [
+                ([Some(2), Some(1), Some(2)], Choice::HandOver(1)),
+                ([Some(2), None, Some(1)], Choice::HandOver(2)),
+                ([Some(7), None, None], Choice::HandOver(0)),
+            ] {
+                assert_eq!(chosen(&one, &handoff, |each| loads[each]), to);
+            }
+            let Choice::HandOver(at) = chosen(&one, &handoff, |_| Some(4)) else {
+                panic!("{one:?}");
+            };
+            shares[at] += 1;
+        }
+        assert!(shares.iter().all(|share| *share > 70), "{shares:?}");
     }
 }

@@ -1,0 +1,70 @@
+//! Counters of listeners of kind `handoff`.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// How a request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By a back end that had the client's connection.
+    HandedOver,
+    /// By way of this converter, since it was expected to be small.
+    Small,
+    /// By way of this converter, for any other reason.
+    Relayed,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::HandedOver => "handed-over",
+            Self::Small => "small",
+            Self::Relayed => "relayed",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByWay {
+    way: &'static str,
+}
+
+/// Which way requests went, and below which size they are relayed.
+#[derive(Clone, Debug, Default)]
+pub struct HandoffCounters {
+    requests: Family<ByWay, Counter>,
+    threshold: Gauge<u64, AtomicU64>,
+}
+
+impl HandoffCounters {
+    /// To be exposed.
+    pub fn register(&self, r: &mut Registry) {
+        r.register(
+            "handoff_requests",
+            "Requests at listeners of kind handoff, by the way they went",
+            self.requests.clone(),
+        );
+        r.register_with_unit(
+            "handoff_threshold",
+            "Answers that are expected to be smaller are relayed",
+            Unit::Bytes,
+            self.threshold.clone(),
+        );
+    }
+
+    /// One more request went this way.
+    pub fn count(&self, way: Way) {
+        let way = way.name();
+        self.requests.get_or_create(&ByWay { way }).inc();
+    }
+
+    /// The threshold now.
+    pub fn set(&self, threshold: u64) {
+        self.threshold.set(threshold);
+    }
+}

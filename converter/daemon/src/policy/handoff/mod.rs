@@ -1,0 +1,12 @@
+//! Requests that may be handed to back ends: to which one, and whether it pays. Pure, but for [`Learned`]'s locks.
+
+mod choice;
+mod costs;
+mod expected;
+mod learned;
+mod sizes;
+mod threshold;
+
+pub use choice::{Choice, choose};
+pub use expected::Expected;
+pub use learned::{Learned, Question};
