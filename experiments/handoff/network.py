@@ -140,12 +140,13 @@ class Network:
         """The folder that a back end serves."""
         return self.directory / f"objects-{name}"
 
-    def start_switch(self, *, together: bool = False) -> Process:
-        """The switch, ready; ``together`` with a front on its own machine."""
+    def start_switch(self, *options: str, together: bool = False) -> Process:
+        """The switch, ready, with more ``options``; ``together`` with a front on its own machine."""
         back_ends = [f"--back-end={self.hand_off(name)}=to-{name}" for name in self.back_ends]
         service = TOGETHER if together else SERVICE
         where = ("--fronts", self._switch(together), "--identity", str(self.identity("switch")))
-        command = (str(self.programs.switch), *where, "--clients", "to-client", "--service", service, *back_ends)
+        what = ("--clients", "to-client", "--service", service, *back_ends, *options)
+        command = (str(self.programs.switch), *where, *what)
         return self.nodes["switch"].start("switch", command).wait_until_ready()
 
     def start_back_end(self, name: str, *, relays: bool = False) -> Process:

@@ -141,11 +141,15 @@ impl Rules {
     }
 }
 
+/// By what was `seen` of the client's packets, and of the back end's.
 fn is_over(seen: &[Seen; 2], begun: Duration, now: Duration, limits: &Limits) -> bool {
     let last = seen.iter().filter_map(|flow| flow.last).max();
     let quiet = now.saturating_sub(last.unwrap_or(begun));
-    // A reset may be forged: only the back end knows whether it was right, and its front ends the rule.
-    seen.iter().all(|flow| flow.fin) && quiet >= limits.closed || quiet >= limits.idle
+    // A reset may be forged: only the back end knows whether it was right, and its front ends the rule. So may a SYN, but
+    // behind both ends: then the client connects anew from the same port, and is not to wait for the old connection.
+    let begins_anew = seen[0].syn;
+    let ended = seen.iter().all(|flow| flow.fin);
+    ended && (begins_anew || quiet >= limits.closed) || quiet >= limits.idle
 }
 
 /// The client's packets.
@@ -302,6 +306,8 @@ mod tests {
             ([reset, none], later(299), false),
             ([none, reset], later(299), false),
             ([fin, none], later(299), false),
+            ([fin, reset], later(4), false),
+            ([reset, fin], NOW, true),
             ([fin, fin], later(4), false),
             ([fin, fin], later(5), true),
         ] {

@@ -351,8 +351,12 @@ int transplant(struct __sk_buff *skb)
 	if (length > LONGEST || bpf_skb_load_bytes(skb, IP + packet.length, &old, length))
 		return refuse(to);
 	new = old;
-	if (options(&new, length, to))
+	if (options(&new, length, to)) {
+		/* A new beginning mostly has options that cannot be: that there is one counts all the same. */
+		if (old.tcp.syn)
+			to->syn = 1;
 		return refuse(to);
+	}
 	fixed_part(&new.tcp, &old.tcp, to);
 	if (put(skb, &packet, &old, &new, length, to))
 		return TC_ACT_SHOT;

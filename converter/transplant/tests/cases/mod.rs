@@ -375,6 +375,9 @@ fn left_alone(ip: Ip) -> Vec<Case> {
     ]
 }
 
+/// Its sender begins anew all the same.
+pub const REFUSED_SYN: &str = "a new beginning with a window scale";
+
 fn refused(ip: Ip) -> Vec<Case> {
     let refused = |name, reason, packet| unchanged(ip, name, Outcome::Refuse(reason), packet);
     let long = from_client(ip).encode().len();
@@ -410,6 +413,17 @@ fn refused(ip: Ip) -> Vec<Case> {
             Refusal::TimeToLive,
             Segment {
                 ttl: 1,
+                ..from_client(ip)
+            }
+            .encode(),
+        ),
+        refused(
+            REFUSED_SYN,
+            Refusal::Option,
+            Segment {
+                options: vec![2, 4, 5, 180, 1, 3, 3, 7],
+                flags: SYN,
+                ack: 0,
                 ..from_client(ip)
             }
             .encode(),

@@ -1,0 +1,148 @@
+"""Where a hand-off ends: full tables, rules and ports that are still or no longer there, packets that come late."""
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
+from tests.netns.squid_world import inside
+from tests.netns.test_handoff_faults import ACK, RST, forged, raw_socket
+from tests.netns.world import eventually
+
+pytestmark = needs_tools
+
+LARGE = 200 * SIZE
+
+
+def start_switch(handoff: HandOff, *options: str) -> None:
+    """Start it anew with these options."""
+    handoff.processes.pop("switch").stop()
+    handoff.processes["switch"] = handoff.network.start_switch(*options)
+
+
+def is_handed(handoff: HandOff, client: socket.socket) -> bool:
+    """Whether this client's next request is answered by its back end."""
+    client.sendall(request("a/1000"))
+    assert answer(client) == pattern("a", 1000)
+    return bool(handoff.at_back_ends())
+
+
+def test_who_finds_the_switchs_table_full_is_answered_by_relaying(handoff: HandOff) -> None:
+    start_switch(handoff, "--most", "1")
+    with handoff.connection() as first:
+        eventually(lambda: is_handed(handoff, first))
+        first.sendall(request(f"a/{LARGE}"))
+        relayed = len(handoff.outcomes("whole"))
+        with handoff.connection() as second:
+            for name in "ab":
+                second.sendall(request(f"{name}/{SIZE}"))
+                assert answer(second) == pattern(name, SIZE)
+        assert answer(first) == pattern("a", LARGE)
+        assert len(handoff.outcomes("whole")) == relayed + 2
+
+
+def test_a_rule_that_ends_by_idleness_leaves_its_client_without_an_answer_until_it_sends_more(handoff: HandOff) -> None:
+    """A client that does not read for longer than --idle. Nothing is wrong that comes; its back end gives it up."""
+    start_switch(handoff, "--idle", "2")
+    with handoff.connection() as client:
+        eventually(lambda: is_handed(handoff, client))
+        client.sendall(request(f"a/{LARGE}"))
+        # By then the back end asks for room less often than the rule lasts.
+        time.sleep(8)
+        client.settimeout(3)
+        content = bytearray()
+        with pytest.raises(TimeoutError):
+            while True:
+                content += client.recv(1 << 20)
+        assert pattern("a", LARGE).startswith(content.partition(b"\r\n\r\n")[2])
+        assert len(content) < LARGE
+        eventually(lambda: not handoff.at_back_ends(), 40)
+        with pytest.raises(ConnectionResetError):
+            for _ in range(10):
+                client.sendall(request("a/1"))
+                time.sleep(0.5)
+
+
+@contextmanager
+def from_port(handoff: HandOff, port: int) -> Iterator[socket.socket]:
+    """A client's connection from this port."""
+    with inside(handoff.network.nodes["client"]):
+        client = socket.socket()
+    with client:
+        client.settimeout(20)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        client.bind((handoff.network.address("client"), port))
+        client.connect((handoff.network.address("front"), 80))
+        yield client
+
+
+def one_exchange(handoff: HandOff, port: int) -> float:
+    """A connection from this port that its back end ends; the seconds that it took."""
+    begun = time.monotonic()
+    with from_port(handoff, port) as client:
+        client.sendall(request("a/1000")[:-2] + b"Connection: close\r\n\r\n")
+        assert answer(client) == pattern("a", 1000)
+        assert client.recv(1) == b""
+    return time.monotonic() - begun
+
+
+def remembers(handoff: HandOff, port: int) -> bool:
+    """Whether the back end holds an ended connection of this port's in TIME-WAIT."""
+    return f":{port}" in handoff.network.nodes["a"].run("ss", "-Htan", "state", "time-wait")
+
+
+def test_a_client_that_connects_again_from_its_port_does_not_wait_for_the_rule_before(handoff: HandOff) -> None:
+    """Its first SYN still goes to the back end, which drops it; the next one, a second later, comes to the front."""
+    one_exchange(handoff, 40404)
+    eventually(lambda: remembers(handoff, 40404))
+    assert one_exchange(handoff, 40404) < 3
+
+
+@pytest.mark.parametrize(("clocks", "outcome"), [(1, "handed-over"), (0, "whole")], ids=["with-clocks", "without"])
+def test_a_connection_that_its_back_end_remembers_is_answered(handoff: HandOff, clocks: int, outcome: str) -> None:
+    """With timestamps the kernel puts the new connection in the place of the old one (tcp_twsk_unique()). Without, it
+    refuses, and the front relays."""
+    client, port = handoff.network.nodes["client"], 40405 + clocks
+    client.sysctl(net__ipv4__tcp_timestamps=clocks)
+    try:
+        one_exchange(handoff, port)
+        eventually(lambda: remembers(handoff, port))
+        # Until the switch's rule has ended.
+        time.sleep(6)
+        one_exchange(handoff, port)
+    finally:
+        client.sysctl(net__ipv4__tcp_timestamps=1)
+    eventually(lambda: len([line for line in handoff.lines() if line["client"].endswith(f":{port}")]) == 2)
+    assert handoff.lines()[-1]["outcome"] == outcome
+
+
+def test_late_packets_of_a_rule_that_ended_change_nothing(handoff: HandOff) -> None:
+    """When the connection is back at the front its back end's last packets come once more, and the client's."""
+    network = handoff.network
+    with handoff.connection() as client:
+        eventually(lambda: is_handed(handoff, client))
+        eventually(lambda: not handoff.at_back_ends())
+        here, service = client.getsockname(), client.getpeername()
+        back_end = (network.address("a"), 7400)
+        with inside(network.nodes["a"]), raw_socket() as late:
+            for flags in (ACK, RST, RST | ACK):
+                late.sendto(forged(back_end, here, flags, 1), (here[0], 0))
+        with inside(network.nodes["client"]), raw_socket() as late:
+            for number in range(20):
+                late.sendto(forged(here, service, ACK, number * 0x0C000000), (service[0], 0))
+        eventually(lambda: strays(handoff) >= 3)
+        for name in "ab":
+            client.sendall(request(f"{name}/{SIZE}"))
+            assert answer(client) == pattern(name, SIZE)
+
+
+def strays(handoff: HandOff) -> int:
+    """Packets of back ends that no rule was for, and that the switch dropped."""
+    table = handoff.network.nodes["switch"].run("nft", "list", "table", "ip", "tributary-switch")
+    found = re.search(r"saddr .* counter packets (\d+)", table)
+    assert found is not None
+    return int(found[1])
