@@ -9,7 +9,7 @@ Everybody routes by the switch. What the client gets from back ends never passes
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +128,10 @@ class Network:
         """Where connections go on at a back end."""
         return f"{self.address(name)}:{_HAND_OFF_PORT}"
 
+    def fronts(self, name: str) -> str:
+        """Where a back end takes fronts in."""
+        return f"{self.address(name)}:{_FRONTS_PORT}"
+
     def http(self, name: str) -> str:
         """Where a back end serves plain HTTP."""
         return f"{self.address(name)}:{_HTTP_PORT}"
@@ -154,7 +158,7 @@ class Network:
         address = self.address(name)
         objects = ("--objects", str(self.objects(name)), "--http", f"{address}:{_HTTP_PORT}")
         what = ("--relay", _NGINX_ADDRESS) if relays else objects
-        where = ("--fronts", f"{address}:{_FRONTS_PORT}", "--hand-off", self.hand_off(name))
+        where = ("--fronts", self.fronts(name), "--hand-off", self.hand_off(name))
         command = (str(self.programs.back_end), *where, "--identity", str(self.identity(name)), *what)
         return self.nodes[name].start(name, command).wait_until_ready()
 
@@ -173,11 +177,18 @@ class Network:
         """Where it takes fronts in."""
         return str(self.directory / "switch.sock") if together else self.switch_for_fronts
 
-    def start_front(self, rules: str = _RULES, *, together: bool = False, relay_below: str | None = "0B") -> Process:
+    def start_front(
+        self,
+        rules: str = _RULES,
+        *,
+        together: bool = False,
+        relay_below: str | None = "0B",
+        instead: Mapping[str, str] | None = None,
+    ) -> Process:
         """The front, ready, on its own machine or ``together`` with the switch; the others need not be there.
 
         It hands over all that can be, or relays what is expected to be smaller than ``relay_below``; without that, than
-        what it learns.
+        what it learns. Some addresses of theirs can have others in their place: ``instead``.
         """
         ports = {"fronts": _FRONTS_PORT, "hand_off": _HAND_OFF_PORT, "http": _HTTP_PORT}
         back_ends = "".join(_BACK_END.format(name=name, net=_NETS[name], **ports) for name in self.back_ends)
@@ -191,6 +202,8 @@ class Network:
             service=TOGETHER if together else SERVICE,
             switch=self._switch(together),
         )
+        for address, other in (instead or {}).items():
+            text = text.replace(f'"{address}"', f'"{other}"')
         file = self.directory / "front.toml"
         file.write_text(text)
         command = (str(native.build(released=self.released).converter), "--config", str(file))

@@ -35,8 +35,12 @@ class HandOff:
 
     def start(self, name: str) -> None:
         """Start what runs on a node, and wait until it is ready."""
-        starts = {"switch": self.network.start_switch, "front": self.network.start_front}
-        self.processes[name] = starts[name]() if name in starts else self.network.start_back_end(name)
+        if name == "switch":
+            self.processes[name] = self.network.start_switch()
+        elif name == "front":
+            self.processes[name] = self.network.start_front()
+        else:
+            self.processes[name] = self.network.start_back_end(name)
 
     def kill(self, name: str) -> None:
         """End it without a last word."""
