@@ -18,7 +18,7 @@ def main(host: str, port: str) -> None:
     call.setblocking(False)
     with selectors.DefaultSelector() as ready:
         ready.register(call, selectors.EVENT_READ)
-        ready.register(sys.stdin, selectors.EVENT_READ)
+        ready.register(0, selectors.EVENT_READ)
         known: dict[str, None] = {}
         last, longest, due = time.monotonic(), 0.0, 0.0
         while True:
@@ -29,7 +29,7 @@ def main(host: str, port: str) -> None:
                 with suppress(OSError):
                     call.sendto(b"?", (host, int(port)))
             for key, _ in ready.select(max(0.0, due - time.monotonic())):
-                if key.fileobj is sys.stdin:
+                if key.fd == 0:
                     if not sys.stdin.readline():
                         return
                     print(f"{max(longest, time.monotonic() - last):.3f}", *known, flush=True)
