@@ -146,9 +146,10 @@ def _family(version: int) -> str:
 
 def _route(route: Route, names: Mapping[int, str]) -> str:
     words = [
+        *(["unreachable"] if route.interface is None else []),
         "default" if route.is_default else str(route.destination),
         *([f"via {route.gateway}"] if route.gateway else []),
-        f"dev {names.get(route.interface, f'if{route.interface}')}",
+        *([] if route.interface is None else [f"dev {names.get(route.interface, f'if{route.interface}')}"]),
         *(["onlink"] if route.gateway else []),
         *([f"table {route.table}"] if route.table != MAIN else []),
         f"metric {route.metric}",

@@ -48,12 +48,15 @@ class InterfaceAddress:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A unicast route; without ``gateway`` the destination is on the link. ``source`` is the preferred address."""
+    """A unicast route; without ``gateway`` the destination is on the link. ``source`` is the preferred address.
+
+    Without ``interface`` the destination is unreachable, and who sends there is told so at once.
+    """
 
     table: int
     destination: Network
     gateway: Address | None
-    interface: int
+    interface: int | None
     metric: int
     protocol: int
     source: Address | None = None

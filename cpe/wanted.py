@@ -137,11 +137,11 @@ def _routes_inside(leg: Leg, links: Sequence[Link], alive: Sequence[Link]) -> It
         yield Route(TUNNEL_TABLES[link.place], everywhere, None, index, TABLE_METRIC, PROTOCOL)
     for link, tunnel, index in _standing(leg, alive):
         yield Route(MAIN, IPv4Network(leg.inside), None, index, METRICS[link.rank], PROTOCOL, tunnel.address)
+    # What is for the gateway inside never leaves outside of a tunnel, and whoever sends it need not wait to learn that.
+    yield Route(MAIN, IPv4Network(leg.inside), None, None, METRICS[-1], PROTOCOL)
     other = leg.everything_else
     if other and other.interface is not None:
         yield Route(EVERYTHING_ELSE_TABLE, everywhere, None, other.interface, TABLE_METRIC, PROTOCOL)
-        # What is for the gateway inside never leaves outside of a tunnel.
-        yield Route(MAIN, IPv4Network(leg.inside), None, other.interface, METRICS[-1], PROTOCOL, other.address)
         if leg.answers:
             yield Route(MAIN, everywhere, None, other.interface, METRICS[0], PROTOCOL, other.address)
 

@@ -25,7 +25,7 @@ from tributary.mptcp.netlink import Malformed, Message
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _ETHERNET = 1  # ARPHRD_ETHER of linux/if_arp.h
 _CLONED = 0x200  # RTM_F_CLONED of linux/rtnetlink.h
-_UNICAST = rtnl.rt_type["unicast"]
+_UNICAST, _UNREACHABLE = rtnl.rt_type["unicast"], rtnl.rt_type["unreachable"]
 _UNIVERSE, _ON_LINK_SCOPE = rtnl.rt_scope["universe"], rtnl.rt_scope["link"]
 _FAMILIES: Mapping[int, int] = {socket.AF_INET: 4, socket.AF_INET6: 6}
 _FAMILY_OF: Mapping[int, int] = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -129,10 +129,14 @@ def _unlasting(address: Address) -> int:
 def routes(message: Message) -> list[Route]:
     """The unicast routes in an RTM_NEWROUTE: several of a multipath route, none with a gateway of another IP version.
 
-    Raises Malformed.
+    Of other kinds only those that make IPv4 destinations unreachable. Raises Malformed.
     """
     with _read(rtmsg, message) as found:
-        if found["family"] not in _FAMILIES or found["type"] != _UNICAST or found["flags"] & _CLONED:
+        if found["family"] not in _FAMILIES or found["flags"] & _CLONED:
+            return []
+        if found["type"] == _UNREACHABLE and found["family"] == socket.AF_INET:
+            return [_route(found, None, found)]
+        if found["type"] != _UNICAST:
             return []
         return [_route(found, interface, hop) for interface, hop in _hops(found) if hop.get_attr("RTA_VIA") is None]
 
@@ -146,7 +150,7 @@ def _hops(found: Any) -> Iterator[tuple[int, Any]]:
         yield hop["oif"], hop
 
 
-def _route(found: Any, interface: int, hop: Any) -> Route:
+def _route(found: Any, interface: int | None, hop: Any) -> Route:
     start, bits = _address(found, "RTA_DST"), found["dst_len"]
     if bits and start is None:
         raise Malformed("a route without its destination")
@@ -203,16 +207,17 @@ def route_body(route: Route) -> bytes:
     """
     version, bits = route.destination.version, route.destination.prefixlen
     # fib_check_nh of net/ipv4/fib_semantics.c: a route to a neighbour has the scope "link".
-    scope = _ON_LINK_SCOPE if version == 4 and route.gateway is None else _UNIVERSE
+    is_near = version == 4 and route.gateway is None and route.interface is not None
+    scope = _ON_LINK_SCOPE if is_near else _UNIVERSE
     flags = RTNH_F_ONLINK if route.gateway else 0
     message = rtmsg()
     message.update(family=_FAMILY_OF[version], dst_len=bits, proto=route.protocol, scope=scope)
-    message.update(type=_UNICAST, flags=flags)
+    message.update(type=_UNREACHABLE if route.interface is None else _UNICAST, flags=flags)
     message["attrs"] = [
         *([("RTA_DST", str(route.destination.network_address))] if bits else []),
         *([("RTA_GATEWAY", str(route.gateway))] if route.gateway else []),
         *([("RTA_PREFSRC", str(route.source))] if route.source else []),
-        ("RTA_OIF", route.interface),
+        *([("RTA_OIF", route.interface)] if route.interface is not None else []),
         ("RTA_PRIORITY", route.metric),
         ("RTA_TABLE", route.table),
     ]

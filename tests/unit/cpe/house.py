@@ -108,7 +108,7 @@ def after(observed: Observed, steps: Sequence[Step]) -> Observed:
                 limits = new
     there = _interfaces(observed.interfaces, steps)
     indices = {interface.index for interface in there}
-    left = tuple(route for route in routes if route.interface in indices)
+    left = tuple(route for route in routes if route.interface is None or route.interface in indices)
     return replace(observed, interfaces=there, routes=left, rules=tuple(rules), endpoints=endpoints, limits=limits)
 
 
@@ -133,7 +133,11 @@ def changed(observed: Observed, now: Observed) -> Observed:
     tunnels = [each for each in observed.interfaces if each.name not in known and each.name.startswith("tb")]
     now = replace(now, interfaces=(*now.interfaces, *tunnels))
     there = {interface.index for interface in now.interfaces}
-    ours = [route for route in observed.routes if route.protocol not in (KERNEL, DHCP) and route.interface in there]
+    ours = [
+        route
+        for route in observed.routes
+        if route.protocol not in (KERNEL, DHCP) and (route.interface is None or route.interface in there)
+    ]
     return replace(
         now, routes=(*now.routes, *ours), rules=observed.rules, endpoints=observed.endpoints, limits=observed.limits
     )

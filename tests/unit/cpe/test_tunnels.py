@@ -69,6 +69,7 @@ def test_each_link_gets_a_tunnel_with_a_mark_and_what_a_tunnel_sends_leaves_by_n
         "ip route add default dev tb1 table 8411 metric 1 proto 84",
         "ip rule add priority 8400 from 10.84.0.18 lookup 8411 protocol 84",
         "ip route add 10.84.0.1/32 dev tb1 metric 1 proto 84 src 10.84.0.18",
+        "ip route add unreachable 10.84.0.1/32 metric 9 proto 84",
         "ip mptcp endpoint add 10.84.0.18 dev tb1 id 128 subflow",
     ):
         assert wanted in said
