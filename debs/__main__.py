@@ -24,6 +24,7 @@ Makes the Debian packages of Tributary for one release of Debian or Ubuntu and o
   tributary-squid       Squid as the HTTP converter
   tributary-handoff     switch and back end of a request hand-off
   tributary-cpe         the home router's links
+  tributary-gateway     home routers let in by keys
   tributary-image       the first boot of an image; no other machine needs it
 
 Nothing of the target runs while they are made: packages for Debian 13, Ubuntu and arm64 come out of Debian 12 on amd64

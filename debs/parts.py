@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from debs import content, elf
 from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
-MODULES = ("cpe", "doctor", "image/firstboot", "squid", "throttler", "tributary")
+MODULES = ("cpe", "doctor", "gateway", "image/firstboot", "squid", "throttler", "tributary")
 """Folders of the modules that run on gateways, home routers and images."""
 
 FORBIDDEN = "guard/forbidden-targets.toml"
@@ -31,6 +31,7 @@ def packages(inputs: Inputs) -> list[Package]:
         _squid(inputs),
         _handoff(inputs),
         _cpe(inputs),
+        _gateway(inputs),
         _image(inputs),
     ]
 
@@ -221,6 +222,35 @@ def _cpe(inputs: Inputs) -> Package:
         suggests=("wireguard-go",),
         # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
         units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
+    )
+
+
+def _gateway(inputs: Inputs) -> Package:
+    name, checkout = "tributary-gateway", inputs.checkout
+    units = ("tributary-gateway.service", "tributary-gateway-sync.service", "tributary-gateway-sync.timer")
+    return Package(
+        name,
+        "all",
+        "lets home routers in by keys, through tunnels of WireGuard",
+        "Gives each home router a tunnel over each of its links, in which Multipath TCP's\n"
+        "subflows to the converter run, and one for everything else, which leaves by\n"
+        "address translation. Routers are enrolled, listed, given new keys and revoked\n"
+        "one by one. As installed it lets nobody in.",
+        files=(
+            content.command(name, "gateway.cli"),
+            *(content.unit(checkout, f"gateway/systemd/{unit}") for unit in units),
+            content.setting(checkout, "gateway.toml"),
+            content.manual(checkout, "tributary-gateway.8", inputs.release),
+            *content.documents(name, checkout, ["docs/gateway-routers.md"]),
+        ),
+        # ip(8) and ss(8), nft(8), wg(8); conntrack(8) forgets what was translated for a router that is revoked.
+        depends=(*_modules(inputs), "conntrack", "iproute2", "nftables", "wireguard-tools"),
+        # For a kernel without WireGuard, as in some containers.
+        recommends=("wireguard-go",),
+        # Not enabled: where routers find it is for whoever runs the machine to say. A restart would stop all tunnels
+        # for a moment; what changes peers and rules is the new program from the next minute on.
+        units=(Unit("tributary-gateway.service", Upgrade.KEEP, enabled=False),),
+        leftovers=("var/lib/tributary/gateway",),
     )
 
 

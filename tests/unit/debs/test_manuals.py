@@ -11,6 +11,8 @@ import pytest
 from cpe.settings import Multipath, Probe, Tunnels, Wan
 from debs import checkout, content
 from doctor.__main__ import main as doctor
+from gateway import cli as gateway
+from gateway.settings import GatewaySettings
 from image.firstboot.__main__ import main as firstboot
 from squid.settings import SquidSettings
 from tests.unit.debs.sample import release
@@ -74,6 +76,16 @@ def test_every_setting_of_the_home_router_is_told() -> None:
         **{f"tunnels.{key}": 0 for key in Tunnels.model_fields},
     }
     assert keys_in("tributary-cpe.8") == {*Wan.model_fields, *tables, "bypass", "enrolment"}
+
+
+def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert keys_in("tributary-gateway.8") == set(GatewaySettings.model_fields)
+    with pytest.raises(SystemExit):
+        gateway.main(["--help"])
+    listed = re.search(r"^ +COMMAND\n((?: {4,}.*\n)+)", capsys.readouterr().out, re.MULTILINE)
+    assert listed is not None
+    told = re.findall(r"^\.It Cm (\w+)$", source("tributary-gateway.8"), re.MULTILINE)
+    assert set(re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE)) == set(told)
 
 
 @pytest.mark.parametrize(("page", "main"), [("tributary-doctor", doctor), ("tributary-firstboot", firstboot)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cpe.settings import CpeSettings
+from gateway.settings import GatewaySettings
 from squid.settings import SquidSettings
 from throttler import dry_run
 from throttler.policy import model
@@ -62,6 +63,10 @@ def test_the_policy_that_comes_installed_holds_nothing() -> None:
 def test_the_home_router_that_comes_installed_has_no_link() -> None:
     links = load(FILES / "cpe.toml", CpeSettings).wan
     assert [link.interface for link in links.values()] == ["none-yet-1", "none-yet-2"]
+
+
+def test_the_gateway_that_comes_installed_is_nobodys() -> None:
+    assert load(FILES / "gateway.toml", GatewaySettings) == GatewaySettings(name="gateway.example.net")
 
 
 @pytest.mark.parametrize("unit", ["tributary-firstboot", "tributary-firstboot-report"])
