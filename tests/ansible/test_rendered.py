@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed import native
+from gateway.settings import GatewaySettings
 from squid.settings import SquidSettings
 from tests.ansible.conftest import Rendered
 from tests.ansible.playbooks import HERE, INVENTORIES, needs_ansible
 from throttler import dry_run
 from throttler.policy import model
 from tributary.settings.files import load
+from tributary.wireguard.addresses import gateway
 
 pytestmark = [needs_ansible, pytest.mark.slow]
 GOLDEN = HERE / "golden"
@@ -31,6 +33,7 @@ every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
     [
         *product(INVENTORIES, ["tributary-site.nft", "converter.toml", "squid.toml", "throttler.toml"]),
         ("fleet", "bird.conf"),
+        ("routers", "gateway.toml"),
     ],
 )
 def test_a_file_is_the_golden_one(rendered: Rendered, inventory: str, file: str) -> None:
@@ -47,6 +50,19 @@ def test_squid_takes_its_settings(rendered: Rendered, inventory: str) -> None:
     settings = load(rendered[inventory] / "squid.toml", SquidSettings)
     assert settings.port == 3128
     assert settings.state_directory == Path("/var/lib/tributary/squid")
+
+
+def test_the_gateway_takes_its_settings_and_opens_what_the_converter_listens_at(rendered: Rendered) -> None:
+    settings = load(rendered["routers"] / "gateway.toml", GatewaySettings)
+    (listener,) = tomllib.loads((rendered["routers"] / "converter.toml").read_text())["listen"]
+    assert listener["address"] == f"{gateway(settings.network)}:{settings.converter_ports[0]}"
+
+
+@pytest.mark.parametrize(("inventory", "line"), [("routers", "tunnel_ports { 51840 }"), ("one", "notrack")])
+def test_a_tunnels_port_is_open_and_its_connections_are_tracked(rendered: Rendered, inventory: str, line: str) -> None:
+    site = (rendered[inventory] / "tributary-site.nft").read_text()
+    assert line in site
+    assert ("tunnel_ports" in site) is not ("notrack" in site)
 
 
 @every_inventory
