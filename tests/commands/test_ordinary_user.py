@@ -23,6 +23,8 @@ COMMANDS = (
     ("firstboot", "--help"),
     ("squid", "--help"),
     ("cpe", "--help"),
+    ("gateway", "--help"),
+    ("gateway-quickstart", "--dry-run", "--name", "gateway.example.net"),
     ("overlay", "--help"),
     ("demo", "--help"),
     ("check", "--help"),
