@@ -109,7 +109,7 @@ mod tests {
     }
 
     impl Front {
-        /// Requests for up to 2 MB, as many for each size as for its double; the third of a second's costs are noise.
+        /// Requests for 1 kB to 2 MB, as many of each size as of its double; what each costs is off by up to a half.
         fn serve(self, threshold: &mut Threshold, requests: u32) {
             for number in 0..requests {
                 let bytes = 1000_u64 << (number * 7 % 12);
