@@ -227,7 +227,7 @@ def _cpe(inputs: Inputs) -> Package:
 
 def _gateway(inputs: Inputs) -> Package:
     name, checkout = "tributary-gateway", inputs.checkout
-    units = ("tributary-gateway.service", "tributary-gateway-sync.service", "tributary-gateway-sync.timer")
+    units = [f"tributary-gateway{each}" for each in (".service", "-sync.service", "-sync.timer", "-dns.service")]
     return Package(
         name,
         "all",
@@ -243,8 +243,9 @@ def _gateway(inputs: Inputs) -> Package:
             content.manual(checkout, "tributary-gateway.8", inputs.release),
             *content.documents(name, checkout, ["docs/gateway-routers.md"]),
         ),
-        # ip(8) and ss(8), nft(8), wg(8); conntrack(8) forgets what was translated for a router that is revoked.
-        depends=(*_modules(inputs), "conntrack", "iproute2", "nftables", "wireguard-tools"),
+        # ip(8), ss(8), nft(8), wg(8); conntrack(8) forgets what was translated for a router that is revoked; dnsmasq(8)
+        # looks names up.
+        depends=(*_modules(inputs), "conntrack", "dnsmasq-base", "iproute2", "nftables", "wireguard-tools"),
         # For a kernel without WireGuard, as in some containers.
         recommends=("wireguard-go",),
         # Not enabled: where routers find it is for whoever runs the machine to say. A restart would stop all tunnels

@@ -1,6 +1,7 @@
 """The command line of a gateway that home routers reach through tunnels."""
 
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -10,13 +11,14 @@ from pathlib import Path
 from time import time
 from typing import TypeVar
 
-from gateway import enrolling, report, rules, state, tunnels
+from gateway import enrolling, names, report, rules, state, tunnels
 from gateway.files import alone
 from gateway.peers import by_key
 from gateway.registry import free_number, name_of
 from gateway.settings import GatewaySettings
 from gateway.tunnels import Gateway
 from tributary.settings.entry import Arguments, need_root
+from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
 from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import text
@@ -76,6 +78,11 @@ was counted. The service's timer does it every minute.
 
 _DOWN = """\
 Removes interface and rules, and switches net.ipv4.ip_forward off if 'up' switched it on. All tunnels end.
+"""
+
+_DNS = """\
+Becomes dnsmasq(8), which looks names up for routers at port 53 of the inside address, and asks the name servers of this
+machine. With 'dns = false' in the settings it ends at once. Needs no root, but the right to take the port.
 """
 
 _PLAN = """\
@@ -173,6 +180,7 @@ def parser() -> Arguments:
     changing = [command(name, Changing, act, about, text) for name, act, about, text in _SERVICE]
     for each in (enrol, rotate, revoke, *changing):
         each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    command("dns", Looking, _dns, "look names up for routers, until stopped", _DNS)
     command("plan", Looking, _plan, "what sync would change", _PLAN)
     command("check", Looking, _check, "whether the settings and the routers' files are accepted", _CHECK)
     return made
@@ -293,6 +301,18 @@ _SERVICE = (
     ("sync", _sync, "bring the tunnels in line with the routers' files", _SYNC),
     ("down", _down, "remove tunnels and rules", _DOWN),
 )
+
+
+def _dns(options: Looking) -> None:
+    settings = load(options.settings, GatewaySettings)
+    if not settings.dns:
+        print("gateway: dns = false: no names are looked up here", file=sys.stderr)
+        return
+    command = names.command(settings)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        raise Failure(Exit.UNAVAILABLE, "dnsmasq is not here: install dnsmasq-base") from error
 
 
 def _plan(options: Looking) -> None:

@@ -65,7 +65,7 @@ class GatewaySettings(Settings):
     converter_ports: Ports = Field(
         (5124,), title="TCP ports of the gateway's inside address that routers reach", description=TCP_PORTS
     )
-    dns: bool = Field(False, title="routers reach port 53 there, too", description="true or false")
+    dns: bool = Field(True, title="routers' names are looked up here, at port 53 there", description="true or false")
     private_targets: list[PrivateNetwork] = Field(
         [], title="private networks behind the gateway that routers reach; none: refused", description=PRIVATE
     )

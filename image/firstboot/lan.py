@@ -43,7 +43,9 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
 def names(card: Card, lan: Lan) -> str:
     """What devices are told, and which names' addresses go into sets of the rules."""
     template = _TEMPLATES / "dnsmasq.conf.j2"
-    return rendered(template, lan=lan, hostname=card.hostname, sets_of=dict(_sets_by_domain(card.bypass)))
+    inside = card.enrolments[0].inside if card.enrolments else None
+    sets_of = dict(_sets_by_domain(card.bypass))
+    return rendered(template, lan=lan, hostname=card.hostname, inside=inside, sets_of=sets_of)
 
 
 def _way(number: int, table: Bypass, links: Sequence[str]) -> str:

@@ -2,13 +2,16 @@
 
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from scapy.layers.dns import DNS, DNSQR
 
+from tests.netns.converter_names import Names
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, streams, world
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
@@ -282,3 +285,37 @@ def _has_peer(connection: socket.socket) -> bool:
         connection.getpeername()
         return True
     return False
+
+
+def test_names_are_looked_up_for_routers_and_for_nobody_else(gateway: World) -> None:
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    known = Names(gateway.gate, "203.0.113.1")
+    known.records["server.example.net"] = [SERVER]
+    # What ip-netns(8) has the namespace see as /etc/resolv.conf.
+    folder = Path("/etc/netns") / gateway.gate.namespace
+    folder.mkdir(parents=True)
+    (folder / "resolv.conf").write_text("nameserver 203.0.113.1\n")
+    try:
+        words = [sys.executable, "-m", "gateway", "dns", "--settings", str(gateway.folder / "gateway.toml")]
+        with gateway.gate.start("dns", words):
+            eventually(lambda: looked_up(gateway.house, address, INSIDE) == [SERVER])
+            assert looked_up(gateway.house, "192.0.2.2", OUTSIDE) is None
+    finally:
+        known.close()
+        shutil.rmtree(folder)
+
+
+def looked_up(house: House, source: str, server: str) -> list[str] | None:
+    """The addresses of server.example.net as ``server`` says; None if it says nothing."""
+    with inside(house.node):
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with client:
+        client.bind((source, 0))
+        client.settimeout(0.5)
+        client.sendto(bytes(DNS(id=77, rd=1, qd=DNSQR(qname="server.example.net"))), (server, 53))
+        try:
+            answer = DNS(client.recv(512))
+        except OSError:
+            return None
+    return [each.rdata for each in answer.an or []]

@@ -1,0 +1,27 @@
+"""DNS for routers: dnsmasq(8) at the inside address, which asks the name servers of this machine. Pure."""
+
+from gateway.settings import GatewaySettings
+from tributary.wireguard import addresses
+
+_CACHE = 10_000
+"""Names."""
+
+
+def command(settings: GatewaySettings) -> list[str]:
+    """What serves names until it is stopped, in the foreground.
+
+    The address need not be there yet, and comes back when the tunnels are made anew (--bind-dynamic).
+    """
+    return [
+        "dnsmasq",
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--pid-file=",
+        "--log-facility=-",
+        f"--listen-address={addresses.gateway(settings.network)}",
+        "--bind-dynamic",
+        "--no-hosts",
+        "--domain-needed",
+        "--bogus-priv",
+        f"--cache-size={_CACHE}",
+    ]

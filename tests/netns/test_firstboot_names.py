@@ -1,0 +1,72 @@
+"""Whom an enrolled home router asks for names: the gateway, through its tunnel, and others only without one.
+
+device 192.168.77.9 --- 192.168.77.1 [box], where 10.84.0.1 stands for the gateway, and 127.0.0.53 for systemd-resolved
+"""
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from scapy.layers.dns import DNS, DNSQR
+
+from tests.netns.converter_names import Names
+from tests.netns.home_world import BOX, DEVICE, Home, cable
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually, standing_nodes
+from tests.unit.image.firstboot.test_reading import ENROLMENT, LINKS
+
+GATEWAY, HERE = "10.84.0.1", "127.0.0.53"
+NAME = "server.example.net"
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="missing: dnsmasq"),
+]
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    with ExitStack() as made:
+        directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
+        device, box = made.enter_context(standing_nodes("fbn-", ("device", "box"), directory))
+        cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
+        box.ip("address", "add", f"{GATEWAY}/32", "dev", "lo")
+        home = Home(device, box, device, directory)
+        home.write(LINKS + ENROLMENT)
+        words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={directory}/leases", "--log-facility=-")
+        made.enter_context(box.start("dnsmasq", ["dnsmasq", *words, f"--conf-file={directory}/tributary-lan.conf"]))
+        yield home
+
+
+def asked(home: Home) -> str | None:
+    """The address that a device is told, None if nobody answers."""
+    with inside(home.device):
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with client:
+        client.settimeout(1)
+        client.sendto(bytes(DNS(id=7, rd=1, qd=DNSQR(qname=NAME))), (BOX, 53))
+        try:
+            answer = DNS(client.recv(512))
+        except OSError:
+            return None
+    return answer.an[0].rdata if answer.an else None
+
+
+def test_names_are_asked_of_the_gateway_and_of_the_links_only_while_no_tunnel_leads_there(home: Home) -> None:
+    gateway, links = Names(home.box, GATEWAY), Names(home.box, HERE)
+    gateway.records[NAME], links.records[NAME] = ["203.0.113.1"], ["203.0.113.9"]
+    eventually(lambda: asked(home) == "203.0.113.1")
+    assert not links.asked
+    gateway.close()
+    home.box.ip("address", "delete", f"{GATEWAY}/32", "dev", "lo")
+    home.box.ip("route", "add", "unreachable", f"{GATEWAY}/32")
+    begun = time.monotonic()
+    assert asked(home) == "203.0.113.9"
+    assert time.monotonic() - begun < 1
+    links.close()
