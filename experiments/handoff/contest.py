@@ -159,9 +159,14 @@ def at_work(network: Network) -> Iterator[Process]:
         for each in network.back_ends:
             stack.enter_context(network.start_back_end(each))
         front = stack.enter_context(network.start_front(rules(network.back_ends)))
-        for each in network.back_ends:
-            _eventually(partial(handed_over, network, each))
+        wait_until_handed_over(network)
         yield front
+
+
+def wait_until_handed_over(network: Network) -> None:
+    """Wait until each back end is handed its requests; raises Failure (exit 71)."""
+    for each in network.back_ends:
+        _eventually(partial(handed_over, network, each))
 
 
 def rules(back_ends: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ _EXPERIMENTS = (
     "handoff-sizes",
     "handoff-backends",
     "handoff-scale",
+    "handoff-faults",
 )
 _BENCHMARKS = (
     "aggregation",

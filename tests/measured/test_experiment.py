@@ -94,6 +94,7 @@ SMALL = {
     "handoff-sizes": ("sizes=256kB,2MB", "seconds=1", "connections=2"),
     "handoff-backends": ("connections=2", "requests=4"),
     "handoff-scale": ("seconds=1", "connections=1"),
+    "handoff-faults": (),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from experiments.scenarios import handoff_backends, handoff_scale, handoff_sizes
+from experiments.scenarios import handoff_backends, handoff_faults, handoff_scale, handoff_sizes
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import drawn, failed, judged
 
@@ -75,7 +75,31 @@ def test_throughput_grows_with_the_back_ends_while_the_front_idles() -> None:
     assert len(drawn(scenario, scale).axes) == 2
 
 
-@pytest.mark.parametrize("module", [handoff_sizes, handoff_backends, handoff_scale])
+def faults(point: Point, reset: float = 0.7, wrong: float = 0, whole: float = 1) -> Mapping[str, float]:
+    fault = point["fault"]
+    if fault == "client-gone":
+        return {"given_up_s": 30, "wrong": wrong}
+    lost = fault.startswith("back-end")
+    outcome = {"reset": float(lost), "whole": float(not lost) * whole}
+    return outcome | {"seconds": reset if lost else 6, "pause_s": 0.5, "wrong": wrong}
+
+
+def test_what_fails_costs_a_reset_within_a_second_or_a_pause() -> None:
+    scenario = handoff_faults.SCENARIO
+    assert failed(scenario, faults) == []
+    late = ["and soon (back-end-killed)", "and soon (back-end-cut-off)"]
+    assert failed(scenario, lambda point: faults(point, reset=1.1)) == late
+    assert len(failed(scenario, lambda point: faults(point, wrong=1))) == 5
+    assert len(failed(scenario, lambda point: faults(point, whole=0))) == 2
+    assert len(drawn(scenario, faults).axes) == 1
+
+
+def test_what_a_client_saw_is_told_by_when_the_fault_began() -> None:
+    seen = {"outcome": "reset", "at": 1000.5, "bytes": 7, "wrong": False, "pause": 0.25}
+    assert handoff_faults.told(seen, 1000) == {"whole": 0, "reset": 1, "seconds": 0.5, "pause_s": 0.25, "wrong": 0}
+
+
+@pytest.mark.parametrize("module", [handoff_sizes, handoff_backends, handoff_scale, handoff_faults])
 def test_what_it_stands_on_is_the_same_for_all_points(module: object) -> None:
     scenario = module.SCENARIO  # type: ignore[attr-defined]
     options = scenario.options()
