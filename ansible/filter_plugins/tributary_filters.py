@@ -52,6 +52,20 @@ def as_listeners(addresses: Iterable[str], port: int) -> list[dict[str, str]]:
     return [{"kind": "http", "address": f"{address}:{port}"} for address in written]
 
 
+def as_handoff_listeners(addresses: Iterable[str]) -> list[dict[str, str]]:
+    """Listeners of a hand-off's front at 'ADDRESS:PORT' each, as in a converter's settings."""
+    return [{"kind": "handoff", "address": address} for address in addresses]
+
+
+def as_back_ends(back_ends: Iterable[Mapping[str, Any]], ports: Mapping[str, int]) -> list[dict[str, str]]:
+    """The ``back_ends`` of a hand-off, each with name and address, as a converter's settings have them.
+
+    ``ports`` are those of all: fronts, hand_off and http.
+    """
+    kinds = ("fronts", "hand_off", "http")
+    return [{"name": each["name"]} | {kind: f"{each['address']}:{ports[kind]}" for kind in kinds} for each in back_ends]
+
+
 def places(listeners: Iterable[Mapping[str, Any]], kind: str | None = None) -> list[str]:
     """Where ``listeners``, all or those of ``kind``, are reached from their own host: 'ADDRESS:PORT', each once."""
     wanted = (str(each["address"]).rpartition(":") for each in listeners if kind is None or each["kind"] == kind)
@@ -149,6 +163,8 @@ class FilterModule:
             "covers": covers,
             "listening_ports": listening_ports,
             "as_listeners": as_listeners,
+            "as_handoff_listeners": as_handoff_listeners,
+            "as_back_ends": as_back_ends,
             "places": places,
             "packages_at": packages_at,
         }

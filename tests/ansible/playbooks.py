@@ -15,7 +15,7 @@ from tributary.places import ROOT
 
 HERE = Path(__file__).parent
 ANSIBLE = ROOT / "ansible"
-INVENTORIES = ("one", "fleet", "routers")
+INVENTORIES = ("one", "fleet", "routers", "handoff")
 ROLES = sorted(path.name for path in (ANSIBLE / "roles").iterdir())
 
 # Beside the Python that runs the tests, or the system's.

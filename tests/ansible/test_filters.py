@@ -75,6 +75,14 @@ def test_listeners_are_reached_from_their_own_host() -> None:
     assert "127.0.0.1:1080" not in filters.places(listeners, "http")
 
 
+def test_a_hand_offs_back_ends_are_at_the_ports_of_all() -> None:
+    ports = {"fronts": 7401, "hand_off": 7400, "http": 80}
+    (given,) = filters.as_back_ends([{"name": "a", "address": "192.0.2.2", "device": "eth1"}], ports)
+    places = {"fronts": "192.0.2.2:7401", "hand_off": "192.0.2.2:7400", "http": "192.0.2.2:80"}
+    assert given == {"name": "a"} | places
+    assert filters.as_handoff_listeners(["192.0.2.1:80"]) == [{"kind": "handoff", "address": "192.0.2.1:80"}]
+
+
 def files(*versions: str, suite: str = "deb13", architecture: str = "amd64") -> list[str]:
     return [
         f"/packages/{name}_{version}~{suite}_{kind}.deb"

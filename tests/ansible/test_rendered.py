@@ -20,6 +20,7 @@ from tests.ansible.conftest import Rendered
 from tests.ansible.playbooks import HERE, INVENTORIES, needs_ansible
 from throttler import dry_run
 from throttler.policy import model
+from tributary.settings.failure import Exit
 from tributary.settings.files import load
 from tributary.wireguard.addresses import gateway
 
@@ -31,14 +32,18 @@ every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
 @pytest.mark.parametrize(
     ("inventory", "file"),
     [
-        *product(INVENTORIES, ["tributary-site.nft", "converter.toml", "squid.toml", "throttler.toml"]),
+        *product(("one", "fleet"), ["tributary-site.nft", "converter.toml", "squid.toml", "throttler.toml"]),
         ("fleet", "bird.conf"),
         ("routers", "gateway.toml"),
+        ("handoff", "converter.toml"),
+        ("handoff", "../sw1.example.net/switch.conf"),
+        ("handoff", "../a.example.net/backend.conf"),
+        ("handoff", "../b.example.net/backend.conf"),
     ],
 )
 def test_a_file_is_the_golden_one(rendered: Rendered, inventory: str, file: str) -> None:
     text = (rendered[inventory] / file).read_text()
-    golden = GOLDEN / inventory / file
+    golden = GOLDEN / inventory / file.removeprefix("../")
     if os.environ.get("REMAKE_GOLDEN"):
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text)
@@ -70,6 +75,18 @@ def test_the_converter_takes_its_settings(rendered: Rendered, inventory: str) ->
     command = [str(native.build().converter), "--check", "--config", str(rendered[inventory] / "converter.toml")]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("clang"), reason="clang is not installed")
+@pytest.mark.parametrize(("host", "unit"), [("sw1", "switch"), ("a", "backend"), ("b", "backend")])
+def test_a_hand_offs_program_takes_its_arguments(rendered: Rendered, host: str, unit: str) -> None:
+    """It goes on to look for its certificate, or for capabilities."""
+    programs = native.hand_off()
+    text = (rendered["handoff"].parent / f"{host}.example.net/{unit}.conf").read_text()
+    (options,) = re.findall(r'^OPTIONS="(.*)"$', text, re.MULTILINE)
+    command = [str(programs.switch if unit == "switch" else programs.back_end), *options.split()]
+    done = subprocess.run([*command, "--identity", "/nowhere"], capture_output=True, text=True, check=False, timeout=10)
+    assert done.returncode in (Exit.NO_INPUT, Exit.NO_PERMISSION), done.stderr
 
 
 @every_inventory
