@@ -13,7 +13,7 @@ from tributary.places import ROOT
 
 
 def quickstart(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [ROOT / "scripts/gateway-quickstart", *words]
+    command = [str(ROOT / "scripts/gateway-quickstart"), *words]
     clean = {key: value for key, value in os.environ.items() if key != "SSH_CONNECTION"}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=clean | environment)
 

@@ -119,8 +119,9 @@ def test_who_is_revoked_gets_no_byte_more_after_five_seconds(gateway: World, tar
         gateway.house.connect(neighbour, target, port, 2, protocol) as kept,
     ):
         assert cut.recv(1000) and kept.recv(1000)
-        begun = time.monotonic()
         gateway.gateway("revoke", "berlin")
+        begun = time.monotonic()
+        # What had come before is read out; then there is an end, or silence for two seconds.
         with pytest.raises((TimeoutError, ConnectionError)):
             while cut.recv(2**20):
                 assert time.monotonic() < begun + 5
@@ -152,6 +153,7 @@ def test_a_rotation_keeps_the_old_keys_until_the_new_ones_are_used(gateway: Worl
     assert (berlin["rotating"], berlin["number"], len(berlin["addresses"])) == (False, 2, 9)
 
 
+@pytest.mark.slow
 def test_a_rotation_may_take_the_old_keys_at_once(gateway: World) -> None:
     old = gateway.house.tunnel(gateway.enrol("berlin"))
     eventually(lambda: gateway.house.pings(old, INSIDE))
@@ -181,6 +183,7 @@ def test_rules_that_somebody_flushed_come_back(gateway: World) -> None:
     assert gateway.gate.run("nft", "--stateless", "list", "ruleset") == before
 
 
+@pytest.mark.slow
 def test_what_was_counted_outlives_the_interface(gateway: World) -> None:
     address = gateway.house.tunnel(gateway.enrol("berlin"))
     eventually(lambda: gateway.house.pings(address, INSIDE))
@@ -221,6 +224,20 @@ def test_nothing_is_left_behind(gateway: World) -> None:
         eventually(lambda: gateway.gate.pids() == [])
 
 
+def test_a_port_that_is_taken_is_named_and_nothing_is_left(gateway: World) -> None:
+    gateway.gateway("down")
+    with inside(gateway.gate):
+        taken = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    with taken:
+        taken.bind(("::", 51840))
+        with pytest.raises(AssertionError, match="Address already in use"):
+            gateway.gateway("up")
+    assert gateway.tables() == ""
+    assert gateway.interface not in gateway.gate.ip("link")
+    assert not gateway.forwards()
+
+
+@pytest.mark.slow
 def test_forwarding_that_was_on_before_stays_on(gateway: World) -> None:
     gateway.gateway("down")
     gateway.gate.sysctl(net__ipv4__ip_forward=1)
@@ -239,6 +256,7 @@ def test_an_interface_of_somebody_elses_is_not_taken(gateway: World) -> None:
     gateway.gate.ip("link", "delete", gateway.interface)
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_nothing(gateway: World) -> None:
     gateway.enrol("berlin")
     before = [gateway.gate.run("nft", "list", "ruleset"), gateway.list()]

@@ -32,8 +32,9 @@ def configure(name: str, interface: Interface) -> None:
     """Give it keys and peers; peers that stay lose nothing. Raises Failure, exit 71, without any key in its text."""
     done = _run(["wg", "syncconf", name, "/dev/stdin"], configuration(interface))
     if done.returncode:
-        # wg(8) quotes the line that it does not accept, and that may be the key's.
-        raise Failure(Exit.SYSTEM, f"wg refuses the configuration of {name}")
+        # wg(8) quotes a line that it does not accept, and that may be the key's; no line is in what the system says.
+        _, system, reason = done.stderr.strip().partition("Unable to modify interface")
+        raise Failure(Exit.SYSTEM, f"wg refuses the configuration of {name}{reason if system else ''}")
 
 
 def give(name: str, address: str, mtu: int) -> None:
