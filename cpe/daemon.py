@@ -11,7 +11,7 @@ from pathlib import Path
 from cpe import report, signals
 from cpe.control import CONTROL
 from cpe.debounce import Debounce
-from cpe.difference import Step, command
+from cpe.difference import SetTunnel, Step, command
 from cpe.keeper import Decision, Keeper
 from cpe.kernel import preflight
 from cpe.kernel.door import Door
@@ -159,9 +159,8 @@ class Daemon:
         self._names = {interface.index: interface.name for interface in observed.interfaces}
         decision = self._keeper.look(observed, time.time())
         self._tell_changes(decision)
-        if decision.changes:
-            self._speak_up()
         is_well = self._carry_out(decision.steps)
+        self._speak_up(decision.steps)
         self._failed_looks = 0 if is_well else self._failed_looks + 1
         self._next_look = time.monotonic() + self._pause()
 
@@ -230,13 +229,16 @@ class Daemon:
             if link.name in due and probed_by and target:
                 self._prober.start(link.name, *probed_by, target, now, timeout)
 
-    def _speak_up(self) -> None:
-        """Have the tunnel for everything else say where it is now: the gateway sends to where it heard it last."""
-        keeper, now = self._keeper, time.monotonic()
-        tunnel = keeper.leg.everything_else if keeper.leg else None
-        if tunnel and keeper.target:
-            timeout = keeper.settings.probe.timeout.seconds
-            self._prober.start(tunnel.name, tunnel.name, tunnel.address, keeper.target, now, timeout)
+    def _speak_up(self, steps: tuple[Step, ...]) -> None:
+        """Have tunnels that leave another way say where they are now: the gateway sends to where it heard them last.
+
+        A tunnel that only brings in would have nothing to send until its next keepalive.
+        """
+        target, timeout, now = self._keeper.target, self._keeper.settings.probe.timeout.seconds, time.monotonic()
+        for step in steps:
+            if isinstance(step, SetTunnel) and target:
+                name, address = step.setup.name, step.setup.address
+                self._prober.start(name, name, address, target, now, timeout)
 
     def _read_probes(self, now: float) -> None:
         dead, answers = self._keeper.health.dead, self._keeper.health.answers

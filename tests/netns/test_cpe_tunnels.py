@@ -154,6 +154,15 @@ def test_a_link_gets_another_address_and_no_subflow_ends(house: House) -> None:
         assert ports == {line.split()[2] for line in after.splitlines() if "tcp-ulp-mptcp" in line}
 
 
+def test_the_gateway_hears_at_once_where_a_tunnel_has_gone_that_sends_nothing(house: House) -> None:
+    rarely = house.settings.replace('interval = "1s"', 'interval = "60s"')
+    with house.world.daemon(rarely):
+        eventually(lambda: PREFIX in house.default())
+        house.world.on_router("ip address delete 10.2.0.2/24 dev lte")
+        house.world.lease("lte", "10.2.0.77")
+        eventually(lambda: "10.2.0.77" in house.world.on(house.world.provider, f"wg show {GATEWAY} endpoints"), 2.0)
+
+
 def test_a_call_keeps_its_address_through_a_cut_and_misses_less_than_a_second(house: House) -> None:
     with house.router():
         with house.call() as call:
