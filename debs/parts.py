@@ -190,7 +190,7 @@ def _handoff(inputs: Inputs) -> Package:
             *(content.setting(checkout, f"{each}.conf") for each in upgrades),
             *(content.manual(checkout, f"{each}.8", inputs.release) for each in programs),
             content.overrides(checkout, name),
-            *content.documents(name, checkout, ["docs/handoff.md"]),
+            *content.documents(name, checkout, [f"docs/handoff{page}.md" for page in ("", "-choice", "-internals")]),
         ),
         # nft(8), which the switch asks for.
         depends=(*sorted(needed), "nftables"),
