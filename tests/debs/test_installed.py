@@ -11,6 +11,7 @@ from tests.debs.chroot import Chroot
 from tests.debs.world import NAMES, SERVICES, Made
 
 HANDOFF = ("tributary-switch", "tributary-backend")
+TUNNELS = ("tributary-cpe", "tributary-gateway")
 
 
 def test_the_converter_runs_and_tells_its_version(installed: Chroot, made: Made) -> None:
@@ -44,6 +45,7 @@ def test_squid_takes_the_configuration_made_from_its_settings(installed: Chroot)
 def test_the_other_commands_tell_of_themselves_and_take_their_settings(installed: Chroot) -> None:
     assert "Looks at this machine" in installed.run("tributary-doctor", "--help").stdout
     assert installed.run("tributary-cpe", "check", "/etc/tributary/cpe.toml").stdout == "valid\n"
+    assert installed.run("tributary-gateway", "check").stdout == "valid\n"
     card = "/usr/share/doc/tributary-image/examples/tributary.toml"
     assert installed.run("tributary-firstboot", "--check", card).stdout == "valid, for a gateway\n"
     program = "import sys; sys.path.insert(0, '/usr/lib/tributary/python'); import cpe.daemon"
@@ -58,7 +60,7 @@ def test_wrong_settings_are_refused_by_the_installed_commands(installed: Chroot)
 
 def test_every_manual_page_is_found(installed: Chroot) -> None:
     for section, name in (
-        *((8, name) for name in (*SERVICES, *HANDOFF, "tributary-cpe", "tributary-doctor", "tributary-firstboot")),
+        *((8, name) for name in (*SERVICES, *HANDOFF, *TUNNELS, "tributary-doctor", "tributary-firstboot")),
         *((5, f"{name}.toml") for name in ("tributary-converter", "tributary-throttler")),
     ):
         shown = installed.run("man", "--where", str(section), name).stdout.strip()
@@ -88,7 +90,7 @@ def test_the_services_are_enabled_and_what_needs_settings_first_is_not(installed
     wants = installed.root / "etc/systemd/system/multi-user.target.wants"
     for name in (*SERVICES, "tributary-firstboot", "tributary-firstboot-report"):
         assert (wants / f"{name}.service").is_symlink()
-    for name in (*HANDOFF, "tributary-cpe", "tributary-lan"):
+    for name in (*HANDOFF, *TUNNELS, "tributary-lan"):
         assert not (wants / f"{name}.service").is_symlink()
     assert not (installed.root / "etc/systemd/system/sockets.target.wants/tributary-converter.socket").exists()
 
@@ -101,7 +103,7 @@ def test_this_releases_systemd_accepts_every_line_of_the_units(installed: Chroot
 
 
 def test_this_releases_systemd_finds_the_exposure_below_three(installed: Chroot) -> None:
-    for name in (*SERVICES, *HANDOFF, "tributary-cpe"):
+    for name in (*SERVICES, *HANDOFF, *TUNNELS, "tributary-gateway-sync"):
         unit = f"/usr/lib/systemd/system/{name}.service"
         shown = installed.run("systemd-analyze", "--no-pager", "security", "--offline=true", unit).stdout
         found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", shown)
