@@ -1,6 +1,6 @@
 """What the interface should have, and what it has that it should not. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
@@ -61,6 +61,14 @@ def tunnels_of(name: str, identity: Identity, network: IPv4Network) -> Iterator[
     block = block_of(network, identity.number)
     for place, key in zip(PLACES, identity.keys, strict=True):
         yield Tunnel(name, place, key, of_tunnel(block, place))
+
+
+def by_router(tunnels: Iterable[Tunnel]) -> Mapping[str, Sequence[Tunnel]]:
+    """The tunnels of each router, by its name."""
+    found: dict[str, list[Tunnel]] = {}
+    for tunnel in tunnels:
+        found.setdefault(tunnel.router, []).append(tunnel)
+    return found
 
 
 def peers(wanted: Sequence[Tunnel]) -> tuple[Peer, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from gateway.peers import Tunnel
+from gateway.peers import Tunnel, by_router
 from gateway.registry import Routers
 from gateway.tally import Tallies, Tally
 from tributary.daemons.text import age, folded, plural, scaled
@@ -22,27 +22,29 @@ WireGuard); one that is used, or kept alive, has a new one every two minutes."""
 
 def routers(listed: Routers, tunnels: list[Tunnel], there: Mapping[str, Seen], tallies: Tallies, now: float) -> Answer:
     """All routers, in the order of their names; ``now`` in seconds since 1970."""
-    answer = []
-    for name, router in listed.items():
-        tally = tallies.get(name, Tally())
-        of_router = [tunnel for tunnel in tunnels if tunnel.router == name]
-        answer.append(
-            {
-                "name": name,
-                "number": router.number,
-                "addresses": [str(tunnel.address) for tunnel in of_router],
-                "enrolled": _written(router.enrolled),
-                "rotating": router.next is not None,
-                "last_seen": None
-                if tally.last_seen is None
-                else _written(datetime.fromtimestamp(tally.last_seen, UTC)),
-                "last_seen_s": None if tally.last_seen is None else round(now - tally.last_seen, 3),
-                "up": [_link(tunnel, there[tunnel.key]) for tunnel in of_router if _is_up(there.get(tunnel.key), now)],
-                "received": tally.received,
-                "sent": tally.sent,
-            }
-        )
-    return answer
+    its_own = by_router(tunnels)
+    return [
+        {
+            "name": name,
+            "number": router.number,
+            "addresses": [str(tunnel.address) for tunnel in its_own[name]],
+            "enrolled": _written(router.enrolled),
+            "rotating": router.next is not None,
+            **_counted(tallies.get(name, Tally()), now),
+            "up": [_link(each, there[each.key]) for each in its_own[name] if _is_up(there.get(each.key), now)],
+        }
+        for name, router in listed.items()
+    ]
+
+
+def _counted(tally: Tally, now: float) -> dict[str, Any]:
+    seen = tally.last_seen
+    return {
+        "last_seen": None if seen is None else _written(datetime.fromtimestamp(seen, UTC)),
+        "last_seen_s": None if seen is None else round(now - seen, 3),
+        "received": tally.received,
+        "sent": tally.sent,
+    }
 
 
 def _is_up(peer: Seen | None, now: float) -> bool:

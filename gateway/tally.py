@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.peers import Tunnel
+from gateway.peers import Tunnel, by_router
 from tributary.wireguard.interface import Seen
 
 Counters = tuple[int, int]
@@ -30,12 +30,9 @@ Tallies = Mapping[str, Tally]
 
 def counted(before: Tallies, tunnels: Iterable[Tunnel], there: Mapping[str, Seen]) -> Tallies:
     """The tallies after a look at the interface, of the routers that ``tunnels`` belong to and of no others."""
-    keys: dict[str, list[str]] = {}
-    for tunnel in tunnels:
-        keys.setdefault(tunnel.router, []).append(tunnel.key)
     return {
-        name: _counted(before.get(name, Tally()), [there[key] for key in of_router if key in there])
-        for name, of_router in keys.items()
+        name: _counted(before.get(name, Tally()), [there[tunnel.key] for tunnel in its_own if tunnel.key in there])
+        for name, its_own in by_router(tunnels).items()
     }
 
 
