@@ -29,8 +29,8 @@ const FIRST: usize = 4;
 
 /// One connection to the origin, in one direction, which is broken off at the end, or at SIGTERM: what is in its buffers
 /// would disturb the next measurement. Prints `{"bytes", "seconds", "bits_per_second", "longest_pause"}` of what was
-/// received or, for an upload, given to the socket; at SIGTERM nothing. The pause is the longest time, in seconds, in which
-/// nothing moved.
+/// received or, for an upload, given to the socket; at SIGTERM nothing. The rate is of what moved after the warm-up. The
+/// pause is the longest time, in seconds, in which nothing moved.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]
@@ -50,6 +50,9 @@ pub struct Options {
     /// Ask for the bytes so many seconds after the connection stands.
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
     after: f64,
+    /// Leave the first seconds out of the rate: slow start, and subflows that are still to come.
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
+    warm_up: f64,
 }
 
 #[derive(Serialize)]
@@ -67,6 +70,9 @@ struct Progress {
     begun: Instant,
     last: Instant,
     longest_pause: Duration,
+    warm_up: Duration,
+    /// When the warm-up ended, and how much had moved by then.
+    warm: Option<(Instant, u64)>,
 }
 
 /// Moves the bytes and tells how fast they were.
@@ -86,7 +92,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     print_report(&Report {
         bytes: progress.bytes,
         seconds,
-        bits_per_second: 8.0 * progress.bytes as f64 / seconds,
+        bits_per_second: progress.rate(),
         longest_pause: progress.longest_pause.as_secs_f64(),
     });
     match progress.wrong {
@@ -103,7 +109,7 @@ async fn moved(options: &Options, place: &mut Option<TcpStream>) -> io::Result<P
     soon(stream.write_all(first)).await?;
     sleep(Duration::from_secs_f64(options.after)).await;
     soon(stream.write_all(rest)).await?;
-    let mut progress = Progress::begin();
+    let mut progress = Progress::begin(Duration::from_secs_f64(options.warm_up));
     let end = progress.begun + Duration::from_secs_f64(options.seconds);
     if options.upload {
         send(stream, options.pace.map(Pace::new), end, &mut progress).await?;
@@ -187,7 +193,7 @@ async fn soon<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
 }
 
 impl Progress {
-    fn begin() -> Self {
+    fn begin(warm_up: Duration) -> Self {
         let begun = Instant::now();
         Self {
             bytes: 0,
@@ -195,6 +201,8 @@ impl Progress {
             begun,
             last: begun,
             longest_pause: Duration::ZERO,
+            warm_up,
+            warm: warm_up.is_zero().then_some((begun, 0)),
         }
     }
 
@@ -203,6 +211,15 @@ impl Progress {
         self.longest_pause = self.longest_pause.max(self.last.elapsed());
         self.last = Instant::now();
         self.bytes += count;
+        if self.warm.is_none() && self.begun.elapsed() >= self.warm_up {
+            self.warm = Some((self.last, self.bytes));
+        }
+    }
+
+    /// Bits in a second, behind the warm-up.
+    fn rate(&self) -> f64 {
+        let (since, before) = self.warm.unwrap_or((self.begun, 0));
+        8.0 * (self.bytes - before) as f64 / since.elapsed().as_secs_f64()
     }
 }
 

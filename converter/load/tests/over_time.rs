@@ -156,6 +156,15 @@ fn the_longest_pause_of_a_flow_is_told() {
 }
 
 #[test]
+fn what_moves_in_the_warm_up_is_left_out_of_the_rate() {
+    let (address, served) = answering([b"abc", b"def"], Duration::from_millis(300));
+    let told = told(&flow(&address, &["--warm-up", "0.1"]));
+    served.join().expect("it serves");
+    assert_eq!(told["bytes"], 6);
+    assert_eq!(told["bits_per_second"], 0.0, "the last came as it ended");
+}
+
+#[test]
 fn bytes_that_are_wrong_are_an_error_if_they_are_compared() {
     let origin = Origin::start();
     let right = flow(&origin.1, &["--verify", "--pace", "8000000"]);
