@@ -22,8 +22,18 @@ BELOW: dict[str, set[str]] = {
     "image": {"tributary", "squid", "debs"},
     "overlay": {"tributary"},
     # What the throttler answers is read by its own types, chains are asked for where they are computed, agents are what
-    # the control plane builds; all else is by the commands that a user types.
-    "experiments": {"tributary", "throttler.service.status", "overlay.calculator", "overlay.plane"},
+    # the control plane builds, a home router's files are a card's; all else is by the commands that a user types.
+    "experiments": {
+        "tributary",
+        "throttler.service.status",
+        "overlay.calculator",
+        "overlay.plane",
+        "image.firstboot.actions",
+        "image.firstboot.firewall",
+        "image.firstboot.home",
+        "image.firstboot.reading",
+        "image.firstboot.settings",
+    },
 }
 """The rooms, and what each stands on."""
 

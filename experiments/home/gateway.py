@@ -1,0 +1,113 @@
+"""The gateway of home routers at work: tunnels by its command, the native converter, the firewall of a deployed one."""
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.home.network import GATEWAY, PROVIDERS, Network
+from experiments.testbed import native
+from experiments.testbed.node import Node
+from tributary.places import ROOT
+from tributary.settings.failure import Failure
+from tributary.wireguard.enrolment import PORT, Enrolment
+from tributary.wireguard.interface import Seen, seen
+
+FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
+KERNEL_SETTINGS = ROOT / "kernel-config/90-tributary.conf"
+CONVERT_PORT, HTTP_PORT = 5124, 3129
+"""The router's converter comes by the first one; by the second, whoever measures one way alone."""
+ROUTER = "home"
+"""The name that the router is enrolled by."""
+_INSIDE = "10.84.0.0/16"
+
+_SETTINGS = """\
+name = "{name}"
+interface = "{interface}"
+network = "{network}"
+converter_ports = [{ports}]
+"""
+_CONVERTER = """\
+[clients]
+networks = ["{clients}"]
+[control]
+socket = "{folder}/gateway-converter.sock"
+[timeouts]
+drain = "1s"
+[[listen]]
+kind = "convert"
+address = "[::]:{convert}"
+[[listen]]
+kind = "http"
+address = "[::]:{http}"
+"""
+_SITE = """\
+add element inet tributary-firewall client_networks4 {{ {clients} }}
+add element inet tributary-firewall client_ports {{ {ports} }}
+add rule inet tributary-firewall input udp dport {tunnels} accept
+"""
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """The command ``gateway`` at its node; its interface has a name that is free on the whole machine, since sockets
+    of wireguard-go(1) have no namespace.
+    """
+
+    node: Node
+    interface: str
+
+    def command(self, *words: str) -> str:
+        """What ``gateway`` with these words prints; raises Failure."""
+        folder = self.node.directory
+        where = ("--settings", str(folder / "gateway.toml"), "--state-directory", str(folder / "gateway"))
+        return self.node.run(sys.executable, "-m", "gateway", *words, *where)
+
+    def enrol(self) -> Enrolment:
+        """Let the router in."""
+        (table,) = tomllib.loads(self.command("enrol", ROUTER))["enrolment"]
+        return Enrolment.model_validate(table)
+
+    def revoke(self) -> None:
+        """Shut the router out."""
+        self.command("revoke", ROUTER)
+
+    def tunnels(self) -> list[Seen]:
+        """Its end of all tunnels."""
+        return list(seen(self.node.run("wg", "show", self.interface, "dump")))
+
+
+@contextmanager
+def gateway_at_work(network: Network, *, tunnels: bool, released: bool = False) -> Iterator[Gateway]:
+    """It, for the length of the block: it lets routers in by keys, or by the addresses of their providers."""
+    node, clients = network.gateway, _INSIDE if tunnels else PROVIDERS
+    made = Gateway(node, f"g{os.getpid()}")
+    tune(node)
+    ports = f"{CONVERT_PORT}, {HTTP_PORT}"
+    node.write("tributary-site.nft", _SITE.format(clients=clients, ports=ports, tunnels=PORT))
+    node.run("nft", "--includepath", str(node.directory), "--file", str(FIREWALL))
+    if tunnels:
+        settings = _SETTINGS.format(name=GATEWAY, interface=made.interface, network=_INSIDE, ports=ports)
+        node.write("gateway.toml", settings)
+        made.command("up")
+    try:
+        text = _CONVERTER.format(clients=clients, folder=node.directory, convert=CONVERT_PORT, http=HTTP_PORT)
+        command = _converter(node.write("gateway-converter.toml", text), released)
+        with node.start("gateway-converter", command).wait_until_ready():
+            yield made
+    finally:
+        if tunnels:
+            with suppress(Failure):
+                made.command("down")
+
+
+def tune(node: Node) -> None:
+    """The appliance's kernel settings, as far as this kernel has them."""
+    node.run("sysctl", "-e", "-q", "-p", str(KERNEL_SETTINGS))
+
+
+def _converter(settings: Path, released: bool) -> list[str]:
+    return [str(native.build(released=released).converter), "--config", str(settings)]

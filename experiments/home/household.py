@@ -1,0 +1,68 @@
+"""A home with its gateway, all at work: what the demo shows, and what experiments measure."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from experiments.home.gateway import Gateway, gateway_at_work
+from experiments.home.network import Network, standing_network
+from experiments.home.router import Router, router_at_work
+from experiments.home.web import serving
+from experiments.testbed.build import reserved, take_down
+from experiments.testbed.selfcheck import Reading as LinkReading
+from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.topology import Profile, Topology
+
+PLAIN, WIREGUARD = "plain", "wireguard"
+LEGS = (PLAIN, WIREGUARD)
+"""How the router reaches the gateway, as the card's key ``leg`` has it."""
+
+
+@dataclass(frozen=True)
+class Household:
+    """All of it; ``links`` is how they measured before anything used them."""
+
+    network: Network
+    gateway: Gateway
+    router: Router
+    links: list[LinkReading]
+
+    @property
+    def emulation(self) -> str:
+        """What emulates the links."""
+        return "netem" if self.network.netem else "link-emulator" if self.links else "cables"
+
+
+@dataclass(frozen=True)
+class HouseholdBlueprint:
+    """The same before it stands: the first so ``many`` links of ``profile``, or plain cables in their places.
+
+    ``released`` programs are as a package has them.
+    """
+
+    profile: Profile
+    leg: str
+    many: int
+    shaped: bool = True
+    released: bool = True
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        links = self.profile.model_dump(mode="json", exclude_none=True)["links"]
+        return {"leg": self.leg, "links": dict(list(links.items())[: self.many]), "shaped": self.shaped}
+
+    @contextmanager
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Household]:
+        """It, for the length of the block; raises Failure (75) if a link is off by more than ``tolerance``."""
+        links, tunnels = Topology.of(self.profile).links[: self.many], self.leg == WIREGUARD
+        with reserved(name) as directory, ExitStack() as stack:
+            stack.callback(take_down, name)
+            network = stack.enter_context(
+                standing_network(f"trib-{name}", directory, links, shaped=self.shaped, seed=seed)
+            )
+            readings = network.check(tolerance) if self.shaped else []
+            stack.enter_context(serving(network.server))
+            gateway = stack.enter_context(gateway_at_work(network, tunnels=tunnels, released=self.released))
+            enrolment = gateway.enrol() if tunnels else None
+            router = stack.enter_context(router_at_work(network, enrolment, released=self.released))
+            yield Household(network, gateway, router, readings)

@@ -1,0 +1,177 @@
+"""What a home's devices do, and what is measured of it: downloads, calls, and the processor time that they cost."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from experiments.bench.kernel_threads import Clocks
+from experiments.home.gateway import HTTP_PORT
+from experiments.home.household import Household
+from experiments.home.network import SERVER
+from experiments.home.web import CALL_PORT, PORTS
+from experiments.testbed import native
+from experiments.testbed.node import Node, Process
+from experiments.testbed.topology import Link
+from experiments.testbed.usage import machine_seconds
+from tributary.settings.failure import Exit, Failure
+
+WARM_UP = 2.0
+"""Seconds of a download that its rate leaves out: slow start, and subflows that are still to join."""
+_HUNG = 40.0
+"""Seconds in which whatever was asked to end has ended."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that has ended: when it was answered, and by which address the server knew the caller."""
+
+    answers: Sequence[tuple[float, str]]
+
+    @property
+    def addresses(self) -> list[str]:
+        """All that the caller was known by."""
+        return sorted({address for _, address in self.answers})
+
+    def gap(self, since: float, until: float) -> float:
+        """The longest time without an answer from ``since`` to ``until``, in seconds. Pure."""
+        inside = [at for at, _ in self.answers if since < at < until]
+        return max(later - earlier for earlier, later in pairwise([since, *inside, until]))
+
+    def last_by(self, address: str) -> float:
+        """When the server last knew the caller by ``address``."""
+        return max(at for at, by in self.answers if by == address)
+
+
+class Running:
+    """A call or a download under way; ``told`` is what it says at its end."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.told: Any = None
+
+    def end(self) -> Any:
+        """Wait for its end; raises Failure: exit 1 if a byte was wrong, 71 if it failed."""
+        code = self._process.popen.wait(_HUNG)
+        if code:
+            wrong = Exit.WRONG_RESULT if code == Exit.WRONG_RESULT else Exit.SYSTEM
+            raise Failure(wrong, f"a download failed: {self._process.output().strip()}")
+        self.told = json.loads(self._process.output().splitlines()[-1])
+        return self.told
+
+
+@contextmanager
+def _flow(node: Node, seconds: float, *how: str) -> Iterator[Running]:
+    """A download over one connection for so long."""
+    times = ("--seconds", str(seconds), "--warm-up", str(min(WARM_UP, seconds / 3)))
+    with node.start("download", [str(native.build().load), "flow", *times, *how]) as process:
+        yield Running(process)
+
+
+@contextmanager
+def downloading(home: Household, seconds: float, port: int = PORTS[0]) -> Iterator[Running]:
+    """A download of the device, every byte of which is compared with what it should be."""
+    with _flow(home.network.device, seconds, "--to", f"{SERVER}:{port}", "--verify") as download:
+        yield download
+
+
+def mbps(home: Household, seconds: float, port: int = PORTS[0]) -> float:
+    """What such a download reaches behind its warm-up; raises Failure as its end does."""
+    with downloading(home, seconds, port) as download:
+        return float(download.end()["bits_per_second"]) / 1e6
+
+
+@contextmanager
+def one_way(home: Household, link: Link, seconds: float) -> Iterator[Running]:
+    """A download by TCP of the router's own, by one link or its tunnel alone, through the gateway's converter."""
+    proxy = ("--to", f"{SERVER}:{PORTS[0]}", "--via-http-proxy", f"{home.router.gateway}:{HTTP_PORT}")
+    with _flow(home.network.router, seconds, *proxy, "--source", home.router.source(link)) as download:
+        yield download
+
+
+def alone(home: Household, seconds: float) -> dict[str, float]:
+    """What each way reaches by itself, in Mbit/s, one after the other; raises Failure."""
+    rates = {}
+    for link in home.network.links:
+        with one_way(home, link, seconds) as download:
+            rates[link.name] = download.end()["bits_per_second"] / 1e6
+    return rates
+
+
+@contextmanager
+def calling(home: Household) -> Iterator[Callable[[], Call]]:
+    """A call of the device, which has begun; the function given ends it, and says how it was."""
+    command = [sys.executable, "-m", "experiments.probes.call", "ask", SERVER, str(CALL_PORT)]
+    with home.network.device.start("call", command).wait_until_ready() as process:
+
+        def end() -> Call:
+            process.stop()
+            told = json.loads(process.output().splitlines()[-1])
+            return Call([(at, by) for at, by in told["answers"]])
+
+        yield end
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Processor seconds of the programs on both ends, and of the whole machine, which does much else besides."""
+
+    router: float
+    gateway: float
+    machine: float
+
+    def per_gigabyte(self, count: int) -> dict[str, float]:
+        """The same for each gigabyte of a download of so many bytes. Pure."""
+        each = {"router": self.router, "gateway": self.gateway, "machine": self.machine}
+        return {f"{name}_cpu_s_per_gb": 1e9 * spent / count for name, spent in each.items()}
+
+
+@contextmanager
+def costing(home: Household) -> Iterator[Callable[[], Cost]]:
+    """The function given says what was spent since the block began."""
+    router, gateway = (Clocks(node.pids()) for node in (home.network.router, home.network.gateway))
+
+    def spent() -> tuple[float, ...]:
+        return router.seconds(), gateway.seconds(), machine_seconds(home.network.server)
+
+    before = spent()
+    yield lambda: Cost(*(now - then for now, then in zip(spent(), before, strict=True)))
+
+
+class Meter:
+    """Bytes that came in by the router's links, over time, by the counters of the interfaces."""
+
+    def __init__(self, home: Household) -> None:
+        # Whoever runs in a namespace shows its interfaces.
+        self._path = Path(f"/proc/{home.network.router.pids()[0]}/net/dev")
+        self._links = [link.name for link in home.network.links]
+        self._began = time.monotonic()
+        self._samples = [(0.0, self._read())]
+
+    def _read(self) -> dict[str, int]:
+        lines = (line.split(":", 1) for line in self._path.read_text().splitlines() if ":" in line)
+        counted = {name.strip(): int(fields.split()[0]) for name, fields in lines}
+        return {link: counted[link] for link in self._links}
+
+    def watch(self, seconds: float, every: float = 0.25) -> None:
+        """Look at regular times for so long."""
+        end = time.monotonic() + seconds
+        while (now := time.monotonic()) < end:
+            time.sleep(min(every, end - now))
+            self._samples.append((time.monotonic() - self._began, self._read()))
+
+    @property
+    def series(self) -> dict[str, list[tuple[float, float]]]:
+        """(seconds, Mbit/s of frames since the look before) of each link."""
+        return {
+            link: [
+                (at, 8e-6 * (now[link] - before[link]) / (at - earlier))
+                for (earlier, before), (at, now) in pairwise(self._samples)
+            ]
+            for link in self._links
+        }
