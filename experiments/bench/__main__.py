@@ -78,6 +78,10 @@ _ALL = {
         "a million requests for random objects that are handed over: is every byte of every answer right?",
         ("handoff-soak",),
     ),
+    "home": Benchmark(
+        "a home router's links bonded through tunnels, beside the plain leg; a cut link, a revoked router, their cost",
+        ("home",),
+    ),
     "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("accuracy",)),
 }
 

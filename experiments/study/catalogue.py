@@ -38,6 +38,7 @@ _EXPERIMENTS = (
     "handoff-backends",
     "handoff-scale",
     "handoff-faults",
+    "home",
 )
 _BENCHMARKS = (
     "aggregation",
@@ -59,6 +60,7 @@ _BENCHMARKS = (
     "leaving-soak",
     "handoff",
     "handoff-soak",
+    "home",
 )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,21 @@ def test_answers_by_connections_that_change_their_back_end_are_whole(tmp_path: P
     assert values["answers"] == 5000
     assert (values["wrong"], values["broken"]) == (0, 0)
     assert values["handed_over"] > 0
+
+
+@pytest.mark.skipif(shutil.which("wg") is None, reason="missing: wireguard-tools")
+def test_tunnels_bond_links_keep_calls_and_shut_out_at_once(tmp_path: Path) -> None:
+    result = bench(tmp_path, "home", "--tolerance", "50%")
+    # Both links at once, and not one alone, however busy the machine is.
+    assert result["ratios"]["bonded_vs_tunnels"] > 0.75
+    assert 0 < result["ratios"]["tunnel_vs_link"] < 1
+    values = result["values"]
+    assert values["udp_gap_ms"] < 3000
+    assert values["udp_gap_ms"] < values["silent_udp_gap_ms"] < 24_000, "back before the link is"
+    assert values["tcp_gap_ms"] < 10_000
+    assert 0 < values["revoke_s"] < 5
+    for end in ("router", "gateway", "machine"):
+        assert values[f"link_{end}_cpu_s_per_gb"] < values[f"tunnel_{end}_cpu_s_per_gb"]
 
 
 def path_without(program: str, folder: Path) -> str:

@@ -93,6 +93,7 @@ SMALL = {
     "overlay-faults": ("before=1", "down=5", "after=5"),
     "handoff-sizes": ("sizes=256kB,2MB", "seconds=1", "connections=2"),
     "handoff-backends": ("connections=2", "requests=4"),
+    "home": ("seconds=3",),
     "handoff-scale": ("seconds=1", "connections=1"),
     "handoff-faults": (),
     "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),

@@ -1,0 +1,153 @@
+"""A home router and its gateway: what both legs between them give a device, over two links and three.
+
+    device -- router ==dsl, lte(, sat)== internet (address translation) -- gateway
+                                              \\-- server
+
+`plain`: MPTCP's subflows go from the links' addresses to the gateway, which lets them in by these. `wireguard`: they go
+through a tunnel over each link, and all else through one more. All programs are the real ones (experiments/home).
+
+Of a device's download (`bonded`) `share_percent` is what it gets of the sum of what it would get by one way at a time,
+measured just before by connections of the router's own: by each link (`plain`), or by each tunnel. `stripped` is the
+same with a provider that takes MPTCP's option out of all segments of the second link. With `carrier` and `silence` the
+first link ends, and the router is told of it, or is not; a call by UDP and a download are under way.
+
+Expected: MPTCP's segments carry 1420 of TCP's 1448 bytes, in tunnels 1340 of 1368: 98 %; 95 % leave room for a shared
+machine. A tunnel takes 80 of 1500 bytes. Without the option a plain leg has one link left; no provider sees what is in
+a tunnel. With its carrier a link's end is known in 50 ms, and a call goes on by the next best tunnel, with its address;
+without tunnels its address was the link's, and the call is over until the link is back. Without a sign the end is
+found by probes: each link is asked every ten seconds, and is out after three failures, of two seconds each: so a call
+waits for up to 16 s. A download does not: MPTCP sends again by the other link what its timer says is lost.
+
+Processor seconds for each gigabyte are those of the programs at either end: wireguard-go(1), which is a process, and
+not a kernel's WireGuard, is most of it. The links are as fast as two processors can carry with it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from experiments.home import events
+from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, HouseholdBlueprint
+from experiments.home.traffic import Meter, alone, costing, downloading
+from experiments.plots import colours_of, draw_paths, name_paths
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.scenario import Options, Scenario
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import Profile, Topology
+
+_BONDED, _STRIPPED = "bonded", "stripped"
+_MANY = ("2", "3")
+_SHARE = 95.0
+"""Percent."""
+_CALL_GAPS = {events.CARRIER: 1.0, events.SILENCE: 17.0}
+_DOWNLOAD_GAP = 5.0
+"""Seconds, as those of calls."""
+_BEST = "dsl"
+"""The link that is cut, and that first subflows take."""
+
+
+class HomeOptions(Options):
+    """``seconds`` of each download."""
+
+    seconds: float = Field(default=10.0, ge=3, description="a number of seconds, at least 3")
+
+
+def _points(_options: HomeOptions, _topology: Topology) -> list[Point]:
+    return [
+        {"leg": leg, "links": many, "what": what}
+        for leg in LEGS
+        for many in _MANY
+        for what in (_BONDED, *((_STRIPPED, events.CARRIER, events.SILENCE) if many == _MANY[0] else ()))
+    ]
+
+
+def _blueprint(_options: HomeOptions, profile: Profile, point: Point) -> HouseholdBlueprint:
+    return HouseholdBlueprint(profile, point["leg"], int(point["links"]))
+
+
+def _measure(built: Household, options: HomeOptions, point: Point, repetition: int) -> Reading:
+    """Raises Failure: exit 1 if a byte of a download is wrong, 71 if one breaks off."""
+    what = point["what"]
+    if what in _CALL_GAPS:
+        noticed = events.cut(built, built.network.links[0], what)
+        kept = float(len(noticed.addresses) == 1)
+        values = {"udp_gap_s": noticed.call_gap, "tcp_gap_s": noticed.download_gap, "kept_address": kept}
+        return Reading(point, repetition, values, {})
+    if what == _STRIPPED:
+        with built.network.stripping(built.network.links[1]):
+            return Reading(point, repetition, *_bonded(built, options.seconds))
+    return Reading(point, repetition, *_bonded(built, options.seconds))
+
+
+def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[str, Sequence[tuple[float, float]]]]:
+    """Values and series of a device's download, beside what each way carries by itself."""
+    by_link = alone(home, seconds)
+    with costing(home) as cost, downloading(home, seconds) as download:
+        meter = Meter(home)
+        meter.watch(seconds)
+        told, spent = download.end(), cost()
+    rate, total = told["bits_per_second"] / 1e6, sum(by_link.values())
+    values = {f"{name}_mbps": each for name, each in by_link.items()}
+    values |= {"seconds": seconds, "bonded_mbps": rate, "sum_mbps": total, "share_percent": 100 * rate / total}
+    return values | spent.per_gigabyte(told["bytes"]), meter.series
+
+
+def _judge(_options: HomeOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+    return [*_on_rates(readings), *_on_cuts(readings)]
+
+
+def _on_rates(readings: Readings) -> Iterator[Verdict]:
+    for leg in LEGS:
+        for many in _MANY:
+            share = readings.at(leg=leg, links=many, what=_BONDED).estimate("share_percent")
+            yield at_least(f"{many} links are bonded ({leg})", share, _SHARE, "% of their sum")
+    tunnels, plain = (readings.at(leg=leg, what=_STRIPPED) for leg in (WIREGUARD, PLAIN))
+    share = tunnels.estimate("share_percent")
+    stripped = "past a provider that strips MPTCP's option, too (wireguard)"
+    yield at_least(f"2 links are bonded {stripped}", share, _SHARE, "% of their sum")
+    rate, best = plain.estimate("bonded_mbps"), plain.estimate(f"{_BEST}_mbps")
+    yield at_most("where the plain leg has one link left", rate, best.mean, "Mbit/s")
+
+
+def _on_cuts(readings: Readings) -> Iterator[Verdict]:
+    for how, gap in _CALL_GAPS.items():
+        tunnels = readings.at(leg=WIREGUARD, what=how)
+        yield at_most(f"a call goes on through a cut ({how}, wireguard)", tunnels.estimate("udp_gap_s"), gap, "s")
+        yield at_least(f"with one address ({how}, wireguard)", tunnels.estimate("kept_address"), 1, "of the calls")
+        for leg in LEGS:
+            pause = readings.at(leg=leg, what=how).estimate("tcp_gap_s")
+            yield at_most(f"a download goes on through a cut ({how}, {leg})", pause, _DOWNLOAD_GAP, "s")
+
+
+def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
+    colours = colours_of(link.name for link in topology.links)
+    titled = {f"{leg}, {many} links": (leg, many, _BONDED) for leg in LEGS for many in _MANY}
+    titled |= {f"{leg}, option stripped": (leg, _MANY[0], _STRIPPED) for leg in LEGS}
+    for axes, (title, (leg, many, what)) in zip(
+        figure.subplots(1, len(titled), sharey=True), titled.items(), strict=True
+    ):
+        reading = next(iter(readings.at(leg=leg, links=many, what=what)))
+        draw_paths(axes, reading.series, colours, reading.values["seconds"])
+        axes.set_title(f"{title}:\n{reading.values['bonded_mbps']:.1f} Mbit/s", fontsize=9)
+    figure.supxlabel("seconds since the request")
+    figure.supylabel("frames, Mbit/s (links stacked)")
+    name_paths(figure, colours)
+
+
+SCENARIO = Scenario(
+    name="home",
+    paper="new",
+    claim="A home router bonds its links by tunnels too, whatever providers do to TCP, and calls outlive a link.",
+    expected="95 % of the sum by either leg; a call waits for less than a second where the carrier goes.",
+    profile=PROFILES / "home.toml",
+    options=HomeOptions,
+    quick={"repeat": 1, "seconds": 6.0},
+    points=_points,
+    measure=_measure,
+    judge=_judge,
+    draw=_draw,
+    blueprint=_blueprint,
+    about=__doc__,
+    any_links=False,
+)
