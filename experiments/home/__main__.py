@@ -1,7 +1,6 @@
 """The command ``demo home``."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import Profile
 from tributary.places import ROOT
 from tributary.settings.entry import Arguments, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.failure import Exit
 from tributary.settings.files import load
 from tributary.settings.units import Share
 
@@ -77,7 +76,6 @@ def parser() -> Arguments:
 
 def _demo(options: Options) -> int:
     preflight.need_all("demo home")
-    need_wireguard()
     take_down_orphans()
     blueprint = HouseholdBlueprint(load(PROFILE, Profile), WIREGUARD, _LINKS, released=False)
     console = Console(stderr=True)
@@ -94,12 +92,6 @@ def _demo(options: Options) -> int:
         tell(Console(), claims(shown))
         Console().print(f"\nresults in {folder.with_suffix('')}", soft_wrap=True)
     return 0 if all(claim.holds for claim in claims(shown)) else Exit.WRONG_RESULT
-
-
-def need_wireguard() -> None:
-    """Raise Failure (exit 69) unless tunnels can be made here."""
-    if shutil.which("wg") is None:
-        raise Failure(Exit.UNAVAILABLE, "not found: wg: install wireguard-tools")
 
 
 def _shown(home: Household, console: Console) -> Shown:

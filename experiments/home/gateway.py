@@ -14,7 +14,6 @@ from experiments.testbed.node import Node
 from tributary.places import ROOT
 from tributary.settings.failure import Failure
 from tributary.wireguard.enrolment import PORT, Enrolment
-from tributary.wireguard.interface import Seen, seen
 
 FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
 KERNEL_SETTINGS = ROOT / "kernel-config/90-tributary.conf"
@@ -74,10 +73,6 @@ class Gateway:
     def revoke(self) -> None:
         """Shut the router out."""
         self.command("revoke", ROUTER)
-
-    def tunnels(self) -> list[Seen]:
-        """Its end of all tunnels."""
-        return list(seen(self.node.run("wg", "show", self.interface, "dump")))
 
 
 @contextmanager

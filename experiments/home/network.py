@@ -73,10 +73,6 @@ class Network:
         """A server that knows nothing of MPTCP."""
         return self.nodes["server"]
 
-    def link(self, name: str) -> Link:
-        """The link of this name."""
-        return next(link for link in self.links if link.name == name)
-
     @contextmanager
     def cut(self, link: Link) -> Iterator[None]:
         """The router's modem loses its line, and says so: the interface has no carrier."""

@@ -24,7 +24,7 @@ from tributary.settings.failure import Exit, Failure
 WARM_UP = 2.0
 """Seconds of a download that its rate leaves out: slow start, and subflows that are still to join."""
 _HUNG = 40.0
-"""Seconds in which whatever was asked to end has ended."""
+"""Seconds after its time in which a download has ended, or failed."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,20 @@ class Call:
         return max(at for at, by in self.answers if by == address)
 
 
+@dataclass(frozen=True)
 class Running:
-    """A call or a download under way; ``told`` is what it says at its end."""
+    """A download of so many ``seconds`` under way."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self.told: Any = None
+    process: Process
+    seconds: float
 
     def end(self) -> Any:
-        """Wait for its end; raises Failure: exit 1 if a byte was wrong, 71 if it failed."""
-        code = self._process.popen.wait(_HUNG)
+        """What tributary-load tells of it; raises Failure: exit 1 if a byte was wrong, 71 if it failed."""
+        code = self.process.popen.wait(self.seconds + _HUNG)
         if code:
             wrong = Exit.WRONG_RESULT if code == Exit.WRONG_RESULT else Exit.SYSTEM
-            raise Failure(wrong, f"a download failed: {self._process.output().strip()}")
-        self.told = json.loads(self._process.output().splitlines()[-1])
-        return self.told
+            raise Failure(wrong, f"a download failed: {self.process.output().strip()}")
+        return json.loads(self.process.output().splitlines()[-1])
 
 
 @contextmanager
@@ -70,7 +69,7 @@ def _flow(node: Node, seconds: float, *how: str) -> Iterator[Running]:
     """A download over one connection for so long."""
     times = ("--seconds", str(seconds), "--warm-up", str(min(WARM_UP, seconds / 3)))
     with node.start("download", [str(native.build().load), "flow", *times, *how]) as process:
-        yield Running(process)
+        yield Running(process, seconds)
 
 
 @contextmanager

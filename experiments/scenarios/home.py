@@ -14,9 +14,9 @@ first link ends, and the router is told of it, or is not; a call by UDP and a do
 Expected: MPTCP's segments carry 1420 of TCP's 1448 bytes, in tunnels 1340 of 1368: 98 %; 95 % leave room for a shared
 machine. A tunnel takes 80 of 1500 bytes. Without the option a plain leg has one link left; no provider sees what is in
 a tunnel. With its carrier a link's end is known in 50 ms, and a call goes on by the next best tunnel, with its address;
-without tunnels its address was the link's, and the call is over until the link is back. Without a sign the end is
-found by probes: each link is asked every ten seconds, and is out after three failures, of two seconds each: so a call
-waits for up to 16 s. A download does not: MPTCP sends again by the other link what its timer says is lost.
+without tunnels it goes on as well, but from the other link's address, as a stranger to whom it was with. Without a sign
+the end is found by probes: each link is asked every ten seconds, and is out after three failures, of two seconds each:
+so a call waits for up to 16 s. A download does not: MPTCP sends again by the other link what its timer says is lost.
 
 Processor seconds for each gigabyte are those of the programs at either end: wireguard-go(1), which is a process, and
 not a kernel's WireGuard, is most of it. The links are as fast as two processors can carry with it.
