@@ -14,12 +14,14 @@ from cpe.debounce import Debounce
 from cpe.difference import SetTunnel, Step, command
 from cpe.keeper import Decision, Keeper
 from cpe.kernel import preflight
+from cpe.kernel.counters import packets
 from cpe.kernel.door import Door
 from cpe.kernel.watch import Watch
 from cpe.memory import Store, namespace
 from cpe.prober import Prober
 from cpe.resolver import Resolver
 from cpe.settings import CpeSettings
+from cpe.stillness import Stillness
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Level, Log
@@ -94,6 +96,7 @@ class Daemon:
         self._saved = keeper.memory
         self._watch, self._events, self._prober = inputs.watch, inputs.events, inputs.prober
         self._resolver, self._next_names = inputs.resolver, 0.0
+        self._stillness, self._next_count = Stillness(), 0.0
         self._debounce = Debounce()
         self._next_look = 0.0
         self._failed_looks = 0
@@ -122,7 +125,8 @@ class Daemon:
         """When the next turn is due, by time.monotonic()."""
         keeper = self._keeper
         names = self._next_names if keeper.gateways.names else None
-        due = (self._debounce.due, keeper.repairs.next_due, keeper.health.next_due, self._prober.next_due, names)
+        count = self._next_count if keeper.leg and keeper.leg.answers else None
+        due = (self._debounce.due, keeper.repairs.next_due, keeper.health.next_due, self._prober.next_due, names, count)
         return min(each for each in (self._next_look, *due) if each is not None)
 
     def turn(self) -> None:
@@ -135,6 +139,7 @@ class Daemon:
         self._look_up(now)
         if now >= min(self._next_look, self._debounce.due or self._next_look):
             self._attempt(self._look)
+        self._count(now)
         self._probe(now)
         if (repair := self._keeper.repairs.next_due) is not None and now >= repair:
             self._attempt(self._repair)
@@ -223,11 +228,25 @@ class Daemon:
 
     def _probe(self, now: float) -> None:
         due = self._keeper.health.begin(now)
-        target, timeout = self._keeper.target, self._keeper.settings.probe.timeout.seconds
+        target = self._keeper.target
         for link in self._keeper.links:
             probed_by = self._keeper.probed_by(link)
             if link.name in due and probed_by and target:
-                self._prober.start(link.name, *probed_by, target, now, timeout)
+                self._prober.start(link.name, *probed_by, target, now, self._keeper.health.timeout(link.name))
+
+    def _count(self, now: float) -> None:
+        """Hear whether a conversation in the tunnel for everything else goes on."""
+        if now < self._next_count:
+            return
+        leg = self._keeper.leg
+        tunnel = leg.everything_else if leg and leg.answers else None
+        count = packets(tunnel.name, now) if tunnel else None
+        if count is None:
+            self._stillness.forget()
+        elif self._stillness.is_worth_a_question(count):
+            self._log.event("no longer answered")
+            self._keeper.health.doubt()
+        self._next_count = now + self._stillness.interval
 
     def _speak_up(self, steps: tuple[Step, ...]) -> None:
         """Have tunnels that leave another way say where they are now: the gateway sends to where it heard them last.
@@ -241,12 +260,13 @@ class Daemon:
                 self._prober.start(name, name, address, target, now, timeout)
 
     def _read_probes(self, now: float) -> None:
-        dead, answers = self._keeper.health.dead, self._keeper.health.answers
+        health = self._keeper.health
+        before = (health.dead, health.shunned, health.answers)
         for outcome in self._prober.outcomes(now):
-            if outcome.rtt is None and outcome.link not in dead:
+            if outcome.rtt is None and outcome.link not in health.dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
-            self._keeper.health.told(outcome.link, outcome.rtt)
-        if self._keeper.health.dead != dead or self._keeper.health.answers != answers:
+            health.told(outcome.link, outcome.rtt)
+        if (health.dead, health.shunned, health.answers) != before:
             self._next_look = now
         if self._keeper.give_up_gateway():
             self._log.event("gateway is silent", Level.WARNING, next=self._keeper.gateways.place)

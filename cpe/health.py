@@ -25,12 +25,34 @@ class Record:
         return self.rtt is not None and self.failures == 0
 
 
+QUICK = 0.3
+"""Seconds that an answer may take when there is a doubt."""
+
+
 class Health:
     """The records of the links that are probed."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
         self.records: dict[str, Record] = {}
+        self._doubted: set[str] = set()
+        self._late: set[str] = set()
+
+    def doubt(self) -> None:
+        """Somebody is no longer answered: ask all links at once, and do not wait for long."""
+        self._doubted = set(self.records)
+        self.records = {name: replace(record, began=float("-inf")) for name, record in self.records.items()}
+
+    def timeout(self, name: str) -> float:
+        """Seconds that the answer to a probe of this link may take."""
+        return QUICK if name in self._doubted else self._probe.timeout.seconds
+
+    @property
+    def shunned(self) -> frozenset[str]:
+        """Links that did not answer when there was a doubt, while another did: not dead, but others are better now."""
+        unsure = self._late | self._doubted
+        is_other_well = any(record.answers for name, record in self.records.items() if name not in unsure)
+        return frozenset(self._late & self.records.keys()) if is_other_well else frozenset()
 
     @property
     def dead(self) -> frozenset[str]:
@@ -74,6 +96,11 @@ class Health:
         record = self.records.get(name)
         if record is None:
             return
+        if rtt is None and name in self._doubted:
+            self._late.add(name)
+        elif rtt is not None:
+            self._late.discard(name)
+        self._doubted.discard(name)
         if rtt is None:
             self.records[name] = replace(record, failures=record.failures + 1)
         else:

@@ -93,12 +93,14 @@ class Keeper:
         return tunnels.leg(self.settings, enrolment, observed, self.health.answers) if enrolment else None
 
     def _aims(self) -> Wanted:
-        dead, bypass = self.health.dead, self.settings.bypass
-        aims = wanted(self.links, dead, self.foreign, self.limits, self.leg, bypass)
+        dead, shunned = self.health.dead, self.health.shunned
+        aims = wanted(
+            self.links, dead, self.foreign, self.limits, self.leg, bypass=self.settings.bypass, shunned=shunned
+        )
         enrolment = self.gateways.current
         if enrolment is None:
             return aims
-        made = tunnels.setups(self.settings, enrolment, self.links, dead, self.gateways.found)
+        made = tunnels.setups(self.settings, enrolment, self.links, dead, shunned, self.gateways.found)
         return replace(aims, tunnels=self.settings.tunnel_names, setups=tuple(made))
 
     def _tunnels(self, observed: Observed) -> dict[str, Setup | None]:

@@ -82,13 +82,14 @@ def setups(
     enrolment: Enrolment,
     links: Sequence[Link],
     dead: Collection[str],
+    shunned: Collection[str],
     found: Collection[Address],
 ) -> Iterator[Setup]:
     """What the tunnels' interfaces should be given; ``found`` are the gateway's addresses outside, none while unknown.
 
     ``links`` as they rank. A link that is down leaves its tunnel as it was.
     """
-    alive = [link for link in links if link.ways and link.name not in dead]
+    alive = [link for link in links if link.ways and link.name not in dead and link.name not in shunned]
     if alive:
         yield _setup(settings, enrolment, addresses.EVERYTHING_ELSE, alive, found)
     for link in links:

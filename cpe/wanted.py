@@ -74,18 +74,20 @@ def wanted(
     foreign: Mapping[int, Endpoint],
     limits: Limits | None,
     leg: Leg | None = None,
+    *,
     bypass: bool = False,
+    shunned: Collection[str] = (),
 ) -> Wanted:
     """For links as they rank, of which those named ``dead`` do not answer, beside other people's endpoints.
 
-    ``bypass``: packets may be marked to leave by a link, or by the best one.
+    ``bypass``: packets may be marked to leave by a link, or by the best one, which is none of those ``shunned``.
     """
     alive = [link for link in links if link.name not in dead]
     ways = [(link, way) for link in alive for way in link.ways]
     return Wanted(
         routes=(
             *(route for link in links for way in link.ways for route in _table(link, way)),
-            *(_by_rank(BEST, link, way) for link, way in ways if bypass or leg),
+            *(_by_rank(BEST, link, way) for link, way in ways if (bypass or leg) and link.name not in shunned),
             *(_default(link, way) for link, way in ways if not (leg and leg.answers and way.version == 4)),
             *(_routes_inside(leg, links, alive) if leg else ()),
         ),

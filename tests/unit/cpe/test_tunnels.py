@@ -221,3 +221,43 @@ def test_what_by_passes_to_a_link_that_does_not_answer_leaves_by_the_best() -> N
         keeper.health.told("dsl", None)
     said = texts(keeper.look(seen, 0).steps, seen)
     assert "ip rule del priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
+
+
+def test_a_link_that_is_silent_in_a_conversation_is_left_by_everything_else_and_by_no_subflow() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    script.keeper.health.doubt()
+    assert script.keeper.health.begin(50.0) == ["dsl", "lte"]
+    assert script.keeper.health.timeout("dsl") < 1
+    script.keeper.health.told("dsl", None)
+    # The gateway itself may be away: nothing is left before it answers by another link.
+    assert script.look() == []
+    said = script.answered("lte")
+    assert "ip route del default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in said
+    assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
+    assert script.keeper.health.timeout("dsl") > 1
+    best = [route for route in script.kernel.routes if route.table == 8400 and route.destination.version == 4]
+    assert [route.interface for route in best] == [LTE.interface.index]
+    assert {str(each.address) for each in script.kernel.endpoints.values()} == {"10.84.0.18", "10.84.0.19"}
+    back = script.answered("dsl")
+    assert "ip route add default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in back
+    assert [each.split()[2] for each in back if each.startswith("wg set")] == ["tb0"]
+
+
+def test_a_doubt_that_all_links_answer_changes_nothing() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    script.keeper.health.doubt()
+    assert script.answered("dsl", "lte") == []
+
+
+def test_a_doubt_that_no_link_answers_changes_nothing() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    script.keeper.health.doubt()
+    for link in ("dsl", "lte"):
+        script.keeper.health.told(link, None)
+    assert script.look() == []
