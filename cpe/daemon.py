@@ -257,6 +257,8 @@ class Daemon:
         for step in steps:
             if isinstance(step, SetTunnel) and target:
                 name, address = step.setup.name, step.setup.address
+                # One that is under way left the old way.
+                self._prober.forget(name)
                 self._prober.start(name, name, address, target, now, timeout)
 
     def _read_probes(self, now: float) -> None:

@@ -76,6 +76,11 @@ class Prober:
             attempt = replace(attempt, reason=error.strerror or repr(error))
         self._attempts[probe] = attempt
 
+    def forget(self, link: str) -> None:
+        """Of the probe under way, if there is one, no outcome is told."""
+        for probe in [probe for probe, attempt in self._attempts.items() if attempt.link == link]:
+            self._end(probe)
+
     def outcomes(self, now: float) -> Iterator[Outcome]:
         """Of the probes that have ended, or whose time is over."""
         for key, _ in self._selector.select(0):

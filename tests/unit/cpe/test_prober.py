@@ -71,3 +71,13 @@ def test_silence_is_a_failure_when_the_time_is_over(prober: Prober) -> None:
         prober.start("dsl", "lo", HERE, Target(HERE, server.getsockname()[1]), 100.0, 2.0)
         assert list(prober.outcomes(101.9)) == []
         assert list(prober.outcomes(102.0)) == [Outcome("dsl", None, "no answer in time")]
+
+
+def test_a_probe_that_is_forgotten_makes_room_for_another_and_tells_nothing(prober: Prober) -> None:
+    prober.start("dsl", "lo", ip_address("192.0.2.99"), Target(HERE, 5124), 100.0, 2.0)
+    prober.forget("dsl")
+    prober.forget("lte")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        prober.start("dsl", "lo", HERE, Target(HERE, server.getsockname()[1]), 101.0, 2.0)
+        assert outcome(prober, 101.5) == Outcome("dsl", 0.5)
+    assert list(prober.outcomes(200.0)) == []
