@@ -108,6 +108,9 @@ class Daemon:
     def run(self) -> None:
         """Until a stop signal; takes all away then, unless the signal says to leave it to the next start."""
         self._look()
+        if self._keeper.gateways.current:
+            # The tunnels that this one made have their routes by the next, and are ready then.
+            self._look()
         if self._loop.run(self) == signals.LEAVE:
             self._log.event("left in place for the next start")
         else:
