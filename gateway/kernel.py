@@ -1,12 +1,12 @@
 """What the kernel does for the tunnels beside WireGuard: forwarding, the nft table, the end of connections."""
 
 import shutil
-import subprocess
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from gateway.rules import TABLE
+from tributary.commands import run
 from tributary.settings.failure import Exit, Failure
 
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
@@ -27,14 +27,14 @@ def forward(on: bool) -> None:
 
 def load(table: str) -> None:
     """Put the nft table there; raises Failure, exit 69 or 71."""
-    done = _run(["nft", "--file", "-"], table)
+    done = run(["nft", "--file", "-"], table)
     if done.returncode:
         raise Failure(Exit.SYSTEM, f"nft refuses the table {TABLE}: {_first(done.stderr)}")
 
 
 def unload() -> None:
     """Take the nft table away; that it is gone is no error. Raises Failure, exit 69 or 71."""
-    done = _run(["nft", "--file", "-"], f"table inet {TABLE}\ndelete table inet {TABLE}\n")
+    done = run(["nft", "--file", "-"], f"table inet {TABLE}\ndelete table inet {TABLE}\n")
     if done.returncode:
         raise Failure(Exit.SYSTEM, f"nft does not remove the table {TABLE}: {_first(done.stderr)}")
 
@@ -48,27 +48,15 @@ def end_connections(lost: Sequence[IPv4Network]) -> str | None:
     if not lost:
         return None
     theirs = ["(", *" or ".join(f"dst {network}" for network in lost).split(), ")"]
-    _run(["ss", "--kill", "--no-header", "--tcp", *theirs])
+    run(["ss", "--kill", "--no-header", "--tcp", *theirs])
     if shutil.which("conntrack"):
         for network in lost:
             # 1: there was none.
-            _run(["conntrack", "--delete", "--orig-src", str(network)])
+            run(["conntrack", "--delete", "--orig-src", str(network)])
     # ss says nothing where the kernel cannot do it (INET_DIAG_DESTROY).
-    if _run(["ss", "--no-header", "--tcp", "state", "connected", *theirs]).stdout.strip():
+    if run(["ss", "--no-header", "--tcp", "state", "connected", *theirs]).stdout.strip():
         return "this kernel does not end connections of others (INET_DIAG_DESTROY): theirs end by their own timeouts"
     return None
-
-
-def _run(command: list[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise Failure(
-            Exit.UNAVAILABLE, f"{command[0]} is not here: install {_PACKAGES.get(command[0], command[0])}"
-        ) from error
-
-
-_PACKAGES = {"nft": "nftables", "ss": "iproute2"}
 
 
 def _first(text: str) -> str:

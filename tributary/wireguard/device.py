@@ -3,10 +3,11 @@
 A kernel without WireGuard gets wireguard-go(1), a process that does the same behind a TUN device; wg(8) talks to both.
 """
 
-import subprocess
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from tributary.commands import run
 from tributary.settings.failure import Exit, Failure
 from tributary.wireguard.interface import Interface, Seen, configuration, seen
 
@@ -17,20 +18,22 @@ _SOCKETS = Path("/var/run/wireguard")
 def make(name: str) -> None:
     """A new interface, switched off; raises Failure, exit 69 if there is no WireGuard, 71 if it is refused."""
     # The kernel loads the module, if it has one.
-    done = _run(["ip", "link", "add", name, "type", "wireguard"])
+    done = run(["ip", "link", "add", name, "type", "wireguard"])
     if done.returncode == 0:
         return
     if "Unknown device type" not in done.stderr:
         raise Failure(Exit.SYSTEM, f"cannot make the interface {name}: {done.stderr.strip()}")
     # It goes into the background when the interface is there.
-    done = _run(["wireguard-go", name], missing="WireGuard is not in this kernel, and wireguard-go is not installed")
+    if shutil.which("wireguard-go") is None:
+        raise Failure(Exit.UNAVAILABLE, "WireGuard is not in this kernel, and wireguard-go is not installed")
+    done = run(["wireguard-go", name])
     if done.returncode:
         raise Failure(Exit.SYSTEM, f"wireguard-go {name}: {_last(done.stderr)}")
 
 
 def configure(name: str, interface: Interface) -> None:
     """Give it keys and peers; peers that stay lose nothing. Raises Failure, exit 71, without any key in its text."""
-    done = _run(["wg", "syncconf", name, "/dev/stdin"], configuration(interface))
+    done = run(["wg", "syncconf", name, "/dev/stdin"], configuration(interface))
     if done.returncode:
         # wg(8) quotes a line that it does not accept, and that may be the key's; no line is in what the system says.
         _, system, reason = done.stderr.strip().partition("Unable to modify interface")
@@ -43,21 +46,21 @@ def give(name: str, address: str, mtu: int) -> None:
         ["ip", "address", "replace", address, "dev", name],
         ["ip", "link", "set", name, "mtu", str(mtu), "up"],
     ):
-        done = _run(command)
+        done = run(command)
         if done.returncode:
             raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 def drop(name: str, public_key: str) -> None:
     """Remove a peer: from now on nothing of it is accepted. Raises Failure, exit 71."""
-    done = _run(["wg", "set", name, "peer", public_key, "remove"])
+    done = run(["wg", "set", name, "peer", public_key, "remove"])
     if done.returncode:
         raise Failure(Exit.SYSTEM, f"wg does not remove a peer of {name}: {done.stderr.strip()}")
 
 
 def peers(name: str) -> Sequence[Seen]:
     """What it knows of its peers; raises Failure, exit 69 if there is no such interface."""
-    done = _run(["wg", "show", name, "dump"])
+    done = run(["wg", "show", name, "dump"])
     if done.returncode:
         raise Failure(Exit.UNAVAILABLE, f"no WireGuard interface {name}: {done.stderr.strip()}")
     return seen(done.stdout)
@@ -65,27 +68,15 @@ def peers(name: str) -> Sequence[Seen]:
 
 def exists(name: str) -> bool:
     """Whether there is an interface of that name."""
-    return _run(["ip", "link", "show", "dev", name]).returncode == 0
+    return run(["ip", "link", "show", "dev", name]).returncode == 0
 
 
 def remove(name: str) -> None:
     """Take it away; that it is gone is no error. Raises Failure, exit 71."""
-    done = _run(["ip", "link", "delete", "dev", name])
+    done = run(["ip", "link", "delete", "dev", name])
     (_SOCKETS / f"{name}.sock").unlink(missing_ok=True)
     if done.returncode and "Cannot find device" not in done.stderr:
         raise Failure(Exit.SYSTEM, f"cannot remove the interface {name}: {done.stderr.strip()}")
-
-
-def _run(command: list[str], given: str | None = None, missing: str | None = None) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise Failure(
-            Exit.UNAVAILABLE, missing or f"{command[0]} is not here: install {_PACKAGES[command[0]]}"
-        ) from error
-
-
-_PACKAGES = {"ip": "iproute2", "wg": "wireguard-tools"}
 
 
 def _last(text: str) -> str:

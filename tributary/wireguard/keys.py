@@ -9,9 +9,9 @@ import binascii
 import hashlib
 import hmac
 import os
-import subprocess
 from typing import Annotated
 
+from tributary.commands import run
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.values import accepting, as_text, require
 
@@ -49,10 +49,7 @@ def private_key(secret: str, place: int) -> str:
 
 def public_key(private: str) -> str:
     """What belongs to ``private``, by wg(8); raises Failure, exit 69 or 71."""
-    try:
-        done = subprocess.run(["wg", "pubkey"], input=private, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise Failure(Exit.UNAVAILABLE, "wg is not here: install wireguard-tools") from error
+    done = run(["wg", "pubkey"], private)
     if done.returncode:
         raise Failure(Exit.SYSTEM, f"wg pubkey: {done.stderr.strip()}")
     return done.stdout.strip()
