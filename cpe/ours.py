@@ -24,11 +24,10 @@ TUNNEL_TABLES = range(8411, 8419)
 EVERYTHING_ELSE_TABLE = 8410
 """The table of the tunnel for everything else, for the same purpose."""
 
-BY_LINK, BY_TUNNEL = 0x8400, 0x8410
-"""Netfilter marks. With a place of 1 to 8 added: by that link; with 0: by the best one.
+BY_TUNNEL = 0x8410
+"""The kind of netfilter mark of what a tunnel sends, with the place of its link added: it leaves by no other link.
 
-What a by-pass list lets past has the first kind, and falls back to the best link. What a tunnel sends has the second,
-and leaves by no other link.
+What a by-pass list lets past has another kind (BY_LINK of tributary/marks.py), and falls back to the best link.
 """
 
 OF_A_KIND = 0xFFFFFFF0

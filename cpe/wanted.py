@@ -20,7 +20,6 @@ from cpe.links import Link, Way
 from cpe.observed import EVERYWHERE, Address, Endpoint, Flags, Limits, Mark, Observed, Route, Rule
 from cpe.ours import (
     BEST,
-    BY_LINK,
     BY_TUNNEL,
     EVERYTHING_ELSE_TABLE,
     LINKS_END,
@@ -40,6 +39,7 @@ from cpe.ours import (
     is_our_rule,
 )
 from cpe.tunnels import Leg, Setup, Tunnel
+from tributary.marks import BY_LINK
 
 
 @dataclass(frozen=True)

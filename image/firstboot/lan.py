@@ -7,6 +7,7 @@ from image.firstboot.bypass import BEST, GATEWAY, Bypass, is_in
 from image.firstboot.settings import Card, Lan
 from image.firstboot.values import Target
 from squid.targets import OPENABLE
+from tributary.marks import BY_LINK
 from tributary.settings.templates import rendered
 
 PORT = 8300
@@ -14,10 +15,6 @@ PORT = 8300
 
 TAKEN = 0x1
 """The mark of packets that are for this listener (tributary-lan.service)."""
-
-_BEST = 0x8400
-"""The mark of packets that leave by the best link; one more for each link, in the order of the file. The daemon cpe
-has the rules."""
 
 _TABLE = "tributary-lan"
 _TEMPLATES = Path(__file__).parent
@@ -33,7 +30,7 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         gateway=gateway.address,
         port=PORT,
         taken=f"{TAKEN:#x}",
-        best=f"{_BEST:#x}",
+        best=f"{BY_LINK:#x}",
         private=[str(network) for network in OPENABLE if network.version == 4],
         name_sets=[_set(number) for number, table in enumerate(card.bypass, start=1) if table.domains],
         ways=ways,
@@ -67,7 +64,7 @@ def _matches(number: int, table: Bypass) -> Iterator[str]:
 
 def _choice(to: str, links: Sequence[str]) -> Iterator[str]:
     if to != GATEWAY:
-        yield f"ct mark set {_BEST + (0 if to == BEST else 1 + links.index(to)):#x}"
+        yield f"ct mark set {BY_LINK + (0 if to == BEST else 1 + links.index(to)):#x}"
 
 
 def _elements(values: Iterator[str] | Sequence[object]) -> str:
