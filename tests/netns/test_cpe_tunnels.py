@@ -3,9 +3,11 @@
 The world is that of cpe_world.py. The provider lets nothing of TCP pass outside of tunnels, and is the gateway, too.
 """
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments.home.traffic import Call
 from tests.netns.cpe_world import SERVER_4, World, stop, world
-from tests.netns.world import eventually, in_namespace, process, program, run, said_ready
+from tests.netns.world import eventually, in_namespace, process, run, said_ready
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment, Place, text
 from tributary.wireguard.interface import Interface, Peer, configuration
@@ -81,19 +84,19 @@ class House:
     @contextmanager
     def call(self) -> Iterator[subprocess.Popen[str]]:
         """A call by UDP to the far server, which has begun."""
-        with process(*in_namespace(self.world.provider, *program("udp_mirror", MIRROR))) as mirror:
+        probe, where = (sys.executable, "-m", "experiments.probes.call"), (SERVER_4, MIRROR)
+        with process(*in_namespace(self.world.provider, *probe, "answer", *where)) as mirror:
             said_ready(mirror)
-            with process(*in_namespace(self.world.router, *program("udp_call", SERVER_4, MIRROR))) as call:
+            with process(*in_namespace(self.world.router, *probe, "ask", *where)) as call:
                 yield said_ready(call)
 
 
-def asked(call: subprocess.Popen[str]) -> tuple[float, list[str]]:
-    """The longest gap of a call in seconds, and the addresses that the other end knew it by."""
-    assert call.stdin and call.stdout
-    call.stdin.write("\n")
-    call.stdin.flush()
-    gap, *known = call.stdout.readline().split()
-    return float(gap), known
+def ended(call: subprocess.Popen[str]) -> tuple[float, list[str]]:
+    """End a call: its longest gap up to now in seconds, and the addresses that the other end knew it by."""
+    until = time.monotonic()
+    call.terminate()
+    told = Call(json.loads(call.communicate()[0])["answers"])
+    return told.gap(told.answers[0][0], until), told.addresses
 
 
 @pytest.fixture
@@ -182,7 +185,7 @@ def test_a_call_keeps_its_address_through_a_cut_and_misses_less_than_a_second(ho
             house.world.cut("dsl")
             eventually(lambda: "10.2.0.2" in house.everything_else_from())
             house.world.restore("dsl")
-            gap, known = asked(call)
+            gap, known = ended(call)
         assert known == [ELSE]
         assert gap < 1.0
 
@@ -192,7 +195,7 @@ def test_a_call_leaves_a_link_that_goes_silent_without_a_sign_within_a_second(ho
         time.sleep(2)  # it is a conversation by then
         house.silence("dsl")
         eventually(lambda: "10.2.0.2" in house.everything_else_from())
-        gap, known = asked(call)
+        gap, known = ended(call)
         assert known == [ELSE]
         assert gap < 1.0
 
