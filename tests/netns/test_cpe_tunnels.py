@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 
 from experiments.home.traffic import Call
+from experiments.testbed.node import Node
 from tests.netns.cpe_world import SERVER_4, World, stop, world
+from tests.netns.squid_world import inside
 from tests.netns.world import eventually, in_namespace, process, run, said_ready
-from tributary.wireguard import addresses, keys
+from tributary.wireguard import addresses, device, keys
 from tributary.wireguard.enrolment import Enrolment, Place, text
-from tributary.wireguard.interface import Interface, Peer, configuration
+from tributary.wireguard.interface import Interface, Peer
 
 pytestmark = [
     pytest.mark.slow,
@@ -121,13 +123,13 @@ def gateway(built: World, name: str, port: int) -> Iterator[Enrolment]:
         )
         for place in range(3)
     )
-    run(*in_namespace(built.provider, "wireguard-go", name))
+    provider = Node(built.provider, built.directory)
+    with inside(provider):
+        device.make(name)
     try:
-        file = built.directory / f"{name}.conf"
-        file.write_text(configuration(Interface(own, peers, port=port)))
-        built.on(built.provider, f"wg setconf {name} {file}")
-        built.on(built.provider, f"ip address add {addresses.gateway(NETWORK)}/16 dev {name}")
-        built.on(built.provider, f"ip link set {name} mtu 1420 up")
+        with inside(provider):
+            device.configure(name, Interface(own, peers, port=port))
+            device.give(name, f"{addresses.gateway(NETWORK)}/16", 1420)
         yield Enrolment(
             gateway=Place(SERVER_4, port),
             public_key=keys.public_key(own),
@@ -136,7 +138,8 @@ def gateway(built: World, name: str, port: int) -> Iterator[Enrolment]:
             inside=addresses.gateway(NETWORK),
         )
     finally:
-        built.on(built.provider, f"ip link delete dev {name}", check=False)
+        with inside(provider):
+            device.remove(name)
 
 
 def test_a_session_has_a_subflow_in_each_tunnel_past_a_provider_that_drops_tcp(house: House) -> None:
