@@ -14,4 +14,4 @@ pub use handoff_link::{Identity, Role};
 pub use journey::{AnswerEnd, Guide, Outcome, hand_over};
 pub use links::{BackEnd, Links, Place, Settings};
 pub use lost::Lost;
-pub use work::metered;
+pub use work::Meter;

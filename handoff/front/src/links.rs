@@ -26,6 +26,8 @@ pub struct Settings {
     pub switch: Place,
     /// The back ends; they go by their numbers in this list.
     pub back_ends: Vec<BackEnd>,
+    /// Whether somebody asks what hand-overs take of a processor's time.
+    pub metered: bool,
 }
 
 /// Where a switch is.
@@ -63,7 +65,7 @@ impl Links {
     /// Begins to connect.
     pub fn start(settings: &Settings) -> Rc<Self> {
         let switch = Rc::new(Switch::default());
-        let overhead = Rc::new(Overhead::default());
+        let overhead = Rc::new(Overhead::new(settings.metered));
         let mut tasks = vec![stand_by_switch(&switch, settings, &overhead)];
         let mut back_ends = vec![];
         for each in &settings.back_ends {
@@ -94,7 +96,8 @@ impl Links {
         (self.switch.is_up() && back_end.is_up()).then(|| back_end.load())
     }
 
-    /// What it takes of a processor's time to tell back ends and the switch of one request.
+    /// What it takes of a processor's time to tell back ends and the switch of one request; zero
+    /// if it is not metered.
     pub fn overhead(&self) -> Duration {
         self.overhead.of_an_answer()
     }

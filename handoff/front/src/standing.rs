@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use crate::work::{Overhead, metered};
+use crate::work::Overhead;
 
 /// Between two attempts, and for one.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -77,7 +77,7 @@ async fn once(
             _ => far.said(message),
         }
     };
-    let error = metered(carry(stream, outgoing, take), &overhead.spent).await;
+    let error = overhead.meter.run(carry(stream, outgoing, take)).await;
     far.is_gone();
     (error, was_there.into_inner())
 }

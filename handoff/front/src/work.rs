@@ -11,17 +11,45 @@ use rustix::time::{ClockId, clock_gettime};
 /// Behind so many answers, those before them count half.
 const REMEMBERED: f64 = 1024.0;
 
-/// Does the work of `future`, and adds to `spent` what it takes of this thread's time on a processor, with its system calls:
-/// other work of the thread, which goes on in between, is not counted. What the kernel does in interrupts is nobody's.
-pub async fn metered<T>(future: impl Future<Output = T>, spent: &Cell<Duration>) -> T {
-    let mut future = pin!(future);
-    poll_fn(|cx| {
-        let since = thread_time();
-        let polled = future.as_mut().poll(cx);
-        spent.set(spent.get() + thread_time().saturating_sub(since));
-        polled
-    })
-    .await
+/// Adds up this thread's time on a processor that work takes, or does not where nobody reads it: to ask the kernel for it at
+/// each step is work, too.
+#[derive(Debug, Default)]
+pub struct Meter {
+    runs: bool,
+    spent: Cell<Duration>,
+}
+
+impl Meter {
+    /// One that `runs`, or not.
+    pub fn new(runs: bool) -> Self {
+        let spent = Cell::default();
+        Self { runs, spent }
+    }
+
+    /// Does the work of `future`, whose time counts with its system calls. Other work of the thread, which goes on in between,
+    /// does not count. What the kernel does in interrupts is nobody's.
+    pub async fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        if !self.runs {
+            return future.await;
+        }
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            let since = thread_time();
+            let polled = future.as_mut().poll(cx);
+            self.add(thread_time().saturating_sub(since));
+            polled
+        })
+        .await
+    }
+
+    /// What was added up since the last call; zero if it does not run.
+    pub fn take(&self) -> Duration {
+        self.spent.take()
+    }
+
+    fn add(&self, time: Duration) {
+        self.spent.set(self.spent.get() + time);
+    }
 }
 
 fn thread_time() -> Duration {
@@ -35,8 +63,8 @@ fn thread_time() -> Duration {
 /// told for all of them only.
 #[derive(Debug, Default)]
 pub struct Overhead {
-    /// Since it was shared out last.
-    pub spent: Cell<Duration>,
+    /// Of what was done since it was shared out last.
+    pub meter: Meter,
     sums: Cell<Sums>,
 }
 
@@ -50,6 +78,14 @@ struct Sums {
 }
 
 impl Overhead {
+    /// Nothing yet; nothing ever, unless it is `metered`.
+    pub fn new(metered: bool) -> Self {
+        Self {
+            meter: Meter::new(metered),
+            ..Self::default()
+        }
+    }
+
     /// One more message came.
     pub fn heard(&self, what: &What) {
         let one = |is_one: bool| f64::from(u8::from(is_one));
@@ -65,7 +101,7 @@ impl Overhead {
     /// For one answer; nothing before the first one.
     pub fn of_an_answer(&self) -> Duration {
         let mut sums = self.sums.get();
-        sums.seconds += self.spent.take().as_secs_f64();
+        sums.seconds += self.meter.take().as_secs_f64();
         if sums.answers >= REMEMBERED {
             sums = Sums {
                 seconds: sums.seconds / 2.0,
@@ -90,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_between_the_steps_of_a_future_is_not_its_own() {
-        let (own, all) = (Cell::default(), Cell::default());
+        let (own, all, off) = (Meter::new(true), Meter::new(true), Meter::new(false));
         let idle = async {
             for _ in 0..3 {
                 yield_now().await;
@@ -102,15 +138,14 @@ mod tests {
                 yield_now().await;
             }
         };
-        metered(
-            async {
-                tokio::join!(metered(idle, &own), busy);
-            },
-            &all,
-        )
-        .await;
-        assert!(own.get() > Duration::ZERO);
-        assert!(all.get() > 20 * own.get(), "{all:?} {own:?}");
+        let both = async {
+            tokio::join!(own.run(idle), busy);
+        };
+        all.run(off.run(both)).await;
+        let (own, all) = (own.take(), all.take());
+        assert!(own > Duration::ZERO);
+        assert!(all > 20 * own, "{all:?} {own:?}");
+        assert_eq!(off.take(), Duration::ZERO);
     }
 
     #[test]
@@ -123,7 +158,7 @@ mod tests {
             overhead.heard(&What::Alive);
             overhead.heard(&What::Alive);
         }
-        overhead.spent.set(Duration::from_millis(8));
+        overhead.meter.add(Duration::from_millis(8));
         assert_eq!(overhead.of_an_answer(), Duration::from_micros(400));
     }
 
@@ -133,7 +168,7 @@ mod tests {
         for cost in [100, 900] {
             for _ in 0..10_000 {
                 overhead.heard(&What::Ended { sent: 0 });
-                overhead.spent.set(Duration::from_micros(cost));
+                overhead.meter.add(Duration::from_micros(cost));
                 overhead.of_an_answer();
             }
         }

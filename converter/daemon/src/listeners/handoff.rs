@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant as Clock};
 
-use handoff_front::{AnswerEnd, Guide, Links, Lost, Outcome as Journey, hand_over, metered};
+use handoff_front::{AnswerEnd, Guide, Links, Lost, Meter, Outcome as Journey, hand_over};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tributary_wire::host::Host;
@@ -121,6 +121,10 @@ impl<'a> Client<'a> {
         })
     }
 
+    fn meter(&self) -> Meter {
+        Meter::new(self.learned.learns())
+    }
+
     async fn refuse(mut self, refused: Refused, since: Clock) {
         self.front.forget(&self.session);
         refuse(self.session, refused, "", since).await;
@@ -141,15 +145,15 @@ impl<'a> Client<'a> {
             host: Host::from(http.ip()),
             port: http.port(),
         };
-        let (before, spent) = (self.session.bytes(), Cell::default());
+        let (before, meter) = (self.session.bytes(), self.meter());
         let (session, front, kept) = (&self.session, &mut self.front, &mut self.kept);
         let exchange = exchange(session, front, kept, &request, Some(&server), asked.since);
-        let left = metered(exchange, &spent).await;
+        let left = meter.run(exchange).await;
         if matches!(left, Left::Nothing | Left::Close) {
             let now = self.session.bytes();
             let (up, down) = (now.0 - before.0, now.1 - before.1);
             self.learned.answered(&asked.question, down, true);
-            self.learned.relayed(up + down, spent.get());
+            self.learned.relayed(up + down, meter.take());
         }
         if matches!(left, Left::Nothing) {
             return Some(self);
@@ -172,11 +176,11 @@ impl<'a> Client<'a> {
             answers: Cell::new(0),
         };
         away.serves(to);
-        let spent = Cell::default();
+        let meter = self.meter();
         let stream = &self.session.stream;
         let journey = hand_over(self.links, stream, &mut self.front.inbox, to, &away);
-        let journey = metered(journey, &spent).await;
-        away.learn(spent.get());
+        let journey = meter.run(journey).await;
+        away.learn(meter.take());
         match journey {
             Journey::Stayed(lost) => {
                 away.say(&lost);

@@ -138,13 +138,15 @@ fn handoff(config: &Config, old: Option<&Plan>) -> Result<Option<HandoffPlan>, F
         hand_off: each.hand_off,
         connections: Arc::default(),
     });
+    let learned = Arc::new(Learned::new(wanted.relay_below));
     Ok(Some(HandoffPlan {
         settings: Arc::new(handoff_front::Settings {
             identity,
             switch,
             back_ends: back_ends.collect(),
+            metered: learned.learns(),
         }),
-        learned: Arc::new(Learned::new(wanted.relay_below)),
+        learned,
     }))
 }
 

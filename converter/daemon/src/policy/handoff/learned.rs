@@ -17,9 +17,15 @@ use crate::config::Handoff;
 pub struct Learned {
     hash: RandomState,
     sizes: Mutex<Sizes>,
-    threshold: Mutex<Threshold>,
-    /// The operator's threshold, in place of what is learned.
-    relay_below: Option<u64>,
+    relay_below: RelayBelow,
+}
+
+/// A number of bytes.
+#[derive(Debug)]
+enum RelayBelow {
+    /// The operator's.
+    Set(u64),
+    Learned(Mutex<Threshold>),
 }
 
 /// A request, as far as its size goes.
@@ -32,13 +38,15 @@ pub struct Question {
 }
 
 impl Learned {
-    /// Nothing yet.
+    /// Nothing yet. An operator's threshold counts in place of what could be learned.
     pub fn new(relay_below: Option<u64>) -> Self {
         Self {
             hash: RandomState::new(),
             sizes: Mutex::default(),
-            threshold: Mutex::default(),
-            relay_below,
+            relay_below: match relay_below {
+                Some(bytes) => RelayBelow::Set(bytes),
+                None => RelayBelow::Learned(Mutex::default()),
+            },
         }
     }
 
@@ -88,26 +96,37 @@ impl Learned {
         let Some(bytes) = expected.bytes() else {
             return false;
         };
-        match self.relay_below {
-            Some(threshold) => bytes < threshold,
-            None => lock(&self.threshold).relays(bytes),
+        match &self.relay_below {
+            RelayBelow::Set(threshold) => bytes < *threshold,
+            RelayBelow::Learned(threshold) => lock(threshold).relays(bytes),
         }
+    }
+
+    /// Whether it goes by what requests cost.
+    pub fn learns(&self) -> bool {
+        matches!(self.relay_below, RelayBelow::Learned(_))
     }
 
     /// To relay a request that moved so many bytes took so much of a processor's time.
     pub fn relayed(&self, bytes: u64, cost: Duration) {
-        lock(&self.threshold).relayed(bytes, cost);
+        if let RelayBelow::Learned(threshold) = &self.relay_below {
+            lock(threshold).relayed(bytes, cost);
+        }
     }
 
     /// To hand a request over took so much.
     pub fn handed_over(&self, cost: Duration) {
-        lock(&self.threshold).handed_over(cost);
+        if let RelayBelow::Learned(threshold) = &self.relay_below {
+            lock(threshold).handed_over(cost);
+        }
     }
 
     /// Below so many bytes, requests are relayed.
     pub fn threshold(&self) -> u64 {
-        let learned = || lock(&self.threshold).bytes();
-        self.relay_below.unwrap_or_else(learned)
+        match &self.relay_below {
+            RelayBelow::Set(threshold) => *threshold,
+            RelayBelow::Learned(threshold) => lock(threshold).bytes(),
+        }
     }
 }
 
