@@ -1,6 +1,7 @@
 """Clients of a hand-off that know nothing of it: wrk for throughput, curl for times."""
 
 import json
+import math
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,12 +33,22 @@ class Load:
 
 
 def load(node: Node, urls: Sequence[str], connections: int, seconds: float) -> Load:
-    """So many kept connections for each of ``urls``, for so long, each with one request at a time (wrk(1)).
+    """So many kept connections for each of ``urls``, for so long, rounded up to whole seconds, each with one
+    request at a time (wrk(1)).
 
     Raises Failure: exit 69 if wrk is not here, 71 if one fails.
     """
     script = node.write("report.lua", _REPORT)
-    how = ("--threads", "1", "--connections", str(connections), "--duration", f"{seconds:g}s", "--timeout", "20s")
+    how = (
+        "--threads",
+        "1",
+        "--connections",
+        str(connections),
+        "--duration",
+        f"{math.ceil(seconds)}s",
+        "--timeout",
+        "20s",
+    )
     commands = [node.command(["wrk", *how, "--script", str(script), url]) for url in urls]
     started = [subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for each in commands]
     printed = [each.communicate()[0] for each in started]
