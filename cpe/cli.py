@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from cpe import difference, memory
 from cpe.control import CONTROL
 from cpe.settings import CpeSettings, Multipath, Probe, Tunnels, Wan
-from tributary.daemons import logs
+from tributary.daemons import directories, logs
 from tributary.settings.entry import Arguments, need_root
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
@@ -187,7 +187,7 @@ def _plan(options: Plan) -> None:
 
 
 def _state(given: Path | None) -> Path:
-    return given or memory.directory()
+    return given or directories.runtime(memory.DIRECTORY)
 
 
 def _check(options: Check) -> None:

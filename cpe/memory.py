@@ -5,7 +5,6 @@ before endpoints are made, so that a daemon that is killed leaves none that nobo
 """
 
 import json
-import os
 import socket
 import struct
 from collections.abc import Mapping
@@ -31,11 +30,6 @@ class Memory:
     endpoints: Mapping[int, Address] = field(default_factory=dict)
     limits_before: Limits | None = None
     tunnels: frozenset[str] = frozenset()
-
-
-def directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """What the service manager says (systemd.exec(5), RuntimeDirectory=), or the usual place."""
-    return Path(environment.get("RUNTIME_DIRECTORY", "").split(":")[0] or DIRECTORY)
 
 
 def namespace() -> int:

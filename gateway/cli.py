@@ -17,6 +17,7 @@ from gateway.peers import by_key
 from gateway.registry import free_number, name_of
 from gateway.settings import GatewaySettings
 from gateway.tunnels import Gateway
+from tributary.daemons import directories
 from tributary.settings.entry import Arguments, need_root
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
@@ -108,7 +109,10 @@ class Common:
 
     def gateway(self) -> Gateway:
         """The gateway as the settings have it; raises Failure, exit 64 or 66."""
-        return Gateway(load(self.settings, GatewaySettings), state.State(self.state_directory or state.directory()))
+        return Gateway(
+            load(self.settings, GatewaySettings),
+            state.State(self.state_directory or directories.state(state.DIRECTORY)),
+        )
 
 
 @dataclass(frozen=True)

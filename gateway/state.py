@@ -1,8 +1,6 @@
 """What the gateway keeps: its private key, its routers, what it counted of them, what it changed of this machine."""
 
 import json
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +10,6 @@ from tributary.settings.failure import Exit, Failure
 from tributary.wireguard.keys import new_secret
 
 DIRECTORY = Path("/var/lib/tributary/gateway")
-
-
-def directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """What the service manager says (systemd.exec(5), StateDirectory=), or the usual place."""
-    return Path(environment.get("STATE_DIRECTORY", "").split(":")[0] or DIRECTORY)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from throttler.service import daemon, state
 from throttler.service.metrics_server import listen_address
 from throttler.sources import choice
 from throttler.sources.source import Which
-from tributary.daemons import logs
+from tributary.daemons import directories, logs
 
 
 def run(policy: Policy, options: RunOptions) -> None:
@@ -14,7 +14,7 @@ def run(policy: Policy, options: RunOptions) -> None:
     setup = daemon.Setup(
         policy=policy,
         file=options.policy,
-        state=options.state_directory or state.directory(),
+        state=options.state_directory or directories.state(state.DIRECTORY),
         metrics=listen_address(options.metrics) if options.metrics else None,
         log=logs.to_stderr(logs.Format(options.log)),
     )

@@ -1,8 +1,7 @@
 """What outlives the daemon: how much of the quotas was used, in a file that is replaced whole."""
 
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,6 @@ from throttler.policy.quotas import Quotas
 from tributary.settings.failure import Exit, Failure
 
 DIRECTORY = Path("/var/lib/tributary/throttler")
-
-
-def directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where state is kept: what the service manager says (systemd.exec(5), StateDirectory=), or the usual place."""
-    return Path(environment.get("STATE_DIRECTORY", "").split(":")[0] or DIRECTORY)
 
 
 class Store:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cpe.memory import DIRECTORY, Memory, Store, directory
+from cpe.memory import Memory, Store
 from cpe.observed import Limits
 from tributary.settings.failure import Exit, Failure
 
@@ -45,8 +45,3 @@ def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(Failure) as caught:
         Store(tmp_path / "file", 5).save(MEMORY)
     assert caught.value.code == Exit.SYSTEM
-
-
-def test_the_service_manager_says_where() -> None:
-    assert directory({}) == DIRECTORY
-    assert directory({"RUNTIME_DIRECTORY": "/run/a:/run/b"}) == Path("/run/a")

@@ -9,7 +9,7 @@ from gateway.cli import main
 from gateway.peers import by_key, tunnels
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
-from gateway.state import State, directory
+from gateway.state import State
 from gateway.tally import Tally, counted
 from tests.unit.gateway.house import NETWORK, heard, of, router
 from tributary.settings.failure import Exit, Failure
@@ -86,11 +86,6 @@ def test_a_tally_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tallies.json").write_text('{"berlin": {"received": 1}}')
     with pytest.raises(Failure, match="mend it or remove it"):
         State(tmp_path).tallies()
-
-
-def test_the_state_is_where_the_service_manager_says() -> None:
-    assert directory({"STATE_DIRECTORY": "/var/lib/one:/var/lib/two"}) == Path("/var/lib/one")
-    assert directory({}) == Path("/var/lib/tributary/gateway")
 
 
 def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
