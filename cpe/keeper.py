@@ -12,10 +12,11 @@ from cpe.memory import Memory
 from cpe.observed import Address, Endpoint, Limits, Observed
 from cpe.ours import NUMBERS
 from cpe.repairs import Repairs
-from cpe.settings import CONVERT_PORT, CpeSettings, Target
+from cpe.settings import CpeSettings
 from cpe.tunnels import Leg, Setup
 from cpe.wanted import Wanted, foreign, installed, wanted
 from tributary.mptcp.events import Ended, SubflowClosed
+from tributary.settings.hosts import CONVERT_PORT, Target
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Self
 
 from cpe.kernel.rtnetlink import family
 from cpe.observed import Address
-from cpe.settings import Target
+from tributary.settings.hosts import Target
 
 _ANSWERS = {0, errno.ECONNREFUSED}
 """Of SO_ERROR. A refusal is an answer, too: the path to the target works."""

@@ -1,22 +1,19 @@
 """The settings of a home router: which interfaces are its access links (WANs), and how MPTCP uses them."""
 
 import re
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tributary.settings.files import Settings
+from tributary.settings.hosts import Address, Target, is_of_a_host
 from tributary.settings.units import Duration
 from tributary.settings.values import accepting, as_text, or_none, require
 from tributary.wireguard.enrolment import Enrolment
 
 MOST_WANS = 8
 """As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
-
-CONVERT_PORT = 5124
-"""Where a gateway of ours listens for other converters, if nothing else is said."""
 
 NAME = "names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
 WANS = f"one to {MOST_WANS} tables such as [wan.dsl], with {NAME}"
@@ -29,32 +26,6 @@ SECONDS = "a time from '1s' to '3600s'"
 KEEPALIVE = "a time in whole seconds from '1s' to '3600s'"
 PREFIX = "1 to 14 of a-z, 0-9, _ and -, a letter first, with which no other interface's name begins"
 ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
-
-Address = IPv4Address | IPv6Address
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where probes connect to."""
-
-    address: Address
-    port: int
-
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Read ADDRESS:PORT; raises ValueError."""
-        if isinstance(value, cls):
-            return value
-        match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):(\d{1,5})", str(value), re.ASCII)
-        if match is None or not 1 <= int(match[3]) <= 65535:
-            raise ValueError(TARGET)
-        address = IPv6Address(match[1]) if match[1] else IPv4Address(match[2])
-        if address.is_loopback or address.is_multicast or address.is_unspecified:
-            raise ValueError(TARGET)
-        return cls(address, int(match[3]))
-
-    def __str__(self) -> str:
-        return f"{self.address}:{self.port}" if self.address.version == 4 else f"[{self.address}]:{self.port}"
 
 
 def _glob(value: object) -> str:
@@ -73,11 +44,12 @@ def _gateways(value: object) -> tuple[Address, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, (str, Address)) for each in value):
         raise ValueError
     found = tuple(ip_address(each) for each in value)
-    if len({each.version for each in found}) < len(found) or any(getattr(each, "scope_id", None) for each in found):
-        raise ValueError
-    if any(each.is_unspecified or each.is_loopback or each.is_multicast for each in found):
-        raise ValueError
+    require(len({each.version for each in found}) == len(found) and all(map(is_of_a_host, found)))
     return found
+
+
+def _target(value: object) -> Target:
+    return value if isinstance(value, Target) else Target.parse(as_text(value))
 
 
 def _seconds(value: object) -> Duration:
@@ -103,7 +75,7 @@ Mac = Annotated[str | None, accepting(MAC, or_none(_mac))]
 Gateways = Annotated[tuple[Address, ...], accepting(GATEWAYS, _gateways)]
 Keepalive = Annotated[Duration, accepting(KEEPALIVE, _keepalive)]
 Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]
-ProbeTarget = Annotated[Target | None, accepting(TARGET, or_none(Target.parse))]
+ProbeTarget = Annotated[Target | None, accepting(TARGET, or_none(_target))]
 
 
 class Wan(Settings):

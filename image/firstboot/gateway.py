@@ -6,7 +6,7 @@ from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.document import document
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
-from image.firstboot.values import CONVERT_PORT
+from tributary.settings.hosts import CONVERT_PORT
 
 SQUID, CONVERTER, THROTTLER = "tributary-squid.service", "tributary-converter.service", "tributary-throttler.service"
 SQUID_PORT, HTTP_PORT, SOCKS_PORT = 3128, 3129, 1080

@@ -10,7 +10,7 @@ from image.firstboot.actions import PRIVATE, PUBLIC, Action, EnableUnit, WriteFi
 from image.firstboot.document import document
 from image.firstboot.gateway import CONVERTER, IDLE
 from image.firstboot.settings import Card, Lan, Wan
-from image.firstboot.values import Target
+from tributary.settings.hosts import Target
 from tributary.wireguard.enrolment import table
 
 CPE, LAN, DNSMASQ = "tributary-cpe.service", "tributary-lan.service", "dnsmasq.service"

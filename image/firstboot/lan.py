@@ -5,9 +5,9 @@ from pathlib import Path
 
 from image.firstboot.bypass import BEST, GATEWAY, Bypass, is_in
 from image.firstboot.settings import Card, Lan
-from image.firstboot.values import Target
 from squid.targets import OPENABLE
 from tributary.marks import BY_LINK
+from tributary.settings.hosts import Target
 from tributary.settings.templates import rendered
 
 PORT = 8300

@@ -8,7 +8,7 @@ from image.firstboot.home import PROXY_PORT
 from image.firstboot.identity import USER
 from image.firstboot.reading import NAME
 from image.firstboot.settings import Card, Role
-from image.firstboot.values import CONVERT_PORT
+from tributary.settings.hosts import CONVERT_PORT
 
 
 def next_steps(card: Card, facts: Facts, addresses: Sequence[str] = ()) -> tuple[str, ...]:

@@ -29,11 +29,11 @@ from image.firstboot.values import (
     Pattern,
     PublicKey,
     Ssid,
-    Target,
     Wireless,
 )
 from squid.values import CLIENTS, ClientNetwork
 from tributary.settings.files import Settings
+from tributary.settings.hosts import CONVERT_PORT, Address, Target
 from tributary.wireguard.enrolment import Enrolment
 
 MOST_WANS = 8
@@ -98,7 +98,7 @@ class Network(Settings):
             raise ValueError(ROUTED)
         return self
 
-    def _is_near(self, gateway: values.Address) -> bool:
+    def _is_near(self, gateway: Address) -> bool:
         if gateway.version == 6 and gateway.is_link_local:
             return any(each.version == 6 for each in self.address)
         return any(gateway in each.network and gateway != each.ip for each in self.address)
@@ -247,7 +247,7 @@ class Card(Settings):
     @property
     def target(self) -> Target | None:
         """Where the gateway's converter is: inside the tunnels, or at its address."""
-        return Target(self.enrolments[0].inside, values.CONVERT_PORT) if self.enrolments else self.gateway
+        return Target(self.enrolments[0].inside, CONVERT_PORT) if self.enrolments else self.gateway
 
     @property
     def lets_quic_pass(self) -> bool:

@@ -3,22 +3,18 @@
 import ipaddress
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
-from typing import Annotated, Self, TypeVar
+from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
+from typing import Annotated, TypeVar
 
 from pydantic import PlainValidator
 
 from image.firstboot import public_key
 from squid.targets import Network, inside_private
+from tributary.settings.hosts import CONVERT_PORT, Address, Target, is_of_a_host
 from tributary.settings.values import accepting, as_text, or_none, require
 
 T = TypeVar("T")
-Address = IPv4Address | IPv6Address
 HostAddress = IPv4Interface | IPv6Interface
-
-CONVERT_PORT = 5124
-"""Where a gateway of ours listens for other converters, in its own configuration (gateway.py)."""
 
 HOSTNAME = "1 to 63 of a-z, 0-9 and -, not at an end, such as 'tributary-attic'"
 PASSWORD_HASH = (
@@ -49,26 +45,6 @@ GATEWAY = (
 )
 
 
-@dataclass(frozen=True)
-class Target:
-    """An address and a port to connect to."""
-
-    address: Address
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read '203.0.113.5', '203.0.113.5:5124', '2001:db8::5' or '[2001:db8::5]:5124'; raises ValueError."""
-        match = re.fullmatch(r"(?:\[(?P<six>.*)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})", text, re.ASCII)
-        address = ipaddress.ip_address(match["six"] or match["four"]) if match else ipaddress.ip_address(text)
-        port = int(match["port"]) if match else CONVERT_PORT
-        require(1 <= port <= 65535 and _is_of_a_host(address))
-        return cls(address, port)
-
-    def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
-
-
 def _matching(pattern: str, accepted: str) -> PlainValidator:
     return accepting(accepted, or_none(lambda value: _matched(re.compile(pattern, re.ASCII), value)))
 
@@ -77,13 +53,6 @@ def _matched(pattern: re.Pattern[str], value: object) -> str:
     text = as_text(value)
     require(pattern.fullmatch(text) is not None)
     return text
-
-
-def _is_of_a_host(address: Address) -> bool:
-    """Whether another host may have it; a scope (fe80::1%eth0) would name an interface of this machine."""
-    return not (
-        address.is_unspecified or address.is_loopback or address.is_multicast or getattr(address, "scope_id", None)
-    )
 
 
 def _ssid(value: object) -> str:
@@ -98,13 +67,13 @@ def _host_address(value: object) -> HostAddress:
     found = ipaddress.ip_interface(text)
     network = found.network
     ends = {network.network_address, network.broadcast_address} if network.num_addresses > 2 else set()
-    require(_is_of_a_host(found.ip) and found.ip not in ends)
+    require(is_of_a_host(found.ip) and found.ip not in ends)
     return found
 
 
 def _address(value: object) -> Address:
     address = ipaddress.ip_address(as_text(value))
-    require(_is_of_a_host(address))
+    require(is_of_a_host(address))
     return address
 
 
@@ -122,7 +91,7 @@ def _dhcp_range(value: object) -> tuple[IPv4Address, ...]:
 
 
 def _gateway(value: object) -> Target:
-    return Target.parse(as_text(value))
+    return Target.parse(as_text(value), CONVERT_PORT)
 
 
 def _several(read: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:

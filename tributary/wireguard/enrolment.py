@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Self
 
 from pydantic import Field
 
 from tributary.settings.files import Settings
+from tributary.settings.hosts import Address, as_address, host_and_port, joined
 from tributary.settings.values import accepting, as_text, require
 from tributary.wireguard.addresses import BLOCK
 from tributary.wireguard.keys import KEY, Key
@@ -35,34 +36,17 @@ class Place:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read 'HOST', 'HOST:PORT', 'IPV6' or '[IPV6]:PORT'; raises ValueError."""
-        if address := _address(text):
-            return cls(str(address), PORT)
-        match = re.fullmatch(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^\[\]:]+))(?::(?P<port>\d{1,5}))?", text, re.ASCII)
-        require(match is not None)
-        assert match is not None
-        port = int(match["port"] or PORT)
-        require(1 <= port <= 65535)
-        if match["six"] is not None:
-            return cls(str(IPv6Address(match["six"])), port)
-        host = match["host"]
-        require(_address(host) is not None or _is_name(host))
+        host, port = host_and_port(text, PORT)
+        require(as_address(host) is not None or _is_name(host))
         return cls(host, port)
 
     @property
-    def address(self) -> IPv4Address | IPv6Address | None:
+    def address(self) -> Address | None:
         """The address, unless a name stands there, which has to be looked up."""
-        return _address(self.host)
+        return as_address(self.host)
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(text)
-    except ValueError:
-        return None
+        return joined(self.host, self.port)
 
 
 def _is_name(host: str) -> bool:

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from cpe.prober import Outcome, Prober
-from cpe.settings import Target
+from tributary.settings.hosts import Target
 
 HERE = ip_address("127.0.0.1")
 

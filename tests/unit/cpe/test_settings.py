@@ -5,9 +5,10 @@ from ipaddress import ip_address
 
 import pytest
 
-from cpe.settings import CpeSettings, Target
+from cpe.settings import CpeSettings
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import check
+from tributary.settings.hosts import Target
 
 WAN = '[wan.dsl]\ninterface = "eth0"\n'
 

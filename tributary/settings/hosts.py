@@ -1,0 +1,71 @@
+"""Hosts of a network, and ports of theirs, as settings name them."""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Self
+
+from tributary.settings.values import require
+
+Address = IPv4Address | IPv6Address
+
+CONVERT_PORT = 5124
+"""Where a gateway of ours listens for other converters, if nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """An address and a port to connect to."""
+
+    address: Address
+    port: int
+
+    @classmethod
+    def parse(cls, text: str, usual: int | None = None) -> Self:
+        """Read 'ADDRESS' (its port is the ``usual`` one, if there is one), 'IPV4:PORT' or '[IPV6]:PORT'.
+
+        Raises ValueError, for what is no address of another host, too.
+        """
+        host, port = host_and_port(text, usual)
+        address = ip_address(host)
+        require(is_of_a_host(address))
+        return cls(address, port)
+
+    def __str__(self) -> str:
+        return joined(str(self.address), self.port)
+
+
+def host_and_port(text: str, usual: int | None = None) -> tuple[str, int]:
+    """Take 'HOST', 'HOST:PORT', 'IPV6' or '[IPV6]:PORT' apart; without a ``usual`` port, one has to stand there.
+
+    Raises ValueError. Whether the host is a name or an address is not looked at, but for what stands in brackets.
+    """
+    if usual is not None and (address := as_address(text)):
+        return str(address), usual
+    match = re.fullmatch(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^\[\]:]+))(?::(?P<port>\d{1,5}))?", text, re.ASCII)
+    require(match is not None)
+    assert match is not None
+    port = match["port"] or usual
+    require(port is not None and 1 <= int(port) <= 65535)
+    assert port is not None
+    return str(IPv6Address(match["six"])) if match["six"] is not None else match["host"], int(port)
+
+
+def joined(host: str, port: int) -> str:
+    """As host_and_port() reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def as_address(text: str) -> Address | None:
+    """The address that a text is, if it is one."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def is_of_a_host(address: Address) -> bool:
+    """Whether another host may have it; a scope (fe80::1%eth0) would name an interface of this machine."""
+    return not (
+        address.is_unspecified or address.is_loopback or address.is_multicast or getattr(address, "scope_id", None)
+    )
