@@ -39,16 +39,8 @@ def load(node: Node, urls: Sequence[str], connections: int, seconds: float) -> L
     Raises Failure: exit 69 if wrk is not here, 71 if one fails.
     """
     script = node.write("report.lua", _REPORT)
-    how = (
-        "--threads",
-        "1",
-        "--connections",
-        str(connections),
-        "--duration",
-        f"{math.ceil(seconds)}s",
-        "--timeout",
-        "20s",
-    )
+    duration = f"{math.ceil(seconds)}s"
+    how = ("--threads", "1", "--connections", str(connections), "--duration", duration, "--timeout", "20s")
     commands = [node.command(["wrk", *how, "--script", str(script), url]) for url in urls]
     started = [subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for each in commands]
     printed = [each.communicate()[0] for each in started]

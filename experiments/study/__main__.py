@@ -75,8 +75,8 @@ exit codes:
 _PUBLISH = """\
 Writes the newest whole run of each experiment in the form in which docs/results keeps it: DIR/experiment/NAME/ with
 manifest.json (the testbeds are in it), verdicts.json, plot.svg and readings.jsonl.xz, a reading a line; and
-DIR/report.html. What was published there before is replaced. `experiment report --results DIR` reads this form as well.
-Needs no root.
+DIR/report.html, of all that has been published there. An experiment that was published there before is replaced.
+`experiment report --results DIR` reads this form as well. Needs no root.
 """
 _PUBLISH_END = """\
 exit codes:
@@ -343,7 +343,9 @@ def _publish(options: Publish) -> int:
     for name, record in records.items():
         publish(record, options.to / "experiment" / name)
         print(options.to / "experiment" / name)
-    _write_report(chosen, records, options.to / "report.html")
+    everything = options.to / "experiment"
+    reported = {each.name: each for each in [*_chosen((), everything), *chosen]}
+    _write_report([*reported.values()], _records([*reported.values()], everything), options.to / "report.html")
     return 0
 
 
