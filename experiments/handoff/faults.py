@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from experiments.handoff.contest import rules, wait_until_handed_over
-from experiments.handoff.network import BACK_ENDS, Network, standing_network
+from experiments.handoff.network import BACK_ENDS, standing_network
+from experiments.handoff.running import Running
 from experiments.handoff.shaping import shape
 from experiments.scenarios.cabled import Unlinked
 from experiments.testbed.build import reserved, take_down
-from experiments.testbed.node import Process
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.units import Rate
 
@@ -20,40 +20,17 @@ OBJECT = "object"
 
 
 @dataclass(frozen=True)
-class Running(Unlinked):
-    """All parts at work, each with its process."""
-
-    network: Network
-    processes: dict[str, Process]
-
-    def start(self, name: str) -> None:
-        """Start a part, and wait until it is ready."""
-        if name == "switch":
-            self.processes[name] = self.network.start_switch()
-        elif name == "front":
-            self.processes[name] = self.network.start_front(rules(self.network.back_ends))
-        else:
-            self.processes[name] = self.network.start_back_end(name)
-
-    def kill(self, name: str) -> None:
-        """End it without a last word."""
-        process = self.processes.pop(name)
-        process.popen.kill()
-        process.popen.wait()
+class Served(Running, Unlinked):
+    """All parts at work, and a client."""
 
     def is_at_back_end(self) -> bool:
         """Whether a client's connection is at the back end that fails."""
         which = ("state", "connected", "exclude", "time-wait", "sport", "=", ":7400")
         return bool(self.network.nodes[FAILING].run("ss", "-Htn", *which))
 
-    def stop(self) -> None:
-        """End all that runs."""
-        for process in self.processes.values():
-            process.stop()
-
 
 @contextmanager
-def killed(running: Running, name: str) -> Iterator[None]:
+def killed(running: Served, name: str) -> Iterator[None]:
     """A part is killed, and there again at the block's end."""
     running.kill(name)
     yield
@@ -61,7 +38,7 @@ def killed(running: Running, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def started_anew(running: Running, name: str) -> Iterator[None]:
+def started_anew(running: Served, name: str) -> Iterator[None]:
     """A part is killed and there again at once."""
     running.kill(name)
     running.start(name)
@@ -69,7 +46,7 @@ def started_anew(running: Running, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def cut_off(running: Running, name: str) -> Iterator[None]:
+def cut_off(running: Served, name: str) -> Iterator[None]:
     """A node's cable is cut for the length of the block."""
     switch = running.network.nodes["switch"]
     switch.ip("link", "set", f"to-{name}", "down")
@@ -79,7 +56,7 @@ def cut_off(running: Running, name: str) -> Iterator[None]:
         switch.ip("link", "set", f"to-{name}", "up")
 
 
-FAULTS: Mapping[str, Callable[[Running], AbstractContextManager[None]]] = {
+FAULTS: Mapping[str, Callable[[Served], AbstractContextManager[None]]] = {
     "back-end-killed": lambda running: killed(running, FAILING),
     "back-end-cut-off": lambda running: cut_off(running, FAILING),
     "switch-restarted": lambda running: started_anew(running, "switch"),
@@ -100,7 +77,7 @@ class Failing:
         return {"rate": str(self.rate), "back_ends": len(BACK_ENDS)}
 
     @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Running]:  # noqa: ARG002
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Served]:  # noqa: ARG002
         """All of it, for the length of the block. Raises Failure (exit 71) if no connection is handed over."""
         with reserved(name) as directory:
             with standing_network(f"trib-{name}", directory, released=True) as network, ExitStack() as stack:
@@ -108,7 +85,7 @@ class Failing:
                 folder = network.objects(FAILING) / FAILING
                 folder.mkdir()
                 (folder / OBJECT).write_bytes(os.urandom(self.size))
-                running = Running(network, {})
+                running = Served(network, rules(network.back_ends))
                 stack.callback(running.stop)
                 for each in ("switch", *BACK_ENDS, "front"):
                     running.start(each)

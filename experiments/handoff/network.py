@@ -82,7 +82,7 @@ fronts = "{net}.2:{fronts}"
 hand_off = "{net}.2:{hand_off}"
 http = "{net}.2:{http}"
 """
-_RULES = """\
+RULES = """\
 [[handoff.rules]]
 path = "/a/"
 to = ["a"]
@@ -179,7 +179,7 @@ class Network:
 
     def start_front(
         self,
-        rules: str = _RULES,
+        rules: str = RULES,
         *,
         together: bool = False,
         relay_below: str | None = "0B",

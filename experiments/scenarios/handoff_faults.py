@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.handoff.contest import wait_until_handed_over
-from experiments.handoff.faults import FAILING, FAULTS, OBJECT, Failing, Running
+from experiments.handoff.faults import FAILING, FAULTS, OBJECT, Failing, Served
 from experiments.handoff.network import SERVICE
 from experiments.plots import tidy
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_most
@@ -56,7 +56,7 @@ def _blueprint(options: FaultOptions, _profile: Profile, _point: Point) -> Faili
     return Failing(options.rate, options.size.amount)
 
 
-def _measure(running: Running, options: FaultOptions, point: Point, repetition: int) -> Reading:
+def _measure(running: Served, options: FaultOptions, point: Point, repetition: int) -> Reading:
     """Raises Failure (exit 71) if the hand-off is not whole again after the fault before."""
     network, fault = running.network, point["fault"]
     wait_until_handed_over(network)
@@ -75,7 +75,7 @@ def _measure(running: Running, options: FaultOptions, point: Point, repetition: 
     return Reading(point, repetition, told(json.loads(client.output().splitlines()[-1]), begun), {})
 
 
-def _given_up(running: Running) -> float:
+def _given_up(running: Served) -> float:
     """Seconds until the back end has no connection any more, or the longest that is waited."""
     begun = time.monotonic()
     while running.is_at_back_end() and time.monotonic() - begun < _LONGEST:

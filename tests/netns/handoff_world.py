@@ -15,7 +15,7 @@ import pytest
 
 from experiments.handoff.demo import passed
 from experiments.handoff.network import BACK_ENDS, SERVICE, Network, standing_network
-from experiments.testbed.node import Process
+from experiments.handoff.running import Running
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, run
 
@@ -26,27 +26,10 @@ SIZE = 2_000_000
 
 
 @dataclass(frozen=True)
-class HandOff:
-    """The network, and what runs there, by the nodes' names."""
+class HandOff(Running):
+    """All of it at work, as clients and the log show it."""
 
-    network: Network
-    processes: dict[str, Process]
     service: str = SERVICE
-
-    def start(self, name: str) -> None:
-        """Start what runs on a node, and wait until it is ready."""
-        if name == "switch":
-            self.processes[name] = self.network.start_switch()
-        elif name == "front":
-            self.processes[name] = self.network.start_front()
-        else:
-            self.processes[name] = self.network.start_back_end(name)
-
-    def kill(self, name: str) -> None:
-        """End it without a last word."""
-        process = self.processes.pop(name)
-        process.popen.kill()
-        process.popen.wait()
 
     def curl(self, *arguments: str, check: bool = True) -> str:
         """What the client's curl printed."""
@@ -125,15 +108,14 @@ def handoff_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networ
 def handoff(handoff_network: Network) -> Iterator[HandOff]:
     """All of it at work, from new."""
     (handoff_network.directory / "access.log").unlink(missing_ok=True)
-    world = HandOff(handoff_network, {})
+    world = HandOff(handoff_network)
     try:
         for name in ("switch", *BACK_ENDS, "front"):
             world.start(name)
         eventually(lambda: world.is_handed("a/1") and world.is_handed("b/1"))
         yield world
     finally:
-        for process in reversed(world.processes.values()):
-            process.stop()
+        world.stop()
 
 
 def pattern(name: str, size: int) -> bytes:

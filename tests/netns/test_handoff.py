@@ -150,7 +150,7 @@ def test_a_front_on_the_switchs_own_machine_hands_over_too(handoff_network: Netw
         for name in BACK_ENDS:
             running.enter_context(network.start_back_end(name))
         running.enter_context(network.start_front(together=True))
-        handoff = HandOff(network, {}, TOGETHER)
+        handoff = HandOff(network, service=TOGETHER)
         eventually(lambda: handoff.is_handed("a/1") and handoff.is_handed("b/1"))
         before = len(handoff.outcomes("whole"))
         paths = [f"{name}/{SIZE}" for name in "abba"]
