@@ -37,7 +37,7 @@ def _link(keeper: Keeper, link: Link, wall: float) -> Answer:
         "gateways": [str(way.gateway) if way.gateway else "point-to-point" for way in link.ways],
         "table": TABLES[link.place],
         "rank": link.rank + 1,
-        "backup": link.wan.backup,
+        "use": link.wan.use,
         "tunnel": _tunnel(keeper.leg.of(link)) if keeper.leg else None,
         "endpoints": _endpoints(keeper, link),
         "probe": _probe(keeper, link),

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tributary.settings.files import Settings
 from tributary.settings.hosts import Address, Target, is_of_a_host
+from tributary.settings.links import LinkPolicy
 from tributary.settings.units import Duration
 from tributary.settings.values import accepting, as_text, or_none, require
 from tributary.wireguard.enrolment import Enrolment
@@ -78,7 +79,7 @@ Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]
 ProbeTarget = Annotated[Target | None, accepting(TARGET, or_none(_target))]
 
 
-class Wan(Settings):
+class Wan(LinkPolicy):
     """One access link: the interface that fits every given rule."""
 
     # The title says what a key is for, the description what it takes: help and refusals print them.
@@ -93,7 +94,6 @@ class Wan(Settings):
         title="the link of the least number carries first subflows; equal ones as they stand in the file",
         description="a whole number from 1 to 1000",
     )
-    backup: bool = Field(False, title="used only when no other link works", description="true or false")
     fullmesh: bool = Field(
         False, title="join to every address that the other side announces, too", description="true or false"
     )
@@ -192,4 +192,4 @@ class CpeSettings(Settings):
     @property
     def by_rank(self) -> list[str]:
         """The names of the links, that which carries first subflows first; backups last."""
-        return sorted(self.wan, key=lambda name: (self.wan[name].backup, self.wan[name].priority))
+        return sorted(self.wan, key=lambda name: (*self.wan[name].policy_rank, self.wan[name].priority))

@@ -40,6 +40,7 @@ from cpe.ours import (
 )
 from cpe.tunnels import Leg, Setup, Tunnel
 from tributary.marks import BY_LINK
+from tributary.settings.links import Use
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def _endpoint(link: Link, address: Address) -> Endpoint:
 
 def _flags(link: Link) -> Flags:
     flags = Flags.SUBFLOW
-    if link.wan.backup:
+    if link.wan.use is Use.BACKUP:
         flags |= Flags.BACKUP
     if link.wan.fullmesh:
         flags |= Flags.FULLMESH

@@ -34,6 +34,7 @@ from image.firstboot.values import (
 from squid.values import CLIENTS, ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
+from tributary.settings.links import LinkPolicy
 from tributary.wireguard.enrolment import Enrolment
 
 MOST_WANS = 8
@@ -109,7 +110,7 @@ class Network(Settings):
         return bool(self.address)
 
 
-class Wan(Settings):
+class Wan(LinkPolicy):
     """One access link of a home router: the interface that fits every given rule."""
 
     interface: Pattern = Field(None, title="name of the interface", description=values.PATTERN)
@@ -122,7 +123,6 @@ class Wan(Settings):
         title="the link of the least number carries first subflows",
         description="a whole number from 1 to 1000",
     )
-    backup: bool = Field(False, title="used only when no other link works", description=BOOLEAN)
 
     @model_validator(mode="after")
     def _finds_something(self) -> Self:

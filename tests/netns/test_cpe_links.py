@@ -157,7 +157,7 @@ def test_when_the_probed_target_is_away_no_link_is_taken_out(house: World) -> No
 
 
 def test_the_first_subflow_takes_the_link_of_the_best_rank_and_a_backup_is_told_so(house: World) -> None:
-    text = '[wan.dsl]\ninterface = "dsl"\nbackup = true\n[wan.lte]\ninterface = "lte"\n'
+    text = '[wan.dsl]\ninterface = "dsl"\nuse = "backup"\n[wan.lte]\ninterface = "lte"\n'
     with house.daemon(text), house.transfer():
         joins(house, BOTH)
         assert "dev lte" in house.on_router(f"ip route get {SERVER_4}")

@@ -124,7 +124,7 @@ def test_an_interface_that_comes_back_under_another_number_is_told_to_the_endpoi
 
 
 def test_backup_and_fullmesh_are_flags_of_the_endpoint() -> None:
-    text = '[wan.dsl]\ninterface = "eth0"\nfullmesh = true\n[wan.lte]\ninterface = "usb*"\nbackup = true'
+    text = '[wan.dsl]\ninterface = "eth0"\nfullmesh = true\n[wan.lte]\ninterface = "usb*"\nuse = "backup"'
     steps = Script(house(DSL, LTE), text).look()
     assert "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow fullmesh" in steps
     assert "ip mptcp endpoint add 10.64.0.2 dev usb0 id 129 subflow backup" in steps

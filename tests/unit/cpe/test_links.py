@@ -74,7 +74,7 @@ def test_links_rank_by_priority_then_by_the_file_and_backups_come_last() -> None
     text = """
     [wan.a]
     interface = "a"
-    backup = true
+    use = "backup"
     priority = 1
     [wan.b]
     interface = "b"

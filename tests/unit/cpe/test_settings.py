@@ -19,7 +19,7 @@ def read(text: str) -> CpeSettings:
 
 def test_one_link_and_its_name_are_enough() -> None:
     found = read(WAN)
-    assert (found.wan["dsl"].priority, found.wan["dsl"].backup, found.wan["dsl"].gateway) == (100, False, ())
+    assert (found.wan["dsl"].priority, found.wan["dsl"].use, found.wan["dsl"].gateway) == (100, "primary", ())
     assert (found.mptcp.subflows, found.mptcp.accepted_addresses, found.probe.target) == (8, 0, None)
 
 
@@ -31,7 +31,7 @@ def test_every_key_is_read() -> None:
     mac = "02:00:5E:10:00:*"
     bus = "usb-*"
     priority = 1
-    backup = true
+    use = "backup"
     fullmesh = true
     gateway = ["192.168.1.1", "fe80::1"]
     [mptcp]
@@ -58,12 +58,13 @@ def test_every_key_is_read() -> None:
         ("\n".join(f'[wan.w{number}]\ninterface = "w{number}"' for number in range(9)), "one to 8 tables"),
         ('[wan."a b"]\ninterface = "eth0"', "names of 1 to 40"),
         ("[wan.dsl]\npriority = 1", "wan.dsl = {'priority': 1}: accepted: at least one of the keys interface"),
-        ('[wan.dsl]\ninterfaces = "eth0"', "wan.dsl.interfaces = 'eth0': accepted: one of the keys backup, bus"),
+        ('[wan.dsl]\ninterfaces = "eth0"', "wan.dsl.interfaces = 'eth0': accepted: one of the keys bus, "),
         ("[wan.dsl]\ninterface = 5", "wan.dsl.interface = 5: accepted: text in which *"),
         ('[wan.dsl]\ninterface = ""', "accepted: text in which *"),
         ('[wan.dsl]\nmac = "eth0"', "accepted: a MAC address"),
         (WAN + "priority = 0", "wan.dsl.priority = 0: accepted: a whole number from 1 to 1000"),
-        (WAN + 'backup = "yes"', "wan.dsl.backup = 'yes': accepted: true or false"),
+        (WAN + 'use = "yes"', "wan.dsl.use = 'yes': accepted: 'primary'"),
+        (WAN + "backup = true", "accepted: use = 'backup' in place of the key backup, which is no more"),
         (WAN + 'gateway = ["192.168.1.1", "192.168.1.2"]', "at most one IPv4 and one IPv6 address"),
         (WAN + 'gateway = ["fe80::1%eth0"]', "without scope"),
         (WAN + 'gateway = ["0.0.0.0"]', "at most one IPv4"),
