@@ -14,7 +14,7 @@ from cpe.debounce import Debounce
 from cpe.difference import SetTunnel, Step, command
 from cpe.keeper import Decision, Keeper
 from cpe.kernel import preflight
-from cpe.kernel.counters import packets
+from cpe.kernel.counters import octets, packets
 from cpe.kernel.door import Door
 from cpe.kernel.watch import Watch
 from cpe.memory import Store, namespace
@@ -39,6 +39,8 @@ _BETWEEN_NAMES, _BETWEEN_NAMES_LOST = 60.0, 5.0
 """Seconds between two look-ups of the gateways' names, while the gateway answers and while it does not."""
 _AFTER_FAILURE = 1.0
 """Seconds to the first try after a step that failed; it doubles up to the time above."""
+_BETWEEN_MEASURES = 1.0
+"""Seconds between two readings of what links have carried, while that matters."""
 _EVENTS = 1000
 """Of MPTCP, read at once."""
 
@@ -97,6 +99,7 @@ class Daemon:
         self._watch, self._events, self._prober = inputs.watch, inputs.events, inputs.prober
         self._resolver, self._next_names = inputs.resolver, 0.0
         self._stillness, self._next_count = Stillness(), 0.0
+        self._next_measure = 0.0
         self._debounce = Debounce()
         self._next_look = 0.0
         self._failed_looks = 0
@@ -129,8 +132,10 @@ class Daemon:
         keeper = self._keeper
         names = self._next_names if keeper.gateways.names else None
         count = self._next_count if keeper.leg and keeper.leg.answers else None
-        due = (self._debounce.due, keeper.repairs.next_due, keeper.health.next_due, self._prober.next_due, names, count)
-        return min(each for each in (self._next_look, *due) if each is not None)
+        measure = self._next_measure if keeper.counted else None
+        own = (self._debounce.due, self._prober.next_due, names, count, measure)
+        due = (self._next_look, keeper.repairs.next_due, keeper.health.next_due, *own)
+        return min(each for each in due if each is not None)
 
     def turn(self) -> None:
         """Hear what happened, and do what is due; the look comes first, since probes and repairs go by it."""
@@ -140,6 +145,7 @@ class Daemon:
         self._read_events(now)
         self._read_probes(now)
         self._look_up(now)
+        self._measure(now)
         if now >= min(self._next_look, self._debounce.due or self._next_look):
             self._attempt(self._look)
         self._count(now)
@@ -236,6 +242,18 @@ class Daemon:
             probed_by = self._keeper.probed_by(link)
             if link.name in due and probed_by and target:
                 self._prober.start(link.name, *probed_by, target, now, self._keeper.health.timeout(link.name))
+
+    def _measure(self, now: float) -> None:
+        """Read what links have carried."""
+        if now < self._next_measure:
+            return
+        counts = {name: octets(interface) for name, interface in self._keeper.counted.items()}
+        before = self._keeper.overflow.waiting
+        if self._keeper.count({name: each for name, each in counts.items() if each}, now):
+            self._next_look = now
+        for name in self._keeper.overflow.waiting ^ before:
+            self._log.event("overflow link is used" if name in before else "overflow link waits", link=name)
+        self._next_measure = now + _BETWEEN_MEASURES
 
     def _count(self, now: float) -> None:
         """Hear whether a conversation in the tunnel for everything else goes on."""

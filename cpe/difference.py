@@ -1,7 +1,7 @@
 """From what is installed to what is wanted: the steps, and each as the command of ip(8) that does the same. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cpe.observed import EVERY_BIT, Address, Endpoint, Flags, Limits, Mark, Route, Rule
 from cpe.ours import MAIN, NUMBERS
@@ -40,6 +40,14 @@ class RemoveEndpoint:
 
 
 @dataclass(frozen=True)
+class ChangeEndpoint:
+    """Make an endpoint a backup, or one no more; its subflows stay, and say so by MP_PRIO (RFC 8684 section 3.3.8)."""
+
+    number: int
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True)
 class SetLimits:
     """Set the path manager's limits."""
 
@@ -67,7 +75,7 @@ class RemoveTunnel:
     name: str
 
 
-Step = Add | Remove | AddEndpoint | RemoveEndpoint | SetLimits | MakeTunnel | SetTunnel | RemoveTunnel
+Step = Add | Remove | AddEndpoint | RemoveEndpoint | ChangeEndpoint | SetLimits | MakeTunnel | SetTunnel | RemoveTunnel
 
 
 def difference(wanted: Wanted, installed: Installed, taken: Collection[int], last: int) -> tuple[Step, ...]:
@@ -75,12 +83,20 @@ def difference(wanted: Wanted, installed: Installed, taken: Collection[int], las
 
     ``taken`` are ids of all endpoints that are there, ``last`` is the id that was given out last.
     """
-    stale = [each for each in installed.endpoints.items() if each[1] not in wanted.endpoints]
-    new = [each for each in wanted.endpoints if each not in installed.endpoints.values()]
+    changed = {
+        number: each
+        for number, before in installed.endpoints.items()
+        for each in wanted.endpoints
+        if replace(each, flags=each.flags ^ Flags.BACKUP) == before
+    }
+    standing = {**installed.endpoints, **changed}
+    stale = [each for each in standing.items() if each[1] not in wanted.endpoints]
+    new = [each for each in wanted.endpoints if each not in standing.values()]
     limits = wanted.limits if wanted.limits != installed.limits else None
     setups = [each for each in wanted.setups if installed.tunnels.get(each.name) != each]
     return (
         *(RemoveEndpoint(number, endpoint) for number, endpoint in stale),
+        *(ChangeEndpoint(number, endpoint) for number, endpoint in changed.items()),
         *map(Remove, sorted(installed.rules - set(wanted.rules), key=str)),
         *map(Remove, sorted(installed.routes - set(wanted.routes), key=str)),
         *(RemoveTunnel(name) for name in installed.tunnels if name not in wanted.tunnels),
@@ -115,6 +131,8 @@ def command(step: Step, names: Mapping[int, str]) -> str:
             return f"ip mptcp endpoint add {_endpoint(number, endpoint, names)}"
         case RemoveEndpoint(number, endpoint):
             return f"ip mptcp endpoint delete id {number}"
+        case ChangeEndpoint(number, endpoint):
+            return f"ip mptcp endpoint change id {number} {'' if Flags.BACKUP in endpoint.flags else 'no'}backup"
         case SetLimits(limits):
             return f"ip mptcp limits set subflows {limits.subflows} add_addr_accepted {limits.accepted_addresses}"
         case MakeTunnel(name):

@@ -4,19 +4,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cpe import tunnels
-from cpe.difference import AddEndpoint, MakeTunnel, RemoveEndpoint, SetTunnel, Step, difference, numbers
+from cpe.difference import (
+    AddEndpoint,
+    ChangeEndpoint,
+    MakeTunnel,
+    RemoveEndpoint,
+    SetTunnel,
+    Step,
+    difference,
+    numbers,
+)
 from cpe.gateways import Gateways
 from cpe.health import Health
 from cpe.links import Link, Reason, links
 from cpe.memory import Memory
-from cpe.observed import Address, Endpoint, Limits, Observed
+from cpe.observed import Address, Endpoint, Limits, Observed, Octets
 from cpe.ours import NUMBERS
+from cpe.overflow import Candidates, Overflow, Rates
 from cpe.repairs import Repairs
 from cpe.settings import CpeSettings
 from cpe.tunnels import Leg, Setup
 from cpe.wanted import Wanted, foreign, installed, wanted
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
+from cpe.settings import CONVERT_PORT, CpeSettings, Target, Wan
+from tributary.settings.links import Use
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,7 @@ class Keeper:
         self.health = Health(settings.probe)
         self.gateways = Gateways(settings)
         self.leg: Leg | None = None
+        self.overflow = Overflow()
         self.repairs = Repairs()
         self.links: tuple[Link, ...] = ()
         self.states: dict[str, State] = {}
@@ -77,6 +90,7 @@ class Keeper:
         self.links = links(self.settings, observed)
         self.leg = self._leg(observed)
         self.health.keep([link.name for link in self.links if self.probed_by(link)])
+        self.overflow.consider(self._candidates())
         made = _still_there(self.memory.endpoints, observed)
         self.foreign = foreign(observed, made)
         aims = self._aims()
@@ -96,13 +110,39 @@ class Keeper:
     def _aims(self) -> Wanted:
         dead, shunned = self.health.dead, self.health.shunned
         aims = wanted(
-            self.links, dead, self.foreign, self.limits, self.leg, bypass=self.settings.bypass, shunned=shunned
+            self.links,
+            dead,
+            self.foreign,
+            self.limits,
+            self.leg,
+            bypass=self.settings.bypass,
+            shunned=shunned,
+            waiting=self.overflow.waiting,
         )
         enrolment = self.gateways.current
         if enrolment is None:
             return aims
         made = tunnels.setups(self.settings, enrolment, self.links, dead, shunned, self.gateways.found)
         return replace(aims, tunnels=self.settings.tunnel_names, setups=tuple(made))
+
+    def _candidates(self) -> Candidates:
+        """Which links are used, and which only when these are full; where there is no primary, one has to be."""
+        working = [link for link in self.links if link.ways and link.name not in self.health.dead]
+        spare = tuple(link.name for link in working if link.wan.use is Use.OVERFLOW)
+        front = tuple(link.name for link in working if link.wan.use is Use.PRIMARY) or spare[:1]
+        told = {link.name: _told(link.wan) for link in working}
+        return Candidates(front, tuple(name for name in spare if name not in front), told)
+
+    @property
+    def counted(self) -> dict[str, str]:
+        """The interfaces of those links whose bytes matter now."""
+        candidates = self.overflow.candidates
+        names = (*candidates.front, *candidates.waiting) if candidates.waiting else ()
+        return {link.name: link.interface.name for link in self.links if link.interface and link.name in names}
+
+    def count(self, counts: Mapping[str, Octets], now: float) -> bool:
+        """What the links that are ``counted`` have carried; returns whether a look is due."""
+        return self.overflow.count(counts, now)
 
     def _tunnels(self, observed: Observed) -> dict[str, Setup | None]:
         """Our tunnels that are there, with what they were given."""
@@ -179,6 +219,8 @@ class Keeper:
             elif isinstance(step, AddEndpoint):
                 after[step.number] = step.endpoint
                 self._last = step.number
+            elif isinstance(step, ChangeEndpoint):
+                after[step.number] = step.endpoint
         self._taken |= frozenset(after)
         for address in self.endpoints.keys() - {endpoint.address for endpoint in after.values()}:
             self.repairs.forget(str(address))
@@ -197,6 +239,10 @@ class Keeper:
             if known is None or known.down != down:
                 self.states[link.name] = State(down, wall)
                 yield Change(link, down)
+
+
+def _told(wan: Wan) -> Rates:
+    return Rates(wan.download.amount if wan.download else None, wan.upload.amount if wan.upload else None)
 
 
 def _still_there(made: Mapping[int, Address], observed: Observed) -> dict[int, Address]:

@@ -114,6 +114,14 @@ class Limits:
     accepted_addresses: int
 
 
+@dataclass(frozen=True, slots=True)
+class Octets:
+    """Bytes that an interface has received and sent since it was made."""
+
+    received: int
+    sent: int
+
+
 @dataclass(frozen=True)
 class Observed:
     """One look at a network namespace; endpoints by their id."""

@@ -38,6 +38,7 @@ def _link(keeper: Keeper, link: Link, wall: float) -> Answer:
         "table": TABLES[link.place],
         "rank": link.rank + 1,
         "use": link.wan.use,
+        "waits": link.name in keeper.overflow.waiting,
         "tunnel": _tunnel(keeper.leg.of(link)) if keeper.leg else None,
         "endpoints": _endpoints(keeper, link),
         "probe": _probe(keeper, link),

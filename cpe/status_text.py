@@ -59,7 +59,7 @@ def _link(link: Answer) -> list[str]:
         *([f"tunnel {link['tunnel']['interface']} from {link['tunnel']['address']}"] if link["tunnel"] else []),
         f"table {link['table']}",
         f"rank {link['rank']}",
-        link["use"],
+        link["use"] + (" (not needed now)" if link["waits"] else ""),
         *([f"probe {probe['rtt_ms']:.1f} ms"] if probe and probe["rtt_ms"] is not None else []),
         *([f"{plural(probe['failures'], 'probe')} failed"] if probe and probe["failures"] else []),
         f"since {link['since']} ({age(link['since_s'])})",

@@ -78,10 +78,12 @@ def wanted(
     *,
     bypass: bool = False,
     shunned: Collection[str] = (),
+    waiting: Collection[str] = (),
 ) -> Wanted:
     """For links as they rank, of which those named ``dead`` do not answer, beside other people's endpoints.
 
     ``bypass``: packets may be marked to leave by a link, or by the best one, which is none of those ``shunned``.
+    ``waiting``: links that carry nothing now while another one works.
     """
     alive = [link for link in links if link.name not in dead]
     ways = [(link, way) for link in alive for way in link.ways]
@@ -98,7 +100,7 @@ def wanted(
             *(_rules_of_marks(links, BY_TUNNEL, TUNNELS_RULES, TUNNELS_END, None) if leg else ()),
             *(_rules_of_marks(alive, BY_LINK, LINKS_RULES, LINKS_END, BEST) if bypass else ()),
         ),
-        endpoints=_endpoints_inside(leg, alive, foreign) if leg else _endpoints(alive, foreign),
+        endpoints=_endpoints_inside(leg, alive, foreign, waiting) if leg else _endpoints(alive, foreign, waiting),
         limits=limits,
     )
 
@@ -149,10 +151,12 @@ def _routes_inside(leg: Leg, links: Sequence[Link], alive: Sequence[Link]) -> It
             yield Route(MAIN, everywhere, None, other.interface, METRICS[0], PROTOCOL, other.address)
 
 
-def _endpoints_inside(leg: Leg, alive: Sequence[Link], foreign: Mapping[int, Endpoint]) -> tuple[Endpoint, ...]:
+def _endpoints_inside(
+    leg: Leg, alive: Sequence[Link], foreign: Mapping[int, Endpoint], waiting: Collection[str]
+) -> tuple[Endpoint, ...]:
     covered = {endpoint.address for endpoint in foreign.values()}
     found = [
-        Endpoint(tunnel.address, index, _flags(link))
+        Endpoint(tunnel.address, index, _flags(link, waiting))
         for link, tunnel, index in _standing(leg, alive)
         if tunnel.address not in covered
     ]
@@ -180,21 +184,23 @@ def _by_rank(table: int, link: Link, way: Way) -> Route:
     return Route(table, EVERYWHERE[way.version], way.gateway, _index(link), METRICS[link.rank], PROTOCOL)
 
 
-def _endpoints(links: Sequence[Link], foreign: Mapping[int, Endpoint]) -> tuple[Endpoint, ...]:
+def _endpoints(
+    links: Sequence[Link], foreign: Mapping[int, Endpoint], waiting: Collection[str]
+) -> tuple[Endpoint, ...]:
     """One for each way out, by rank; every link's first before any link's second, if there is not room for all."""
     covered = {endpoint.address for endpoint in foreign.values()}
     rounds = sorted((number, link.rank, link, way) for link in links for number, way in enumerate(link.ways))
-    found = [_endpoint(link, way.addresses[0]) for _, _, link, way in rounds if way.addresses[0] not in covered]
+    found = [
+        Endpoint(way.addresses[0], _index(link), _flags(link, waiting))
+        for _, _, link, way in rounds
+        if way.addresses[0] not in covered
+    ]
     return tuple(found[: max(0, MOST_ENDPOINTS - len(foreign))])
 
 
-def _endpoint(link: Link, address: Address) -> Endpoint:
-    return Endpoint(address, _index(link), _flags(link))
-
-
-def _flags(link: Link) -> Flags:
+def _flags(link: Link, waiting: Collection[str]) -> Flags:
     flags = Flags.SUBFLOW
-    if link.wan.use is Use.BACKUP:
+    if link.wan.use is Use.BACKUP or link.name in waiting:
         flags |= Flags.BACKUP
     if link.wan.fullmesh:
         flags |= Flags.FULLMESH

@@ -11,6 +11,7 @@ from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, rtnl
 from cpe.difference import (
     Add,
     AddEndpoint,
+    ChangeEndpoint,
     MakeTunnel,
     Remove,
     RemoveEndpoint,
@@ -109,6 +110,8 @@ class Door:
                 self._tell(endpoints.endpoint_body(Command.ADD, number, endpoint))
             case RemoveEndpoint(number, endpoint):
                 self._remove_endpoint(endpoints.endpoint_body(Command.DELETE, number, endpoint))
+            case ChangeEndpoint(number, endpoint):
+                self._tell(endpoints.endpoint_body(Command.SET_FLAGS, number, endpoint))
             case SetLimits(limits):
                 self._tell(endpoints.limits_body(limits))
             case MakeTunnel(name):

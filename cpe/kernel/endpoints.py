@@ -23,6 +23,7 @@ class Command(IntEnum):
     GET = 3
     SET_LIMITS = 5
     GET_LIMITS = 6
+    SET_FLAGS = 7
 
 
 _ADDRESS, _ACCEPTED, _SUBFLOWS = 1, 2, 3  # MPTCP_PM_ATTR_*
@@ -63,7 +64,7 @@ def _signed(found: Mapping[int, bytes], kind: int) -> int:
 
 
 def endpoint_body(command: Command, number: int, endpoint: Endpoint) -> bytes:
-    """What adds or deletes an endpoint; to delete one the kernel goes by its id."""
+    """What adds, changes or deletes an endpoint; to delete one the kernel goes by its id."""
     address = endpoint.address
     nested = (
         attribute(_FAMILY, struct.pack("=H", family(address)))

@@ -53,7 +53,7 @@ def _cpe(card: Card, target: Target) -> str:
 def _wan(wan: Wan) -> dict[str, object]:
     rule = {"interface": wan.interface, "driver": wan.driver, "mac": wan.mac}
     given = {key: value for key, value in rule.items() if value}
-    return {**given, "priority": wan.priority, "use": wan.use}
+    return {**given, "priority": wan.priority, **wan.written}
 
 
 def _converter(lan: Lan, target: Target) -> str:

@@ -6,16 +6,19 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from tributary.settings.files import Settings
+from tributary.settings.units import PositiveRate
 
 
 class Use(StrEnum):
     """When a link is used; each ranks after those before it."""
 
     PRIMARY = "primary"
+    OVERFLOW = "overflow"
     BACKUP = "backup"
 
 
-USES = "'primary' or 'backup'"
+USES = "'primary', 'overflow' or 'backup'"
+RATE = PositiveRate.ACCEPTED
 INSTEAD_OF_BACKUP = "use = 'backup' in place of the key backup, which is no more"
 
 
@@ -23,8 +26,14 @@ class LinkPolicy(Settings):
     """The part of a table [wan.NAME] that says when the link is used."""
 
     use: Use = Field(
-        Use.PRIMARY, strict=False, title="primary: always; backup: when no other link works", description=USES
+        Use.PRIMARY,
+        strict=False,
+        title="primary: always; overflow: when the others are full; backup: when no other link works",
+        description=USES,
     )
+
+    download: PositiveRate | None = Field(None, title="what it carries from the Internet", description=RATE)
+    upload: PositiveRate | None = Field(None, title="what it carries to the Internet", description=RATE)
 
     @model_validator(mode="before")
     @classmethod
@@ -32,6 +41,12 @@ class LinkPolicy(Settings):
         if isinstance(given, dict) and "backup" in given:
             raise ValueError(INSTEAD_OF_BACKUP)
         return given
+
+    @property
+    def written(self) -> dict[str, object]:
+        """The keys that say something else than when they are left out, and ``use``, as they stand in a file."""
+        given = self.model_dump(include=set(LinkPolicy.model_fields), exclude_defaults=True, mode="json")
+        return {"use": self.use.value, **given}
 
     @property
     def policy_rank(self) -> tuple[int, ...]:

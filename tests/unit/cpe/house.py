@@ -8,6 +8,7 @@ from ipaddress import ip_address, ip_interface
 from cpe.difference import (
     Add,
     AddEndpoint,
+    ChangeEndpoint,
     MakeTunnel,
     Remove,
     RemoveEndpoint,
@@ -104,6 +105,9 @@ def after(observed: Observed, steps: Sequence[Step]) -> Observed:
                 endpoints[number] = endpoint
             case RemoveEndpoint(number, endpoint):
                 assert endpoints.pop(number) == endpoint
+            case ChangeEndpoint(number, endpoint):
+                assert endpoints[number].address == endpoint.address
+                endpoints[number] = endpoint
             case SetLimits(new):
                 limits = new
     there = _interfaces(observed.interfaces, steps)

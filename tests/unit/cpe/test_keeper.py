@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cpe.keeper import Keeper
 from cpe.links import Reason
 from cpe.memory import Memory
-from cpe.observed import Endpoint, Flags, Interface, Limits, Observed, Route
+from cpe.observed import Endpoint, Flags, Interface, Limits, Observed, Octets, Route
 from cpe.ours import MAIN, NUMBERS
 from tests.unit.cpe.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
 from tributary.mptcp.events import Ended, SubflowClosed
@@ -128,6 +128,46 @@ def test_backup_and_fullmesh_are_flags_of_the_endpoint() -> None:
     steps = Script(house(DSL, LTE), text).look()
     assert "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow fullmesh" in steps
     assert "ip mptcp endpoint add 10.64.0.2 dev usb0 id 129 subflow backup" in steps
+
+
+OVERFLOW = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nuse = "overflow"'
+
+
+def carry(script: Script, now: float, dsl: float) -> None:
+    """Half a minute in which the links have carried megabits per second in all."""
+    for second in range(30):
+        received = int(dsl * (second + 1) * 10**6 / 8)
+        counts = {"dsl": Octets(received, 0), "lte": Octets(received // 2, 0)}
+        script.keeper.count(counts, now + second)
+
+
+def test_an_overflow_link_is_a_backup_until_the_others_are_full_and_no_subflow_ends_by_that() -> None:
+    script = Script(house(DSL, LTE), OVERFLOW)
+    assert script.look()[-2:] == [
+        "ip mptcp endpoint add 10.64.0.2 dev usb0 id 129 subflow backup",
+        "ip mptcp endpoint add 2001:db8:2::2 dev usb0 id 130 subflow backup",
+    ]
+    assert script.keeper.counted == {"dsl": "eth0", "lte": "usb0"}
+    carry(script, 100, 20)
+    assert script.look() == [
+        "ip mptcp endpoint change id 129 nobackup",
+        "ip mptcp endpoint change id 130 nobackup",
+    ]
+    assert script.look() == []
+    carry(script, 200, 0)
+    assert script.look() == [
+        "ip mptcp endpoint change id 129 backup",
+        "ip mptcp endpoint change id 130 backup",
+    ]
+
+
+def test_an_overflow_link_is_no_backup_while_no_other_link_works() -> None:
+    script = Script(house(DSL, LTE), OVERFLOW)
+    script.look()
+    steps = script.now(cut(DSL), LTE)
+    assert "ip mptcp endpoint change id 129 nobackup" in steps
+    assert script.keeper.counted == {}
+    assert "ip mptcp endpoint change id 129 backup" in script.now(DSL, LTE)
 
 
 def test_no_more_endpoints_are_made_than_the_kernel_keeps_and_every_link_gets_one_first() -> None:
