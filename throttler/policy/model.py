@@ -13,7 +13,6 @@ from throttler.policy.values import (
     Directions,
     Dscp,
     HoldRate,
-    Hours,
     Interface,
     Kind,
     Name,
@@ -23,6 +22,7 @@ from throttler.policy.values import (
 )
 from tributary.settings.failure import refused
 from tributary.settings.files import Settings, load
+from tributary.settings.hours import HOURS, Hours
 from tributary.settings.units import PositiveRate
 
 _RATE = PositiveRate.ACCEPTED
@@ -67,7 +67,7 @@ class Rule(Settings):
     max_subflows: int | None = Field(
         None, ge=1, le=64, title="... at most", description="a whole number of active subflows from 1 to 64"
     )
-    hours: Hours | None = Field(None, title="time of day", description=values.HOURS)
+    hours: Hours | None = Field(None, title="time of day", description=HOURS)
     days: Days = Field((), strict=False, title="days on which the hours begin", description=values.DAYS)
 
     direction: Directions = Field(

@@ -1,20 +1,18 @@
 """The kinds of values in a policy: each reads what stands in the file, or says what is accepted."""
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, PlainValidator
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, Field, PlainValidator
 
 from tributary.settings.units import PositiveRate, Size
+from tributary.settings.values import Text
 
 NAME = "1 to 40 of the characters a-z, A-Z, 0-9, '_' and '-'"
 INTERFACE = "the name of a network interface, such as 'eth0'"
 NETWORKS = "a list of networks without host bits, such as ['10.64.0.0/10', 'fd00::/8']"
-HOURS = "a span of local time, such as '18:00-23:00' or '22:00-06:00'"
 DSCP = "a number from 0 to 63, or one of cs0 to cs7, af11 to af43, ef, le"
 QUOTA = "a size per hour, day, week or month, such as '20GB per month'"
 DAYS = "a list of days out of mon, tue, wed, thu, fri, sat, sun"
@@ -42,41 +40,6 @@ def _network(value: object) -> Network:
     raise ValueError(NETWORKS)
 
 
-class _Text:
-    """A value that a policy writes as text: ``parse`` reads it or raises ValueError with what is accepted."""
-
-    @classmethod
-    def parse(cls, text: object) -> Self:
-        raise NotImplementedError
-
-    @classmethod
-    def _read(cls, value: object) -> Self:
-        return value if isinstance(value, cls) else cls.parse(value)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(cls._read, serialization=core_schema.to_string_ser_schema())
-
-
-@dataclass(frozen=True)
-class Hours(_Text):
-    """A span of the day in minutes since midnight, local time; it may reach past midnight. The end is not in it."""
-
-    start: int
-    end: int
-
-    @classmethod
-    def parse(cls, text: object) -> Self:
-        match = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", text, re.ASCII) if isinstance(text, str) else None
-        numbers = [int(number) for number in match.groups()] if match else []
-        if not numbers or max(numbers[::2]) > 23 or max(numbers[1::2]) > 59 or numbers[:2] == numbers[2:]:
-            raise ValueError(HOURS)
-        return cls(60 * numbers[0] + numbers[1], 60 * numbers[2] + numbers[3])
-
-    def __str__(self) -> str:
-        return f"{self.start // 60:02}:{self.start % 60:02}-{self.end // 60:02}:{self.end % 60:02}"
-
-
 class Period(StrEnum):
     """How long a quota lasts; each begins anew with the calendar's, in local time."""
 
@@ -87,7 +50,7 @@ class Period(StrEnum):
 
 
 @dataclass(frozen=True)
-class Quota(_Text):
+class Quota(Text):
     """So many bytes of IP packets in each period."""
 
     size: Size
@@ -109,7 +72,7 @@ class Quota(_Text):
 
 
 @dataclass(frozen=True)
-class Dscp(_Text):
+class Dscp(Text):
     """A differentiated services code point (RFC 2474), 0 to 63."""
 
     code: int

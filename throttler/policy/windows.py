@@ -13,14 +13,9 @@ def in_force(rules: Iterable[Rule], now: datetime) -> frozenset[str]:
 
 
 def _holds(rule: Rule, now: datetime) -> bool:
-    minute, today = 60 * now.hour + now.minute, now.weekday()
-    if rule.hours is None:
-        return _on(rule, today)
-    start, end = rule.hours.start, rule.hours.end
-    if start < end:
-        return start <= minute < end and _on(rule, today)
     # Past midnight: what began yesterday goes on until its end.
-    return (minute >= start and _on(rule, today)) or (minute < end and _on(rule, today - 1))
+    ago = rule.hours.days_ago(now) if rule.hours else 0
+    return ago is not None and _on(rule, now.weekday() - ago)
 
 
 def _on(rule: Rule, weekday: int) -> bool:

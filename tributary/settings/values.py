@@ -1,11 +1,28 @@
 """What kinds of values in settings files are made of: readers that raise, and the one message that a user gets."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import PlainValidator
+from pydantic import GetCoreSchemaHandler, PlainValidator
+from pydantic_core import CoreSchema, core_schema
 
 T = TypeVar("T")
+
+
+class Text:
+    """A value that a file writes as text: ``parse`` reads it or raises ValueError with what is accepted."""
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def _read(cls, value: object) -> Self:
+        return value if isinstance(value, cls) else cls.parse(value)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls._read, serialization=core_schema.to_string_ser_schema())
 
 
 def accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:

@@ -7,8 +7,9 @@ import pytest
 from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND, Quotas, period_start
-from throttler.policy.values import Day, Hours, Period, Quota, Scope
+from throttler.policy.values import Day, Period, Quota, Scope
 from throttler.policy.windows import in_force
+from tributary.settings.hours import Hours
 from tributary.settings.units import PositiveRate, Size
 
 SATURDAY = datetime(2026, 11, 21)

@@ -1,0 +1,46 @@
+"""Times of the day at which something holds, in local time. Pure."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from tributary.settings.values import Text
+
+HOURS = "a span of local time, such as '18:00-23:00' or '22:00-06:00'"
+
+
+@dataclass(frozen=True)
+class Hours(Text):
+    """A span of the day in minutes since midnight, local time; it may reach past midnight. The end is not in it."""
+
+    start: int
+    end: int
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        match = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", text, re.ASCII) if isinstance(text, str) else None
+        numbers = [int(number) for number in match.groups()] if match else []
+        if not numbers or max(numbers[::2]) > 23 or max(numbers[1::2]) > 59 or numbers[:2] == numbers[2:]:
+            raise ValueError(HOURS)
+        return cls(60 * numbers[0] + numbers[1], 60 * numbers[2] + numbers[3])
+
+    def __str__(self) -> str:
+        return f"{clock(self.start)}-{clock(self.end)}"
+
+    def days_ago(self, now: datetime) -> int | None:
+        """How many days ago the span began that ``now`` is in: 0 or, past midnight, 1; None outside of it."""
+        minute = minute_of(now)
+        if self.start < self.end:
+            return 0 if self.start <= minute < self.end else None
+        return 0 if minute >= self.start else 1 if minute < self.end else None
+
+
+def minute_of(now: datetime) -> int:
+    """Minutes since midnight."""
+    return 60 * now.hour + now.minute
+
+
+def clock(minute: int) -> str:
+    """Minutes since midnight as on a clock, '06:00'."""
+    return f"{minute // 60:02}:{minute % 60:02}"
