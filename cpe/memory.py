@@ -5,6 +5,7 @@ before endpoints are made, so that a daemon that is killed leaves none that nobo
 """
 
 import json
+import os
 import socket
 import struct
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cpe.observed import Address, Limits
-from tributary.settings.failure import Exit, Failure
+from tributary.daemons.state_file import StateFile
 
 DIRECTORY = Path("/run/tributary/cpe")
 _SO_NETNS_COOKIE = 71  # asm-generic/socket.h
@@ -42,35 +43,19 @@ class Store:
     """The file of one network namespace."""
 
     def __init__(self, where: Path, name: int) -> None:
-        self._file = where / f"{name}.json"
+        self._file = StateFile(where / f"{name}.json")
 
     def load(self) -> Memory:
         """What was kept last, empty if nothing was; raises Failure, exit 71 if it is not ours, 77 if it is root's."""
-        try:
-            return _read(json.loads(self._file.read_text()))
-        except FileNotFoundError:
-            return Memory()
-        except PermissionError as error:
-            raise Failure(Exit.NO_PERMISSION, f"{self._file}: can be read by root alone: use sudo") from error
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise Failure(Exit.SYSTEM, f"{self._file}: cannot be read ({error!r}): mend it or remove it") from error
+        return self._file.read(_read) or Memory()
 
     def save(self, memory: Memory) -> None:
         """Replace the file whole; raises Failure, exit 71."""
-        new = self._file.with_suffix(".new")
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            new.write_text(json.dumps(_written(memory)))
-            new.replace(self._file)
-        except OSError as error:
-            raise Failure(Exit.SYSTEM, f"{self._file}: cannot be written: {error}") from error
+        self._file.replace(_written(memory))
 
     def forget(self) -> None:
         """Remove the file; raises Failure, exit 71."""
-        try:
-            self._file.unlink(missing_ok=True)
-        except OSError as error:
-            raise Failure(Exit.SYSTEM, f"{self._file}: cannot be removed: {error}") from error
+        self._file.forget()
 
 
 def _written(memory: Memory) -> dict[str, Any]:
