@@ -10,13 +10,14 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from cpe import difference, memory
+from cpe import difference, memory, usage_file
 from cpe.control import CONTROL
 from cpe.settings import CpeSettings, Multipath, Probe, Tunnels, Wan
 from tributary.daemons import directories, logs
 from tributary.settings.entry import Arguments, need_root
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
+from tributary.settings.units import Size
 from tributary.wireguard.enrolment import Enrolment
 
 _Options = TypeVar("_Options")
@@ -53,7 +54,8 @@ What a killed daemon left, the next start takes over, or takes away where it is 
 It makes rules and routes of protocol 84: rules of priorities 8391 to 8400, tables 8400 to 8418, routes with metrics 1
 to 9 in the table main; with enrolments WireGuard's interfaces tb0 to tb8; and MPTCP endpoints with ids from 128 to 254.
 Interfaces and endpoints are written down in the state directory ($RUNTIME_DIRECTORY, or /run/tributary/cpe) before
-they are made. It touches nothing else.
+they are made. What links have used of monthly caps is kept in $STATE_DIRECTORY, or /var/lib/tributary/cpe. It touches
+nothing else.
 """
 
 _PLAN = """\
@@ -63,6 +65,10 @@ only where a daemon has left a note of its endpoints.
 
 _CHECK = """\
 Reads the settings, looks at nothing else, and prints 'valid'. Needs no root.
+"""
+
+_USAGE = """\
+Shows what a link with a monthly_cap has used of it. With --set, sets that to what the provider says; this needs root.
 """
 
 _STATUS = """\
@@ -108,6 +114,14 @@ class Status:
     json: bool
 
 
+@dataclass(frozen=True)
+class UsageOf:
+    """``cpe usage``; ``set`` in bytes."""
+
+    link: str
+    set: Size | None
+
+
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="cpe", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
@@ -131,6 +145,9 @@ def parser() -> Arguments:
     )
     status = command("status", Status, _status, "the links as the daemon sees them", _STATUS)
     status.add_argument("--json", action="store_true", help="one JSON document instead of text")
+    usage = command("usage", UsageOf, _usage, "what a link has used of its monthly cap", _USAGE)
+    usage.add_argument("link", metavar="LINK", help="its name in the settings")
+    usage.add_argument("--set", type=Size.argument, metavar="SIZE", help="what was used, such as 12GB, or 0B")
     return made
 
 
@@ -163,7 +180,8 @@ def _run(options: Run) -> None:
     from cpe import daemon
 
     log = logs.to_stderr(logs.Format(options.log))
-    daemon.run(daemon.Setup(options.settings, settings, _state(options.state_directory), log))
+    state, usage = _state(options.state_directory), usage_file.UsageFile(usage_file.directory())
+    daemon.run(daemon.Setup(options.settings, settings, state, usage, log))
 
 
 def _plan(options: Plan) -> None:
@@ -174,7 +192,8 @@ def _plan(options: Plan) -> None:
 
     with Door() as door:
         observed = door.look()
-    keeper = Keeper(settings, memory.Store(_state(options.state_directory), memory.namespace()).load())
+    note = memory.Store(_state(options.state_directory), memory.namespace()).load()
+    keeper = Keeper(settings, note, usage_file.UsageFile(usage_file.directory()).load())
     decision = keeper.look(observed, time())
     for link in keeper.links:
         interface = f" ({link.interface.name})" if link.interface else ""
@@ -201,6 +220,18 @@ def _settings_of(file: Path) -> CpeSettings:
     if settings.enrolment and file.stat().st_mode & 0o077:
         raise Failure(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")
     return settings
+
+
+def _usage(options: UsageOf) -> None:
+    if options.set is not None:
+        CONTROL.ask("set-usage", link=options.link, used=options.set.amount)
+    caps = {link["name"]: link["cap"] for link in CONTROL.ask("status")["wan"] if link["cap"]}
+    if options.link not in caps:
+        raise Failure(Exit.USAGE, f"{options.link}: no link with a monthly_cap; these are: {', '.join(caps) or 'none'}")
+    # Not at the top: the other commands print no such text.
+    from cpe import status_text
+
+    print(status_text.used(caps[options.link]))
 
 
 def _status(options: Status) -> None:

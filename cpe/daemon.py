@@ -22,6 +22,8 @@ from cpe.prober import Prober
 from cpe.resolver import Resolver
 from cpe.settings import CpeSettings
 from cpe.stillness import Stillness
+from cpe.usage import Allowance
+from cpe.usage_file import UsageFile
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Level, Log
@@ -52,6 +54,7 @@ class Setup:
     file: Path
     settings: CpeSettings
     state: Path
+    usage: UsageFile
     log: Log
 
 
@@ -63,7 +66,7 @@ def run(setup: Setup) -> None:
         server = stack.enter_context(CONTROL.server())
         door = stack.enter_context(Door())
         store = Store(setup.state, namespace())
-        keeper = Keeper(setup.settings, store.load())
+        keeper = Keeper(setup.settings, store.load(), setup.usage.load())
         inputs = Inputs(
             received,
             server,
@@ -94,7 +97,7 @@ class Daemon:
         self._file, self._log = setup.file, setup.log
         self._keeper = keeper
         self._door = door
-        self._store = store
+        self._store, self._usage_file = store, setup.usage
         self._saved = keeper.memory
         self._watch, self._events, self._prober = inputs.watch, inputs.events, inputs.prober
         self._resolver, self._next_names = inputs.resolver, 0.0
@@ -114,7 +117,9 @@ class Daemon:
         if self._keeper.gateways.current:
             # The tunnels that this one made have their routes by the next, and are ready then.
             self._look()
-        if self._loop.run(self) == signals.LEAVE:
+        ending = self._loop.run(self)
+        self._save_usage(time.monotonic(), is_last=True)
+        if ending == signals.LEAVE:
             self._log.event("left in place for the next start")
         else:
             self._withdraw()
@@ -247,13 +252,28 @@ class Daemon:
         """Read what links have carried."""
         if now < self._next_measure:
             return
-        counts = {name: octets(interface) for name, interface in self._keeper.counted.items()}
-        before = self._keeper.overflow.waiting
-        if self._keeper.count({name: each for name, each in counts.items() if each}, now):
+        keeper = self._keeper
+        counts = {name: octets(interface) for name, interface in keeper.counted.items()}
+        waiting, nearly = keeper.overflow.waiting, keeper.usage.at(Allowance.NEARLY)
+        if keeper.count({name: each for name, each in counts.items() if each}, now):
             self._next_look = now
-        for name in self._keeper.overflow.waiting ^ before:
-            self._log.event("overflow link is used" if name in before else "overflow link waits", link=name)
+        for name in keeper.overflow.waiting ^ waiting:
+            self._log.event("overflow link is used" if name in waiting else "overflow link waits", link=name)
+        for name in keeper.usage.at(Allowance.NEARLY) - nearly:
+            self._log.event("monthly cap nearly used up", Level.WARNING, link=name)
+        self._save_usage(now)
         self._next_measure = now + _BETWEEN_MEASURES
+
+    def _save_usage(self, now: float, *, is_last: bool = False) -> None:
+        usage = self._keeper.usage
+        if not usage.is_worth_saving(now, is_last=is_last):
+            return
+        try:
+            self._usage_file.save(usage)
+        except Failure as failure:
+            self._log.event("failed", Level.ERROR, reason=str(failure))
+        # Also if it was not: it is tried again when as much more is used.
+        usage.saved(now)
 
     def _count(self, now: float) -> None:
         """Hear whether a conversation in the tunnel for everything else goes on."""
@@ -309,10 +329,21 @@ class Daemon:
         return CONTROL.respond(request, asker, self._answer, ("status",))
 
     def _answer(self, asked: Answer) -> Answer:
+        if asked["command"] == "set-usage":
+            return self._set_usage(str(asked["link"]), int(asked["used"]))
         if asked["command"] != "status":
             raise Failure(Exit.USAGE, f"the running cpe daemon has no command {asked['command']!r}")
         uptime = round(time.monotonic() - self._started, 3)
         return {"settings": str(self._file), "uptime_s": uptime, **report.status(self._keeper, time.time())}
+
+    def _set_usage(self, link: str, used: int) -> Answer:
+        if not self._keeper.usage.set(link, used):
+            capped = ", ".join(sorted(self._keeper.usage.capped)) or "none"
+            raise Failure(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")
+        self._log.event("usage set", link=link, bytes=used)
+        self._save_usage(time.monotonic(), is_last=True)
+        self._attempt(self._look)
+        return {}
 
     def _withdraw(self) -> None:
         """Take away all that is ours; raises Failure, exit 71, when everything was tried."""

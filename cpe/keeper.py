@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from cpe import tunnels
+from cpe import policy, tunnels
 from cpe.difference import (
     AddEndpoint,
     ChangeEndpoint,
@@ -24,6 +25,7 @@ from cpe.overflow import Candidates, Overflow, Rates
 from cpe.repairs import Repairs
 from cpe.settings import CpeSettings
 from cpe.tunnels import Leg, Setup
+from cpe.usage import Reading, Usage
 from cpe.wanted import Wanted, foreign, installed, wanted
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
@@ -35,7 +37,7 @@ from tributary.settings.links import Use
 class State:
     """Whether a link is used, if not why, and since when, in seconds since 1970."""
 
-    down: Reason | None
+    down: str | None
     since: float
 
 
@@ -44,7 +46,7 @@ class Change:
     """A link that came up or went down."""
 
     link: Link
-    down: Reason | None
+    down: str | None
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,10 @@ class Decision:
 class Keeper:
     """What is known of the links, and what is ours in the kernel."""
 
-    def __init__(self, settings: CpeSettings, memory: Memory) -> None:
+    def __init__(self, settings: CpeSettings, memory: Memory, usage: Usage | None = None) -> None:
         self.settings = settings
         self.memory = memory
+        self.usage = usage or Usage()
         self.health = Health(settings.probe)
         self.gateways = Gateways(settings)
         self.leg: Leg | None = None
@@ -87,7 +90,8 @@ class Keeper:
 
     def look(self, observed: Observed, wall: float) -> Decision:
         """Decide by what is there; ``wall`` in seconds since 1970. Keep ``memory`` before the steps are done."""
-        self.links = links(self.settings, observed)
+        self.usage.keep(self.settings.wan, datetime.fromtimestamp(wall).date())
+        self.links = policy.allowed(links(self.settings, observed), self.usage)
         self.leg = self._leg(observed)
         self.health.keep([link.name for link in self.links if self.probed_by(link)])
         self.overflow.consider(self._candidates())
@@ -136,13 +140,20 @@ class Keeper:
     @property
     def counted(self) -> dict[str, str]:
         """The interfaces of those links whose bytes matter now."""
-        candidates = self.overflow.candidates
-        names = (*candidates.front, *candidates.waiting) if candidates.waiting else ()
+        names = self.overflow.counted | self.usage.capped
         return {link.name: link.interface.name for link in self.links if link.interface and link.name in names}
 
     def count(self, counts: Mapping[str, Octets], now: float) -> bool:
         """What the links that are ``counted`` have carried; returns whether a look is due."""
-        return self.overflow.count(counts, now)
+        readings = {
+            link.name: Reading(f"{self.usage.boot}/{link.interface.index}", counts[link.name].both)
+            for link in self.links
+            if link.interface and link.name in counts
+        }
+        before = {name: self.usage.level(name) for name in self.usage.capped}
+        self.usage.read(readings)
+        is_other = any(self.usage.level(name) != level for name, level in before.items())
+        return self.overflow.count(counts, now) or is_other
 
     def _tunnels(self, observed: Observed) -> dict[str, Setup | None]:
         """Our tunnels that are there, with what they were given."""
@@ -180,7 +191,7 @@ class Keeper:
         if isinstance(step, (MakeTunnel, SetTunnel)):
             self.gateways.given.pop(step.name if isinstance(step, MakeTunnel) else step.setup.name, None)
 
-    def state(self, link: Link) -> Reason | None:
+    def state(self, link: Link) -> str | None:
         """Why ``link`` is not used; None if it is."""
         return Reason.NO_ANSWER if link.name in self.health.dead else link.down
 

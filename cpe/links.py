@@ -37,7 +37,10 @@ class Way:
 
 @dataclass(frozen=True)
 class Link:
-    """One [wan.NAME]: ``place`` in the settings file, ``rank`` for first subflows, both from 0."""
+    """One [wan.NAME]: ``place`` in the settings file, ``rank`` for first subflows, both from 0.
+
+    ``down`` says why it has no way out: a Reason, or what its settings say (policy.py).
+    """
 
     name: str
     wan: Wan
@@ -46,7 +49,9 @@ class Link:
     interface: Interface | None = None
     addresses: tuple[Address, ...] = ()
     ways: tuple[Way, ...] = ()
-    down: Reason | None = None
+    down: str | None = None
+    kept_from: tuple[int, ...] = ()
+    """The IP versions in which it leads out and must not, since the settings say so."""
 
 
 def links(settings: CpeSettings, observed: Observed) -> tuple[Link, ...]:

@@ -121,6 +121,11 @@ class Octets:
     received: int
     sent: int
 
+    @property
+    def both(self) -> int:
+        """In and out together."""
+        return self.received + self.sent
+
 
 @dataclass(frozen=True)
 class Observed:

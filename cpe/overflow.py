@@ -79,7 +79,7 @@ class Overflow:
         self.candidates = Candidates()
         self._used = 0
         self._counts: dict[str, Octets] = {}
-        self._counted = 0.0
+        self._counted_at = 0.0
         self._peaks: dict[str, _Pair] = {}
         self._full: float | None = None
         self._fits: float | None = None
@@ -91,6 +91,12 @@ class Overflow:
         """The links that are not needed now."""
         return frozenset(self.candidates.waiting[self._used :])
 
+    @property
+    def counted(self) -> frozenset[str]:
+        """The links whose bytes decide; none while nobody waits."""
+        candidates = self.candidates
+        return frozenset((*candidates.front, *candidates.waiting)) if candidates.waiting else frozenset()
+
     def consider(self, candidates: Candidates) -> None:
         """These links work now; those in use stay so only if the links before them are the same."""
         if (candidates.front, candidates.waiting) != (self.candidates.front, self.candidates.waiting):
@@ -99,13 +105,13 @@ class Overflow:
 
     def count(self, counts: Mapping[str, Octets], now: float) -> bool:
         """What links have carried up to now; returns whether others are used from now on."""
-        before, last = self.waiting, self._counted
+        before, last = self.waiting, self._counted_at
         span = now - last
         known = self._counts
-        self._counts, self._counted = dict(counts), now
+        self._counts, self._counted_at = {name: counts[name] for name in counts.keys() & self.counted}, now
         if not known or not span > 0:
             return False
-        rates = {name: _rates(known[name], counts[name], span) for name in counts.keys() & known.keys()}
+        rates = {name: _rates(known[name], counts[name], span) for name in self._counts.keys() & known.keys()}
         self._remember(rates, span)
         self._decide(rates, now, span)
         return self.waiting != before

@@ -6,6 +6,7 @@ from cpe.keeper import Keeper
 from cpe.links import Link
 from cpe.ours import TABLES
 from cpe.tunnels import Tunnel
+from cpe.usage import Usage
 from tributary.daemons.logs import timestamp
 
 Answer = dict[str, Any]
@@ -39,9 +40,22 @@ def _link(keeper: Keeper, link: Link, wall: float) -> Answer:
         "rank": link.rank + 1,
         "use": link.wan.use,
         "waits": link.name in keeper.overflow.waiting,
+        "cap": _cap(keeper.usage, link.name),
         "tunnel": _tunnel(keeper.leg.of(link)) if keeper.leg else None,
         "endpoints": _endpoints(keeper, link),
         "probe": _probe(keeper, link),
+    }
+
+
+def _cap(usage: Usage, name: str) -> Answer | None:
+    if name not in usage.capped:
+        return None
+    return {
+        "bytes": usage.cap(name),
+        "used_bytes": usage.meters[name].used,
+        "since": usage.meters[name].since.isoformat(),
+        "until": usage.renews(name).isoformat(),
+        "level": usage.level(name),
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tributary.daemons.text import age, folded, plural
+from tributary.daemons.text import age, folded, plural, scaled
 
 Answer = dict[str, Any]
 
@@ -24,6 +24,12 @@ def lines(answer: Answer, width: int) -> Iterator[Text]:
         yield Text()
         yield Text(f"{link['name']}: {link['state']}" + (f", {link['why']}" if link["why"] else ""), "bold")
         yield from folded(_link(link), 2, width)
+
+
+def used(cap: Answer) -> str:
+    """How much of a monthly cap is used."""
+    said = f"{scaled(cap['used_bytes'], 'B')} of {scaled(cap['bytes'], 'B')} used since {cap['since']}"
+    return said + ("" if cap["level"] == "left" else f" ({cap['level']})")
 
 
 def _summary(answer: Answer) -> list[str]:
@@ -60,6 +66,7 @@ def _link(link: Answer) -> list[str]:
         f"table {link['table']}",
         f"rank {link['rank']}",
         link["use"] + (" (not needed now)" if link["waits"] else ""),
+        *([used(link["cap"])] if link["cap"] else []),
         *([f"probe {probe['rtt_ms']:.1f} ms"] if probe and probe["rtt_ms"] is not None else []),
         *([f"{plural(probe['failures'], 'probe')} failed"] if probe and probe["failures"] else []),
         f"since {link['since']} ({age(link['since_s'])})",

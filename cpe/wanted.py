@@ -5,6 +5,9 @@ route; in the table main a default route whose metric is the link's rank, since 
 address yet by which a rule could choose; and an MPTCP endpoint for the best address of each IP version. One, since
 subflows from a second address would share the link with the first and gain nothing.
 
+A link that must not be used has none of these, and behind the default routes of the others main says "unreachable": its
+DHCP client's own default route must not be used either.
+
 A link whose probes get no answer keeps rules and table, for the probes and what is left of old connections, and loses
 the default route in main and its endpoints.
 
@@ -93,6 +96,7 @@ def wanted(
             *(_by_rank(BEST, link, way) for link, way in ways if (bypass or leg) and link.name not in shunned),
             *(_default(link, way) for link, way in ways if not (leg and leg.answers and way.version == 4)),
             *(_routes_inside(leg, links, alive) if leg else ()),
+            *_ends(links),
         ),
         rules=(
             *_rules(links),
@@ -103,6 +107,12 @@ def wanted(
         endpoints=_endpoints_inside(leg, alive, foreign, waiting) if leg else _endpoints(alive, foreign, waiting),
         limits=limits,
     )
+
+
+def _ends(links: Sequence[Link]) -> Iterator[Route]:
+    """Behind all links that may be used, nothing: a DHCP client's route leads out by one that must not be."""
+    for version in sorted({version for link in links for version in link.kept_from}):
+        yield Route(MAIN, EVERYWHERE[version], None, None, METRICS[-1], PROTOCOL)
 
 
 def _rules(links: Sequence[Link]) -> Iterator[Rule]:

@@ -129,12 +129,13 @@ def _unlasting(address: Address) -> int:
 def routes(message: Message) -> list[Route]:
     """The unicast routes in an RTM_NEWROUTE: several of a multipath route, none with a gateway of another IP version.
 
-    Of other kinds only those that make IPv4 destinations unreachable. Raises Malformed.
+    Of other kinds only those that make destinations unreachable. Raises Malformed.
     """
     with _read(rtmsg, message) as found:
         if found["family"] not in _FAMILIES or found["flags"] & _CLONED:
             return []
-        if found["type"] == _UNREACHABLE and found["family"] == socket.AF_INET:
+        if found["type"] == _UNREACHABLE:
+            # IPv6 says the loopback interface.
             return [_route(found, None, found)]
         if found["type"] != _UNICAST:
             return []

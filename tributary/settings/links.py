@@ -1,12 +1,13 @@
 """How the access links of a home router are used: what the daemon's settings and a card's say of each alike."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainSerializer, model_validator
 
 from tributary.settings.files import Settings
-from tributary.settings.units import PositiveRate
+from tributary.settings.units import PositiveRate, Size
+from tributary.settings.values import accepting, or_none, require
 
 
 class Use(StrEnum):
@@ -19,7 +20,15 @@ class Use(StrEnum):
 
 USES = "'primary', 'overflow' or 'backup'"
 RATE = PositiveRate.ACCEPTED
+CAP = "a size above zero with its unit (MB, GB, TB and others), such as '50GB'"
+CAP_DAY = "a day of the month from 1 to 31, with monthly_cap alone"
 INSTEAD_OF_BACKUP = "use = 'backup' in place of the key backup, which is no more"
+
+
+def _cap(value: object) -> Size:
+    size = value if isinstance(value, Size) else Size.parse(value)
+    require(size.amount > 0)
+    return size
 
 
 class LinkPolicy(Settings):
@@ -35,12 +44,25 @@ class LinkPolicy(Settings):
     download: PositiveRate | None = Field(None, title="what it carries from the Internet", description=RATE)
     upload: PositiveRate | None = Field(None, title="what it carries to the Internet", description=RATE)
 
+    monthly_cap: Annotated[Size | None, accepting(CAP, or_none(_cap)), PlainSerializer(str, when_used="unless-none")] = (
+        Field(None, title="bytes in and out after which it is no more used in this month", description=CAP)
+    )
+    cap_day: int = Field(
+        1, ge=1, le=31, title="the day of the month on which they are counted anew", description=CAP_DAY
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _says_use(cls, given: Any) -> Any:
         if isinstance(given, dict) and "backup" in given:
             raise ValueError(INSTEAD_OF_BACKUP)
         return given
+
+    @model_validator(mode="after")
+    def _day_of_a_cap(self) -> Self:
+        if "cap_day" in self.model_fields_set and self.monthly_cap is None:
+            raise ValueError(CAP_DAY)
+        return self
 
     @property
     def written(self) -> dict[str, object]:

@@ -15,7 +15,7 @@ def named(observed: Observed, text: str | None = None) -> dict[str, Link]:
     return {link.name: link for link in links(settings(text) if text else settings(), observed)}
 
 
-def states(observed: Observed, text: str | None = None) -> dict[str, Reason | None]:
+def states(observed: Observed, text: str | None = None) -> dict[str, str | None]:
     return {name: link.down for name, link in named(observed, text).items()}
 
 

@@ -22,6 +22,7 @@ ROUTES = [
     Route(254, ip_network("0.0.0.0/0"), ip_address("192.168.1.1"), 2, 3, 84, ip_address("192.168.1.2")),
     Route(8402, ip_network("2001:db8:2::/64"), None, 300, 1, 84),
     Route(254, ip_network("10.84.0.1/32"), None, None, 9, 84),
+    Route(254, ip_network("::/0"), None, None, 9, 84),
     Route(254, ip_network("::/0"), ip_address("fe80::1"), 3, 1, 84, ip_address("2001:db8:2::2")),
 ]
 RULES = [

@@ -1,0 +1,176 @@
+"""What links with a monthly cap have carried since the day on which their provider counts anew. Pure.
+
+Interfaces count for themselves, from zero when they are made. A meter remembers which interface's counter it has read
+last and how far, so that nothing is lost or counted twice when the daemon starts again, and what a new interface has
+carried already, or the same one since a reboot, counts too.
+"""
+
+from calendar import monthrange
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from typing import Any, Self
+
+from tributary.settings.links import LinkPolicy
+
+NEARLY = 0.8
+"""The part of a cap from which on it is nearly used up."""
+UNSAVED = 0.01
+"""The part of a cap that a power cut may forget at most; what is less than this is saved after a time."""
+BETWEEN_SAVES = 3600.0
+"""Seconds between two savings of what is less, for the sake of SD cards."""
+
+
+class Allowance(StrEnum):
+    """How much of a cap is left."""
+
+    LEFT = "left"
+    NEARLY = "nearly used up"
+    USED_UP = "used up"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An interface's counter: which one it is, of all since ever, and the bytes that it shows, in and out together."""
+
+    counter: str
+    total: int
+
+
+@dataclass(frozen=True)
+class Meter:
+    """One link: bytes ``used`` since the day ``since``, and the last reading."""
+
+    since: date
+    used: int = 0
+    last: Reading | None = None
+
+    def read(self, reading: Reading) -> Self:
+        """The meter after a reading; what was carried before the first one is nobody's."""
+        if self.last is None:
+            new = 0
+        elif reading.counter == self.last.counter and reading.total >= self.last.total:
+            new = reading.total - self.last.total
+        else:
+            new = reading.total
+        return type(self)(self.since, self.used + new, reading)
+
+
+class Usage:
+    """The meters of all links that have a cap, by their names; ``boot`` tells this start of the system from others.
+
+    Days are those of local time.
+    """
+
+    def __init__(self, kept: Mapping[str, Meter] | None = None, boot: str = "") -> None:
+        self.boot = boot
+        self.meters: dict[str, Meter] = dict(kept or {})
+        self._caps: dict[str, LinkPolicy] = {}
+        self._saved = dict(self.meters)
+        self._saved_at = 0.0
+
+    def keep(self, policies: Mapping[str, LinkPolicy], today: date) -> None:
+        """Of these links those with a cap are metered; a new period begins where that is due.
+
+        A clock that goes back begins none: a computer without a clock of its own has an old date for a while.
+        """
+        self._caps = {name: policy for name, policy in policies.items() if policy.monthly_cap}
+        for name, policy in self._caps.items():
+            begin = latest(policy.cap_day, today)
+            meter = self.meters.get(name) or Meter(begin)
+            self.meters[name] = Meter(begin, 0, meter.last) if begin > meter.since else meter
+
+    def read(self, readings: Mapping[str, Reading]) -> None:
+        """What the counters show."""
+        for name in self._caps.keys() & readings.keys():
+            self.meters[name] = self.meters[name].read(readings[name])
+
+    def set(self, name: str, used: int) -> bool:
+        """The provider says how much was used; returns whether the link has a cap."""
+        if name not in self._caps:
+            return False
+        self.meters[name] = Meter(self.meters[name].since, used, self.meters[name].last)
+        return True
+
+    @property
+    def capped(self) -> frozenset[str]:
+        """The links to read."""
+        return frozenset(self._caps)
+
+    def level(self, name: str) -> Allowance:
+        """How much of its cap a link has left; one without a cap has."""
+        if name not in self._caps:
+            return Allowance.LEFT
+        used, cap = self.meters[name].used, self.cap(name)
+        return Allowance.USED_UP if used >= cap else Allowance.NEARLY if used >= NEARLY * cap else Allowance.LEFT
+
+    def cap(self, name: str) -> int:
+        """Bytes in a month, of a link that is ``capped``."""
+        cap = self._caps[name].monthly_cap
+        assert cap is not None, "links without a cap have no meter"
+        return cap.amount
+
+    def renews(self, name: str) -> date:
+        """When a link that is ``capped`` counts anew."""
+        return following(self._caps[name].cap_day, self.meters[name].since)
+
+    def at(self, level: Allowance) -> frozenset[str]:
+        """The links that have so much left."""
+        return frozenset(name for name in self._caps if self.level(name) is level)
+
+    def is_worth_saving(self, now: float, *, is_last: bool = False) -> bool:
+        """Whether to ``dump`` now, by time.monotonic(), and tell of it by ``saved``; at last any change is."""
+        changed = [name for name in self._caps if self.meters[name] != self._saved.get(name)]
+        due = is_last or now >= self._saved_at + BETWEEN_SAVES
+        return any(map(self._is_much, changed)) or (bool(changed) and due)
+
+    def _is_much(self, name: str) -> bool:
+        meter, saved = self.meters[name], self._saved.get(name)
+        if saved is None or meter.since != saved.since:
+            return True
+        return abs(meter.used - saved.used) >= UNSAVED * self.cap(name)
+
+    def saved(self, now: float) -> None:
+        """What ``dump`` gives now is kept."""
+        self._saved, self._saved_at = dict(self.meters), now
+
+    def dump(self) -> dict[str, Any]:
+        """All meters as JSON types, for ``load``; those too of links that have no cap now."""
+        return {name: _written(meter) for name, meter in self.meters.items()}
+
+    @classmethod
+    def load(cls, document: Mapping[str, Any], boot: str) -> Self:
+        """What ``dump`` gave; raises KeyError, TypeError, ValueError or AttributeError for anything else."""
+        return cls({str(name): _read(meter) for name, meter in document.items()}, boot)
+
+
+def latest(day: int, today: date) -> date:
+    """The last day of counting anew, today or before; in a month that is too short its last day."""
+    this = _in_month(today, day)
+    return this if this <= today else _in_month(today.replace(day=1) - timedelta(days=1), day)
+
+
+def following(day: int, since: date) -> date:
+    """The next day of counting anew after ``since``."""
+    this = _in_month(since, day)
+    return this if this > since else _in_month(since.replace(day=28) + timedelta(days=4), day)
+
+
+def _in_month(month: date, day: int) -> date:
+    return month.replace(day=min(day, monthrange(month.year, month.month)[1]))
+
+
+def _written(meter: Meter) -> dict[str, Any]:
+    last = meter.last
+    return {
+        "since": meter.since.isoformat(),
+        "used": meter.used,
+        "counter": last.counter if last else None,
+        "total": last.total if last else 0,
+    }
+
+
+def _read(entry: Mapping[str, Any]) -> Meter:
+    last = Reading(str(entry["counter"]), int(entry["total"])) if entry["counter"] is not None else None
+    return Meter(date.fromisoformat(entry["since"]), int(entry["used"]), last)

@@ -1,0 +1,32 @@
+"""Where it is kept what links have used of their monthly caps: over restarts, power cuts and reboots."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from cpe.usage import Usage
+from tributary.daemons.state_file import StateFile
+
+DIRECTORY = Path("/var/lib/tributary/cpe")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """What the service manager says (systemd.exec(5), StateDirectory=), or the usual place."""
+    return Path(environment.get("STATE_DIRECTORY", "").split(":")[0] or DIRECTORY)
+
+
+class UsageFile:
+    """The file ``usage.json`` in a directory; written when a link has a cap, and not before."""
+
+    def __init__(self, where: Path) -> None:
+        self._file = StateFile(where / "usage.json")
+
+    def load(self) -> Usage:
+        """What was kept last; raises Failure, exit 71 if it is not ours, 77 if it is root's."""
+        boot = _BOOT.read_text().strip()
+        return self._file.read(lambda document: Usage.load(document, boot)) or Usage(boot=boot)
+
+    def save(self, usage: Usage) -> None:
+        """Replace the file whole; raises Failure, exit 71."""
+        self._file.replace(usage.dump())
