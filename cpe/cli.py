@@ -188,13 +188,14 @@ def _plan(options: Plan) -> None:
     settings = load(options.settings, CpeSettings)
     # Not at the top: the other commands do not look at the kernel.
     from cpe.keeper import Keeper
+    from cpe.kernel import clock
     from cpe.kernel.door import Door
 
     with Door() as door:
         observed = door.look()
     note = memory.Store(_state(options.state_directory), memory.namespace()).load()
     keeper = Keeper(settings, note, usage_file.UsageFile(usage_file.directory()).load())
-    decision = keeper.look(observed, time())
+    decision = keeper.look(observed, time(), is_right=clock.is_right())
     for link in keeper.links:
         interface = f" ({link.interface.name})" if link.interface else ""
         print(f"# {link.name}{interface}: {keeper.state(link) or 'up'}")

@@ -13,7 +13,7 @@ from cpe.control import CONTROL
 from cpe.debounce import Debounce
 from cpe.difference import SetTunnel, Step, command
 from cpe.keeper import Decision, Keeper
-from cpe.kernel import preflight
+from cpe.kernel import clock, preflight
 from cpe.kernel.counters import octets, packets
 from cpe.kernel.door import Door
 from cpe.kernel.watch import Watch
@@ -36,7 +36,7 @@ from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
 
 _BETWEEN_LOOKS = 30.0
-"""Seconds at most: nobody tells when somebody else removes an endpoint."""
+"""Seconds at most: nobody tells when somebody else removes an endpoint, or when a link's hours begin or end."""
 _BETWEEN_NAMES, _BETWEEN_NAMES_LOST = 60.0, 5.0
 """Seconds between two look-ups of the gateways' names, while the gateway answers and while it does not."""
 _AFTER_FAILURE = 1.0
@@ -176,7 +176,7 @@ class Daemon:
         self._debounce.looked()
         observed = self._door.look()
         self._names = {interface.index: interface.name for interface in observed.interfaces}
-        decision = self._keeper.look(observed, time.time())
+        decision = self._keeper.look(observed, time.time(), is_right=clock.is_right())
         self._tell_changes(decision)
         is_well = self._carry_out(decision.steps)
         self._speak_up(decision.steps)

@@ -22,6 +22,7 @@ from cpe.memory import Memory
 from cpe.observed import Address, Endpoint, Limits, Observed, Octets
 from cpe.ours import NUMBERS
 from cpe.overflow import Candidates, Overflow, Rates
+from cpe.policy import Now
 from cpe.repairs import Repairs
 from cpe.settings import CpeSettings
 from cpe.tunnels import Leg, Setup
@@ -88,10 +89,14 @@ class Keeper:
         """What the settings say."""
         return Limits(self.settings.mptcp.subflows, self.settings.mptcp.accepted_addresses)
 
-    def look(self, observed: Observed, wall: float) -> Decision:
-        """Decide by what is there; ``wall`` in seconds since 1970. Keep ``memory`` before the steps are done."""
-        self.usage.keep(self.settings.wan, datetime.fromtimestamp(wall).date())
-        self.links = policy.allowed(links(self.settings, observed), self.usage)
+    def look(self, observed: Observed, wall: float, *, is_right: bool = True) -> Decision:
+        """Decide by what is there; ``wall`` in seconds since 1970, which may not be right yet.
+
+        Keep ``memory`` before the steps are done.
+        """
+        now = Now(datetime.fromtimestamp(wall), is_right)
+        self.usage.keep(self.settings.wan, now.local.date())
+        self.links = policy.allowed(links(self.settings, observed), self.health.dead, self.usage, now)
         self.leg = self._leg(observed)
         self.health.keep([link.name for link in self.links if self.probed_by(link)])
         self.overflow.consider(self._candidates())

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, PlainSerializer, model_validator
 
 from tributary.settings.files import Settings
+from tributary.settings.hours import Hours
 from tributary.settings.units import PositiveRate, Size
 from tributary.settings.values import accepting, or_none, require
 
@@ -22,6 +23,7 @@ USES = "'primary', 'overflow' or 'backup'"
 RATE = PositiveRate.ACCEPTED
 CAP = "a size above zero with its unit (MB, GB, TB and others), such as '50GB'"
 CAP_DAY = "a day of the month from 1 to 31, with monthly_cap alone"
+SPANS = "a list of spans of local time, such as ['22:00-06:00', '12:00-13:30']"
 INSTEAD_OF_BACKUP = "use = 'backup' in place of the key backup, which is no more"
 
 
@@ -29,6 +31,16 @@ def _cap(value: object) -> Size:
     size = value if isinstance(value, Size) else Size.parse(value)
     require(size.amount > 0)
     return size
+
+
+def _hours(value: object) -> tuple[Hours, ...]:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ValueError
+    return tuple(map(Hours.parse, value))
+
+
+def _spans(hours: tuple[Hours, ...]) -> list[str]:
+    return list(map(str, hours))
 
 
 class LinkPolicy(Settings):
@@ -49,6 +61,10 @@ class LinkPolicy(Settings):
     )
     cap_day: int = Field(
         1, ge=1, le=31, title="the day of the month on which they are counted anew", description=CAP_DAY
+    )
+
+    hours: Annotated[tuple[Hours, ...], accepting(SPANS, _hours), PlainSerializer(_spans)] = Field(
+        (), validate_default=False, title="when it may be used; none: always", description=SPANS
     )
 
     @model_validator(mode="before")

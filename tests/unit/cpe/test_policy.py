@@ -1,0 +1,48 @@
+"""Hours, and a clock that may be wrong."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from cpe.keeper import Keeper
+from cpe.kernel import clock
+from cpe.memory import Memory
+from tests.unit.cpe.house import DSL, LTE, cut, house, settings
+
+NIGHT = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nhours = ["22:00-06:00", "12:00-13:30"]'
+IN_WORDS = "outside of its hours, used again at "
+
+
+def why(time: str, *, is_right: bool = True, dsl_is_cut: bool = False) -> str | None:
+    keeper = Keeper(settings(NIGHT), Memory())
+    wall = datetime.fromisoformat(f"2026-11-24 {time}").timestamp()
+    keeper.look(house(cut(DSL) if dsl_is_cut else DSL, LTE), wall, is_right=is_right)
+    return keeper.states["lte"].down
+
+
+@pytest.mark.parametrize("time", ["22:00", "23:59", "00:00", "05:59", "12:00", "13:29"])
+def test_within_its_hours_a_link_is_used(time: str) -> None:
+    assert why(time) is None
+
+
+@pytest.mark.parametrize(("time", "next_time"), [("06:00", "12:00"), ("11:59", "12:00"), ("13:30", "22:00")])
+def test_outside_of_its_hours_it_is_off_even_if_no_other_works_and_says_when_it_is_back(
+    time: str, next_time: str
+) -> None:
+    assert why(time) == why(time, dsl_is_cut=True) == IN_WORDS + next_time
+
+
+@pytest.mark.parametrize("time", ["11:00", "23:00"])
+def test_while_the_time_is_not_known_it_is_used_only_if_no_other_works(time: str) -> None:
+    assert why(time, is_right=False) == "it has hours, and the time is not known yet"
+    assert why(time, is_right=False, dsl_is_cut=True) is None
+
+
+def test_the_clock_is_believed_when_it_was_set_since_boot_or_another_program_keeps_it(tmp_path: Path) -> None:
+    folder = tmp_path / "timesync"
+    assert clock.is_right(folder)
+    folder.mkdir()
+    assert not clock.is_right(folder)
+    (folder / "synchronized").touch()
+    assert clock.is_right(folder)
