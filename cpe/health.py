@@ -25,6 +25,8 @@ class Record:
         return self.rtt is not None and self.failures == 0
 
 
+METERED = 60.0
+"""Seconds between two probes of a metered link that answers, at least."""
 QUICK = 0.3
 """Seconds that an answer may take when there is a doubt."""
 
@@ -35,6 +37,7 @@ class Health:
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
         self.records: dict[str, Record] = {}
+        self._metered: frozenset[str] = frozenset()
         self._doubted: set[str] = set()
         self._late: set[str] = set()
 
@@ -74,20 +77,27 @@ class Health:
     @property
     def next_due(self) -> float | None:
         """When the next probe is due."""
-        return min(map(self._due, self.records.values()), default=None)
+        return min(map(self._due, self.records), default=None)
 
-    def _due(self, record: Record) -> float:
+    def _due(self, name: str) -> float:
+        record = self.records[name]
         # One that has just failed is asked again at once; one that is out can wait.
-        hurries = record.failures and not record.is_dead
-        return record.began + (self._probe.timeout if hurries else self._probe.interval).seconds
+        if record.failures and not record.is_dead:
+            return record.began + self._probe.timeout.seconds
+        interval = self._probe.interval.seconds
+        return record.began + (max(METERED, interval) if name in self._metered else interval)
 
-    def keep(self, names: Collection[str]) -> None:
-        """From now on exactly these links are probed; one that is new is taken for well, and asked at once."""
+    def keep(self, names: Collection[str], metered: Collection[str] = ()) -> None:
+        """From now on exactly these links are probed; one that is new is taken for well, and asked at once.
+
+        Those of them that are ``metered`` are asked less often.
+        """
+        self._metered = frozenset(metered)
         self.records = {name: self.records.get(name) or Record() for name in names}
 
     def begin(self, now: float) -> list[str]:
         """The links whose probes are due, which the caller now sends."""
-        due = [name for name, record in self.records.items() if self._due(record) <= now]
+        due = [name for name in self.records if self._due(name) <= now]
         self.records |= {name: replace(self.records[name], began=now) for name in due}
         return due
 

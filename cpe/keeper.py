@@ -98,7 +98,8 @@ class Keeper:
         self.usage.keep(self.settings.wan, now.local.date())
         self.links = policy.allowed(links(self.settings, observed), self.health.dead, self.usage, now)
         self.leg = self._leg(observed)
-        self.health.keep([link.name for link in self.links if self.probed_by(link)])
+        probed = [link for link in self.links if self.probed_by(link)]
+        self.health.keep([link.name for link in probed], [link.name for link in probed if link.wan.metered])
         self.overflow.consider(self._candidates())
         made = _still_there(self.memory.endpoints, observed)
         self.foreign = foreign(observed, made)

@@ -40,6 +40,7 @@ def _link(keeper: Keeper, link: Link, wall: float) -> Answer:
         "rank": link.rank + 1,
         "use": link.wan.use,
         "waits": link.name in keeper.overflow.waiting,
+        "metered": link.wan.metered,
         "hours": [str(span) for span in link.wan.hours],
         "cap": _cap(keeper.usage, link.name),
         "tunnel": _tunnel(keeper.leg.of(link)) if keeper.leg else None,

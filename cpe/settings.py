@@ -191,5 +191,5 @@ class CpeSettings(Settings):
 
     @property
     def by_rank(self) -> list[str]:
-        """The names of the links, that which carries first subflows first; backups last."""
+        """The names of the links, that which carries first subflows first; of each use metered ones come last."""
         return sorted(self.wan, key=lambda name: (*self.wan[name].policy_rank, self.wan[name].priority))

@@ -66,6 +66,7 @@ def _link(link: Answer) -> list[str]:
         f"table {link['table']}",
         f"rank {link['rank']}",
         link["use"] + (" (not needed now)" if link["waits"] else ""),
+        *(["metered"] if link["metered"] else []),
         *([f"hours {' and '.join(link['hours'])}"] if link["hours"] else []),
         *([used(link["cap"])] if link["cap"] else []),
         *([f"probe {probe['rtt_ms']:.1f} ms"] if probe and probe["rtt_ms"] is not None else []),

@@ -16,6 +16,8 @@ from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.interface import Interface, Peer
 
+METERED = 60
+"""Seconds between two packets of an idle tunnel over a metered link, at least: NATs keep UDP for 120 (RFC 4787)."""
 OVERHEAD = 80
 """Bytes that a packet grows by: IPv6, UDP, WireGuard's header and tag (wireguard.com/protocol)."""
 
@@ -106,7 +108,7 @@ def _setup(
         enrolment.public_key,
         (allowed,),
         _endpoint(enrolment, links[0], found),
-        int(settings.tunnels.keepalive.seconds),
+        _keepalive(settings, links[0]),
     )
     return Setup(
         settings.tunnels.name(place),
@@ -115,6 +117,11 @@ def _setup(
         min(link.interface.mtu for link in links if link.interface) - OVERHEAD,
         links[0].addresses,
     )
+
+
+def _keepalive(settings: CpeSettings, link: Link) -> int:
+    told = int(settings.tunnels.keepalive.seconds)
+    return max(METERED, told) if link.wan.metered else told
 
 
 def _endpoint(enrolment: Enrolment, link: Link, found: Collection[Address]) -> str | None:

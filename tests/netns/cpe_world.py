@@ -113,6 +113,10 @@ class World:
         local = [line.split()[2].rpartition(":")[0].partition("%")[0] for line in lines if "tcp-ulp-mptcp" in line]
         return sorted(each.strip("[]").removeprefix("::ffff:") for each in local)
 
+    def received(self, link: str) -> int:
+        """Bytes that have come by a link."""
+        return int(json.loads(self.on_router(f"ip -j -s link show {link}"))[0]["stats64"]["rx"]["bytes"])
+
     def everything(self) -> str:
         """All that the daemon could change."""
         routes = ("route show table all", "-6 route show table all")
@@ -130,7 +134,8 @@ class World:
 
     def command(self, *words: str) -> tuple[str, ...]:
         """A command of ``cpe`` in the router's namespace."""
-        return in_namespace(self.router, sys.executable, "-m", "cpe", *words)
+        kept = f"STATE_DIRECTORY={self.directory / 'kept'}"
+        return in_namespace(self.router, "env", kept, sys.executable, "-m", "cpe", *words)
 
     def status(self) -> dict[str, Any]:
         """The links of ``cpe status`` by their names."""

@@ -56,9 +56,12 @@ class LinkPolicy(Settings):
     download: PositiveRate | None = Field(None, title="what it carries from the Internet", description=RATE)
     upload: PositiveRate | None = Field(None, title="what it carries to the Internet", description=RATE)
 
-    monthly_cap: Annotated[Size | None, accepting(CAP, or_none(_cap)), PlainSerializer(str, when_used="unless-none")] = (
-        Field(None, title="bytes in and out after which it is no more used in this month", description=CAP)
+    metered: bool = Field(
+        False, title="it costs by the byte: fewer probes, and nothing else if others can", description="true or false"
     )
+    monthly_cap: Annotated[
+        Size | None, accepting(CAP, or_none(_cap)), PlainSerializer(str, when_used="unless-none")
+    ] = Field(None, title="bytes in and out after which it is no more used in this month", description=CAP)
     cap_day: int = Field(
         1, ge=1, le=31, title="the day of the month on which they are counted anew", description=CAP_DAY
     )
@@ -87,6 +90,6 @@ class LinkPolicy(Settings):
         return {"use": self.use.value, **given}
 
     @property
-    def policy_rank(self) -> tuple[int, ...]:
+    def policy_rank(self) -> tuple[int, bool]:
         """By which links rank before their priority counts."""
-        return (list(Use).index(self.use),)
+        return list(Use).index(self.use), self.metered

@@ -36,6 +36,19 @@ def test_one_answer_between_begins_the_count_anew_and_one_answer_brings_a_link_b
     assert health.records["dsl"].rtt == 0.01
 
 
+def test_a_metered_link_is_asked_less_often_until_it_fails() -> None:
+    health = Health(PROBE)
+    health.keep(["dsl", "lte"], metered=["lte"])
+    assert health.begin(0) == ["dsl", "lte"]
+    health.told("dsl", 0.01)
+    health.told("lte", 0.05)
+    assert [time for time in range(1, 121) if "lte" in health.begin(time)] == [60, 120]
+    health.told("lte", None)
+    assert health.begin(122) == ["lte"]
+    health.doubt()
+    assert health.begin(123) == ["dsl", "lte"]
+
+
 def test_when_no_link_answers_none_is_taken_out() -> None:
     health = both()
     health.told("lte", 0.05)

@@ -70,6 +70,17 @@ def test_loopback_and_ports_of_a_bridge_are_never_a_link() -> None:
     assert states(house(port), '[wan.a]\ninterface = "*"') == {"a": Reason.NO_INTERFACE}
 
 
+def test_links_rank_by_use_then_metered_ones_come_last() -> None:
+    text = "\n".join(
+        f'[wan.{use}{metered}]\ninterface = "{use}{metered}"\nuse = "{use}"\nmetered = {metered}\npriority = {rank}'
+        for rank, (use, metered) in enumerate(
+            [("backup", "true"), ("backup", "false"), ("overflow", "false"), ("primary", "true"), ("primary", "false")],
+            1,
+        )
+    )
+    assert settings(text).by_rank == ["primaryfalse", "primarytrue", "overflowfalse", "backupfalse", "backuptrue"]
+
+
 def test_links_rank_by_priority_then_by_the_file_and_backups_come_last() -> None:
     text = """
     [wan.a]

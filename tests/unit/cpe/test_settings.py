@@ -32,6 +32,12 @@ def test_every_key_is_read() -> None:
     bus = "usb-*"
     priority = 1
     use = "backup"
+    download = "50mbit"
+    upload = "10mbit"
+    metered = true
+    monthly_cap = "50GB"
+    cap_day = 31
+    hours = ["22:00-06:00", "12:00-13:30"]
     fullmesh = true
     gateway = ["192.168.1.1", "fe80::1"]
     [mptcp]
@@ -45,6 +51,15 @@ def test_every_key_is_read() -> None:
     """)
     wan = found.wan["dsl"]
     assert (wan.mac, wan.gateway) == ("02:00:5e:10:00:*", (ip_address("192.168.1.1"), ip_address("fe80::1")))
+    assert wan.written == {
+        "use": "backup",
+        "download": "50mbit",
+        "upload": "10mbit",
+        "metered": True,
+        "monthly_cap": "50GB",
+        "cap_day": 31,
+        "hours": ["22:00-06:00", "12:00-13:30"],
+    }
     assert found.probe.target == Target(ip_address("2001:db8::5"), 5124)
     assert (found.probe.interval.seconds, found.probe.timeout.seconds) == (5, 1.5)
     assert str(found.probe.target) == "[2001:db8::5]:5124"
@@ -64,6 +79,16 @@ def test_every_key_is_read() -> None:
         ('[wan.dsl]\nmac = "eth0"', "accepted: a MAC address"),
         (WAN + "priority = 0", "wan.dsl.priority = 0: accepted: a whole number from 1 to 1000"),
         (WAN + 'use = "yes"', "wan.dsl.use = 'yes': accepted: 'primary'"),
+        (WAN + 'download = "fast"', "wan.dsl.download = 'fast': accepted: a rate above zero"),
+        (WAN + 'metered = "yes"', "wan.dsl.metered = 'yes': accepted: true or false"),
+        (WAN + "monthly_cap = 50", "wan.dsl.monthly_cap = 50: accepted: a size above zero with its unit"),
+        (WAN + 'monthly_cap = "50 GB"', "such as '50GB'"),
+        (WAN + 'monthly_cap = "0B"', "a size above zero"),
+        (WAN + 'monthly_cap = "1GB"\ncap_day = 32', "wan.dsl.cap_day = 32: accepted: a day of the month from 1 to 31"),
+        (WAN + "cap_day = 3", "with monthly_cap alone"),
+        (WAN + 'hours = "22:00-06:00"', "wan.dsl.hours = '22:00-06:00': accepted: a list of spans of local time"),
+        (WAN + 'hours = ["22:00-24:00"]', "a list of spans of local time, such as ['22:00-06:00'"),
+        (WAN + "hours = []", "a list of spans"),
         (WAN + "backup = true", "accepted: use = 'backup' in place of the key backup, which is no more"),
         (WAN + 'gateway = ["192.168.1.1", "192.168.1.2"]', "at most one IPv4 and one IPv6 address"),
         (WAN + 'gateway = ["fe80::1%eth0"]', "without scope"),

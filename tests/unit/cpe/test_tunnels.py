@@ -261,3 +261,12 @@ def test_a_doubt_that_no_link_answers_changes_nothing() -> None:
     for link in ("dsl", "lte"):
         script.keeper.health.told(link, None)
     assert script.look() == []
+
+
+def test_the_tunnel_of_a_metered_link_is_kept_open_less_often() -> None:
+    script = Script()
+    metered = settings(SETTINGS + "metered = true\n" + text(FIRST))
+    script.keeper.change_settings(metered)
+    script.now(DSL, LTE)
+    kept = {name: setup.interface.peers[0].keepalive for name, setup in script.keeper.gateways.given.items()}
+    assert kept == {"tb0": 20, "tb1": 20, "tb2": 60}
