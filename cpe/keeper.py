@@ -94,7 +94,7 @@ class Keeper:
 
         Keep ``memory`` before the steps are done.
         """
-        now = Now(datetime.fromtimestamp(wall), is_right)
+        now = Now(datetime.fromtimestamp(wall, self.settings.time_zone), is_right)
         self.usage.keep(self.settings.wan, now.local.date())
         self.links = policy.allowed(links(self.settings, observed), self.health.dead, self.usage, now)
         self.leg = self._leg(observed)

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tributary.settings.files import Settings
 from tributary.settings.hosts import Address, Target, is_of_a_host
+from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.links import LinkPolicy
 from tributary.settings.units import Duration
 from tributary.settings.values import accepting, as_text, or_none, require
@@ -161,6 +162,9 @@ class CpeSettings(Settings):
     wan: dict[str, Wan] = Field(title="the access links", description=WANS)
     mptcp: Multipath = Field(Multipath(), title="limits of the kernel's path manager", description="a table [mptcp]")
     probe: Probe = Field(Probe(), title="probing of links", description="a table [probe]")
+    time_zone: TimeZone = Field(
+        None, title="where the times and days of links are meant; none: the system's own", description=TIME_ZONE
+    )
     bypass: bool = Field(
         False, title="rules for packets that by-pass lists mark with a link", description="true or false"
     )

@@ -213,7 +213,7 @@ def _cpe(inputs: Inputs) -> Package:
             content.unit(checkout, "cpe/systemd/tributary-cpe.service"),
             content.setting(checkout, "cpe.toml"),
             content.manual(checkout, "tributary-cpe.8", inputs.release),
-            *content.documents(name, checkout, ["docs/cpe.md"]),
+            *content.documents(name, checkout, ["docs/cpe.md", "docs/links.md"]),
         ),
         # For tunnels, where the router is enrolled. Else the daemon speaks to the kernel by itself, and iproute2 is for
         # those who look at what it made.
@@ -222,6 +222,7 @@ def _cpe(inputs: Inputs) -> Package:
         suggests=("wireguard-go",),
         # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
         units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
+        leftovers=("var/lib/tributary/cpe",),
     )
 
 

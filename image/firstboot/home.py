@@ -45,6 +45,8 @@ def _cpe(card: Card, target: Target) -> str:
         "wan": {name: _wan(wan) for name, wan in card.wan.items()},
         "probe": {"target": str(target)},
     }
+    if card.time_zone:
+        settings["time_zone"] = card.time_zone.key
     if card.enrolments:
         settings["enrolment"] = list(map(table, card.enrolments))
     return document(settings)

@@ -34,6 +34,7 @@ from image.firstboot.values import (
 from squid.values import CLIENTS, ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
+from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.links import LinkPolicy
 from tributary.wireguard.enrolment import Enrolment
 
@@ -193,6 +194,9 @@ class Card(Settings):
         None, strict=False, title="what this box is; none: as the image was made", description="'gateway' or 'cpe'"
     )
     hostname: Hostname = Field("tributary", title="its name", description=values.HOSTNAME)
+    time_zone: TimeZone = Field(
+        None, title="cpe: where the times and days of links are meant; none: UTC", description=TIME_ZONE
+    )
     ssh_keys: list[PublicKey] = Field(
         [], title="who may log in by SSH, as the user tributary", description=f"a list of {public_key.ACCEPTED}"
     )

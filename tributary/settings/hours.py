@@ -1,13 +1,29 @@
-"""Times of the day at which something holds, in local time. Pure."""
+"""Times of the day at which something holds, in local time, and where that is."""
 
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import Annotated, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tributary.settings.values import Text
+from pydantic import PlainSerializer
+
+from tributary.settings.values import Text, accepting, as_text, or_none
 
 HOURS = "a span of local time, such as '18:00-23:00' or '22:00-06:00'"
+TIME_ZONE = "a time zone's name, such as 'Europe/Berlin', as `timedatectl list-timezones` shows them"
+
+
+def _time_zone(value: object) -> ZoneInfo:
+    try:
+        return value if isinstance(value, ZoneInfo) else ZoneInfo(as_text(value))
+    except (ZoneInfoNotFoundError, OSError) as error:
+        raise ValueError from error
+
+
+TimeZone = Annotated[
+    ZoneInfo | None, accepting(TIME_ZONE, or_none(_time_zone)), PlainSerializer(str, when_used="unless-none")
+]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Hours, and a clock that may be wrong."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,13 @@ def test_outside_of_its_hours_it_is_off_even_if_no_other_works_and_says_when_it_
 def test_while_the_time_is_not_known_it_is_used_only_if_no_other_works(time: str) -> None:
     assert why(time, is_right=False) == "it has hours, and the time is not known yet"
     assert why(time, is_right=False, dsl_is_cut=True) is None
+
+
+def test_hours_are_those_of_the_time_zone_that_is_said() -> None:
+    keeper = Keeper(settings('time_zone = "Asia/Tokyo"\n' + NIGHT), Memory())
+    for hour, down in ((2, IN_WORDS + "12:00"), (3, None), (4, None), (5, IN_WORDS + "22:00"), (13, None)):
+        keeper.look(house(DSL, LTE), datetime(2026, 11, 24, hour, tzinfo=UTC).timestamp())
+        assert keeper.states["lte"].down == down
 
 
 def test_the_clock_is_believed_when_it_was_set_since_boot_or_another_program_keeps_it(tmp_path: Path) -> None:

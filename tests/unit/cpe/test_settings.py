@@ -103,6 +103,8 @@ def test_every_key_is_read() -> None:
         (WAN + '[probe]\ntarget = "2001:db8::5:80"', "an address and a port"),
         (WAN + "[probe]\ninterval = 10", "probe.interval = 10: accepted: a time from '1s'"),
         (WAN + '[probe]\ntimeout = "0s"', "probe.timeout = '0s': accepted: a time from '1s'"),
+        ('time_zone = "Berlin"\n' + WAN, "time_zone = 'Berlin': accepted: a time zone's name, such as 'Europe/Berlin'"),
+        ('time_zone = "/etc"\n' + WAN, "accepted: a time zone's name"),
         (WAN + '[lan]\ninterface = "br0"', "lan = {'interface': 'br0'}: accepted: one of the keys bypass, enrolment,"),
     ],
 )
