@@ -52,7 +52,7 @@ Prints the line 'ready' on standard output when what is wanted stands; logs on s
 What a killed daemon left, the next start takes over, or takes away where it is not wanted any more.
 
 It makes rules and routes of protocol 84: rules of priorities 8391 to 8400, tables 8400 to 8418, routes with metrics 1
-to 9 in the table main; with enrolments WireGuard's interfaces tb0 to tb8; and MPTCP endpoints with ids from 128 to 254.
+to 9 in the table main; with enrolments WireGuard's interfaces tb0 to tb9; and MPTCP endpoints with ids from 128 to 254.
 Interfaces and endpoints are written down in the state directory ($RUNTIME_DIRECTORY, or /run/tributary/cpe) before
 they are made. What links have used of monthly caps is kept in $STATE_DIRECTORY, or /var/lib/tributary/cpe. It touches
 nothing else.

@@ -138,9 +138,10 @@ class Daemon:
         names = self._next_names if keeper.gateways.names else None
         count = self._next_count if keeper.leg and keeper.leg.answers else None
         measure = self._next_measure if keeper.counted else None
-        own = (self._debounce.due, self._prober.next_due, names, count, measure)
-        due = (self._next_look, keeper.repairs.next_due, keeper.health.next_due, *own)
-        return min(each for each in due if each is not None)
+        scouted = keeper.gateways.scout.next_due if keeper.scouted_by else None
+        own = (self._debounce.due, self._prober.next_due, names, count, measure, scouted)
+        due = (*own, keeper.repairs.next_due, keeper.health.next_due)
+        return min(each for each in (self._next_look, *due) if each is not None)
 
     def turn(self) -> None:
         """Hear what happened, and do what is due; the look comes first, since probes and repairs go by it."""
@@ -247,6 +248,10 @@ class Daemon:
             probed_by = self._keeper.probed_by(link)
             if link.name in due and probed_by and target:
                 self._prober.start(link.name, *probed_by, target, now, self._keeper.health.timeout(link.name))
+        scouted = self._keeper.scouted_by
+        if scouted and self._keeper.gateways.scout.begin(now):
+            name, address, there = scouted
+            self._prober.start(name, name, address, there, now, self._keeper.settings.probe.timeout.seconds)
 
     def _measure(self, now: float) -> None:
         """Read what links have carried."""
@@ -294,9 +299,10 @@ class Daemon:
 
         A tunnel that only brings in would have nothing to send until its next keepalive.
         """
-        target, timeout, now = self._keeper.target, self._keeper.settings.probe.timeout.seconds, time.monotonic()
+        settings, target, now = self._keeper.settings, self._keeper.target, time.monotonic()
+        timeout = settings.probe.timeout.seconds
         for step in steps:
-            if isinstance(step, SetTunnel) and target:
+            if isinstance(step, SetTunnel) and target and step.setup.name != settings.scout_name:
                 name, address = step.setup.name, step.setup.address
                 # One that is under way left the old way.
                 self._prober.forget(name)
@@ -305,14 +311,21 @@ class Daemon:
     def _read_probes(self, now: float) -> None:
         health = self._keeper.health
         before = (health.dead, health.shunned, health.answers)
+        gateways, scout = self._keeper.gateways, self._keeper.settings.scout_name
         for outcome in self._prober.outcomes(now):
+            if outcome.link == scout:
+                gateways.scout.told(outcome.rtt is not None, gateways.number, now)
+                continue
             if outcome.rtt is None and outcome.link not in health.dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
             health.told(outcome.link, outcome.rtt)
         if (health.dead, health.shunned, health.answers) != before:
             self._next_look = now
-        if self._keeper.give_up_gateway():
-            self._log.event("gateway is silent", Level.WARNING, next=self._keeper.gateways.place)
+        if self._keeper.give_up_gateway(now):
+            self._log.event("gateway is silent", Level.WARNING, next=gateways.place)
+            self._next_look = now
+        elif self._keeper.return_to_gateway(now):
+            self._log.event("gateway answers again", place=gateways.place)
             self._next_look = now
 
     def _look_up(self, now: float) -> None:

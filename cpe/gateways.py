@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 from cpe.observed import Address
+from cpe.scout import Scout
 from cpe.settings import CpeSettings
 from cpe.tunnels import Setup
 from tributary.wireguard.enrolment import Enrolment
 
 
 class Gateways:
-    """The gateways of the settings, of which one is used at a time: the next, when it has been silent."""
+    """The gateways of the settings, of which one is used at a time: the next, when it has been silent.
+
+    It goes back to an earlier one that has answered for a while (``scout``).
+    """
 
     def __init__(self, settings: CpeSettings) -> None:
         self._enrolments = settings.enrolment
@@ -18,11 +22,22 @@ class Gateways:
         self._found: dict[str, tuple[Address, ...]] = {}
         self.given: dict[str, Setup] = {}
         """By the interface's name, what it was given last."""
+        self.scout = Scout(settings.probe, settings.tunnels)
 
     @property
     def current(self) -> Enrolment | None:
         """The one that is used; None without tunnels."""
         return self._enrolments[self._number] if self._enrolments else None
+
+    @property
+    def number(self) -> int:
+        """Of the one that is used, as they stand in the settings, from 0."""
+        return self._number
+
+    @property
+    def earlier(self) -> Enrolment | None:
+        """The one before it in the order that is asked whether it answers again; None while the first is used."""
+        return self._enrolments[self.scout.place] if self._number else None
 
     @property
     def place(self) -> str | None:
@@ -32,10 +47,12 @@ class Gateways:
     @property
     def found(self) -> tuple[Address, ...]:
         """Where the current one is: its addresses outside; none while they are not known."""
-        if self.current is None:
-            return ()
-        host = self.current.gateway.host
-        return (ip_address(host),) if self.current.gateway.address else self._found.get(host, ())
+        return self.found_of(self.current) if self.current else ()
+
+    def found_of(self, enrolment: Enrolment) -> tuple[Address, ...]:
+        """Where any of them is."""
+        host = enrolment.gateway.host
+        return (ip_address(host),) if enrolment.gateway.address else self._found.get(host, ())
 
     @property
     def names(self) -> frozenset[str]:
@@ -53,9 +70,18 @@ class Gateways:
                 self._found[host] = addresses
         return self.found != before
 
-    def give_up(self) -> bool:
+    def give_up(self, now: float) -> bool:
         """The current one is silent: returns whether there is another one, which is used from now on."""
         if len(self._enrolments) < 2:
             return False
+        self.scout.left(now)
         self._number = (self._number + 1) % len(self._enrolments)
+        return True
+
+    def go_back(self, now: float) -> bool:
+        """Whether an earlier one has answered for long enough: it is used from now on."""
+        if self._number == 0 or not self.scout.is_steady(now):
+            return False
+        self._number = self.scout.place
+        self.scout.returned(now)
         return True

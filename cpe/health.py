@@ -44,6 +44,10 @@ class Health:
     def doubt(self) -> None:
         """Somebody is no longer answered: ask all links at once, and do not wait for long."""
         self._doubted = set(self.records)
+        self.ask_all()
+
+    def ask_all(self) -> None:
+        """Probes are due by every link; what is known of them stays until they are answered."""
         self.records = {name: replace(record, began=float("-inf")) for name, record in self.records.items()}
 
     def timeout(self, name: str) -> float:

@@ -132,8 +132,13 @@ class Keeper:
         enrolment = self.gateways.current
         if enrolment is None:
             return aims
-        made = tunnels.setups(self.settings, enrolment, self.links, dead, shunned, self.gateways.found)
-        return replace(aims, tunnels=self.settings.tunnel_names, setups=tuple(made))
+        made = tuple(tunnels.setups(self.settings, enrolment, self.links, dead, shunned, self.gateways.found))
+        names = self.settings.tunnel_names
+        if earlier := self.gateways.earlier:
+            alive = [link for link in self.links if link.name not in dead and link.name not in shunned]
+            made = (*made, *tunnels.scout(self.settings, earlier, alive, self.gateways.found_of(earlier)))
+            names = (*names, self.settings.scout_name)
+        return replace(aims, tunnels=names, setups=made)
 
     def _candidates(self) -> Candidates:
         """Which links are used, and which only when these are full; where there is no primary, one has to be."""
@@ -172,6 +177,16 @@ class Keeper:
         told, enrolment = self.settings.probe.target, self.gateways.current
         return Target(enrolment.inside, CONVERT_PORT) if told is None and enrolment else told
 
+    @property
+    def scouted_by(self) -> tuple[str, Address, Target] | None:
+        """The interface and the address by which an earlier gateway is asked, and where; None if none is."""
+        earlier = self.gateways.earlier
+        setup = self.gateways.given.get(self.settings.scout_name)
+        if earlier is None or setup is None or self.target is None:
+            return None
+        is_inside = self.target.address == earlier.inside
+        return setup.name, setup.address, self.target if is_inside else Target(earlier.inside, CONVERT_PORT)
+
     def probed_by(self, link: Link) -> tuple[str, Address] | None:
         """The interface and the address that probes of ``link`` leave by: its tunnel's, if it has one.
 
@@ -185,11 +200,22 @@ class Keeper:
         ways = (way for way in link.ways if way.version == self.target.address.version)
         return next(((link.interface.name, way.addresses[0]) for way in ways), None)
 
-    def give_up_gateway(self) -> bool:
+    def give_up_gateway(self, now: float) -> bool:
         """Whether the gateway is silent and there is another one, to which the next look leads the tunnels."""
-        if not self.health.is_silent or not self.gateways.give_up():
+        if not self.health.is_silent or not self.gateways.give_up(now):
             return False
         self.health = Health(self.settings.probe)
+        return True
+
+    def return_to_gateway(self, now: float) -> bool:
+        """Whether an earlier gateway answers again: the next look leads the tunnels there.
+
+        It has just answered by one link. Until the probes say more, the others are taken to be as they were, so that
+        nothing leaves outside of the tunnels meanwhile.
+        """
+        if not self.gateways.go_back(now):
+            return False
+        self.health.ask_all()
         return True
 
     def failed(self, step: Step) -> None:

@@ -68,7 +68,7 @@ def links(settings: CpeSettings, observed: Observed) -> tuple[Link, ...]:
 
 def _interfaces(settings: CpeSettings, interfaces: Sequence[Interface]) -> dict[str, Interface]:
     """An interface for each link: the oldest that fits and that no link before it in the file has."""
-    own = settings.tunnel_names
+    own = (*settings.tunnel_names, settings.scout_name) if settings.enrolment else ()
     free = [each for each in interfaces if not (each.is_loopback or each.is_enslaved or each.name in own)]
     free.sort(key=lambda each: each.index)
     chosen: dict[str, Interface] = {}

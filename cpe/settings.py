@@ -17,6 +17,9 @@ from tributary.wireguard.enrolment import Enrolment
 MOST_WANS = 8
 """As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
 
+SCOUT = MOST_WANS + 1
+"""The place of the tunnel that asks whether an earlier gateway answers again: behind those of all links."""
+
 NAME = "names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
 WANS = f"one to {MOST_WANS} tables such as [wan.dsl], with {NAME}"
 GLOB = "text in which * stands for any characters and ? for one, as in glob(7)"
@@ -150,6 +153,11 @@ class Tunnels(Settings):
         title="time between two packets of an idle tunnel, which keep a NAT's entry",
         description=KEEPALIVE,
     )
+    return_after: Seconds = Field(
+        default=Duration.parse("300s"),
+        title="how long an earlier gateway must answer again before the tunnels go back to it",
+        description=SECONDS,
+    )
 
     def name(self, place: int) -> str:
         """The interface's name of the tunnel at ``place`` (tributary/wireguard/addresses.py)."""
@@ -192,6 +200,11 @@ class CpeSettings(Settings):
     def tunnel_names(self) -> tuple[str, ...]:
         """The names of all tunnels' interfaces, that for everything else first; none without an enrolment."""
         return tuple(map(self.tunnels.name, range(len(self.wan) + 1))) if self.enrolment else ()
+
+    @property
+    def scout_name(self) -> str:
+        """The interface's name of the tunnel to an earlier gateway."""
+        return self.tunnels.name(SCOUT)
 
     @property
     def by_rank(self) -> list[str]:

@@ -5,7 +5,7 @@ MPTCP does not: it has one address inside, and WireGuard tells the gateway by ea
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 
 from cpe.links import Link
@@ -97,6 +97,18 @@ def setups(
     for link in links:
         if link.ways:
             yield _setup(settings, enrolment, link.place + 1, [link], found)
+
+
+def scout(
+    settings: CpeSettings, enrolment: Enrolment, links: Sequence[Link], found: Collection[Address]
+) -> Iterator[Setup]:
+    """The tunnel to an earlier gateway, by the best of ``links``, which work; nothing but questions go in."""
+    ways = [link for link in links if link.ways]
+    if ways:
+        made = _setup(settings, enrolment, addresses.EVERYTHING_ELSE, ways, found)
+        [peer] = made.interface.peers
+        asked = replace(peer, allowed=(IPv4Network(enrolment.inside),), keepalive=0)
+        yield replace(made, name=settings.scout_name, interface=replace(made.interface, peers=(asked,)))
 
 
 def _setup(

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("wireguard-go") is None, reason="missing: wireguard-go"),
 ]
 
-NETWORK = IPv4Network("10.84.0.0/16")
+NETWORK, ANOTHER = IPv4Network("10.84.0.0/16"), IPv4Network("10.85.0.0/16")
 BLOCK = addresses.block_of(NETWORK, 1)
 ELSE, DSL, LTE = (str(addresses.of_tunnel(BLOCK, place)) for place in range(3))
 MIRROR = "9000"
@@ -78,6 +79,10 @@ class House:
         known = self.world.on(self.world.provider, f"wg show {GATEWAY} endpoints").splitlines()
         return next(line for line in known if line.startswith(key))
 
+    def gateway(self) -> dict[str, Any]:
+        """The gateway of ``cpe status``."""
+        return json.loads(run(*self.world.command("status", "--json")))["gateway"]  # type: ignore[no-any-return]
+
     def silence(self, link: str) -> None:
         """Let nothing pass a link any more, neither way; its carrier stays."""
         for hook, way in (("in", "iifname"), ("out", "oifname")):
@@ -113,13 +118,13 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 @contextmanager
-def gateway(built: World, name: str, port: int) -> Iterator[Enrolment]:
+def gateway(built: World, name: str, port: int, network: IPv4Network = NETWORK) -> Iterator[Enrolment]:
     """A gateway at the provider, with an interface of this name, that knows one router."""
-    own, secret = keys.new_secret(), keys.new_secret()
+    own, secret, block = keys.new_secret(), keys.new_secret(), addresses.block_of(network, 1)
     peers = tuple(
         Peer(
             keys.public_key(keys.private_key(secret, place)),
-            (IPv4Network(f"{addresses.of_tunnel(BLOCK, place)}/32"),),
+            (IPv4Network(f"{addresses.of_tunnel(block, place)}/32"),),
         )
         for place in range(3)
     )
@@ -129,13 +134,13 @@ def gateway(built: World, name: str, port: int) -> Iterator[Enrolment]:
     try:
         with inside(provider):
             device.configure(name, Interface(own, peers, port=port))
-            device.give(name, f"{addresses.gateway(NETWORK)}/16", 1420)
+            device.give(name, f"{addresses.gateway(network)}/16", 1420)
         yield Enrolment(
             gateway=Place(SERVER_4, port),
             public_key=keys.public_key(own),
             secret=secret,
-            addresses=BLOCK,
-            inside=addresses.gateway(NETWORK),
+            addresses=block,
+            inside=addresses.gateway(network),
         )
     finally:
         with inside(provider):
@@ -222,13 +227,20 @@ def test_without_an_answer_of_the_gateway_everything_leaves_by_the_links(house: 
         eventually(lambda: PREFIX in house.default(), 12.0)
 
 
-def test_a_gateway_that_is_silent_gives_way_to_the_next(house: House) -> None:
-    with gateway(house.world, f"h{os.getpid()}", 51841) as second:
-        house.world.on(house.world.provider, f"ip link set h{os.getpid()} down")
-        with house.world.daemon(house.settings_for(second, house.enrolment)):
+def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(house: House) -> None:
+    first = f"h{os.getpid()}"
+    with gateway(house.world, first, 51841, ANOTHER) as preferred:
+        house.world.on(house.world.provider, f"ip link set {first} down")
+        settings = house.settings_for(preferred, house.enrolment).replace("[tunnels]", '[tunnels]\nreturn_after = "2s"')
+        with house.world.daemon(settings):
             eventually(lambda: PREFIX in house.default(), 15.0)
             with house.world.transfer(str(house.enrolment.inside)):
                 house.by_tunnels(DSL, LTE)
+            house.world.on(house.world.provider, f"ip link set {first} up")
+            eventually(lambda: house.gateway()["place"] == str(preferred.gateway), 20.0)
+            with house.world.transfer(str(preferred.inside)):
+                house.by_tunnels(*(str(addresses.of_tunnel(preferred.addresses, place)) for place in (1, 2)))
+            assert f"{PREFIX}9" not in house.world.on_router("ip -br link")
 
 
 def test_it_leaves_nothing_behind_and_a_restart_loses_nothing(house: House) -> None:

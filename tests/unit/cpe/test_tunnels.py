@@ -14,6 +14,7 @@ from tests.unit.cpe.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, 
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
 from tributary.settings.failure import Failure
 from tributary.settings.files import check
+from tributary.settings.hosts import Target
 from tributary.wireguard.enrolment import Enrolment, text
 
 FIRST = check(GIVEN | {"gateway": "203.0.113.5"}, Enrolment, "test")
@@ -146,16 +147,39 @@ def test_a_gateway_that_is_silent_gives_way_to_the_next_and_the_last_to_the_firs
     script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    assert not script.keeper.give_up_gateway()
+    assert not script.keeper.give_up_gateway(0.0)
     script.failed("dsl")
-    assert not script.keeper.give_up_gateway()
+    assert not script.keeper.give_up_gateway(0.0)
     script.failed("dsl", "lte")
-    assert script.keeper.give_up_gateway()
+    assert script.keeper.give_up_gateway(0.0)
     said = script.look()
     assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
     assert "ip mptcp endpoint add 10.84.0.34 dev tb1 id 130 subflow" in said
     script.failed("dsl", "lte")
-    assert script.keeper.give_up_gateway() and script.keeper.gateways.place == "203.0.113.5:51840"
+    assert script.keeper.give_up_gateway(0.0) and script.keeper.gateways.place == "203.0.113.5:51840"
+
+
+def test_the_first_gateway_is_asked_by_a_tunnel_of_its_own_and_gone_back_to_when_it_has_answered_for_long() -> None:
+    script = Script(SECOND, FIRST)
+    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    assert not [each for each in script.now(DSL, LTE) if "tb9" in each]
+    script.failed("dsl", "lte")
+    assert script.keeper.give_up_gateway(0.0)
+    said = [each for each in script.look() if "tb9" in each]
+    assert said[0] == "ip link add tb9 type wireguard"
+    assert "fwmark 0x8410 peer ... endpoint 203.0.113.9:7; ip address replace 10.84.0.33/32 dev tb9" in said[1]
+    script.answered("dsl")
+    assert script.keeper.scouted_by == ("tb9", ip_address("10.84.0.33"), Target(SECOND.inside, 5124))
+    gateways = script.keeper.gateways
+    gateways.scout.told(True, gateways.number, 10.0)
+    assert not script.keeper.return_to_gateway(309.0)
+    assert script.keeper.return_to_gateway(310.0) and gateways.number == 0
+    said = script.look()
+    assert "ip link delete dev tb9" in said and script.keeper.scouted_by is None
+    assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
+    # Nothing leaves outside of the tunnels while the gateway that has just answered is asked by each link.
+    assert script.keeper.leg and script.keeper.leg.answers
+    assert script.keeper.health.begin(400.0) == ["dsl", "lte"]
 
 
 def test_a_step_that_failed_is_tried_again() -> None:
