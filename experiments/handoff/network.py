@@ -69,7 +69,7 @@ http {{
     keepalive_requests 1000000;
     server {{
         listen {local};
-        listen {address}:80;
+        listen {address}:80{version};
         root {objects};
         add_header X-Served-By nginx;
     }}
@@ -162,12 +162,20 @@ class Network:
         command = (str(self.programs.back_end), *where, "--identity", str(self.identity(name)), *what)
         return self.nodes[name].start(name, command).wait_until_ready()
 
-    def start_nginx(self, name: str) -> Process:
-        """An nginx with the folder of objects on a back end's loopback, and at its own address for what is relayed."""
+    def start_nginx(self, name: str, *, http2: bool = False) -> Process:
+        """An nginx with the folder of objects on a back end's loopback, and at its own address for what is relayed.
+
+        There it speaks ``http2`` by prior knowledge.
+        """
         folder = self.directory / f"nginx-{name}"
         folder.mkdir(exist_ok=True)
         text = _NGINX.format(
-            folder=folder, objects=self.objects(name), local=_NGINX_ADDRESS, address=self.address(name)
+            folder=folder,
+            objects=self.objects(name),
+            local=_NGINX_ADDRESS,
+            address=self.address(name),
+            # Since 1.25.1 there is a directive for it; this is still understood.
+            version=" http2" if http2 else "",
         )
         (folder / "nginx.conf").write_text(text)
         command = ("nginx", "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf"))

@@ -114,7 +114,7 @@ def test_of_a_client_that_resets_nothing_is_left(handoff: HandOff) -> None:
 def test_what_no_rule_is_for_is_relayed_or_refused(handoff: HandOff, tmp_path: Path) -> None:
     assert b"404" in handoff.exchange(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
     assert b"400" in handoff.exchange(b"GET / HTTP/1.1\r\n\r\n")
-    assert b"505" in handoff.exchange(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert b"505" in handoff.exchange(b"GET / HTTP/3.0\r\n\r\n")
     handoff.fetch(["relayed/none", "a/1"], tmp_path)
     assert {line.get("status") for line in handoff.lines()} >= {404, 400, 505}
     assert handoff.outcomes("whole")[-1]["server"] == f"{handoff.network.address('a')}:80"

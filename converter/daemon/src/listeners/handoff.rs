@@ -13,14 +13,14 @@ use handoff_front::{AnswerEnd, Guide, Links, Lost, Meter, Outcome as Journey, ha
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tributary_wire::host::Host;
-use tributary_wire::http::{Authority, HeadReader, Refused, Request, parse_request};
+use tributary_wire::http::{Authority, HTTP2_HEAD, HeadReader, Refused, Request, parse_request};
 
-use super::http::{Front, Kept, Left, Next, end, exchange, next_request, refuse};
+use super::http::{Front, Kept, Left, Next, end, exchange, next_request, refuse, relay_unasked};
 use crate::accounting::handoff_counters::Way;
 use crate::bytes::stream::Stream;
 use crate::config::Handoff;
 use crate::kernel::sockets;
-use crate::policy::handoff::{Choice, Learned, Question, choose};
+use crate::policy::handoff::{Choice, Learned, Question, choose, choose_unseen};
 use crate::session::{Outcome, Session};
 
 /// Serves one client.
@@ -42,12 +42,14 @@ pub async fn serve(session: Session) {
     };
     loop {
         let (session, front) = (&client.session, &mut client.front);
-        let (request, head) =
-            match next_request(session, front, deadline.take(), draining.as_mut()).await {
-                Next::Request(request, head) => (request, head),
-                Next::End => return client.session.leave(),
-                Next::Refused(refused) => return client.refuse(refused, Clock::now()).await,
-            };
+        let until = deadline.take();
+        let (request, head) = match next_request(session, front, until, draining.as_mut()).await {
+            Next::Request(request, head) => (request, head),
+            Next::End => return client.session.leave(),
+            // Nothing but a connection's beginning is HTTP/2's.
+            Next::Refused(refused) if until.is_some() => return client.begin(refused).await,
+            Next::Refused(refused) => return client.refuse(refused, Clock::now()).await,
+        };
         // In a box, so that a client that asks for nothing takes little memory.
         match Box::pin(client.answer(request, head)).await {
             Some(again) => client = again,
@@ -121,6 +123,20 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// What came first is no request that can be read. It may be HTTP/2's, which is relayed as it is, if there is a rule for
+    /// whatever it asks.
+    async fn begin(self, refused: Refused) {
+        let client = self.session.client.ip();
+        let load = |back_end| self.links.load(back_end);
+        match choose_unseen(client, self.handoff, load) {
+            Some(to) if self.front.inbox.starts_with(HTTP2_HEAD) => {
+                self.session.went(Way::Relayed);
+                relay_unasked(self.session, &http(self.handoff, to), self.front.inbox).await;
+            }
+            _ => self.refuse(refused, Clock::now()).await,
+        }
+    }
+
     fn meter(&self) -> Meter {
         Meter::new(self.learned.learns())
     }
@@ -140,11 +156,7 @@ impl<'a> Client<'a> {
             }
         };
         self.session.went(way);
-        let http = self.handoff.back_ends[to].http;
-        let server = Authority {
-            host: Host::from(http.ip()),
-            port: http.port(),
-        };
+        let server = http(self.handoff, to);
         let (before, meter) = (self.session.bytes(), self.meter());
         let (session, front, kept) = (&self.session, &mut self.front, &mut self.kept);
         let exchange = exchange(session, front, kept, &request, Some(&server), asked.since);
@@ -208,6 +220,15 @@ impl<'a> Client<'a> {
         self.session.stream = Stream::new(stream);
         self.front.inbox = bytes;
         self.front.reader = HeadReader::default();
+    }
+}
+
+/// Where a back end is asked by relaying.
+fn http(handoff: &Handoff, back_end: usize) -> Authority {
+    let http = handoff.back_ends[back_end].http;
+    Authority {
+        host: Host::from(http.ip()),
+        port: http.port(),
     }
 }
 

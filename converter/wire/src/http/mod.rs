@@ -47,5 +47,5 @@ pub use refused::Refused;
 pub use request::{Awaited, ContentRule, Request};
 pub use response::{BadResponse, Delivery, Response};
 pub use target::RequestTarget;
-pub use version::Version;
+pub use version::{HTTP2_HEAD, Version};
 pub use via::{Hop, Pseudonym};

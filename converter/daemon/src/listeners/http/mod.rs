@@ -20,3 +20,4 @@ pub(super) use request::{Next, next_request};
 pub(super) use serve::end;
 pub use serve::serve;
 pub(super) use server::Kept;
+pub(super) use tunnel::relay_unasked;

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::hash::Hasher as _;
+use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
 use tributary_wire::http::{Body, Method, Request, RequestTarget};
@@ -37,17 +38,46 @@ pub fn choose(
         return Choice::Nobody;
     };
     let ranked = ranked(rule, handoff, path);
-    let up = ranked.iter().filter_map(|each| Some((load(*each)?, *each)));
-    let best = match rule.choose {
-        Choose::Hash => up.map(|(_, each)| each).next(),
-        // The first of those that have equally many.
-        Choose::LeastLoaded => up.min_by_key(|(load, _)| *load).map(|(_, each)| each),
-    };
-    match (best, ranked.first()) {
+    match (best(rule, &ranked, load), ranked.first()) {
         (Some(to), _) if !rule.relay && fits(request, came) => Choice::HandOver(to),
         (Some(to), _) | (None, Some(&to)) => Choice::Relay(to),
         (None, None) => Choice::Nobody,
     }
+}
+
+/// Who gets all requests of a connection on which they are not seen: of the first rule that is for every request, the back
+/// end that is the client's. `None` without such a rule: any other one is for some requests only.
+pub fn choose_unseen(
+    client: IpAddr,
+    handoff: &Handoff,
+    load: impl Fn(usize) -> Option<usize>,
+) -> Option<usize> {
+    let rule = handoff.rules.iter().find(|rule| is_for_every(rule))?;
+    let ranked = ranked(rule, handoff, &client.to_string());
+    best(rule, &ranked, load).or(ranked.first().copied())
+}
+
+/// Of back ends in a rule's order, the one that is asked, if one is there.
+fn best(
+    rule: &HandoffRule,
+    ranked: &[usize],
+    load: impl Fn(usize) -> Option<usize>,
+) -> Option<usize> {
+    let mut up = ranked.iter().filter_map(|each| Some((load(*each)?, *each)));
+    match rule.choose {
+        Choose::Hash => up.next(),
+        // The first of those that have equally many.
+        Choose::LeastLoaded => up.min_by_key(|(load, _)| *load),
+    }
+    .map(|(_, each)| each)
+}
+
+fn is_for_every(rule: &HandoffRule) -> bool {
+    rule.host.is_none()
+        && rule.path == "/"
+        && rule.methods.is_empty()
+        && rule.min_size.is_none()
+        && rule.max_size.is_none()
 }
 
 /// The first rule for `request`, whatever the size: what it is for is seen as of one kind. With the request's path.
@@ -67,7 +97,7 @@ fn has_size(rule: &HandoffRule, expected: Expected) -> bool {
     (rule.min_size.is_none() && rule.max_size.is_none()) || expected.known.is_some_and(is_within)
 }
 
-/// The back ends of a rule, the one that is the path's first.
+/// The back ends of a rule, the one that is first the path's, or what stands in its place.
 fn ranked(rule: &HandoffRule, handoff: &Handoff, path: &str) -> Vec<usize> {
     let number = |name: &String| handoff.back_ends.iter().position(|each| each.name == *name);
     let mut ranked: Vec<_> = rule.to.iter().filter_map(number).collect();
@@ -237,6 +267,43 @@ mod tests {
             "{shares:?}"
         );
     }
+
+    #[test]
+    fn requests_that_are_not_seen_go_by_a_rule_for_every_request_alone() {
+        let mut handoff = handoff();
+        let client = |last: u8| IpAddr::from([10, 0, 0, last]);
+        assert_eq!(choose_unseen(client(1), &handoff, |_| Some(0)), None);
+        let mut every = handoff.rules[6].clone();
+        every.path = "/".to_owned();
+        for narrow in [
+            |rule: &mut HandoffRule| rule.host = Some("a".to_owned()),
+            |rule: &mut HandoffRule| rule.methods = vec!["GET".to_owned()],
+            |rule: &mut HandoffRule| rule.min_size = Some(1),
+            |rule: &mut HandoffRule| rule.max_size = Some(1),
+        ] {
+            let mut rule = every.clone();
+            narrow(&mut rule);
+            handoff.rules = vec![rule];
+            assert_eq!(choose_unseen(client(1), &handoff, |_| Some(0)), None);
+        }
+        handoff.rules.push(every);
+        let mut shares = [0; 3];
+        for last in 0..=255 {
+            let to = choose_unseen(client(last), &handoff, |_| Some(0)).expect("one");
+            shares[to] += 1;
+            // It is asked even if nothing can be handed to any of them.
+            assert_eq!(choose_unseen(client(last), &handoff, |_| None), Some(to));
+            let others = choose_unseen(client(last), &handoff, |each| (each != to).then_some(0));
+            assert_ne!(others, Some(to));
+        }
+        assert!(shares.iter().all(|share| *share > 50), "{shares:?}");
+        handoff.rules[1].choose = Choose::LeastLoaded;
+        for least in 0..3 {
+            let load = |each| Some(usize::from(each != least));
+            assert_eq!(choose_unseen(client(1), &handoff, load), Some(least));
+        }
+    }
+
     #[test]
     fn a_rule_for_sizes_is_for_those_that_are_known() {
         let handoff = handoff();

@@ -7,6 +7,6 @@ mod learned;
 mod sizes;
 mod threshold;
 
-pub use choice::{Choice, choose};
+pub use choice::{Choice, choose, choose_unseen};
 pub use expected::Expected;
 pub use learned::{Learned, Question};
