@@ -26,14 +26,40 @@ def front_behind(handoff: HandOff, treat: Treat) -> Iterator[None]:
             handoff.kill("front")
 
 
-DOUBLED = {kind for name, kind in KINDS.items() if name != "returned"}
-"""A return that comes twice has the front decide twice, and its second word may meet the return after."""
+def twice(message: bytes) -> list[bytes]:
+    """Each comes again at once."""
+    return [message] * (2 if message[5] in KINDS.values() else 1)
 
 
-def test_messages_that_come_twice_change_nothing(handoff: HandOff, tmp_path: Path) -> None:
-    with front_behind(handoff, lambda message: [message] * (2 if message[5] in DOUBLED else 1)):
+class Late:
+    """Each return comes again behind the next one of its connection, and what was said to it before the next word."""
+
+    def __init__(self) -> None:
+        self.last: dict[bytes, bytes] = {}
+
+    def __call__(self, message: bytes) -> list[bytes]:
+        """What is passed on in its place."""
+        kind, number = message[5], message[6:14]
+        if kind == KINDS["returned"]:
+            return [message, *self._again(b"returned" + number, message)]
+        if kind in (KINDS["keep"], KINDS["released"]):
+            return [*self._again(b"said" + number, message), message]
+        return [message]
+
+    def _again(self, key: bytes, message: bytes) -> list[bytes]:
+        last = self.last.get(key)
+        self.last[key] = message
+        return [last] if last else []
+
+
+@pytest.mark.parametrize("treat", [twice, Late()], ids=["at once", "late"])
+def test_messages_that_come_twice_change_nothing(treat: Treat, handoff: HandOff, tmp_path: Path) -> None:
+    is_on = False
+    with front_behind(handoff, lambda message: treat(message) if is_on else [message]):
+        # Of one connection, whose numbers are those of one of the front's threads.
+        is_on = True
         before = handoff.passed_front()
-        names = "abbaab" * 3
+        names = "aabbaaab" * 3
         got = handoff.fetch([f"{name}/{SIZE}" for name in names], tmp_path)
         assert got == [pattern(name, SIZE) for name in names]
         assert handoff.passed_front() - before < len(names) * SIZE / 2, "most of them were handed over"

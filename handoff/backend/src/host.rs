@@ -5,10 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use handoff_link::{Identity, QUEUE, Sender, carry};
+use handoff_link::{Identity, Sender, carry, queue};
 use handoff_protocol::{Denial, Message, What};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tributary_transplant::Frozen;
 
@@ -61,7 +61,7 @@ impl<S: Server> Host<S> {
             Ok(stream) => stream,
             Err(error) => return tracing::warn!("{front} is refused as a front: {error}"),
         };
-        let (sender, outgoing) = mpsc::channel(QUEUE);
+        let (sender, outgoing) = queue();
         let mut guests = Guests::new(self, sender);
         let error = carry(stream, outgoing, |message| guests.take(message)).await;
         tracing::info!("front {front} has gone: {error}");
@@ -95,7 +95,7 @@ impl<S: Server> Guests<S> {
         let Message { id, what } = message;
         match what {
             What::Hand { frozen, bytes } => self.arrived(id, &frozen, bytes),
-            What::Keep => self.stays(id),
+            What::Keep { turn } => self.stays(id, turn),
             What::Released => drop(self.given_back.take(id)),
             What::Abort => self.abort(id),
             // All others are a back end's own, or the switch's.
@@ -140,8 +140,8 @@ impl<S: Server> Guests<S> {
         self.here.insert(id, task.abort_handle());
     }
 
-    fn stays(&mut self, id: u64) {
-        if let Some(visit) = self.given_back.take(id) {
+    fn stays(&mut self, id: u64, turn: u32) {
+        if let Some(visit) = self.given_back.take_kept(id, turn) {
             // A socket that does not wake is a connection that breaks, as the first write will find.
             let _ = visit.wake();
             self.serve(id, visit);
@@ -159,8 +159,8 @@ impl<S: Server> Guests<S> {
     }
 
     fn say(&self, id: u64, what: What) {
-        // A front that does not take it is as good as gone, and the link will find that out.
-        let _ = self.front.try_send(Message { id, what });
+        // Of a front that does not take it, all are given up.
+        self.front.send(Message { id, what });
     }
 }
 

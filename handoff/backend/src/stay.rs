@@ -1,6 +1,7 @@
 //! One guest from its arrival to its leave.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub struct Visit<S: Server> {
     kept: S::Kept,
     /// Bytes that the front knows of.
     told: u64,
+    /// How often it was given back.
+    turns: u32,
     _place: OwnedSemaphorePermit,
 }
 
@@ -41,6 +44,7 @@ impl<S: Server> Visit<S> {
             guest: Guest::new(stream, bytes),
             kept: S::Kept::default(),
             told: 0,
+            turns: 0,
             _place: place,
         }
     }
@@ -80,6 +84,14 @@ impl<S: Server> GivenBack<S> {
         self.lock().remove(&id)
     }
 
+    /// The same, for an answer to this turn: one to a turn before came twice.
+    pub fn take_kept(&self, id: u64, turn: u32) -> Option<Visit<S>> {
+        match self.lock().entry(id) {
+            Entry::Occupied(entry) if entry.get().turns == turn => Some(entry.remove()),
+            _ => None,
+        }
+    }
+
     /// All that are left.
     pub fn take_all(&self) -> Vec<Visit<S>> {
         self.lock().drain().map(|(_, visit)| visit).collect()
@@ -104,11 +116,13 @@ pub struct Ticket<S: Server> {
 impl<S: Server> Ticket<S> {
     /// A front that does not hear it has lost the guest anyway.
     fn say(&self, what: What) {
-        let _ = self.front.try_send(Message { id: self.id, what });
+        self.front.send(Message { id: self.id, what });
     }
 
     async fn give_back(&self, mut visit: Visit<S>, frozen: Frozen) {
+        visit.turns += 1;
         let returned = What::Returned {
+            turn: visit.turns,
             sent: visit.news(),
             frozen: Box::new(frozen),
             bytes: visit.guest.inbox.clone(),

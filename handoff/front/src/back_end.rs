@@ -100,8 +100,7 @@ impl Away {
     pub fn say(&self, what: What) -> bool {
         let sender = self.back_end.sender.borrow();
         let message = Message { id: self.id, what };
-        let sent = sender.as_ref().map(|sender| sender.try_send(message));
-        matches!(sent, Some(Ok(())))
+        sender.as_ref().is_some_and(|sender| sender.send(message))
     }
 }
 

@@ -89,6 +89,8 @@ struct Stay {
     at: usize,
     away: Away,
     rule: Rule,
+    /// How often it was given back.
+    turns: u32,
 }
 
 /// A failed step.
@@ -168,7 +170,12 @@ impl<'a> Journey<'a> {
             return Err(Failed::Before(Lost::BackEnd));
         };
         match timeout(ANSWER_TIMEOUT, away.next()).await {
-            Ok(Some(What::Taken)) => Ok(Stay { at: to, away, rule }),
+            Ok(Some(What::Taken)) => Ok(Stay {
+                at: to,
+                away,
+                rule,
+                turns: 0,
+            }),
             Ok(Some(What::Denied(denial))) => {
                 tracing::warn!("a connection is not handed to {}: {denial}", rule.back_end);
                 self.links.switch.remove(rule).await;
@@ -191,10 +198,12 @@ impl<'a> Journey<'a> {
         loop {
             let next = match stay.away.next().await {
                 Some(What::Returned {
+                    turn,
                     sent,
                     mut frozen,
                     bytes,
-                }) => {
+                }) if turn == stay.turns + 1 => {
+                    stay.turns = turn;
                     guide.answered(stay.at, sent, AnswerEnd::Whole);
                     frozen.local = self.service.into();
                     self.frozen = Some(*frozen);
@@ -205,6 +214,7 @@ impl<'a> Journey<'a> {
                     spawn_local(Rc::clone(&self.links.switch).remove_later(stay.rule));
                     return Outcome::Over;
                 }
+                // It came twice, or is nothing to be said now.
                 Some(_) => Ok(stay),
                 None => return self.lost(Lost::BackEnd, stay.at, stay.rule).await,
             };
@@ -227,7 +237,7 @@ impl<'a> Journey<'a> {
             return Err(self.back(stay, bytes).await);
         };
         if to == stay.at {
-            stay.away.say(What::Keep);
+            stay.away.say(What::Keep { turn: stay.turns });
             return Ok(stay);
         }
         match self.pass_on(to, &bytes).await {
@@ -265,7 +275,7 @@ impl<'a> Journey<'a> {
 
     /// Back into a socket here. Only then the rule ends: nobody but a frozen or deaf socket hears the client meanwhile.
     async fn back(&mut self, stay: Stay, bytes: Vec<u8>) -> Outcome {
-        let Stay { at, away, rule } = stay;
+        let Stay { at, away, rule, .. } = stay;
         let Some(frozen) = &self.frozen else {
             return self.lost(Lost::BackEnd, at, rule).await;
         };

@@ -5,10 +5,9 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use handoff_link::{QUEUE, Sender, carry};
+use handoff_link::{Sender, carry, queue};
 use handoff_protocol::{Message, What};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::work::Overhead;
@@ -61,7 +60,7 @@ async fn once(
     stream: impl AsyncRead + AsyncWrite,
     overhead: &Overhead,
 ) -> (io::Error, bool) {
-    let (sender, outgoing) = mpsc::channel(QUEUE);
+    let (sender, outgoing) = queue();
     let sender = RefCell::new(Some(sender));
     let was_there = RefCell::new(false);
     let take = |message: Message| {

@@ -25,6 +25,8 @@ pub struct Switch {
     next: Cell<u64>,
     asked: RefCell<HashMap<u64, oneshot::Sender<What>>>,
     rules: RefCell<HashMap<(SocketAddrV4, SocketAddrV4), Rule>>,
+    /// Rules that have ended, by the number under which the switch is told; until it says that it knows.
+    ended: RefCell<HashMap<u64, Rule>>,
 }
 
 impl Switch {
@@ -38,16 +40,17 @@ impl Switch {
         self.rules
             .borrow_mut()
             .insert((rule.client, rule.service), rule);
-        let answer = self.ask(What::Install(rule));
+        let answer = self.ask(self.number(), What::Install(rule));
         async move { answer.await == Some(What::Done) }
     }
 
-    /// Ends a rule at once; ready when it has ended, or the switch is away.
+    /// Ends a rule at once; ready when it has ended, or the switch is away. One that is back and still has it is told then.
     pub fn remove(&self, rule: Rule) -> impl Future<Output = ()> + use<> {
         self.forget(rule);
-        let answer = self.ask(What::Remove(rule));
+        let id = self.number();
+        self.ended.borrow_mut().insert(id, rule);
+        let answer = self.ask(id, What::Remove(rule));
         async move {
-            // Without a switch there is no rule.
             let _ = answer.await;
         }
     }
@@ -71,10 +74,14 @@ impl Switch {
         }
     }
 
-    fn ask(&self, what: What) -> impl Future<Output = Option<What>> + use<> {
+    /// Of the next question.
+    fn number(&self) -> u64 {
+        self.next.set(self.next.get() + 1);
+        self.next.get()
+    }
+
+    fn ask(&self, id: u64, what: What) -> impl Future<Output = Option<What>> + use<> {
         let (told, answer) = oneshot::channel();
-        let id = self.next.get() + 1;
-        self.next.set(id);
         if self.say(id, what) {
             self.asked.borrow_mut().insert(id, told);
         }
@@ -83,10 +90,9 @@ impl Switch {
 
     fn say(&self, id: u64, what: What) -> bool {
         let sender = self.sender.borrow();
-        let sent = sender
+        sender
             .as_ref()
-            .map(|sender| sender.try_send(Message { id, what }));
-        matches!(sent, Some(Ok(())))
+            .is_some_and(|sender| sender.send(Message { id, what }))
     }
 }
 
@@ -97,6 +103,9 @@ impl Far for Switch {
 
     fn is_there(&self, sender: &Sender) {
         self.sender.replace(Some(sender.clone()));
+        for (&id, &rule) in self.ended.borrow().iter() {
+            self.say(id, What::Remove(rule));
+        }
         for &rule in self.rules.borrow().values() {
             // Nobody waits for number 0.
             self.say(0, What::Install(rule));
@@ -104,6 +113,7 @@ impl Far for Switch {
     }
 
     fn said(&self, message: Message) {
+        self.ended.borrow_mut().remove(&message.id);
         if let Some(told) = self.asked.borrow_mut().remove(&message.id) {
             // Who asked may have stopped waiting.
             let _ = told.send(message.what);
@@ -113,5 +123,67 @@ impl Far for Switch {
     fn is_gone(&self) {
         self.sender.take();
         self.asked.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use handoff_link::{carry, queue};
+    use handoff_protocol::parse;
+    use tokio::io::{AsyncReadExt as _, duplex};
+
+    use super::*;
+
+    fn rule(port: u16) -> Rule {
+        let end = |last, port| SocketAddrV4::new([10, 0, 0, last].into(), port);
+        Rule {
+            client: end(1, port),
+            service: end(2, 80),
+            back_end: end(3, 7400),
+        }
+    }
+
+    /// What a switch is told by a connection that breaks behind `meanwhile`.
+    async fn told(switch: &Switch, meanwhile: impl FnOnce(&Switch)) -> Vec<Message> {
+        let (sender, outgoing) = queue();
+        switch.is_there(&sender);
+        meanwhile(switch);
+        switch.is_gone();
+        drop(sender);
+        let (here, mut there) = duplex(64 << 10);
+        carry(here, outgoing, drop).await;
+        let mut bytes = vec![];
+        there.read_to_end(&mut bytes).await.expect("ended");
+        let mut messages = vec![];
+        while let Some((message, length)) = parse(&bytes).expect("messages") {
+            messages.push(message);
+            bytes.drain(..length);
+        }
+        messages
+    }
+
+    fn whats(messages: &[Message]) -> Vec<&What> {
+        messages.iter().map(|message| &message.what).collect()
+    }
+
+    #[tokio::test]
+    async fn a_switch_that_is_back_hears_of_rules_that_there_are_and_that_have_ended_until_it_knows()
+     {
+        let switch = Switch::default();
+        let before = told(&switch, |switch| {
+            drop(switch.install(rule(1)));
+            drop(switch.install(rule(2)));
+        });
+        let installed = [&What::Install(rule(1)), &What::Install(rule(2))];
+        assert_eq!(whats(&before.await), installed);
+        drop(switch.remove(rule(1)));
+        let after = [&What::Remove(rule(1)), &What::Install(rule(2))];
+        let id = told(&switch, |_| {}).await[0].id;
+        let again = told(&switch, |switch| {
+            let what = What::Done;
+            switch.said(Message { id, what });
+        });
+        assert_eq!(whats(&again.await), after);
+        assert_eq!(whats(&told(&switch, |_| {}).await), after[1..]);
     }
 }

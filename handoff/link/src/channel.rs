@@ -1,11 +1,13 @@
 //! Messages over one standing connection, for as long as both ends are alive.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use handoff_protocol::{Message, What, parse};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 /// Who has nothing to say says so, so often.
@@ -15,27 +17,82 @@ const BEAT: Duration = Duration::from_millis(100);
 /// the other side a busy machine with few processors stalls for 0.3 s now and then: twice that between two beats is no
 /// end yet.
 const SILENCE: Duration = Duration::from_millis(700);
-/// Messages that wait to be sent; with more the other end does not take them, and counts as gone.
-pub const QUEUE: usize = 4096;
+/// Messages that wait to be sent; with more the other end does not take them, and counts as gone. A switch that is back hears
+/// at once of all rules: 32768 that there are at most, and as many that have ended.
+const QUEUE: usize = 1 << 17;
 /// Room for what comes next.
 const PIECE: usize = 16 << 10;
 /// Messages are sent together up to this many bytes.
 const BATCH: usize = 64 << 10;
 
 /// Where messages for the other end go.
-pub type Sender = mpsc::Sender<Message>;
+#[derive(Clone, Debug)]
+pub struct Sender {
+    queue: mpsc::Sender<Message>,
+    overflow: Arc<Overflow>,
+}
 
-/// Sends what `outgoing` has and gives what comes to `take`, until the connection breaks; the end of `outgoing` ends it as
-/// well. Returns why.
+/// What was sent, for [`carry`].
+#[derive(Debug)]
+pub struct Outgoing {
+    queue: mpsc::Receiver<Message>,
+    overflow: Arc<Overflow>,
+}
+
+/// Whether a message found no room.
+#[derive(Debug, Default)]
+struct Overflow {
+    has_come: AtomicBool,
+    told: Notify,
+}
+
+/// Room for what waits to be sent by one connection.
+pub fn queue() -> (Sender, Outgoing) {
+    let (to, queue) = mpsc::channel(QUEUE);
+    let overflow = Arc::<Overflow>::default();
+    let sender = Sender {
+        queue: to,
+        overflow: Arc::clone(&overflow),
+    };
+    (sender, Outgoing { queue, overflow })
+}
+
+impl Sender {
+    /// Whether the message is on its way. One for which there is no room breaks the connection, and none behind it is sent:
+    /// an end that misses a message would go on from what is no longer so.
+    pub fn send(&self, message: Message) -> bool {
+        if self.overflow.has_come.load(Ordering::Acquire) {
+            return false;
+        }
+        let sent = self.queue.try_send(message);
+        if matches!(sent, Err(mpsc::error::TrySendError::Full(_))) {
+            self.overflow.has_come.store(true, Ordering::Release);
+            self.overflow.told.notify_one();
+        }
+        sent.is_ok()
+    }
+
+    /// Whether the connection has broken.
+    pub fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+}
+
+/// Sends what `outgoing` has and gives what comes to `take`, until the connection breaks, or the other end takes too little
+/// of it; the end of `outgoing` ends it as well. Returns why.
 pub async fn carry(
     stream: impl AsyncRead + AsyncWrite,
-    outgoing: mpsc::Receiver<Message>,
+    outgoing: Outgoing,
     take: impl FnMut(Message),
 ) -> io::Error {
+    let Outgoing { queue, overflow } = outgoing;
     let (reader, writer) = split(stream);
     tokio::select! {
         error = read(reader, take) => error,
-        error = write(writer, outgoing) => error,
+        error = write(writer, queue) => error,
+        () = overflow.told.notified() => {
+            io::Error::other("the other end does not take what it is told")
+        }
     }
 }
 
@@ -118,10 +175,10 @@ mod tests {
     #[tokio::test]
     async fn messages_come_in_order_and_the_end_of_one_side_ends_the_other() {
         let (here, there) = duplex(10);
-        let (sender, outgoing) = mpsc::channel(QUEUE);
-        let (_silent, nothing) = mpsc::channel(QUEUE);
+        let (sender, outgoing) = queue();
+        let (_silent, nothing) = queue();
         for id in 0..100 {
-            sender.try_send(hello(id)).expect("room");
+            assert!(sender.send(hello(id)));
         }
         drop(sender);
         let mut came = vec![];
@@ -137,8 +194,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_end_that_is_silent_is_gone_and_one_that_has_nothing_to_say_is_not() {
         let (here, there) = duplex(1000);
-        let (_kept, outgoing) = mpsc::channel(QUEUE);
-        let (sender, nothing) = mpsc::channel(QUEUE);
+        let (_kept, outgoing) = queue();
+        let (sender, nothing) = queue();
         let far = tokio::spawn(carry(there, nothing, drop));
         let near = tokio::spawn(carry(here, outgoing, drop));
         tokio::time::sleep(10 * SILENCE).await;
@@ -150,7 +207,7 @@ mod tests {
         );
 
         let (here, _there) = duplex(1000);
-        let (_kept, outgoing) = mpsc::channel(QUEUE);
+        let (_kept, outgoing) = queue();
         let error = carry(tokio::io::join(here, sink()), outgoing, drop).await;
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
@@ -158,7 +215,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_end_that_stalls_for_half_a_second_is_not_gone_and_one_for_a_whole_one_is() {
         let (here, mut there) = duplex(1000);
-        let (_kept, outgoing) = mpsc::channel(QUEUE);
+        let (_kept, outgoing) = queue();
         let carried = tokio::spawn(carry(tokio::io::join(here, sink()), outgoing, drop));
         let mut beat = Vec::new();
         alive().write(&mut beat);
@@ -175,9 +232,53 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_message_without_room_breaks_the_connection_and_none_goes_behind_it() {
+        let (here, there) = duplex(1000);
+        let (sender, mut outgoing) = queue();
+        let (_silent, nothing) = queue();
+        let most = QUEUE as u64;
+        for id in 0..most {
+            assert!(sender.send(hello(id)));
+        }
+        assert!(!sender.send(hello(most)));
+        assert_eq!(outgoing.queue.try_recv(), Ok(hello(0)));
+        assert!(!sender.send(hello(most + 1)), "there is room again");
+        let mut came = vec![];
+        let (near, _) = tokio::join!(
+            carry(here, outgoing, drop),
+            carry(there, nothing, |message| came.push(message)),
+        );
+        assert_eq!(near.kind(), io::ErrorKind::Other);
+        assert!(sender.is_closed());
+        let ids = 1..=came.len() as u64;
+        assert!(ids.end() < &most && came.into_iter().eq(ids.map(hello)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_speaks_and_does_not_listen_is_gone_once_there_is_no_more_room() {
+        let (here, mut there) = duplex(100);
+        let (sender, outgoing) = queue();
+        let carried = tokio::spawn(carry(here, outgoing, drop));
+        let mut beat = Vec::new();
+        alive().write(&mut beat);
+        let mut sent = 0;
+        while !carried.is_finished() {
+            // Its last one may come too late.
+            let _ = there.write_all(&beat).await;
+            sent += (0..QUEUE as u64 / 8)
+                .filter(|id| sender.send(hello(*id)))
+                .count();
+            tokio::time::sleep(BEAT).await;
+        }
+        let error = carried.await.expect("no panic");
+        assert_eq!(error.kind(), io::ErrorKind::Other);
+        assert!((QUEUE..2 * QUEUE + BATCH / 14).contains(&sent), "{sent}");
+    }
+
+    #[tokio::test]
     async fn what_is_no_message_ends_it() {
         let (here, mut there) = duplex(1000);
-        let (_kept, outgoing) = mpsc::channel(QUEUE);
+        let (_kept, outgoing) = queue();
         there.write_all(b"GET / HTTP/1.1\r\n").await.expect("taken");
         let error = carry(here, outgoing, drop).await;
         assert_eq!(error.kind(), io::ErrorKind::Other);

@@ -7,7 +7,7 @@ mod identity;
 mod parting;
 mod role;
 
-pub use channel::{QUEUE, Sender, carry};
+pub use channel::{Outgoing, Sender, carry, queue};
 pub use identity::Identity;
 pub use parting::{Parting, part};
 pub use role::Role;

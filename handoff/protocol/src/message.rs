@@ -34,6 +34,8 @@ pub enum What {
     Denied(Denial),
     /// Back end: the answers are sent and acknowledged. The front decides who serves what comes next.
     Returned {
+        /// How often it has given this connection back, this time counted.
+        turn: u32,
         /// Bytes of the answers.
         sent: u64,
         /// With the back end's addresses.
@@ -42,7 +44,10 @@ pub enum What {
         bytes: Vec<u8>,
     },
     /// Front, when a connection was returned: keep it, you serve the next request too.
-    Keep,
+    Keep {
+        /// That of the return which this answers.
+        turn: u32,
+    },
     /// Front, when a connection was returned: it is mine.
     Released,
     /// Front: reset it, the client was told otherwise.

@@ -7,7 +7,7 @@ use tributary_transplant::{Frozen, NotFrozen};
 
 use crate::message::{Denial, Message, Rule, What};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 // Where things are: the length of all that follows it, then these.
 const LENGTH: usize = 4;
@@ -19,8 +19,9 @@ const BODY: usize = 14;
 /// Bytes that a client may have sent along with a request, at most; more is relayed.
 pub const MOST_BYTES: usize = 1 << 20;
 /// Bytes of the longest message.
-pub const LONGEST: usize = BODY + SENT + Frozen::LENGTH + MOST_BYTES;
+pub const LONGEST: usize = BODY + TURN + SENT + Frozen::LENGTH + MOST_BYTES;
 
+const TURN: usize = 4;
 const SENT: usize = 8;
 const END: usize = 6;
 const RULE: usize = 3 * END;
@@ -95,7 +96,6 @@ fn what(kind: u8, body: &[u8]) -> Result<Option<What>, Bad> {
         HELLO => alone(What::Hello),
         ALIVE => alone(What::Alive),
         TAKEN => alone(What::Taken),
-        KEEP => alone(What::Keep),
         RELEASED => alone(What::Released),
         ABORT => alone(What::Abort),
         DONE => alone(What::Done),
@@ -107,27 +107,39 @@ fn what(kind: u8, body: &[u8]) -> Result<Option<What>, Bad> {
             .filter(|_| body.len() == SENT)
             .map(|sent| What::Ended { sent })),
         HAND => Ok(connection(body)?.map(|(frozen, bytes)| What::Hand { frozen, bytes })),
-        RETURNED => Ok(
-            match (
-                sent(body),
-                connection(body.get(SENT..).unwrap_or_default())?,
-            ) {
-                (Some(sent), Some((frozen, bytes))) => Some(What::Returned {
-                    sent,
-                    frozen,
-                    bytes,
-                }),
-                _ => None,
-            },
-        ),
+        KEEP => Ok(turn(body)
+            .filter(|_| body.len() == TURN)
+            .map(|turn| What::Keep { turn })),
+        RETURNED => returned(body),
         INSTALL => Ok(rule(body).map(What::Install)),
         REMOVE => Ok(rule(body).map(What::Remove)),
         kind => Err(Bad::Kind(kind)),
     }
 }
 
+fn returned(body: &[u8]) -> Result<Option<What>, Bad> {
+    let Some((Some(turn), rest)) = body
+        .split_at_checked(TURN)
+        .map(|(at, rest)| (turn(at), rest))
+    else {
+        return Ok(None);
+    };
+    let connection = connection(rest.get(SENT..).unwrap_or_default())?;
+    let whole = sent(rest).zip(connection);
+    Ok(whole.map(|(sent, (frozen, bytes))| What::Returned {
+        turn,
+        sent,
+        frozen,
+        bytes,
+    }))
+}
+
 fn part<const SIZE: usize>(bytes: &[u8], at: usize) -> Option<[u8; SIZE]> {
     bytes.get(at..)?.first_chunk().copied()
+}
+
+fn turn(body: &[u8]) -> Option<u32> {
+    part(body, 0).map(u32::from_be_bytes)
 }
 
 fn sent(body: &[u8]) -> Option<u64> {
@@ -181,7 +193,7 @@ impl What {
             Self::Taken => TAKEN,
             Self::Denied(_) => DENIED,
             Self::Returned { .. } => RETURNED,
-            Self::Keep => KEEP,
+            Self::Keep { .. } => KEEP,
             Self::Released => RELEASED,
             Self::Abort => ABORT,
             Self::Ended { .. } => ENDED,
@@ -198,14 +210,17 @@ impl What {
                 out.extend_from_slice(bytes);
             }
             Self::Returned {
+                turn,
                 sent,
                 frozen,
                 bytes,
             } => {
+                out.extend_from_slice(&turn.to_be_bytes());
                 out.extend_from_slice(&sent.to_be_bytes());
                 out.extend_from_slice(&frozen.to_bytes());
                 out.extend_from_slice(bytes);
             }
+            Self::Keep { turn } => out.extend_from_slice(&turn.to_be_bytes()),
             Self::Denied(denial) => out.push(denial.code()),
             Self::Ended { sent } => out.extend_from_slice(&sent.to_be_bytes()),
             Self::Install(rule) | Self::Remove(rule) => {

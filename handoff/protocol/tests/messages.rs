@@ -31,6 +31,7 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
         bytes: bytes.to_vec(),
     };
     let returned = What::Returned {
+        turn: 6,
         sent: 5,
         frozen: Box::new(frozen()),
         bytes: b"GET".to_vec(),
@@ -49,9 +50,9 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
         (
             6,
             returned,
-            [&[0, 0, 0, 0, 0, 0, 0, 5], &state[..], b"GET"].concat(),
+            [&[0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 5], &state[..], b"GET"].concat(),
         ),
-        (7, What::Keep, vec![]),
+        (7, What::Keep { turn: 7 }, vec![0, 0, 0, 7]),
         (8, What::Released, vec![]),
         (9, What::Abort, vec![]),
         (10, What::Ended { sent: 258 }, vec![0, 0, 0, 0, 0, 0, 1, 2]),
@@ -63,7 +64,7 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
 
 fn bytes(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(10 + body.len()).expect("small");
-    let head = [1, kind, 0, 0, 0, 0, 0, 0, 3, 9];
+    let head = [2, kind, 0, 0, 0, 0, 0, 0, 3, 9];
     [&length.to_be_bytes()[..], &head, body].concat()
 }
 
@@ -116,9 +117,9 @@ fn a_body_that_is_too_short_or_too_long_is_refused() {
 fn what_is_not_known_is_refused_by_name() {
     assert_eq!(parse(&bytes(14, &[])), Err(Bad::Kind(14)));
     let mut other = bytes(1, &[]);
-    other[4] = 2;
-    assert_eq!(parse(&other), Err(Bad::Version(2)));
-    assert_eq!(parse(&other[..5]), Err(Bad::Version(2)));
+    other[4] = 1;
+    assert_eq!(parse(&other), Err(Bad::Version(1)));
+    assert_eq!(parse(&other[..5]), Err(Bad::Version(1)));
     let mut state = frozen().to_bytes();
     state[0] = 3;
     let refused = Err(Bad::Frozen(NotFrozen::Version(3)));

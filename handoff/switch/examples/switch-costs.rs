@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use handoff_link::{Identity, QUEUE, Role, Sender, carry};
+use handoff_link::{Identity, Role, Sender, carry, queue};
 use handoff_protocol::{Message, Rule, What};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tributary_transplant::{Flow, Translation, Translator};
@@ -82,7 +82,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
     let identity = Identity::read(&arguments.identity, Role::Front)?;
     let stream = identity.connect(arguments.switch, Role::Switch).await?;
-    let (sender, outgoing) = mpsc::channel(QUEUE);
+    let (sender, outgoing) = queue();
     let (tell, answers) = mpsc::unbounded_channel();
     let rule = Rule {
         client: arguments.client,
@@ -122,7 +122,9 @@ async fn done(
     answers: &mut UnboundedReceiver<What>,
 ) -> io::Result<()> {
     let message = Message { id: 1, what };
-    switch.try_send(message).map_err(io::Error::other)?;
+    if !switch.send(message) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
     loop {
         match answers.recv().await {
             Some(What::Done) => return Ok(()),

@@ -3,20 +3,16 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use handoff_link::{QUEUE, carry};
+use handoff_link::{carry, queue};
 use handoff_protocol::{Message, What};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
 
 use crate::kernel::Switch;
 
 /// Serves a front until its connection breaks. Its rules stay: the connections go on without it. `number` is this process'.
 pub async fn serve(switch: Rc<RefCell<Switch>>, number: u64, stream: impl AsyncRead + AsyncWrite) {
-    let (sender, outgoing) = mpsc::channel(QUEUE);
-    let say = |id, what| {
-        // A front that does not take it is as good as gone, and the link will find that out.
-        let _ = sender.try_send(Message { id, what });
-    };
+    let (sender, outgoing) = queue();
+    let say = |id, what| sender.send(Message { id, what });
     say(number, What::Hello);
     let error = carry(stream, outgoing, |message| {
         if let Some(answer) = switch.borrow_mut().take(&message.what) {
