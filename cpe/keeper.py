@@ -24,13 +24,12 @@ from cpe.ours import NUMBERS
 from cpe.overflow import Candidates, Overflow, Rates
 from cpe.policy import Now
 from cpe.repairs import Repairs
-from cpe.settings import CpeSettings
+from cpe.settings import CpeSettings, Wan
 from cpe.tunnels import Leg, Setup
 from cpe.usage import Reading, Usage
 from cpe.wanted import Wanted, foreign, installed, wanted
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
-from cpe.settings import CONVERT_PORT, CpeSettings, Target, Wan
 from tributary.settings.links import Use
 
 

@@ -4,8 +4,6 @@ A file for each network namespace, in a directory that a reboot empties as it em
 before endpoints are made, so that a daemon that is killed leaves none that nobody knows.
 """
 
-import json
-import os
 import socket
 import struct
 from collections.abc import Mapping

@@ -1,9 +1,6 @@
 """What outlives the daemon: how much of the quotas was used, in a file that is replaced whole."""
 
-import json
 from collections.abc import Iterable
-import os
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
