@@ -5,18 +5,14 @@ One address that gets through tells that the server speaks MPTCP; then the paths
 """
 
 import socket
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from ipaddress import ip_address
 
 from doctor.findings import Finding, State, fine
+from tributary.mptcp.agreed import IPPROTO_MPTCP, speaks_mptcp
 
-_IPPROTO_MPTCP = 262
-_SOL_MPTCP, _MPTCP_INFO = 284, 1
-_FLAGS = struct.Struct("=8xI")  # struct mptcp_info in linux/mptcp.h
-_FALLBACK = 1  # MPTCP_INFO_FLAG_FALLBACK
 _TIMEOUT = 5.0  # seconds; a SYN that is dropped is sent again after one, without the option after some
 
 
@@ -41,23 +37,13 @@ def attempt(address: str, server: str, port: int) -> Try:
     """Connect from ``address`` to ``server``, both IP addresses of one version, and see what came of it."""
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_STREAM, _IPPROTO_MPTCP) as connection:
+        with socket.socket(family, socket.SOCK_STREAM, IPPROTO_MPTCP) as connection:
             connection.settimeout(_TIMEOUT)
             connection.bind((address, 0))
             connection.connect((server, port))
             return Try(address, Outcome.MULTIPATH if speaks_mptcp(connection) else Outcome.PLAIN)
     except OSError as error:
         return Try(address, Outcome.NONE, error.strerror or str(error))
-
-
-def speaks_mptcp(connection: socket.socket) -> bool:
-    """Whether an established MPTCP socket did not fall back; one that did has no MPTCP_INFO, or says so."""
-    try:
-        info = connection.getsockopt(_SOL_MPTCP, _MPTCP_INFO, _FLAGS.size)
-    except OSError:
-        return False
-    (flags,) = _FLAGS.unpack(info)
-    return not flags & _FALLBACK
 
 
 def judge(server: str, tries: Sequence[Try]) -> list[Finding]:

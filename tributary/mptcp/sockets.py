@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
+from tributary.mptcp.agreed import IPPROTO_MPTCP
 from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.netlink import SOCK_DIAG, Interrupted, Malformed, Message, Netlink, attributes
@@ -38,7 +39,6 @@ _TOKEN_LOCAL, _FLAGS, _ID_REMOTE = 2, 8, 9
 _JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _ESTABLISHED = 1 << 2, 1 << 3, 1 << 4, 1 << 6
 # struct tcp_info of linux/tcp.h
 _RTT, _BYTES_ACKED = 68, 120
-_IPPROTO_MPTCP = 262
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def ends_sessions() -> bool:
 
 def _mptcp_sockets() -> Iterator[Message]:
     # Protocol numbers above 255 go into an attribute.
-    protocol = struct.pack("=HHI", 8, _PROTOCOL, _IPPROTO_MPTCP)
+    protocol = struct.pack("=HHI", 8, _PROTOCOL, IPPROTO_MPTCP)
     for family in (socket.AF_INET, socket.AF_INET6):
         yield from _dump(_REQUEST.pack(family, 0, 0, _ALIVE | _LISTENING) + protocol)
 

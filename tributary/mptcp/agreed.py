@@ -1,0 +1,19 @@
+"""Whether both ends of a connection have agreed on MPTCP, asked of the kernel."""
+
+import socket
+import struct
+
+IPPROTO_MPTCP = 262
+_SOL_MPTCP, _MPTCP_INFO = 284, 1
+_FLAGS = struct.Struct("=8xI")  # struct mptcp_info in linux/mptcp.h
+_FALLBACK = 1  # MPTCP_INFO_FLAG_FALLBACK
+
+
+def speaks_mptcp(connection: socket.socket) -> bool:
+    """Whether an established MPTCP socket did not fall back; one that did has no MPTCP_INFO, or says so."""
+    try:
+        info = connection.getsockopt(_SOL_MPTCP, _MPTCP_INFO, _FLAGS.size)
+    except OSError:
+        return False
+    (flags,) = _FLAGS.unpack(info)
+    return not flags & _FALLBACK
