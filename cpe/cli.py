@@ -72,8 +72,8 @@ Shows what a link with a monthly_cap has used of it. With --set, sets that to wh
 """
 
 _STATUS = """\
-Shows each link: its interface, addresses and gateways, whether it is used and if not why, since when, its endpoints,
-and what the last probe took. Any user may ask.
+Shows how the gateway and each link stand and what would help, in words; and of each link its interface, addresses and
+gateways, since when, its endpoints, and what the last probe took. Any user may ask.
 """
 
 

@@ -12,6 +12,7 @@ from cpe import report, signals
 from cpe.control import CONTROL
 from cpe.debounce import Debounce
 from cpe.difference import SetTunnel, Step, command
+from cpe.examination import Examination
 from cpe.keeper import Decision, Keeper
 from cpe.kernel import clock, preflight
 from cpe.kernel.counters import octets, packets
@@ -27,7 +28,7 @@ from cpe.usage_file import UsageFile
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Level, Log
-from tributary.daemons.loop import Loop
+from tributary.daemons.loop import Descriptor, Loop
 from tributary.daemons.signals import caught
 from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
@@ -74,13 +75,14 @@ def run(setup: Setup) -> None:
             stack.enter_context(PathManager(lambda _: None)),
             stack.enter_context(Prober()),
             stack.enter_context(Resolver()),
+            stack.enter_context(Examination()),
         )
         Daemon(setup, keeper, door, store, inputs).run()
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the daemon waits for: signals, ``cpe status``, changes of links, events of MPTCP, probes, names."""
+    """What the daemon waits for: signals, ``cpe status``, changes, MPTCP's events, probes, names, examinations."""
 
     signals: socket.socket
     server: Server
@@ -88,6 +90,7 @@ class Inputs:
     events: PathManager
     prober: Prober
     resolver: Resolver
+    examination: Examination
 
 
 class Daemon:
@@ -108,7 +111,10 @@ class Daemon:
         self._failed_looks = 0
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
-        stop, watched = (*signals.STOP, signals.LEAVE), (inputs.watch, inputs.events, inputs.prober, inputs.resolver)
+        self._examination = inputs.examination
+        stop = (*signals.STOP, signals.LEAVE)
+        watched: list[Descriptor] = [inputs.watch, inputs.events, inputs.prober, inputs.resolver]
+        watched += inputs.examination.descriptors
         self._loop = Loop(inputs.signals, stop, {inputs.server: self._respond}, watched, setup.log)
 
     def run(self) -> None:
@@ -139,7 +145,8 @@ class Daemon:
         count = self._next_count if keeper.leg and keeper.leg.answers else None
         measure = self._next_measure if keeper.counted else None
         scouted = keeper.gateways.scout.next_due if keeper.scouted_by else None
-        own = (self._debounce.due, self._prober.next_due, names, count, measure, scouted)
+        examined = self._examination.next_due(keeper)
+        own = (self._debounce.due, self._prober.next_due, names, count, measure, scouted, examined)
         due = (*own, keeper.repairs.next_due, keeper.health.next_due)
         return min(each for each in (self._next_look, *due) if each is not None)
 
@@ -152,6 +159,8 @@ class Daemon:
         self._read_probes(now)
         self._look_up(now)
         self._measure(now)
+        if self._examination.turn(self._keeper, now, self._log):
+            self._next_look = now
         if now >= min(self._next_look, self._debounce.due or self._next_look):
             self._attempt(self._look)
         self._count(now)
@@ -310,7 +319,7 @@ class Daemon:
 
     def _read_probes(self, now: float) -> None:
         health = self._keeper.health
-        before = (health.dead, health.shunned, health.answers)
+        before = (health.dead, health.shunned, health.silent, health.answers)
         gateways, scout = self._keeper.gateways, self._keeper.settings.scout_name
         for outcome in self._prober.outcomes(now):
             if outcome.link == scout:
@@ -319,7 +328,7 @@ class Daemon:
             if outcome.rtt is None and outcome.link not in health.dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
             health.told(outcome.link, outcome.rtt)
-        if (health.dead, health.shunned, health.answers) != before:
+        if (health.dead, health.shunned, health.silent, health.answers) != before:
             self._next_look = now
         if self._keeper.give_up_gateway(now):
             self._log.event("gateway is silent", Level.WARNING, next=gateways.place)
@@ -346,8 +355,9 @@ class Daemon:
             return self._set_usage(str(asked["link"]), int(asked["used"]))
         if asked["command"] != "status":
             raise Failure(Exit.USAGE, f"the running cpe daemon has no command {asked['command']!r}")
-        uptime = round(time.monotonic() - self._started, 3)
-        return {"settings": str(self._file), "uptime_s": uptime, **report.status(self._keeper, time.time())}
+        now = time.monotonic()
+        status = report.status(self._keeper, time.time(), now)
+        return {"settings": str(self._file), "uptime_s": round(now - self._started, 3), **status}
 
     def _set_usage(self, link: str, used: int) -> Answer:
         if not self._keeper.usage.set(link, used):

@@ -24,6 +24,11 @@ class Record:
         """Whether the last probe was answered."""
         return self.rtt is not None and self.failures == 0
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no probe has ended yet."""
+        return self.rtt is None and self.failures == 0
+
 
 METERED = 60.0
 """Seconds between two probes of a metered link that answers, at least."""
@@ -74,9 +79,19 @@ class Health:
         )
 
     @property
+    def is_new(self) -> bool:
+        """Whether links are probed, and no probe has ended yet."""
+        return bool(self.records) and all(record.is_new for record in self.records.values())
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """Links by which so many probes in a row have failed, by whosever fault."""
+        return frozenset(name for name, record in self.records.items() if record.failures >= self._probe.failures)
+
+    @property
     def is_silent(self) -> bool:
         """Whether the target has failed to answer by each link that often: it is away, or all links are."""
-        return bool(self.records) and all(record.failures >= self._probe.failures for record in self.records.values())
+        return bool(self.records) and self.silent == self.records.keys()
 
     @property
     def next_due(self) -> float | None:

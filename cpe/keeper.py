@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from cpe import policy, tunnels
+from cpe import captive, multipath, policy, tunnels
 from cpe.difference import (
     AddEndpoint,
     ChangeEndpoint,
@@ -22,6 +22,7 @@ from cpe.memory import Memory
 from cpe.observed import Address, Endpoint, Limits, Observed, Octets
 from cpe.ours import NUMBERS
 from cpe.overflow import Candidates, Overflow, Rates
+from cpe.path_mtu import Path, Paths
 from cpe.policy import Now
 from cpe.repairs import Repairs
 from cpe.settings import CpeSettings, Wan
@@ -66,6 +67,9 @@ class Keeper:
         self.usage = usage or Usage()
         self.health = Health(settings.probe)
         self.gateways = Gateways(settings)
+        self.paths = Paths()
+        self.verdicts = multipath.Verdicts()
+        self.portals = captive.Portals()
         self.leg: Leg | None = None
         self.overflow = Overflow()
         self.repairs = Repairs()
@@ -100,6 +104,7 @@ class Keeper:
         probed = [link for link in self.links if self.probed_by(link)]
         self.health.keep([link.name for link in probed], [link.name for link in probed if link.wan.metered])
         self.overflow.consider(self._candidates())
+        self._keep_examined()
         made = _still_there(self.memory.endpoints, observed)
         self.foreign = foreign(observed, made)
         aims = self._aims()
@@ -131,7 +136,8 @@ class Keeper:
         enrolment = self.gateways.current
         if enrolment is None:
             return aims
-        made = tuple(tunnels.setups(self.settings, enrolment, self.links, dead, shunned, self.gateways.found))
+        found = self.gateways.found
+        made = tuple(tunnels.setups(self.settings, enrolment, self.links, dead, shunned, found, self.paths.found))
         names = self.settings.tunnel_names
         if earlier := self.gateways.earlier:
             alive = [link for link in self.links if link.name not in dead and link.name not in shunned]
@@ -175,6 +181,45 @@ class Keeper:
         """Where probes connect to: with tunnels the converter inside, unless the settings say otherwise."""
         told, enrolment = self.settings.probe.target, self.gateways.current
         return Target(enrolment.inside, CONVERT_PORT) if told is None and enrolment else told
+
+    def _path(self, link: Link) -> Path | None:
+        """By which the gateway's outside is reached from a link; None if there is none, or nobody knows where it is."""
+        target = self.settings.probe.target
+        found = self.gateways.found if self.gateways.current else (target.address,) if target else ()
+        gateway = tunnels.outside(link, found)
+        if gateway is None or link.interface is None:
+            return None
+        [way] = (way for way in link.ways if way.version == gateway.version)
+        return Path(link.interface.name, way.addresses[0], gateway, link.interface.mtu, link.wan.metered)
+
+    def _keep_examined(self) -> None:
+        """What is found out about links beside whether they work."""
+        self.paths.keep({link.name: path for link in self.links if (path := self._path(link))})
+        self.verdicts.keep(dict(self._ways_of_multipath()))
+        silent = self.health.silent if self.settings.probe.captive else frozenset()
+        self.portals.keep(
+            {
+                link.name: captive.Way(link.interface.name, way.addresses[0])
+                for link in self.links
+                for way in link.ways
+                if link.interface and way.version == captive.NOBODY.version and link.name in silent
+            }
+        )
+
+    def _ways_of_multipath(self) -> Iterator[tuple[str, multipath.Way]]:
+        """Inside the tunnels to the converter while it answers; past them to the server of the settings.
+
+        Without tunnels the converter is that server.
+        """
+        server = self.settings.probe.mptcp_target or (None if self.gateways.current else self.settings.probe.target)
+        for link in self.links:
+            probed_by = self.probed_by(link)
+            if self.leg and self.target and probed_by and self.health.answers:
+                yield link.name, multipath.Way(*probed_by, self.target, link.wan.metered)
+            ways = [way for way in link.ways if server and way.version == server.address.version]
+            if server and ways and link.interface:
+                way = multipath.Way(link.interface.name, ways[0].addresses[0], server, link.wan.metered)
+                yield multipath.outside(link.name), way
 
     @property
     def scouted_by(self) -> tuple[str, Address, Target] | None:
@@ -224,6 +269,8 @@ class Keeper:
 
     def state(self, link: Link) -> str | None:
         """Why ``link`` is not used; None if it is."""
+        if link.down is None and link.name in self.portals.found:
+            return Reason.LOGIN
         return Reason.NO_ANSWER if link.name in self.health.dead else link.down
 
     def lost(self, event: SubflowClosed, now: float) -> None:

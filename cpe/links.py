@@ -20,6 +20,7 @@ class Reason(StrEnum):
     SAME_ADDRESS = "another link has its address"
     NO_GATEWAY = "no default route"
     NO_ANSWER = "the probed target does not answer"
+    LOGIN = "a login page is in the way"
 
 
 @dataclass(frozen=True)

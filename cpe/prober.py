@@ -1,9 +1,10 @@
-"""Probes: TCP connections to one target, each through one link. What they mean is health.py's business."""
+"""Probes: TCP or MPTCP connections, each through one link. What they mean, health.py and multipath.py say."""
 
 import errno
 import os
 import selectors
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Self
 
 from cpe.kernel.rtnetlink import family
 from cpe.observed import Address
+from tributary.mptcp.agreed import IPPROTO_MPTCP, speaks_mptcp
 from tributary.settings.hosts import Target
 
 _ANSWERS = {0, errno.ECONNREFUSED}
@@ -20,11 +22,13 @@ _ANSWERS = {0, errno.ECONNREFUSED}
 
 @dataclass(frozen=True)
 class Outcome:
-    """``rtt`` in seconds; None with a reason if there was no answer."""
+    """``rtt`` in seconds; None with a reason if there was no answer. ``speaks_mptcp``: None without a connection."""
 
     link: str
     rtt: float | None
     reason: str = ""
+    is_refused: bool = False
+    speaks_mptcp: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,13 @@ class _Attempt:
 
 
 class Prober:
-    """The probes under way, at most one a link; a context manager, with one descriptor for all (epoll(7))."""
+    """The probes under way, at most one a link; a context manager, with one descriptor for all (epoll(7)).
 
-    def __init__(self) -> None:
+    Whether links work is asked by plain TCP: it cannot join over another link, and needs no MPTCP at the target.
+    """
+
+    def __init__(self, protocol: int = socket.IPPROTO_TCP) -> None:
+        self._protocol = protocol
         self._selector = selectors.EpollSelector()
         self._attempts: dict[socket.socket, _Attempt] = {}
 
@@ -63,11 +71,13 @@ class Prober:
         """Connect from ``source`` through ``interface``; of an error at once, too, ``outcomes`` tells in time."""
         if any(attempt.link == link for attempt in self._attempts.values()):
             return
-        # No MPTCP: a probe must not join over another link.
-        probe = socket.socket(family(source), socket.SOCK_STREAM | socket.SOCK_NONBLOCK, socket.IPPROTO_TCP)
+        probe = socket.socket(family(source), socket.SOCK_STREAM | socket.SOCK_NONBLOCK, self._protocol)
         attempt = _Attempt(link, now, now + timeout)
         try:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+            if self._protocol == IPPROTO_MPTCP:
+                # Closed at once: Linux would keep a session for a minute whose other end has more to say.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("=ii", 1, 0))
             probe.bind((str(source), 0))
             with suppress(BlockingIOError):
                 probe.connect((str(target.address), target.port))
@@ -86,9 +96,10 @@ class Prober:
         for key, _ in self._selector.select(0):
             probe: socket.socket = key.data
             code = probe.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            speaks = speaks_mptcp(probe) if code == 0 and self._protocol == IPPROTO_MPTCP else None
             attempt = self._end(probe)
             if code in _ANSWERS:
-                yield Outcome(attempt.link, now - attempt.began)
+                yield Outcome(attempt.link, now - attempt.began, is_refused=code != 0, speaks_mptcp=speaks)
             else:
                 yield Outcome(attempt.link, None, os.strerror(code))
         for probe in [probe for probe, attempt in self._attempts.items() if attempt.deadline <= now]:

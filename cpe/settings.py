@@ -140,6 +140,12 @@ class Probe(Settings):
     failures: int = Field(
         default=3, ge=1, le=100, title="probes in a row that fail before a link is taken out", description="1 to 100"
     )
+    mptcp_target: ProbeTarget = Field(
+        default=None, title="an MPTCP server to ask past the tunnels whether links strip MPTCP", description=TARGET
+    )
+    captive: bool = Field(
+        default=True, title="look for a login page on links by which the gateway is silent", description="true or false"
+    )
 
 
 class Tunnels(Settings):

@@ -1,11 +1,13 @@
 """What ``cpe status`` shows: the daemon's answer as text, folded between facts."""
 
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from tributary.daemons.logs import printable
 from tributary.daemons.text import age, folded, plural, scaled
 
 Answer = dict[str, Any]
@@ -20,9 +22,14 @@ def show(answer: Answer, console: Console) -> None:
 def lines(answer: Answer, width: int) -> Iterator[Text]:
     """The whole text, in lines of at most ``width`` columns as far as single facts let them."""
     yield from folded(_summary(answer), 0, width)
+    if answer["gateway"]:
+        yield Text()
+        yield Text(f"gateway {answer['gateway']['place']}", "bold")
+        yield from _sentences(answer["gateway"]["diagnosis"], width)
     for link in answer["wan"]:
         yield Text()
         yield Text(f"{link['name']}: {link['state']}" + (f", {link['why']}" if link["why"] else ""), "bold")
+        yield from _sentences(link["diagnosis"], width)
         yield from folded(_link(link), 2, width)
 
 
@@ -30,6 +37,12 @@ def used(cap: Answer) -> str:
     """How much of a monthly cap is used."""
     said = f"{scaled(cap['used_bytes'], 'B')} of {scaled(cap['bytes'], 'B')} used since {cap['since']}"
     return said + ("" if cap["level"] == "left" else f" ({cap['level']})")
+
+
+def _sentences(findings: list[Answer], width: int) -> Iterator[Text]:
+    for finding in findings:
+        for line in textwrap.wrap(printable(finding["text"]), max(width - 2, 20), break_long_words=False):
+            yield Text("  " + line)
 
 
 def _summary(answer: Answer) -> list[str]:
@@ -47,12 +60,8 @@ def _summary(answer: Answer) -> list[str]:
 def _gateway(gateway: Answer | None) -> list[str]:
     if gateway is None:
         return []
-    place, other = gateway["place"], gateway["everything_else"]
-    if not gateway["addresses"]:
-        return [f"the gateway's name {place} is not found: everything leaves by the links"]
-    if not gateway["answers"]:
-        return [f"the gateway {place} does not answer: everything leaves by the links"]
-    return [f"the gateway {place} answers", *([f"everything else by {other['interface']}"] if other else [])]
+    other = gateway["everything_else"]
+    return [f"everything else by {other['interface']}"] if other and gateway["answers"] else []
 
 
 def _link(link: Answer) -> list[str]:

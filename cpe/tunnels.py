@@ -18,8 +18,8 @@ from tributary.wireguard.interface import Interface, Peer
 
 METERED = 60
 """Seconds between two packets of an idle tunnel over a metered link, at least: NATs keep UDP for 120 (RFC 4787)."""
-OVERHEAD = 80
-"""Bytes that a packet grows by: IPv6, UDP, WireGuard's header and tag (wireguard.com/protocol)."""
+OVERHEAD = {4: 60, 6: 80}
+"""Bytes that a packet grows by: the outer IP header, UDP, WireGuard's header and tag (wireguard.com/protocol)."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,19 @@ def setups(
     dead: Collection[str],
     shunned: Collection[str],
     found: Collection[Address],
+    paths: Mapping[str, int],
 ) -> Iterator[Setup]:
     """What the tunnels' interfaces should be given; ``found`` are the gateway's addresses outside, none while unknown.
 
-    ``links`` as they rank. A link that is down leaves its tunnel as it was.
+    ``links`` as they rank. A link that is down leaves its tunnel as it was. ``paths`` has the largest packet in bytes
+    that passes between a link and the gateway, by the link's name, where that was measured.
     """
     alive = [link for link in links if link.ways and link.name not in dead and link.name not in shunned]
     if alive:
-        yield _setup(settings, enrolment, addresses.EVERYTHING_ELSE, alive, found)
+        yield _setup(settings, enrolment, addresses.EVERYTHING_ELSE, alive, found, paths)
     for link in links:
         if link.ways:
-            yield _setup(settings, enrolment, link.place + 1, [link], found)
+            yield _setup(settings, enrolment, link.place + 1, [link], found, paths)
 
 
 def scout(
@@ -105,14 +107,19 @@ def scout(
     """The tunnel to an earlier gateway, by the best of ``links``, which work; nothing but questions go in."""
     ways = [link for link in links if link.ways]
     if ways:
-        made = _setup(settings, enrolment, addresses.EVERYTHING_ELSE, ways, found)
+        made = _setup(settings, enrolment, addresses.EVERYTHING_ELSE, ways, found, {})
         [peer] = made.interface.peers
         asked = replace(peer, allowed=(IPv4Network(enrolment.inside),), keepalive=0)
         yield replace(made, name=settings.scout_name, interface=replace(made.interface, peers=(asked,)))
 
 
 def _setup(
-    settings: CpeSettings, enrolment: Enrolment, place: int, links: Sequence[Link], found: Collection[Address]
+    settings: CpeSettings,
+    enrolment: Enrolment,
+    place: int,
+    links: Sequence[Link],
+    found: Collection[Address],
+    paths: Mapping[str, int],
 ) -> Setup:
     own = place == addresses.EVERYTHING_ELSE
     allowed = IPv4Network(str(EVERYWHERE[4])) if own else IPv4Network(enrolment.inside)
@@ -126,7 +133,7 @@ def _setup(
         settings.tunnels.name(place),
         Interface(keys.private_key(enrolment.secret, place), (peer,), mark=BY_TUNNEL + place),
         addresses.of_tunnel(enrolment.addresses, place),
-        min(link.interface.mtu for link in links if link.interface) - OVERHEAD,
+        min(room(link.interface.mtu, outside(link, found), paths.get(link.name)) for link in links if link.interface),
         links[0].addresses,
     )
 
@@ -136,10 +143,24 @@ def _keepalive(settings: CpeSettings, link: Link) -> int:
     return max(METERED, told) if link.wan.metered else told
 
 
-def _endpoint(enrolment: Enrolment, link: Link, found: Collection[Address]) -> str | None:
+def room(interface: int, gateway: Address | None, path: int | None) -> int:
+    """The largest packet inside a tunnel, in bytes: what was measured for the ``path`` to the ``gateway`` lessens it.
+
+    Without that it is what fits the link's interface whichever IP version carries it. A measurement never gives more:
+    the other end's packets are as large (gateway/settings.py, ``mtu``).
+    """
+    safe = interface - OVERHEAD[6]
+    return safe if path is None or gateway is None else min(safe, path - OVERHEAD[gateway.version])
+
+
+def outside(link: Link, found: Collection[Address]) -> Address | None:
     """The gateway's address of an IP version in which ``link`` leads out."""
     versions = {way.version for way in link.ways}
-    address = next((each for each in found if each.version in versions), None)
+    return next((each for each in found if each.version in versions), None)
+
+
+def _endpoint(enrolment: Enrolment, link: Link, found: Collection[Address]) -> str | None:
+    address = outside(link, found)
     if address is None:
         return None
     return f"[{address}]:{enrolment.gateway.port}" if address.version == 6 else f"{address}:{enrolment.gateway.port}"

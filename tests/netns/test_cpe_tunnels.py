@@ -151,6 +151,10 @@ def test_a_session_has_a_subflow_in_each_tunnel_past_a_provider_that_drops_tcp(h
     with house.router(), house.world.transfer(str(house.enrolment.inside)) as transfer:
         house.by_tunnels(DSL, LTE)
         assert transfer.goes_on()
+        inside = ["multipath", "multipath"]
+        eventually(lambda: [each["mptcp_inside"] for each in house.world.status().values()] == inside)
+        # Pings do not get through, so the tunnels' packets are as large as is safe.
+        assert [(each["mtu"], each["tunnel_mtu"]) for each in house.world.status().values()] == [(None, 1420)] * 2
 
 
 def test_a_cut_link_takes_its_tunnel_along_and_brings_it_back(house: House) -> None:

@@ -11,7 +11,7 @@ from tributary.places import ROOT
 
 SERVICES = {
     "throttler": ("CAP_NET_ADMIN CAP_NET_RAW", 3),
-    "cpe": ("CAP_NET_ADMIN", 3),
+    "cpe": ("CAP_NET_ADMIN CAP_NET_RAW", 3),
     "gateway": ("CAP_NET_ADMIN", 3),
     "gateway-sync": ("CAP_NET_ADMIN", 3),
     "converter": ("CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE", 3),

@@ -54,7 +54,7 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
     seen = after(seen, keeper.look(seen, 0.0).steps)
     keeper.health.told("lte", 0.0312)
     keeper.look(changed(seen, house(cut(DSL), LTE)), 100.0)
-    answer = {"settings": "cpe.toml", "uptime_s": 130.0, **report.status(keeper, 130.0)}
+    answer = {"settings": "cpe.toml", "uptime_s": 130.0, **report.status(keeper, 130.0, 130.0)}
     dsl, lte = answer["wan"]
     assert (dsl["state"], dsl["why"], dsl["since_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
     assert (lte["state"], lte["since_s"], lte["probe"]) == ("up", 130.0, {"rtt_ms": 31.2, "failures": 0})
@@ -68,6 +68,6 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
 def test_status_of_a_link_that_nobody_has_seen() -> None:
     keeper = Keeper(settings(), Memory())
     keeper.look(house(replace(DSL, addresses=())), 0.0)
-    dsl, lte = report.status(keeper, 5.0)["wan"]
+    dsl, lte = report.status(keeper, 5.0, 5.0)["wan"]
     assert (dsl["interface"], dsl["why"]) == ("eth0", "no global address")
     assert (lte["interface"], lte["driver"], lte["why"]) == (None, None, "no interface fits its rule")

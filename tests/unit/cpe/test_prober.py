@@ -40,7 +40,7 @@ def test_a_refusal_is_an_answer(prober: Prober) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     prober.start("dsl", "lo", HERE, Target(HERE, port), 100.0, 2.0)
-    assert outcome(prober, 100.25) == Outcome("dsl", 0.25)
+    assert outcome(prober, 100.25) == Outcome("dsl", 0.25, is_refused=True)
 
 
 def test_an_error_at_once_is_told_when_the_time_is_over(prober: Prober) -> None:

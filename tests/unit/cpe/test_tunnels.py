@@ -224,13 +224,15 @@ def test_status_says_in_words_whether_the_gateway_answers() -> None:
     script.now(DSL)
 
     def said() -> str:
-        answer = {"settings": "cpe.toml", "uptime_s": 1.0, **report.status(script.keeper, 1.0)}
+        answer = {"settings": "cpe.toml", "uptime_s": 1.0, **report.status(script.keeper, 1.0, 1.0)}
         return " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
 
-    assert "the gateway's name gateway.example.net:7 is not found" in said()
+    assert "The gateway's name gateway.example.net:7 is not found" in said()
     script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
     script.look()
-    assert "the gateway gateway.example.net:7 does not answer" in said()
+    assert "The gateway gateway.example.net:7 is being tried." in said()
+    script.failed("dsl")
+    assert "The gateway gateway.example.net:7 does not answer" in said()
     script.answered("dsl")
     assert "everything else by tb0" in said() and "tunnel tb1 from 10.84.0.34" in said()
     assert "endpoint 128 for 10.84.0.34" in said()
