@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-PUBLIC, PRIVATE = 0o644, 0o600
+PUBLIC, PRIVATE, PROGRAM = 0o644, 0o600, 0o755
 """Of files; the second kind's contents are nobody's business."""
 
 

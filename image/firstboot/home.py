@@ -42,7 +42,7 @@ def _cpe(card: Card, target: Target) -> str:
     settings: dict[str, object] = {
         # Always: a by-pass that ends leaves connections behind.
         "bypass": True,
-        "wan": {name: _wan(wan) for name, wan in card.wan.items()},
+        "wan": {name: _wan(name, wan) for name, wan in card.wan.items()},
         "probe": {"target": str(target)},
     }
     if card.time_zone:
@@ -52,10 +52,8 @@ def _cpe(card: Card, target: Target) -> str:
     return document(settings)
 
 
-def _wan(wan: Wan) -> dict[str, object]:
-    rule = {"interface": wan.interface, "driver": wan.driver, "mac": wan.mac}
-    given = {key: value for key, value in rule.items() if value}
-    return {**given, "priority": wan.priority, **wan.written}
+def _wan(name: str, wan: Wan) -> dict[str, object]:
+    return {**wan.found_by(name), "priority": wan.priority, **wan.written}
 
 
 def _converter(lan: Lan, target: Target) -> str:

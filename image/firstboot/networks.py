@@ -8,9 +8,10 @@ the daemon cpe, which chooses among the links.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from image.firstboot import wifi
+from image.firstboot import hostapd, modem, pppoe, wifi
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
+from image.firstboot.ini import sections
 from image.firstboot.settings import Card, Lan, Network, Role, Wan
 
 _FOLDER = "/etc/systemd/network"
@@ -35,23 +36,28 @@ ExecStart=/usr/lib/systemd/systemd-networkd-wait-online --any --timeout=30
 
 @dataclass(frozen=True)
 class _Place:
-    """One file: its name without number, which interfaces it is for, and how these get their addresses."""
+    """One file: its name without number, which interfaces it is for, and how these get their addresses.
+
+    Some have a ``link``, the name of [wan.NAME], that is more than an interface with addresses.
+    """
 
     name: str
     match: Mapping[str, str]
     network: Network
+    link: str | None = None
 
 
 def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     """All that the card says of interfaces."""
     yield WriteFile("/etc/systemd/networkd.conf.d/50-tributary.conf", _DAEMON)
     yield WriteFile("/etc/systemd/system/systemd-networkd-wait-online.service.d/50-tributary.conf", _ONLINE)
-    lan = card.lan if role is Role.CPE else None
+    lan = hostapd.bridged(card, facts).lan if role is Role.CPE else None
     if lan is not None:
         yield WriteFile(f"{_FOLDER}/20-tributary-lan.network", _lan(lan))
+        yield from hostapd.access_point(card, facts, _FOLDER)
     for number, place in enumerate(_places(card, role, facts)):
-        path = f"{_FOLDER}/{30 + number}-tributary-{place.name}.network"
-        yield WriteFile(path, _upstream(place, _FIRST_METRIC + _STEP * number))
+        wan = card.wan[place.link] if place.link else None
+        yield from _place(f"{_FOLDER}/{30 + number}-tributary-{place.name}", place, wan, _FIRST_METRIC + _STEP * number)
     if card.wifi is not None:
         interface = wireless(card, facts)
         path = f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf"
@@ -72,13 +78,22 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     named = set(card.network) | {wan.interface for wan in wans.values()}
     places = [_Place(name, {"Name": name}, network) for name, network in card.network.items()]
     others = {name: wan for name, wan in wans.items() if wan.interface not in card.network}
-    places += [_Place(f"wan-{name}", _match(wan), _BY_DHCP) for name, wan in _precise_first(others)]
+    places += [_Place(f"wan-{name}", _match(wan), _BY_DHCP, name) for name, wan in _precise_first(others)]
     if card.wifi is not None and (name := wireless(card, facts)) not in named:
         places.append(_Place("wifi", {"Name": name}, _BY_DHCP))
     if not card.network and not wans:
         # Physical Ethernet, not what programs make: bridges and veth have a Kind (systemd.network(5)).
         places.append(_Place("ethernet", {"Type": "ether", "Kind": "!*"}, _BY_DHCP))
     return places
+
+
+def _place(file: str, place: _Place, wan: Wan | None, metric: int) -> Iterator[Action]:
+    if wan and wan.pppoe and wan.interface:
+        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, metric)
+    elif wan and wan.modem:
+        yield from modem.link(str(place.link), wan.modem, metric)
+    else:
+        yield WriteFile(f"{file}.network", _upstream(place, metric))
 
 
 def _precise_first(wans: Mapping[str, Wan]) -> Iterable[tuple[str, Wan]]:
@@ -102,7 +117,7 @@ def _upstream(place: _Place, metric: int) -> str:
     listens = not any(each.version == 6 for each in network.address)
     # Known by its MAC address, the box keeps its lease when the card is written anew.
     leased = [("ClientIdentifier", "mac"), ("RouteMetric", metric), ("UseHostname", "no")]
-    return _sections(
+    return sections(
         ("Match", place.match.items()),
         ("Network", [
             ("DHCP", "no" if network.is_static else "yes"),
@@ -117,14 +132,8 @@ def _upstream(place: _Place, metric: int) -> str:
 
 
 def _lan(lan: Lan) -> str:
-    return _sections(
+    return sections(
         ("Match", [("Name", lan.interface)]),
         ("Link", [("RequiredForOnline", "no")]),
         ("Network", [("Address", lan.address), ("ConfigureWithoutCarrier", "yes"), ("IPv6AcceptRA", "no")]),
-    )
-
-
-def _sections(*sections: tuple[str, Iterable[tuple[str, object]]]) -> str:
-    return "\n".join(
-        f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in sections
     )

@@ -50,11 +50,13 @@ def _home(card: Card) -> Iterator[str]:
             " start the box anew."
         )
         return
-    network, interface = card.lan.address.network, card.lan.interface
+    network, where = card.lan.address.network, card.lan.interface
+    if card.access_point:
+        where += f", or join them to the Wi-Fi {card.access_point.ssid}"
     if card.lan.leases:
-        yield f"Plug devices in at {interface}: they get addresses of {network} by themselves."
+        yield f"Plug devices in at {where}: they get addresses of {network} by themselves."
     else:
-        yield f"Give devices at {interface} addresses of {network}, {card.lan.address.ip} as router and DNS server."
+        yield f"Give devices at {where} addresses of {network}, {card.lan.address.ip} as router and DNS server."
     proxy = f"HTTP proxy: {card.lan.address.ip}:{PROXY_PORT}."
     yield f"Their TCP connections take {', '.join(card.wan)}, all at once. {proxy}"
     if card.enrolments:
@@ -62,7 +64,9 @@ def _home(card: Card) -> Iterator[str]:
 
 
 def _unused(card: Card, role: Role) -> Iterator[str]:
-    other = ("client_networks",) if role is Role.CPE else ("gateway", "enrolment", "wan", "lan", "bypass")
+    other = (
+        ("client_networks",) if role is Role.CPE else ("gateway", "enrolment", "wan", "lan", "access_point", "bypass")
+    )
     given = [key for key in other if getattr(card, key)]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

@@ -7,12 +7,14 @@ from image.firstboot.facts import Facts
 from image.firstboot.firewall import firewall
 from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, gateway
 from image.firstboot.home import CPE, DNSMASQ, LAN, home
+from image.firstboot.hostapd import bridged
 from image.firstboot.identity import identity
+from image.firstboot.modem import DIALLER, MANAGER
 from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
 from tributary.settings.failure import Exit, Failure
 
-_BY_ROLE = (SQUID, CONVERTER, THROTTLER, CPE, LAN, DNSMASQ)
+_BY_ROLE = (SQUID, CONVERTER, THROTTLER, CPE, LAN, DNSMASQ, DIALLER, MANAGER)
 """Units that run in some role only; the firewall runs in all."""
 
 
@@ -22,8 +24,9 @@ def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
     Raises Failure (69) if the image has no such unit.
     """
     role = card.role or facts.role
-    always = (*identity(card, facts), *networks(card, role, facts), *firewall(card, role))
-    found = [*always, *_services(card, role, facts)]
+    for_lan = bridged(card, facts)
+    always = (*identity(card, facts), *networks(card, role, facts), *firewall(for_lan, role))
+    found = [*always, *_services(for_lan, role, facts)]
     written = {action.path for action in found if isinstance(action, WriteFile)}
     files = [RemoveFile(path) for path in facts.owned_files if path not in written]
     actions = [*files, *(action for action in found if not isinstance(action, (EnableUnit, DisableUnit)))]

@@ -14,8 +14,10 @@ from tributary.settings.files import explained
 
 NAME = "tributary.toml"
 
-_SECRET = re.compile("(?<!by)pas|psk|phrase|secret")
+_SECRET = re.compile(r"(?<!by)pas|psk|phrase|secret|\bpin")
 """In names of keys, also of those that do not exist: who writes pasphrase means a passphrase. A bypass is none."""
+
+_HIDDEN = "(not shown)"
 
 _LONGEST = 80
 _CURLY = "\u201c\u201d\u201e\u2018\u2019"
@@ -71,11 +73,18 @@ def _shown(error: ErrorDetails) -> ErrorDetails:
 
     What goes wrong with a key may well be that it is the private one; and the console is for everybody to see.
     """
-    value = error["input"]
+    value = _without_secrets(error["input"])
     if error["type"] != "missing" and _SECRET.search(str(error["loc"][-1:])):
-        value = "(not shown)"
+        value = _HIDDEN
     elif isinstance(value, str) and "PRIVATE KEY" in value:
         value = "(a private key, which belongs nowhere but to its owner)"
     elif len(text := str(value)) > _LONGEST:
         value = text[:_LONGEST] + "..."
     return {**error, "input": value}
+
+
+def _without_secrets(value: Any) -> Any:
+    """A table that is wrong as a whole is shown as a whole, but for what is in it of secrets."""
+    if isinstance(value, Mapping):
+        return {key: _HIDDEN if _SECRET.search(str(key)) else _without_secrets(each) for key, each in value.items()}
+    return [_without_secrets(each) for each in value] if isinstance(value, list) else value

@@ -9,9 +9,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from image.firstboot import bypass, public_key, values
+from image.firstboot import access_point, bypass, modem, pppoe, public_key, values
+from image.firstboot.access_point import AccessPoint
 from image.firstboot.bypass import Bypass
+from image.firstboot.modem import Modem
 from image.firstboot.ports import TCP_PORTS, Ports, TcpPorts
+from image.firstboot.pppoe import Pppoe
 from image.firstboot.values import (
     Addresses,
     AnyNetwork,
@@ -45,7 +48,7 @@ MOST_GATEWAYS = 8
 
 ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
 WANS = f"up to {MOST_WANS} tables such as [wan.dsl], with names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
-MATCHES = "at least one of the keys interface, driver, mac"
+MATCHES = "at least one of the keys interface, driver, mac, or a table modem"
 NETWORKS = f"tables such as [network.end0], each with {values.INTERFACE}"
 STATIC_OR_DHCP = "either dhcp = true, which nobody needs to say, or an address"
 ROUTED = (
@@ -124,12 +127,26 @@ class Wan(LinkPolicy):
         title="the link of the least number carries first subflows",
         description="a whole number from 1 to 1000",
     )
+    pppoe: Pppoe | None = Field(
+        None, title="how to log in at a provider by PPPoE; none: by DHCP", description="a table such as [wan.dsl.pppoe]"
+    )
+    modem: Modem | None = Field(
+        None, title="how an LTE or 5G modem dials", description="a table such as [wan.lte.modem]"
+    )
 
     @model_validator(mode="after")
     def _finds_something(self) -> Self:
-        if not (self.interface or self.driver or self.mac):
+        if not (self.interface or self.driver or self.mac or self.modem):
             raise ValueError(MATCHES)
         return self
+
+    def found_by(self, name: str) -> dict[str, str]:
+        """The rule by which the daemon cpe finds the interface of [wan.NAME], which pppd may have made."""
+        if self.pppoe:
+            return {"interface": pppoe.interface(name)}
+        interface = self.interface or (modem.INTERFACE if self.modem and not (self.driver or self.mac) else None)
+        rule = {"interface": interface, "driver": self.driver, "mac": self.mac}
+        return {key: value for key, value in rule.items() if value}
 
     @property
     def rule(self) -> tuple[str | None, str | None, str | None]:
@@ -224,6 +241,9 @@ class Card(Settings):
         [], max_length=MOST_GATEWAYS, title="cpe: gateways that let this box in by its keys", description=ENROLMENTS
     )
     wifi: Wifi | None = Field(None, title="a wireless network to join", description="a table [wifi]")
+    access_point: AccessPoint | None = Field(
+        None, title="cpe: a wireless network of the box's own, for the LAN", description="a table [access_point]"
+    )
     network: dict[Interface, Network] = Field(
         {}, title="how interfaces get their addresses; none: by DHCP", description=NETWORKS
     )
@@ -241,7 +261,7 @@ class Card(Settings):
     @property
     def has_cpe(self) -> bool:
         """Whether anything of a home router is set up."""
-        return bool(self.wan or self.lan or self.gateway or self.enrolment or self.bypass)
+        return bool(self.wan or self.lan or self.gateway or self.enrolment or self.bypass or self.access_point)
 
     @property
     def enrolments(self) -> tuple[Enrolment, ...]:
@@ -274,6 +294,7 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     if role is Role.CPE and card.has_cpe:
         yield from _missing(card)
     yield from _between_wans(card)
+    yield from _by_kind(card)
     yield from bypass.contradictions(card.bypass, card.wan)
     if card.lan is not None:
         yield from _around_lan(card, card.lan)
@@ -304,6 +325,39 @@ def _between_wans(card: Card) -> Iterator[Contradiction]:
         if one.rule == other.rule:
             given = {key: value for key, value in other.model_dump().items() if key in ("interface", "driver", "mac")}
             yield f"wan.{name}", {key: value for key, value in given.items() if value}, "a rule that no other link has"
+
+
+def _by_kind(card: Card) -> Iterator[Contradiction]:
+    """Links that are more than an interface with DHCP, and the access point."""
+    for name, wan in card.wan.items():
+        if wan.pppoe:
+            yield from pppoe.contradictions(
+                name, [key for key in ("driver", "mac") if getattr(wan, key)], wan.interface
+            )
+            yield from _alone(card, name, wan)
+        if (wan.pppoe or wan.modem) and wan.interface in card.network:
+            yield f"network.{wan.interface}", "(given)", f"no such table: wan.{name} gets its address from its provider"
+    modems = [name for name, wan in card.wan.items() if wan.modem]
+    for name in modems[1:]:
+        yield f"wan.{name}.modem", "(given)", f"one link with a modem, and wan.{modems[0]} is one"
+    if card.access_point is not None:
+        rules = {name: wan.may_be for name, wan in card.wan.items()}
+        joining = card.wifi.interface if card.wifi else None
+        yield from access_point.contradictions(card.access_point, joining, card.wifi is not None, rules, card.network)
+
+
+def _alone(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
+    """What is below PPPoE is no link by itself, and what pppd makes is no other link's."""
+    if wan.modem:
+        yield f"wan.{name}.modem", "(given)", "either pppoe or modem"
+    for other, rule in card.wan.items():
+        for taken in (wan.interface or "", pppoe.interface(name)):
+            if other != name and not (rule.driver or rule.mac) and rule.may_be(taken):
+                yield (
+                    f"wan.{other}.interface",
+                    rule.interface,
+                    f"one that {taken}, which is for wan.{name}, does not fit",
+                )
 
 
 def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:

@@ -16,6 +16,9 @@ from tributary.settings.values import accepting, as_text, or_none, require
 T = TypeVar("T")
 HostAddress = IPv4Interface | IPv6Interface
 
+KEY_DIGITS = 64
+"""A Wi-Fi's pre-shared key in hexadecimal; passphrases are shorter."""
+
 HOSTNAME = "1 to 63 of a-z, 0-9 and -, not at an end, such as 'tributary-attic'"
 PASSWORD_HASH = (
     "a hash as `mkpasswd --method=yescrypt` prints it, beginning with $y$ (yescrypt) or $6$ (sha512); never a password"
@@ -45,7 +48,8 @@ GATEWAY = (
 )
 
 
-def _matching(pattern: str, accepted: str) -> PlainValidator:
+def matching(pattern: str, accepted: str) -> PlainValidator:
+    """Text that ``pattern`` fits as a whole, or None; else a refusal that says what is ``accepted``."""
     return accepting(accepted, or_none(lambda value: _matched(re.compile(pattern, re.ASCII), value)))
 
 
@@ -106,19 +110,19 @@ _YESCRYPT = r"\$y\$[./A-Za-z0-9]+\$[./A-Za-z0-9]{0,86}\$[./A-Za-z0-9]{43}"
 _SHA512 = r"\$6\$(rounds=[1-9][0-9]+\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{86}"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}"
 
-Hostname = Annotated[str, _matching(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", HOSTNAME)]
+Hostname = Annotated[str, matching(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", HOSTNAME)]
 AnyNetwork = Annotated[Network, accepting(ADMINS, lambda value: ipaddress.ip_network(as_text(value)))]
 PublicKey = Annotated[str, PlainValidator(public_key.checked)]
-PasswordHash = Annotated[str | None, _matching(f"{_YESCRYPT}|{_SHA512}", PASSWORD_HASH)]
-Country = Annotated[str, _matching(r"[A-Z]{2}", COUNTRY)]
+PasswordHash = Annotated[str | None, matching(f"{_YESCRYPT}|{_SHA512}", PASSWORD_HASH)]
+Country = Annotated[str, matching(r"[A-Z]{2}", COUNTRY)]
 Ssid = Annotated[str, accepting(SSID, _ssid)]
-Passphrase = Annotated[str, _matching(r"[ -~]{8,63}|[0-9a-f]{64}", PASSPHRASE)]
+Passphrase = Annotated[str, matching(r"[ -~]{8,63}|[0-9a-f]{64}", PASSPHRASE)]
 # Without -, which is a slash in the name of a unit's instance (systemd.unit(5)).
-Wireless = Annotated[str | None, _matching(r"[A-Za-z0-9][A-Za-z0-9._]{0,14}", WIRELESS)]
-Interface = Annotated[str, _matching(_NAME, INTERFACE)]
-Pattern = Annotated[str | None, _matching(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,14}", PATTERN)]
-Driver = Annotated[str | None, _matching(r"[A-Za-z0-9_*?-]{1,40}", DRIVER)]
-Mac = Annotated[str | None, _matching(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}", MAC)]
+Wireless = Annotated[str | None, matching(r"[A-Za-z0-9][A-Za-z0-9._]{0,14}", WIRELESS)]
+Interface = Annotated[str, matching(_NAME, INTERFACE)]
+Pattern = Annotated[str | None, matching(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,14}", PATTERN)]
+Driver = Annotated[str | None, matching(r"[A-Za-z0-9_*?-]{1,40}", DRIVER)]
+Mac = Annotated[str | None, matching(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}", MAC)]
 HostAddresses = Annotated[tuple[HostAddress, ...], accepting(HOST_ADDRESSES, _several(_host_address))]
 Addresses = Annotated[tuple[Address, ...], accepting(ADDRESSES, _several(_address))]
 LanAddress = Annotated[IPv4Interface, accepting(LAN_ADDRESS, _lan_address)]

@@ -167,6 +167,9 @@ def test_the_first_subflow_takes_the_link_of_the_best_rank_and_a_backup_is_told_
 
 
 def test_a_point_to_point_link_without_a_gateway_is_used(house: World) -> None:
+    # As pppd leaves it: the other end's address, and a default route into the interface.
+    house.on_router("ip addr del 10.2.0.2/24 dev lte")
+    house.on_router("ip addr add 10.2.0.2 peer 10.2.0.1 dev lte")
     house.on_router("ip route replace default dev lte proto static metric 1025")
     house.on(house.provider, "sysctl -qw net.ipv4.conf.isp-lte.proxy_arp=1")
     with house.daemon(), house.transfer():

@@ -28,6 +28,7 @@ from tributary.settings.files import load
 CASES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
 EVERY = pytest.mark.parametrize("name", CASES)
 ROOT = os.geteuid() == 0
+SECRET = re.compile(r'psk=|^ *password "|password=|passphrase=|^ *pin=|secret =', re.MULTILINE)
 
 
 def planned(name: str) -> tuple[Action, ...]:
@@ -132,8 +133,9 @@ def test_sudo_accepts_its_rule(name: str, tmp_path: Path) -> None:
 
 @EVERY
 def test_every_default_route_has_a_metric_of_its_own(name: str) -> None:
-    networks = [each.text for each in planned(name) if isinstance(each, WriteFile) and each.path.endswith(".network")]
-    metrics = [set(re.findall(r"Metric=(\d+)", text)) for text in networks if "Metric=" in text]
+    files = (each.text for each in planned(name) if isinstance(each, WriteFile))
+    found = (set(re.findall(r"(?im)^\S*metric[= ](\d+)$", text)) for text in files)
+    metrics = [each for each in found if each]
     assert all(len(each) == 1 for each in metrics)
     assert len(set.union(*metrics)) == len(metrics)
     assert min(int(metric) for each in metrics for metric in each) > 8
@@ -142,8 +144,8 @@ def test_every_default_route_has_a_metric_of_its_own(name: str) -> None:
 @EVERY
 def test_secrets_are_readable_by_their_owner_alone(name: str) -> None:
     for action in planned(name):
-        if isinstance(action, WriteFile) and ("psk=" in action.text or action.path.endswith("authorized_keys")):
+        if isinstance(action, WriteFile) and (SECRET.search(action.text) or action.path.endswith("authorized_keys")):
             assert action.mode == 0o600
         shown = "\n".join(lines(action))
-        assert "psk=" not in shown
+        assert not SECRET.search(shown)
         assert "$y$" not in shown

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Set
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,8 @@ def test_a_gateway_runs_both_converters_throttler_and_firewall() -> None:
         "tributary-cpe.service": False,
         "tributary-lan.service": False,
         "dnsmasq.service": False,
+        "NetworkManager.service": False,
+        "ModemManager.service": False,
         "ssh.service": False,
     }
 
@@ -52,6 +55,8 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
         "tributary-firewall.service": True,
         "tributary-squid.service": False,
         "tributary-throttler.service": False,
+        "NetworkManager.service": False,
+        "ModemManager.service": False,
         "ssh.service": False,
     }
 
@@ -141,6 +146,93 @@ def test_a_wireless_network_that_was_left_ends() -> None:
     assert units("", given)["wpa_supplicant@wlan1.service"] is False
     again = '[wifi]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\ninterface = "wlan1"'
     assert units(again, given)["wpa_supplicant@wlan1.service"] is True
+
+
+PPPOE = '[wan.dsl.pppoe]\nuser = "u"\npassword = "p"\n'
+MODEM = '[wan.lte.modem]\napn = "internet"\n'
+ACCESS_POINT = '[access_point]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\n'
+
+
+def cpe(text: str, given: Facts) -> dict[str, Any]:
+    """The links of the daemon cpe."""
+    (found,) = (each for each in plan(read(text.encode(), Role.CPE), given) if "tributary/cpe.toml" in str(each))
+    assert isinstance(found, WriteFile)
+    return dict(tomllib.loads(found.text)["wan"])
+
+
+def test_a_line_by_pppoe_is_dialled_again_only_when_its_settings_change() -> None:
+    text = CPE.replace("wan.dsl", "wan.my-dsl").replace("wlan0", "end1") + PPPOE.replace("dsl", "my-dsl")
+    given = facts(Role.CPE)
+    assert units(text, given)[r"ppp@tributary.my\x2ddsl.service"]
+    found = (each for each in plan(read(text.encode(), Role.CPE), given) if isinstance(each, EnableUnit))
+    (unit,) = (each for each in found if each.unit.startswith("ppp@"))
+    assert unit.reads == ("/etc/ppp/peers/tributary.my-dsl",)
+    system = System(Path("/"), running=True)
+    assert list(commands(unit, system, frozenset()))[-1][1] == "start"
+    assert list(commands(unit, system, set(unit.reads)))[-1][1] == "restart"
+
+
+def test_a_line_by_pppoe_that_is_no_longer_on_the_card_ends() -> None:
+    assert units(CPE, facts(Role.CPE, owned_units=("ppp@tributary.dsl.service",)))["ppp@tributary.dsl.service"] is False
+
+
+def test_the_daemon_finds_a_link_at_the_interface_that_its_kind_gives_it() -> None:
+    given = facts(Role.CPE)
+    assert cpe(CPE.replace("wlan0", "end1") + PPPOE, given)["dsl"]["interface"] == "ppp-dsl"
+    assert cpe(CPE.replace('interface = "enx*"\n', "") + MODEM, given)["lte"]["interface"] == "ww*"
+    assert cpe(CPE.replace("enx*", "wwan1") + MODEM, given)["lte"]["interface"] == "wwan1"
+    by_driver = cpe(CPE.replace('interface = "enx*"', 'driver = "cdc_mbim"') + MODEM, given)["lte"]
+    assert "interface" not in by_driver
+    assert by_driver["driver"] == "cdc_mbim"
+
+
+def test_a_modem_is_left_to_networkmanager_which_runs_for_nothing_else() -> None:
+    text, given = CPE.replace("enx*", "wwan0") + MODEM, facts(Role.CPE)
+    assert {unit for unit in units(text, given) if "Manager" in unit} == {
+        "ModemManager.service", "NetworkManager.service",
+    }  # fmt: skip
+    assert all(units(text, given)[unit] for unit in ("ModemManager.service", "NetworkManager.service"))
+    assert not any("wan-lte" in path for path in paths(text, given))
+
+
+def served(text: str, given: Facts) -> dict[str, str]:
+    """The files about the LAN's interfaces, and hostapd's, by their paths."""
+    found = (each for each in plan(read(text.encode(), Role.CPE), given) if isinstance(each, WriteFile))
+    return {each.path: each.text for each in found if "lan" in each.path or "bridge" in each.path}
+
+
+def test_an_access_point_and_the_wired_lan_are_one_network() -> None:
+    found = served(CPE.replace("wlan0", "end1") + ACCESS_POINT, facts(Role.CPE))
+    assert "\nbridge=br-lan\n" in found["/etc/hostapd/wlan0.conf"]
+    assert "Name=br-lan\n" in found["/etc/systemd/network/20-tributary-lan.network"]
+    assert "Name=br-lan\nKind=bridge\n" in found["/etc/systemd/network/20-tributary-bridge.netdev"]
+    assert "Name=end0\n" in found["/etc/systemd/network/21-tributary-lan-port.network"]
+    for path in ("/etc/tributary/lan.nft", "/etc/dnsmasq.d/tributary-lan.conf"):
+        assert "br-lan" in found[path]
+        assert "end0" not in found[path]
+
+
+def test_a_lan_that_is_wireless_alone_needs_no_bridge() -> None:
+    text = CPE.replace("wlan0", "end1").replace("end0", "wlan0") + ACCESS_POINT
+    found = served(text, facts(Role.CPE))
+    assert "bridge" not in found["/etc/hostapd/wlan0.conf"]
+    assert "Name=wlan0\n" in found["/etc/systemd/network/20-tributary-lan.network"]
+    assert not any("bridge" in path or "port" in path for path in found)
+
+
+@pytest.mark.parametrize(
+    ("wireless", "named", "taken"),
+    [
+        (("wlp2s0", "wlp3s0"), "end1", "wlp2s0"),
+        (("wlp2s0", "wlp3s0"), "wlp2s0", "wlp3s0"),
+        ((), "end1", "wlan0"),
+    ],
+)
+def test_an_access_point_takes_the_first_wireless_interface_that_is_no_link(
+    wireless: tuple[str, ...], named: str, taken: str
+) -> None:
+    given = facts(Role.CPE, wireless=wireless)
+    assert units(CPE.replace("wlan0", named) + ACCESS_POINT, given)[f"hostapd@{taken}.service"]
 
 
 def test_the_first_wireless_interface_joins_where_none_is_named() -> None:

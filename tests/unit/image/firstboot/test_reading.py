@@ -32,6 +32,10 @@ addresses = "10.84.0.16/28"
 inside = "10.84.0.1"
 """
 BYPASS = '[[bypass]]\nto = "dsl"\n'
+LOGIN = '[wan.dsl.pppoe]\nuser = "u"\npassword = "p"\n'
+PPPOE = f'[wan.dsl]\ninterface = "end1"\n{LOGIN}'
+MODEM = '[wan.lte.modem]\napn = "internet"\n'
+ACCESS_POINT = '[access_point]\ncountry = "DE"\nssid = "net"\npassphrase = "12345678"\n'
 WIFI = '[wifi]\ncountry = "DE"\nssid = "net"\n'
 
 
@@ -48,7 +52,7 @@ WRONG = [
     ('rôle = "cpe"', "rôle", "not valid TOML"),
     ('role = "router"', "role = 'router'", "'gateway' or 'cpe'"),
     ("role = 1", "role = 1", "'gateway' or 'cpe'"),
-    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys admin_networks, bypass, client_networks"),
+    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys access_point, admin_networks, bypass"),
     ('hostname = "My box"', "hostname = 'My box'", "1 to 63 of a-z, 0-9 and -"),
     ('hostname = "-a"', "hostname = '-a'", "not at an end"),
     (f'hostname = "{"a" * 64}"', "hostname = 'aaa", "1 to 63"),
@@ -104,6 +108,25 @@ WRONG = [
     ('[wan.dsl]\ninterface = "e*"\npriority = 0', "wan.dsl.priority = 0", "a whole number from 1 to 1000"),
     ('[wan."a b"]\ninterface = "e*"', "wan.a b", "names of 1 to 40 of"),
     ("\n".join(f'[wan.a{n}]\ninterface = "eth{n}"' for n in range(9)), "wan = ", "tables such as [wan.dsl]"),
+    ('[wan.dsl.pppoe]\nuser = "u"', "wan.dsl.pppoe.password = '(missing)'", "the password that the provider"),
+    (PPPOE.replace('"p"', '"é"'), "wan.dsl.pppoe.password = '(not shown)'", "signs of ASCII"),
+    (PPPOE.replace('"p"', '"a\\nb"'), "wan.dsl.pppoe.password = '(not shown)'", "signs of ASCII"),
+    (PPPOE.replace('"u"', "5"), "wan.dsl.pppoe.user = 5", "the name that the provider gave you"),
+    (PPPOE + "vlan = 4095", "wan.dsl.pppoe.vlan = 4095", "a whole number from 1 to 4094"),
+    (PPPOE + "mtu = 1500", "wan.dsl.pppoe.mtu = 1500", "one of the keys password, user, vlan"),
+    (PPPOE.replace('interface = "end1"', ""), "{'pppoe': {'user': 'u', 'password': '(not shown)'}}", "at least one of"),
+    (MODEM.replace("internet", "a b"), "wan.lte.modem.apn = 'a b'", "'internet'"),
+    (MODEM + "pin = 1234", "wan.lte.modem.pin = '(not shown)'", "4 to 8 digits in quotes"),
+    (MODEM + 'pin = "123"', "wan.lte.modem.pin = '(not shown)'", "4 to 8 digits in quotes"),
+    (MODEM + f'password = "{"x" * 65}"', "wan.lte.modem.password = '(not shown)'", "1 to 64 letters"),
+    (ACCESS_POINT.replace("12345678", "1234567"), "access_point.passphrase = '(not shown)'", "8 to 63"),
+    (ACCESS_POINT + "channel = 14", "access_point.channel = 14", "1 to 13 (2.4 GHz)"),
+    (ACCESS_POINT + "channel = 52", "access_point.channel = 52", "one of 36, 40, 44, 48"),
+    (ACCESS_POINT + "channel = true", "access_point.channel = True", "1 to 13 (2.4 GHz)"),
+    (ACCESS_POINT + "width = 160", "access_point.width = 160", "20; with channels of 5 GHz"),
+    (ACCESS_POINT + "width = 40", "'passphrase': '(not shown)'", "width = 20; with channels of 5 GHz"),
+    (ACCESS_POINT + "channel = 165\nwidth = 80", "access_point = ", "width = 20; with channels of 5 GHz"),
+    (ACCESS_POINT.replace("12345678", "ab" * 32) + "wpa3 = true", "'passphrase': '(not shown)'", "and not the key"),
     ('[lan]\ninterface = "end0"', "lan.address = '(missing)'", "'192.168.77.1/24'"),
     ('[lan]\ninterface = "e*"\naddress = "192.168.77.1/24"', "lan.interface = 'e*'", "a network interface"),
     *(
@@ -215,6 +238,44 @@ BETWEEN_KEYS = [
         CPE + BYPASS + 'domains = ["example.com"]\n' + BYPASS + 'domains = ["a.example.com"]\nports = ["tcp/25"]',
         ["bypass[1] = '(given)': accepted: one that bypass[0], which counts before it, leaves something"],
     ),
+    (
+        CPE.replace("wan.dsl", "wan.dsl-upstairs").replace("wlan0", "end1") + LOGIN.replace("dsl", "dsl-upstairs"),
+        ["wan.dsl-upstairs = '(given)': accepted: a name of up to 10 signs"],
+    ),
+    (
+        CPE.replace('interface = "wlan0"', 'driver = "r8169"') + LOGIN,
+        ["wan.dsl.interface = '(missing)': accepted: with pppoe the whole name", "wan.dsl.driver = '(given)'"],
+    ),
+    (
+        CPE.replace("wlan0", "end?").replace("end0", "eth0") + LOGIN,
+        ["wan.dsl.interface = 'end?': accepted: with pppoe the whole name of the interface"],
+    ),
+    (
+        CPE.replace("wlan0", "enp1s0").replace("enx*", "en*").replace("end0", "eth0") + LOGIN,
+        ["wan.lte.interface = 'en*': accepted: one that enp1s0, which is for wan.dsl, does not fit"],
+    ),
+    (
+        CPE.replace("wlan0", "end1").replace("enx*", "ppp*") + LOGIN,
+        ["wan.lte.interface = 'ppp*': accepted: one that ppp-dsl, which is for wan.dsl, does not fit"],
+    ),
+    (
+        CPE.replace("wlan0", "end1") + LOGIN + '[wan.dsl.modem]\napn = "a"\n[network.end1]',
+        ["wan.dsl.modem = '(given)': accepted: either pppoe or modem", "network.end1 = '(given)': accepted: no such"],
+    ),
+    (CPE + MODEM + MODEM.replace("lte", "dsl"), ["wan.lte.modem = '(given)': accepted: one link with a modem"]),
+    (
+        CPE.replace("wlan0", "end1") + ACCESS_POINT + WIFI + 'passphrase = "12345678"',
+        ["access_point.interface = '(missing)': accepted: the name of a wireless interface, such as 'wlan0', other"],
+    ),
+    (
+        CPE.replace("wlan0", "wlan1") + ACCESS_POINT + WIFI + 'passphrase = "12345678"\ninterface = "wlan1"',
+        ["access_point.interface = '(missing)'"],
+    ),
+    (CPE + ACCESS_POINT, ["wan.dsl.interface = '(given)': accepted: one that access_point.interface, 'wlan0', does"]),
+    (
+        CPE.replace("wlan0", "end1") + ACCESS_POINT + "[network.wlan0]",
+        ["network.wlan0 = '(given)': accepted: no such table: the access point belongs to the LAN"],
+    ),
     (CPE + '[network.wlan0]\naddress = "192.168.0.9/16"', ["lan.address = '192.168.77.1/24': accepted: a network"]),
 ]
 
@@ -323,9 +384,10 @@ def test_the_file_on_the_image_is_accepted_with_all_its_settings_on(role: Role) 
 def test_the_file_on_the_image_has_every_key() -> None:
     card = read(shipped(uncommented=True), Role.GATEWAY)
     assert card.model_fields_set == set(Card.model_fields)
-    given = (card.wifi, card.lan, *card.network.values(), card.wan["lte"], *card.bypass)
+    links = [card.wan["lte"], card.wan["fibre"].pppoe, card.wan["mobile"].modem]
+    given = (card.wifi, card.access_point, card.lan, *card.network.values(), *links, *card.bypass)
     missing = [set(type(each).model_fields) - each.model_fields_set for each in given if each is not None]
-    assert set.union(*missing) == {"dhcp", "mac"}
+    assert set.union(*missing) == {"dhcp", "mac", "pppoe", "modem"}
 
 
 def test_what_the_other_role_has_is_checked_and_not_used() -> None:

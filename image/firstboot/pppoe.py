@@ -1,0 +1,137 @@
+"""A link by PPPoE (RFC 2516): what the card says of it, and the files for pppd(8) and systemd-networkd. Pure.
+
+pppd makes an interface of its own, ``ppp-NAME`` for [wan.NAME], with the address and a default route of the link's
+metric. The interface below it carries PPPoE's frames alone.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
+from image.firstboot.ini import sections
+from image.firstboot.values import matching
+from tributary.settings.files import Settings
+
+USER = "the name that the provider gave you, 1 to 255 letters, digits and signs of ASCII"
+PASSWORD = "the password that the provider gave you, 1 to 255 letters, digits and signs of ASCII"
+VLAN = "a whole number from 1 to 4094"
+LONGEST_NAME = 10
+"""Of a link, as the names of interfaces have 15 signs at most (IFNAMSIZ), and 'vlan-' comes before it."""
+
+MTU = 1492
+"""Bytes: a frame's 1500 without 6 for PPPoE and 2 for PPP (RFC 2516 section 7)."""
+
+_SIGNS = r"[ -~]{1,255}"
+
+
+class Pppoe(Settings):
+    """How the provider knows the line."""
+
+    user: Annotated[str, matching(_SIGNS, USER)] = Field(title="the name to log in by", description=USER)
+    password: Annotated[str, matching(_SIGNS, PASSWORD)] = Field(title="its password", description=PASSWORD)
+    vlan: int | None = Field(
+        None, ge=1, le=4094, title="the VLAN that the provider expects; none: no VLAN tag", description=VLAN
+    )
+
+
+def interface(name: str) -> str:
+    """The one that pppd makes for [wan.NAME]."""
+    return f"ppp-{name}"
+
+
+def contradictions(name: str, others: Collection[str], below: str | None) -> Iterator[tuple[str, object, str]]:
+    """Keys, values, and what is accepted instead, for [wan.NAME] on the interface ``below``, or what stands for it.
+
+    ``others`` are the keys beside ``interface`` that say which interface it is.
+    """
+    if len(name) > LONGEST_NAME:
+        accepted = f"a name of up to {LONGEST_NAME} signs, since with pppoe the interface is called {interface('NAME')}"
+        yield f"wan.{name}", "(given)", accepted
+    if below is None or "*" in below or "?" in below:
+        accepted = "with pppoe the whole name of the interface that the modem is plugged into, such as 'end0'"
+        yield f"wan.{name}.interface", below or "(missing)", accepted
+    for key in others:
+        yield f"wan.{name}.{key}", "(given)", "no such key with pppoe: interface alone says where the modem is"
+
+
+def link(file: str, name: str, below: str, pppoe: Pppoe, metric: int) -> Iterator[Action]:
+    """Files and unit of [wan.NAME]; ``file`` is how the names of its files for systemd-networkd begin."""
+    carrier = below
+    if pppoe.vlan is not None:
+        carrier = f"vlan-{name}"
+        vlan = sections(("NetDev", [("Name", carrier), ("Kind", "vlan")]), ("VLAN", [("Id", pppoe.vlan)]))
+        yield WriteFile(f"{file}-vlan.netdev", vlan)
+        yield WriteFile(f"{file}-vlan.network", _bare(carrier))
+    yield WriteFile(f"{file}.network", _bare(below, *([("VLAN", carrier)] if carrier != below else [])))
+    settings = f"/etc/ppp/peers/tributary.{name}"
+    yield WriteFile(settings, _settings(name, carrier, pppoe, metric), PRIVATE)
+    yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", _SERVERS, PROGRAM)
+    yield WriteFile("/etc/systemd/system/ppp@.service.d/50-tributary.conf", _UNIT)
+    # In an instance's name - would be a slash (systemd.unit(5)).
+    instance = f"tributary.{name}".replace("-", r"\x2d")
+    # A restart cuts the line for seconds.
+    yield EnableUnit(f"ppp@{instance}.service", reads=(settings,))
+
+
+def _bare(interface: str, *more: tuple[str, object]) -> str:
+    """An interface that is up, and has no address."""
+    silent = [("DHCP", "no"), ("LinkLocalAddressing", "no"), ("IPv6AcceptRA", "no")]
+    return sections(
+        ("Match", [("Name", interface)]), ("Link", [("RequiredForOnline", "no")]), ("Network", [*silent, *more])
+    )
+
+
+def _settings(name: str, carrier: str, pppoe: Pppoe, metric: int) -> str:
+    lines = (
+        "plugin pppoe.so",
+        f"nic-{carrier}",
+        f"ifname {interface(name)}",
+        f"user {_quoted(pppoe.user)}",
+        f"password {_quoted(pppoe.password)}",
+        "noauth",  # of the provider to us
+        f"mtu {MTU}",
+        f"mru {MTU}",
+        "noipv6",
+        "defaultroute",
+        f"defaultroute-metric {metric}",
+        "usepeerdns",
+        "ipparam tributary",
+        # For ever, and not so often that a provider locks whoever has a wrong password.
+        "persist",
+        "maxfail 0",
+        "holdoff 10",
+        # A line that is silent for 30 s is dialled again.
+        "lcp-echo-interval 10",
+        "lcp-echo-failure 3",
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(text: str) -> str:
+    r"""As a word of pppd's options (pppd(8), OPTIONS FILES), where \ escapes the sign after it."""
+    return '"{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"'))
+
+
+_SERVERS = """\
+#!/bin/sh
+# What a link by PPPoE was told of DNS servers goes to systemd-resolved, which forgets it when the interface is gone.
+if [ "$PPP_IPPARAM" = tributary ] && [ -n "$DNS1" ]; then
+    resolvectl dns "$PPP_IFACE" $DNS1 $DNS2
+fi
+"""
+_UNIT = """\
+# Debian's unit has started when the line is up, and network.target waits for that: a box whose line is down would not
+# start. This one does not wait, and is tried for ever.
+[Unit]
+After=systemd-networkd.service
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStart=
+ExecStart=/usr/sbin/pppd call %I nodetach nolog
+Restart=always
+RestartSec=10
+"""
