@@ -24,10 +24,16 @@ class Role(StrEnum):
         return tuple(f"tributary-{part}" for part in ("common", *_ROLES[self][1], "image"))
 
 
+_LINKS = (
+    # Tunnels; PPPoE; modems, by those two; the LAN's access point.
+    *("wireguard-tools", "ppp", "modemmanager", "network-manager", "hostapd"),
+    # usb-modeswitch: many LTE sticks are a CD-ROM with drivers until they are told. usbmuxd: an iPhone shares its
+    # network with whom it trusts.
+    *("usb-modeswitch", "usbmuxd"),
+)
 _ROLES = {
     Role.GATEWAY: (("libnftables1", "mptcpize", "squid"), ("squid", "converter", "throttler")),
-    # usb-modeswitch: many LTE sticks are a CD-ROM with drivers until they are told.
-    Role.CPE: (("dnsmasq", "usb-modeswitch"), ("converter", "cpe")),
+    Role.CPE: (("dnsmasq", *_LINKS), ("converter", "cpe")),
 }
 
 

@@ -22,9 +22,13 @@ USER = "tributary"
 GRUB, FIRMWARE = "boot/grub", "boot/firmware"
 
 _ENABLED = ("systemd-networkd.service", "systemd-resolved.service", "systemd-timesyncd.service")
-# tributary-firstboot enables SSH and DNS when the settings ask for them; Squid and wpa_supplicant have units of ours or
-# of an interface in their place.
-_DISABLED = ("ssh.service", "ssh.socket", "dnsmasq.service", "squid.service", "wpa_supplicant.service")
+# tributary-firstboot enables SSH, DNS and modems when the settings ask for them; Squid, wpa_supplicant and hostapd have
+# units of ours or of an interface in their place.
+_DISABLED = (
+    *("ssh.service", "ssh.socket", "dnsmasq.service", "squid.service", "wpa_supplicant.service", "hostapd.service"),
+    *("ModemManager.service", "NetworkManager.service", "NetworkManager-dispatcher.service"),
+    "NetworkManager-wait-online.service",
+)
 _UNITS = ("usr/lib/systemd/system", "etc/systemd/system")
 _ALWAYS = ("part_gpt", "ext2", "search", "search_fs_uuid", "normal", "linux", "configfile", "echo", "test", "reboot")
 _MODULES = {"i386-pc": ("biosdisk",), "x86_64-efi": ("fat", "all_video", "efi_gop")}
