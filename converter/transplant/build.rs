@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 const PARTS: [&str; 2] = ["transplant", "join"];
-const SHARED: &str = "src/kernel/flow.bpf.h";
+const SHARED: [&str; 3] = ["flow", "segment", "driver"];
 
 fn main() {
     if env::var_os("CARGO_FEATURE_KERNEL").is_some() {
@@ -18,7 +18,9 @@ fn main() {
 fn compile(part: &str) {
     let source = format!("src/kernel/{part}.bpf.c");
     println!("cargo:rerun-if-changed={source}");
-    println!("cargo:rerun-if-changed={SHARED}");
+    for shared in SHARED {
+        println!("cargo:rerun-if-changed=src/kernel/{shared}.bpf.h");
+    }
     let place = env::var("OUT_DIR").expect("cargo says where");
     // Not the target's: these headers differ in nothing that matters here, and another machine's may not be there.
     let host = env::var("HOST").expect("cargo says where");

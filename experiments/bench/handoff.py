@@ -9,8 +9,8 @@ connection each.
 `startup_us`: from a client's connect() to its answer's first byte. `teardown_us`: how much longer it takes until the
 next request of a kept connection is answered, which the front relays, if the one before was handed over and not
 relayed. `next_us`: until it is answered by the other back end. `rule_us`: from asking the switch for a rule to having
-it. `rewrite_ns_60`, `_1514`: the switch's program for a frame of so many bytes. `even_from_kb`: from this size of
-objects on hand-off gives at least what the better proxy does.
+it. `rewrite_ns_60`, `_1514`: the switch's program for a frame of so many bytes; `xdp_`: that for drivers, with the
+next hop. `even_from_kb`: from this size of objects on hand-off gives at least what the better proxy does.
 """
 
 import json
@@ -88,7 +88,9 @@ def _costs(built: Contest, count: int) -> dict[str, float]:
     network = built.network
     switch = ("--switch", network.switch_for_fronts, "--identity", str(network.identity("front")))
     rule = ("--service", SERVICE, "--back-end", network.hand_off("a"), "--client", _NOBODY)
-    told = json.loads(network.nodes["front"].run(str(native.switch_costs()), *switch, *rule))
+    # The kernel names next hops to drivers' programs for devices that forward.
+    network.nodes["front"].sysctl(net__ipv4__conf__eth0__forwarding=1)
+    told = json.loads(network.nodes["front"].run(str(native.switch_costs()), *switch, *rule, "--device", "eth0"))
     return {"teardown_us": after["handed"] - after["relayed"], "next_us": after["next"], **told}
 
 
@@ -130,7 +132,8 @@ def _values(readings: Readings, times: Mapping[str, Readings]) -> dict[str, floa
         if (values := times[by].values(value))
     }
     costs = readings.at(what=_COSTS)
-    wanted = ("teardown_us", "next_us", "rule_us", "rewrite_ns_60", "rewrite_ns_1514")
+    rewriting = [f"{who}rewrite_ns_{size}" for who in ("", "xdp_") for size in (60, 1514)]
+    wanted = ("teardown_us", "next_us", "rule_us", *rewriting)
     found |= {name: median(values) for name in wanted if (values := costs.values(name))}
     even = even_from({size: _gains(readings.at(size=size)) for size in _sizes(readings)})
     return found if even is None else found | {"even_from_kb": even / 1000}

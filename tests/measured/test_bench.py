@@ -122,6 +122,8 @@ def test_a_hand_off_gives_more_than_a_proxy_and_works_less(tmp_path: Path) -> No
     assert 0 < values["rule_us"] < 100_000
     assert 0 < values["rewrite_ns_60"] < 10_000
     assert 0 < values["rewrite_ns_1514"] < 10_000
+    assert 0 < values["xdp_rewrite_ns_60"] < 10_000
+    assert 0 < values["xdp_rewrite_ns_1514"] < 10_000
 
 
 def test_answers_by_connections_that_change_their_back_end_are_whole(tmp_path: Path) -> None:

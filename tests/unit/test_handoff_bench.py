@@ -15,6 +15,7 @@ from tributary.settings.failure import Failure
 
 HTTP = {"a": "10.7.2.2:80", "b": "10.7.3.2:80"}
 COSTS = {"teardown_us": 300, "next_us": 900, "rule_us": 20, "rewrite_ns_60": 70, "rewrite_ns_1514": 71}
+COSTS |= {"xdp_rewrite_ns_60": 50, "xdp_rewrite_ns_1514": 51}
 MBPS = {"handoff": 1900.0, "direct": 1950.0, "nginx": 940.0, "haproxy": 950.0}
 
 

@@ -2,6 +2,7 @@
 //! No promise of a caller's is needed for any of it to be sound.
 #![allow(unsafe_code)]
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::time::Duration;
@@ -110,6 +111,16 @@ pub fn wait_for_packets_under_way() -> io::Result<()> {
     }
 }
 
+/// Of a network device in this network namespace (`if_nametoindex(3)`).
+pub fn device_number(name: &str) -> io::Result<u32> {
+    let name = CString::new(name)?;
+    // SAFETY: the pointer is to a string that ends and outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        number => Ok(number),
+    }
+}
+
 /// What came of a run of a program.
 pub struct Run {
     /// The program's answer, to the last of them.
@@ -118,7 +129,7 @@ pub struct Run {
     pub time: Duration,
 }
 
-/// Runs a program of tc's so many times on an Ethernet frame, which becomes what the program makes of it (bpf(2),
+/// Runs a program of tc's or XDP's so many times on an Ethernet frame, which becomes what the program makes of it (bpf(2),
 /// `BPF_PROG_TEST_RUN`).
 pub fn run_program(program: BorrowedFd<'_>, frame: &mut [u8], times: u32) -> io::Result<Run> {
     /// The first fields of `union bpf_attr`'s `test`.

@@ -3,12 +3,15 @@
 
 mod cases;
 
+use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd as _;
+use std::process::Command;
 
-use cases::segment::{Ip, Segment, sack, timestamps};
+use cases::segment::{Ip, Segment, checksum, sack, timestamps};
 use cases::{Case, REFUSED_SYN, cases, from_client};
+use rustix::net::netdevice::name_to_index;
 use tributary_transplant::{Action, Event, Flow, Outcome, Translation, Translator, freeze, hold};
 
 fn action(outcome: Outcome) -> Action {
@@ -68,12 +71,12 @@ fn every_packet_of_the_table_becomes_what_it_should() {
 #[test]
 #[ignore = "needs root"]
 fn any_options_become_what_the_arithmetic_makes_of_them() {
-    let mut translator = Translator::load().expect("loaded");
+    let (mut translator, way_out) = (for_drivers(), WayOut::open());
     let mut random = Random(1);
     for round in 0..20_000 {
         let ip = [Ip::V4, Ip::V6][round % 2];
         let (translation, packet) = (random.translation(ip), random.packet(ip));
-        translator.insert(&translation, 1).expect("there");
+        translator.insert(&translation, way_out.0).expect("there");
         let (mut here, mut kernel) = (packet.clone(), packet.clone());
         let outcome = translation.apply(&mut here);
         assert_eq!(
@@ -82,7 +85,131 @@ fn any_options_become_what_the_arithmetic_makes_of_them() {
             "{round}: {packet:?}"
         );
         assert_eq!(kernel, here, "{round}: {packet:?}");
+        if ip == Ip::V4 {
+            let mut driver = packet.clone();
+            // The first one is tc's, if it is one at all.
+            translator.try_drivers_on(&mut driver).expect("run");
+            let done = translator.try_drivers_on(&mut driver).expect("run");
+            let is_forwarded = matches!(outcome, Outcome::Forward(_));
+            assert_eq!(
+                done == Action::Redirect,
+                is_forwarded,
+                "{round}: {packet:?}"
+            );
+            assert_eq!(driver, here, "{round}: {packet:?}");
+        }
     }
+}
+
+/// A device by which everything in IPv4 goes to a next hop that is known, and its number. It is there as long as this lives.
+struct WayOut(u32);
+
+impl WayOut {
+    fn open() -> Self {
+        for command in [
+            "link add way-out type veth peer name way-in",
+            "link set way-in up",
+            "address add 10.255.0.1/24 dev way-out",
+            "link set way-out up",
+            "neighbour add 10.255.0.2 lladdr 02:00:00:00:00:02 nud permanent dev way-out",
+            "route add default via 10.255.0.2",
+        ] {
+            ip(command);
+        }
+        let forwarding = "/proc/sys/net/ipv4/conf/way-out/forwarding";
+        fs::write(forwarding, "1").expect("a setting");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        Self(name_to_index(&socket, "way-out").expect("a number"))
+    }
+}
+
+impl Drop for WayOut {
+    fn drop(&mut self) {
+        ip("link delete way-out");
+    }
+}
+
+fn ip(command: &str) {
+    let status = Command::new("ip").args(command.split(' ')).status();
+    assert!(status.expect("ip").success(), "{command}");
+}
+
+/// A translator whose program for drivers can be run.
+fn for_drivers() -> Translator {
+    let mut translator = Translator::load().expect("loaded");
+    translator.load_for_drivers().expect("loaded");
+    translator
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_drivers_program_makes_of_plain_packets_what_it_should_and_leaves_all_others() {
+    let (mut translator, way_out) = (for_drivers(), WayOut::open());
+    for Case {
+        ip,
+        name,
+        translation,
+        packet,
+        outcome,
+        result,
+    } in cases()
+    {
+        let name = format!("{ip:?}: {name}");
+        translator.insert(&translation, way_out.0).expect("there");
+        let mut first = packet.clone();
+        let action = translator.try_drivers_on(&mut first).expect(&name);
+        assert_eq!(action, Action::Unspecified, "{name}");
+        assert_eq!(first, packet, "{name}");
+        let mut second = packet.clone();
+        let action = translator.try_drivers_on(&mut second).expect(&name);
+        let seen = translator.seen(translation.from);
+        let seen = seen.expect("asked").expect("there");
+        if ip == Ip::V4 && matches!(outcome, Outcome::Forward(_)) {
+            assert_eq!(action, Action::Redirect, "{name}");
+            assert_eq!(second, result, "{name}");
+            assert!(seen.last.is_some(), "{name}");
+            assert_eq!(seen.fin, outcome == Outcome::Forward(Event::Fin), "{name}");
+            let is_reset = outcome == Outcome::Forward(Event::Reset);
+            assert_eq!(seen.reset, is_reset, "{name}");
+        } else {
+            assert_eq!(action, Action::Unspecified, "{name}");
+            assert_eq!(second, packet, "{name}");
+            assert_eq!((seen.last, seen.refused), (None, 0), "{name}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_drivers_program_leaves_packets_that_have_no_checksum_yet_or_no_next_hop() {
+    let (mut translator, way_out) = (for_drivers(), WayOut::open());
+    let upward = cases::upward(Ip::V4);
+    let whole = from_client(Ip::V4).encode();
+    let mut partial = whole.clone();
+    let tcp = u16::try_from(whole.len() - 20)
+        .expect("short")
+        .to_be_bytes();
+    // Of the addresses, the protocol and the length, as the kernel leaves it to a device that computes the rest.
+    let sum = !checksum(&[&whole[12..20], &[0, 6], &tcp].concat());
+    partial[36..38].copy_from_slice(&sum.to_be_bytes());
+    let tried = |translator: &Translator, packet: &[u8]| {
+        let mut packet = packet.to_vec();
+        translator.try_drivers_on(&mut packet).expect("run")
+    };
+    translator.insert(&upward, way_out.0).expect("there");
+    assert_eq!(tried(&translator, &whole), Action::Unspecified, "tc's turn");
+    assert_eq!(tried(&translator, &whole), Action::Redirect);
+    assert_eq!(tried(&translator, &partial), Action::Unspecified);
+    ip("link set way-out mtu 68");
+    let long = Segment {
+        payload: vec![1; 100],
+        ..from_client(Ip::V4)
+    };
+    assert_eq!(tried(&translator, &long.encode()), Action::Unspecified);
+    ip("link set way-out mtu 1500");
+    assert_eq!(tried(&translator, &long.encode()), Action::Redirect);
+    ip("neighbour delete 10.255.0.2 dev way-out");
+    assert_eq!(tried(&translator, &whole), Action::Unspecified);
 }
 
 /// Numbers that are the same in each run (xorshift, Marsaglia 2003).
@@ -215,13 +342,13 @@ fn what_is_removed_is_left_alone_again() {
 #[test]
 #[ignore = "needs root"]
 fn a_packet_is_timed_as_often_as_its_time_to_live_allows() {
-    let mut translator = Translator::load().expect("loaded");
+    let (mut translator, way_out) = (for_drivers(), WayOut::open());
     let upward = cases::upward(Ip::V4);
     let round = Translation {
         to: upward.from,
         ..upward
     };
-    translator.insert(&round, 1).expect("there");
+    translator.insert(&round, way_out.0).expect("there");
     // 64 hops.
     let packet = from_client(Ip::V4).encode();
     let time = translator.time_on(&packet, 63).expect("sent out each time");
@@ -229,4 +356,8 @@ fn a_packet_is_timed_as_often_as_its_time_to_live_allows() {
     translator
         .time_on(&packet, 65)
         .expect_err("it has been on its way for too long");
+    let mut times = (0..3).filter_map(|_| translator.time_drivers_on(&packet, 60).expect("run"));
+    let time = times.next().expect("sent out");
+    assert!((1..100_000).contains(&time.as_nanos()), "{time:?}");
+    assert_eq!(translator.time_drivers_on(&packet, 70).expect("run"), None);
 }

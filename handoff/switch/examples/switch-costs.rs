@@ -1,9 +1,9 @@
 //! What a switch costs: the time from asking it for a rule to having it, over a standing connection as a front's, and the time
-//! in which the kernel's program rewrites a small frame and a large one. One line of JSON.
+//! in which each of the kernel's programs rewrites a small frame and a large one. One line of JSON.
 #![forbid(unsafe_code)]
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use handoff_link::{Identity, Role, Sender, carry, queue};
 use handoff_protocol::{Message, Rule, What};
+use rustix::net::netdevice::name_to_index;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tributary_transplant::{Flow, Translation, Translator};
 
@@ -41,6 +42,9 @@ struct Arguments {
     /// A client that is none
     #[arg(long, value_name = "IP:PORT")]
     client: SocketAddrV4,
+    /// A device that forwards, and by which a next hop is known for packets to 192.0.2.2: drivers' program asks for it
+    #[arg(long, value_name = "DEVICE")]
+    device: String,
     /// How often each is measured; the median is told
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
@@ -64,13 +68,23 @@ fn told(arguments: &Arguments) -> io::Result<String> {
         .enable_all()
         .build()?;
     let rule = runtime.block_on(rule_time(arguments))?;
-    let [small, large] = [60, 1514].map(|length| rewrite_time(length, arguments.count));
-    Ok(format!(
-        r#"{{"rule_us": {}, "rewrite_ns_60": {}, "rewrite_ns_1514": {}}}"#,
-        rule.as_secs_f64() * 1e6,
-        small?.as_nanos(),
-        large?.as_nanos()
-    ))
+    let times = Times::begin(arguments)?;
+    let mut named = vec![("rule_us".to_owned(), rule.as_secs_f64() * 1e6)];
+    for length in [60, 1514] {
+        let packet = packet(length - ETHERNET);
+        let told = [("", times.tc(&packet)?), ("xdp_", times.drivers(&packet)?)];
+        for (who, time) in told {
+            named.push((
+                format!("{who}rewrite_ns_{length}"),
+                time.as_secs_f64() * 1e9,
+            ));
+        }
+    }
+    let fields: Vec<_> = named
+        .iter()
+        .map(|(name, value)| format!("\"{name}\": {value:.1}"))
+        .collect();
+    Ok(format!("{{{}}}", fields.join(", ")))
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -134,17 +148,47 @@ async fn done(
     }
 }
 
-/// Of a frame of so many bytes, with its Ethernet header.
-fn rewrite_time(length: usize, count: u32) -> io::Result<Duration> {
-    let mut translator = Translator::load()?;
-    // Where it comes from is where it goes, so that the next run finds it again.
-    let round = translation();
-    translator.insert(&round, 1)?;
-    let packet = packet(length - ETHERNET);
-    let times: io::Result<Vec<_>> = (0..count)
-        .map(|_| translator.time_on(&packet, IN_A_ROW))
-        .collect();
-    times.map(median)
+/// The programs in the kernel, and how often each rewrites a packet.
+struct Times {
+    translator: Translator,
+    count: u32,
+}
+
+impl Times {
+    fn begin(arguments: &Arguments) -> io::Result<Self> {
+        let mut translator = Translator::load()?;
+        translator.load_for_drivers()?;
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        let device = name_to_index(&socket, &arguments.device)?;
+        // Where it comes from is where it goes, so that the next run finds it again.
+        translator.insert(&translation(), device)?;
+        let count = arguments.count;
+        Ok(Self { translator, count })
+    }
+
+    fn tc(&self, packet: &[u8]) -> io::Result<Duration> {
+        let time = |_| self.translator.time_on(packet, IN_A_ROW);
+        (0..self.count)
+            .map(time)
+            .collect::<io::Result<_>>()
+            .map(median)
+    }
+
+    fn drivers(&self, packet: &[u8]) -> io::Result<Duration> {
+        let time = |_| {
+            self.translator
+                .time_drivers_on(packet, IN_A_ROW)
+                .transpose()
+        };
+        let times: Vec<_> = (0..self.count)
+            .filter_map(time)
+            .collect::<io::Result<_>>()?;
+        if times.is_empty() {
+            let message = "drivers' program sends nothing out: no next hop is known there";
+            return Err(io::Error::other(message));
+        }
+        Ok(median(times))
+    }
 }
 
 fn translation() -> Translation {

@@ -19,7 +19,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Has the program look at what comes in by these devices. Raises what the kernel says, with the device's name.
+    /// Has the program for tc(8) look at what comes in by these devices. Raises what the kernel says, with the device's name.
     pub fn start(rules: Rules, limits: Limits, devices: &BTreeSet<String>) -> io::Result<Self> {
         let mut translator = Translator::load()?;
         for device in devices {
@@ -32,6 +32,12 @@ impl Switch {
             translator,
             limits,
         })
+    }
+
+    /// Has these devices' drivers do it before tc, where they can (XDP). Raises why the driver of one cannot, with its name;
+    /// then tc does it alone.
+    pub fn attach_to_drivers(&mut self, devices: &BTreeSet<String>) -> io::Result<()> {
+        self.translator.attach_to_drivers(devices)
     }
 
     /// Does what a front wants; its answer.

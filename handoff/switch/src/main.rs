@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use handoff_link::{Identity, Role};
 use handoff_program::{CapabilitySet, Exit, Failure, need, number, say_ready, told_to_end};
 use handoff_switch::{Configured, Limits, Rules, Switch, guard, serve};
@@ -24,7 +24,7 @@ use tokio::time::interval;
 /// Between two looks for rules that have no use any more.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Leads the packets of connections that a front has handed over to their back ends, and the answers back, by tc and eBPF.
+/// Leads the packets of connections that a front has handed over to their back ends, and the answers back, by eBPF.
 #[derive(Debug, Parser)]
 #[command(name = "tributary-switch", version)]
 struct Arguments {
@@ -46,9 +46,20 @@ struct Arguments {
     /// Rules at the same time, at most 32768
     #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=32768))]
     most: u32,
+    /// Where packets are rewritten: in the devices' drivers and what those leave in tc, in tc alone, or as the drivers allow
+    #[arg(long, value_name = "WAY", value_enum, default_value_t)]
+    attach: Attach,
     /// A rule without a packet for so many seconds ends
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Attach {
+    #[default]
+    Auto,
+    Tc,
+    Xdp,
 }
 
 #[derive(Clone, Debug)]
@@ -140,7 +151,25 @@ fn started(arguments: &Arguments) -> Result<Switch, Failure> {
         idle: Duration::from_secs(arguments.idle),
     };
     guard(&addresses).map_err(Failure::at(Exit::System, "nft"))?;
-    Switch::start(rules, limits, &devices).map_err(Failure::at(Exit::System, "tc"))
+    let mut switch =
+        Switch::start(rules, limits, &devices).map_err(Failure::at(Exit::System, "tc"))?;
+    if arguments.attach != Attach::Tc {
+        let attached = switch.attach_to_drivers(&devices);
+        say_who_rewrites(attached, arguments.attach == Attach::Xdp)?;
+    }
+    Ok(switch)
+}
+
+fn say_who_rewrites(attached: io::Result<()>, must_be_drivers: bool) -> Result<(), Failure> {
+    match attached {
+        Ok(()) => tracing::info!("drivers rewrite packets (XDP), and tc what they leave"),
+        Err(error) if must_be_drivers => {
+            let message = format!("--attach xdp: {error}: accepted: auto, tc");
+            return Err(Failure(Exit::System, message));
+        }
+        Err(error) => tracing::info!("tc rewrites packets, not drivers (XDP): {error}"),
+    }
+    Ok(())
 }
 
 /// Of a device.
