@@ -12,6 +12,7 @@ from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.links import LinkPolicy
 from tributary.settings.units import Duration
 from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.wireguard import names
 from tributary.wireguard.enrolment import Enrolment
 
 MOST_WANS = 8
@@ -152,7 +153,7 @@ class Tunnels(Settings):
     """The encrypted leg: how its interfaces are made."""
 
     prefix: Annotated[str, accepting(PREFIX, _prefix)] = Field(
-        "tb", title="what their names begin with: 'tb1' is that of the first link", description=PREFIX
+        names.PREFIX, title="what their names begin with: 'tb1' is that of the first link", description=PREFIX
     )
     keepalive: Keepalive = Field(
         default=Duration.parse("20s"),
@@ -167,7 +168,7 @@ class Tunnels(Settings):
 
     def name(self, place: int) -> str:
         """The interface's name of the tunnel at ``place`` (tributary/wireguard/addresses.py)."""
-        return f"{self.prefix}{place}"
+        return names.name(self.prefix, place)
 
 
 class CpeSettings(Settings):

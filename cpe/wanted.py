@@ -44,6 +44,7 @@ from cpe.ours import (
 from cpe.tunnels import Leg, Setup, Tunnel
 from tributary.marks import BY_LINK
 from tributary.settings.links import Use
+from tributary.marks import BACK, BY_LINK
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def wanted(
             *(_rules_inside(leg, links) if leg else ()),
             *(_rules_of_marks(links, BY_TUNNEL, TUNNELS_RULES, TUNNELS_END, None) if leg else ()),
             *(_rules_of_marks(alive, BY_LINK, LINKS_RULES, LINKS_END, BEST) if bypass else ()),
+            *(_rules_back() if bypass and leg and leg.everything_else else ()),
         ),
         endpoints=_endpoints_inside(leg, alive, foreign, waiting) if leg else _endpoints(alive, foreign, waiting),
         limits=limits,
@@ -129,6 +131,12 @@ def _rules_of_marks(links: Sequence[Link], kind: int, each: int, end: int, other
         for link in links:
             yield Rule(each, Mark(version, kind + link.place + 1), TABLES[link.place], PROTOCOL)
         yield Rule(end, Mark(version, kind, OF_A_KIND), otherwise, PROTOCOL)
+
+
+def _rules_back() -> Iterator[Rule]:
+    """For answers to what the tunnel for everything else brought: another way would give them another address."""
+    yield Rule(LINKS_RULES, Mark(4, BACK), EVERYTHING_ELSE_TABLE, PROTOCOL)
+    yield Rule(LINKS_END, Mark(4, BACK), None, PROTOCOL)
 
 
 def _standing(leg: Leg, links: Sequence[Link]) -> Iterator[tuple[Link, Tunnel, int]]:

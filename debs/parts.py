@@ -242,7 +242,7 @@ def _gateway(inputs: Inputs) -> Package:
             *(content.unit(checkout, f"gateway/systemd/{unit}") for unit in units),
             content.setting(checkout, "gateway.toml"),
             content.manual(checkout, "tributary-gateway.8", inputs.release),
-            *content.documents(name, checkout, ["docs/gateway-routers.md"]),
+            *content.documents(name, checkout, ["docs/gateway-routers.md", "docs/forwarding.md"]),
         ),
         # ip(8), ss(8), nft(8), wg(8); conntrack(8) forgets what was translated for a router that is revoked; dnsmasq(8)
         # looks names up.

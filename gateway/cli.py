@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import textwrap
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from tributary.daemons import directories
 from tributary.settings.entry import Arguments, need_root
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
+from tributary.settings.ports import SERVICE, Ports
 from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import text
 
@@ -33,7 +35,8 @@ Lets home routers in by keys, through WireGuard's tunnels: one over each of a ro
 subflows run to the converter, and one for everything else, which leaves the gateway by address translation.
 
 'enrol' lets a router in and prints what it has to be given; 'list' shows who is in, 'revoke' shuts one out, 'rotate'
-gives one new keys. 'up', 'sync' and 'down' are for the service manager. 'plan' and 'check' look and touch nothing.
+gives one new keys, 'forward' leads ports of this machine to one. 'up', 'sync' and 'down' are for the service manager.
+'plan' and 'check' look and touch nothing.
 """
 
 _EXIT_CODES = """\
@@ -43,7 +46,7 @@ exit codes:
   66  a file cannot be read
   69  something is missing: WireGuard, a tool, the interface, a free number
   71  the system refused an operation
-  75  a router of that name is enrolled already
+  75  a router of that name is enrolled already, or a port leads elsewhere
   77  not root
 """
 
@@ -52,9 +55,18 @@ Prints a table of TOML for the router's settings, and on a terminal its QR code,
 is kept nowhere here and cannot be shown again: 'rotate' makes another one. Tunnels of other routers go on.
 """
 
+_FORWARD = f"""\
+Leads ports of this machine's public addresses to a router, which passes them on to a device by its tables [[forward]];
+the device sees who asks. With --remove they lead nowhere any more, at once.
+PORTS: {SERVICE}.
+A port leads to one router. Refused are those of the tunnels, those in never_forwarded, and those at which a program of
+this machine listens.
+"""
+
 _LIST = """\
-Shows each router: its number and addresses, when it was enrolled and last seen, which of its links are up (a handshake
-younger than 180 s) and where from, and bytes. Bytes and last seen outlive reboots, by what 'sync' keeps.
+Shows each router: its number and addresses, when it was enrolled and last seen, the ports that lead to it, which of its
+links are up (a handshake younger than 180 s) and where from, and bytes. Bytes and last seen outlive reboots, by what
+'sync' keeps.
 """
 
 _REVOKE = """\
@@ -150,6 +162,15 @@ class Revoke(Changing):
 
 
 @dataclass(frozen=True)
+class Forward(Changing):
+    """``gateway forward``."""
+
+    name: str
+    ports: list[Ports]
+    remove: bool
+
+
+@dataclass(frozen=True)
 class List(Common):
     """``gateway list``."""
 
@@ -173,21 +194,31 @@ def parser() -> Arguments:
     enrol = command("enrol", Enrol, _enrol, "let a router in", _ENROL)
     rotate = command("rotate", Rotate, _rotate, "give a router new keys", _ROTATE)
     revoke = command("revoke", Revoke, _revoke, "shut a router out", _REVOKE)
-    for each in (enrol, rotate, revoke):
+    forward = command("forward", Forward, _forward, "lead ports of this machine to a router", _FORWARD)
+    for each in (enrol, rotate, revoke, forward):
         each.add_argument("name", metavar="NAME", help="of the router: 1 to 40 of a-z, 0-9 and -")
     for each in (enrol, rotate):
         each.add_argument("--qr", action="store_true", help="the QR code also where no terminal is")
+    forward.add_argument("ports", nargs="+", type=_ports, metavar="PORTS", help="such as tcp/443 or udp/27015-27020")
+    forward.add_argument("--remove", action="store_true", help="they lead there no longer")
     rotate.add_argument("--now", action="store_true", help="take the old keys away at once")
     command("list", List, _list, "the routers that are let in", _LIST).add_argument(
         "--json", action="store_true", help="one JSON document instead of text"
     )
     changing = [command(name, Changing, act, about, text) for name, act, about, text in _SERVICE]
-    for each in (enrol, rotate, revoke, *changing):
+    for each in (enrol, rotate, revoke, forward, *changing):
         each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
     command("dns", Looking, _dns, "look names up for routers, until stopped", _DNS)
     command("plan", Looking, _plan, "what sync would change", _PLAN)
     command("check", Looking, _check, "whether the settings and the routers' files are accepted", _CHECK)
     return made
+
+
+def _ports(text: str) -> Ports:
+    try:
+        return Ports.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r}: accepted: {SERVICE}") from error
 
 
 def _keys() -> str:
@@ -253,6 +284,18 @@ def _revoke(options: Revoke) -> None:
         return
     with alone(gateway.state.folder):
         _tell(enrolling.revoke(gateway, options.name))
+
+
+def _forward(options: Forward) -> None:
+    gateway = options.gateway()
+    need_root("gateway forward")
+    if options.dry_run:
+        enrolling.with_ports(gateway, options.name, options.ports, remove=options.remove)
+        would = "no longer lead" if options.remove else "lead"
+        print(f"# {', '.join(map(str, options.ports))} would {would} to {options.name}")
+        return
+    with alone(gateway.state.folder):
+        _tell(enrolling.forward(gateway, options.name, options.ports, remove=options.remove))
 
 
 def _list(options: List) -> None:
@@ -327,7 +370,7 @@ def _plan(options: Looking) -> None:
     print(f"# interface {settings.interface}: {inside}, UDP port {settings.port}, mtu {settings.mtu}")
     for line in tunnels.said(gateway.difference(routers)) or ["no tunnel comes or goes"]:
         print(f"# {line}")
-    print(rules.text(settings), end="")
+    print(rules.text(settings, routers), end="")
 
 
 def _check(options: Looking) -> None:

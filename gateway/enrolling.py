@@ -1,12 +1,15 @@
-"""Routers let in, given new keys, and shut out."""
+"""Routers let in, given new keys and ports, and shut out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from gateway import kernel
+from gateway.forwards import conflicts, with_added, without
 from gateway.registry import Identity, Router, Routers, free_number, name_of
 from gateway.tunnels import Gateway, align
 from tributary.settings.failure import Exit, Failure
+from tributary.settings.ports import Ports
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment, Place
 
@@ -35,7 +38,8 @@ def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Made
     routers = gateway.registry.read()
     router = known(routers, name)
     secret, identity = _identity(gateway, routers, now)
-    renewed = Router(**identity.model_dump()) if at_once else router.model_copy(update={"next": identity})
+    next_alone = Router(**identity.model_dump(), forward=router.forward)
+    renewed = next_alone if at_once else router.model_copy(update={"next": identity})
     return _let_in(gateway, routers, name, renewed, secret)
 
 
@@ -46,6 +50,40 @@ def revoke(gateway: Gateway, name: str) -> Sequence[str]:
     del routers[name]
     gateway.registry.remove(name)
     return align(gateway, routers)
+
+
+def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Sequence[str]:
+    """Have ``ports`` lead to a router, or no longer; returns what was done.
+
+    Raises Failure: exit 64 if there is no such router, or a port that is to go is not there, 75 if one is taken.
+    """
+    routers = with_ports(gateway, name, ports, remove=remove)
+    notes = align(gateway, routers)
+    gateway.registry.write(name, routers[name])
+    return notes
+
+
+def with_ports(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Routers:
+    """All routers as they would be; raises Failure as ``forward`` does. Changes nothing."""
+    routers = {**gateway.registry.read()}
+    router = known(routers, name)
+    try:
+        led = without(router.forward, ports) if remove else with_added(router.forward, ports)
+    except ValueError as error:
+        raise Failure(Exit.USAGE, f"{name}: {error}") from error
+    routers[name] = router.model_copy(update={"forward": led})
+    for conflict in conflicts({each: router.forward for each, router in routers.items()}, gateway.settings.closed):
+        raise Failure(Exit.IN_USE, conflict)
+    if not remove:
+        _refuse_served(gateway, [each for each in ports if each not in router.forward])
+    return routers
+
+
+def _refuse_served(gateway: Gateway, ports: Sequence[Ports]) -> None:
+    """A program of this machine would not be heard any more."""
+    for each in ports:
+        if served := kernel.served(each, gateway.settings.network):
+            raise Failure(Exit.IN_USE, f"{each} cannot be forwarded: a program of this machine listens at {served}")
 
 
 def known(routers: Routers, name: str) -> Router:

@@ -2,12 +2,13 @@
 
 import shutil
 from collections.abc import Sequence
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from pathlib import Path
 
 from gateway.rules import TABLE
 from tributary.commands import run
 from tributary.settings.failure import Exit, Failure
+from tributary.settings.ports import Ports
 
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
@@ -57,6 +58,28 @@ def end_connections(lost: Sequence[IPv4Network]) -> str | None:
     if run(["ss", "--no-header", "--tcp", "state", "connected", *theirs]).stdout.strip():
         return "this kernel does not end connections of others (INET_DIAG_DESTROY): theirs end by their own timeouts"
     return None
+
+
+def served(ports: Ports, inside: IPv4Network) -> str | None:
+    """Where a program of this machine listens at one of ``ports`` for others, so not ``inside`` alone.
+
+    The words are those of ss(8), such as '0.0.0.0:80'. Raises Failure, exit 69, without ss.
+    """
+    only = ["sport", ">=", str(ports.first), "and", "sport", "<=", str(ports.last)]
+    for line in run(
+        ["ss", "--no-header", "--numeric", "--listening", f"--{ports.protocol}", *only]
+    ).stdout.splitlines():
+        socket = line.split()[3]
+        address = _address(socket)
+        if not address.is_loopback and address not in inside:
+            return socket
+    return None
+
+
+def _address(socket: str) -> IPv4Address | IPv6Address:
+    """Of '0.0.0.0:80', '[::1]:80', '*:80', '127.0.0.53%lo:53'."""
+    text = socket.rpartition(":")[0].partition("%")[0].strip("[]")
+    return IPv6Address("::") if text == "*" else ip_address(text)
 
 
 def _first(text: str) -> str:

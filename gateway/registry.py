@@ -5,7 +5,7 @@ router's right away, whoever puts one there gives it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import IPv4Network
@@ -16,8 +16,10 @@ import tomli_w
 from pydantic import Field, model_validator
 
 from gateway.files import unlink, written
+from gateway.forwards import conflicts
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import Settings, load
+from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, require
 from tributary.wireguard.addresses import PLACES, block_of, most_routers
 from tributary.wireguard.keys import KEY, Key
@@ -51,6 +53,9 @@ class Identity(Settings):
 class Router(Identity):
     """A router; ``next`` is what it will be once that is heard, both are let in until then."""
 
+    forward: list[ServicePorts] = Field(
+        [], title="ports of the gateway's public addresses that lead to it", description=f"a list of {SERVICE}"
+    )
     next: Identity | None = Field(None, title="what a rotation gave it", description="a table [next] of the same keys")
 
     @property
@@ -60,7 +65,7 @@ class Router(Identity):
 
     def rotated(self) -> "Router":
         """The router when its next identity has taken the place of this one."""
-        return Router(**self.next.model_dump()) if self.next else self
+        return Router(**self.next.model_dump(), forward=self.forward) if self.next else self
 
 
 Routers = Mapping[str, Router]
@@ -85,10 +90,11 @@ def free_number(routers: Routers, network: IPv4Network) -> int:
 
 @dataclass(frozen=True)
 class Registry:
-    """The folder of the files NAME.toml; ``network`` is where their addresses are."""
+    """The folder of the files NAME.toml; ``network`` has their addresses, and no router is given ``closed`` ports."""
 
     folder: Path
     network: IPv4Network
+    closed: Sequence[Ports] = ()
 
     def read(self) -> Routers:
         """All routers in the order of their names; raises Failure: exit 64, 66 if a file is not accepted, 77."""
@@ -96,11 +102,13 @@ class Registry:
         for name, router in found.items():
             self._has_room(name, router)
         _refuse_doubles(self.folder, found)
+        for conflict in conflicts({name: router.forward for name, router in found.items()}, self.closed):
+            raise Failure(Exit.USAGE, f"{self.folder}: {conflict}")
         return found
 
     def write(self, name: str, router: Router) -> None:
         """Put or replace the file of ``name``; raises Failure, exit 71."""
-        document = router.model_dump(exclude_none=True)
+        document = router.model_dump(exclude_defaults=True)
         written(self._file(name), tomli_w.dumps(document).encode())
 
     def remove(self, name: str) -> None:

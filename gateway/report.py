@@ -30,6 +30,7 @@ def routers(listed: Routers, tunnels: list[Tunnel], there: Mapping[str, Seen], t
             "addresses": [str(tunnel.address) for tunnel in its_own[name]],
             "enrolled": _written(router.enrolled),
             "rotating": router.next is not None,
+            "forward": [str(ports) for ports in router.forward],
             **_counted(tallies.get(name, Tally()), now),
             "up": [_link(each, there[each.key]) for each in its_own[name] if _is_up(there.get(each.key), now)],
         }
@@ -78,6 +79,7 @@ def _facts(router: dict[str, Any]) -> list[str]:
         f"addresses from {router['addresses'][0]}",
         f"enrolled {router['enrolled']}",
         *(["waits for its new keys to be used"] if router["rotating"] else []),
+        *(f"{ports} forwarded to it" for ports in router["forward"]),
         *(f"{_called(link['place'])} from {link['outside']}" for link in router["up"]),
         f"received {scaled(router['received'], 'B')}",
         f"sent {scaled(router['sent'], 'B')}",

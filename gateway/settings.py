@@ -8,6 +8,7 @@ from pydantic import Field
 
 from squid.values import PRIVATE, PrivateNetwork
 from tributary.settings.files import Settings
+from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, require
 from tributary.wireguard.addresses import most_routers
 from tributary.wireguard.enrolment import PORT, Place
@@ -16,6 +17,7 @@ HOST = "a name or an address without a port, such as 'gateway.example.net', '203
 NETWORK = "an IPv4 network of length 8 to 27, such as '10.84.0.0/16'; each router takes 16 addresses of it"
 INTERFACE = "1 to 15 of a-z, A-Z, 0-9, _ and -"
 TCP_PORTS = "a list of ports from 1 to 65535, such as [5124]"
+CLOSED = f"a list of {SERVICE}"
 
 
 def _host(value: object) -> str:
@@ -49,7 +51,7 @@ def _ports(value: object) -> tuple[int, ...]:
 Host = Annotated[str, accepting(HOST, _host)]
 Network = Annotated[IPv4Network, accepting(NETWORK, _network)]
 Interface = Annotated[str, accepting(INTERFACE, _interface)]
-Ports = Annotated[tuple[int, ...], accepting(TCP_PORTS, _ports)]
+ConverterPorts = Annotated[tuple[int, ...], accepting(TCP_PORTS, _ports)]
 
 
 class GatewaySettings(Settings):
@@ -62,10 +64,21 @@ class GatewaySettings(Settings):
     mtu: int = Field(
         1420, ge=1280, le=9000, title="largest packet inside the tunnels, in bytes", description="1280 to 9000"
     )
-    converter_ports: Ports = Field(
+    converter_ports: ConverterPorts = Field(
         (5124,), title="TCP ports of the gateway's inside address that routers reach", description=TCP_PORTS
     )
     dns: bool = Field(True, title="routers' names are looked up here, at port 53 there", description="true or false")
     private_targets: list[PrivateNetwork] = Field(
         [], title="private networks behind the gateway that routers reach; none: refused", description=PRIVATE
     )
+    never_forwarded: list[ServicePorts] = Field(
+        [Ports("tcp", 22, 22)],
+        validate_default=False,
+        title="ports of this machine that no router is given, beside the tunnels' own: SSH's belongs here",
+        description=CLOSED,
+    )
+
+    @property
+    def closed(self) -> tuple[Ports, ...]:
+        """All ports that no router is given."""
+        return (*self.never_forwarded, Ports("udp", self.port, self.port))

@@ -25,7 +25,7 @@ class Gateway:
     @property
     def registry(self) -> Registry:
         """Its routers' files."""
-        return Registry(self.state.routers, self.settings.network)
+        return Registry(self.state.routers, self.settings.network, self.settings.closed)
 
     def tunnels(self, routers: Routers) -> list[Tunnel]:
         """All tunnels of ``routers``."""
@@ -68,8 +68,6 @@ def up(gateway: Gateway) -> list[str]:
 
 def _set_up(gateway: Gateway, routers: Routers) -> list[str]:
     there, settings = gateway.there(), gateway.settings
-    # The rules first: nobody comes in before they stand.
-    kernel.load(rules.text(settings))
     done = _align(gateway, routers, there, always=True)
     inside = addresses.gateway(settings.network)
     device.give(settings.interface, f"{inside}/{settings.network.prefixlen}", settings.mtu)
@@ -89,8 +87,6 @@ def sync(gateway: Gateway) -> list[str]:
         routers[name] = routers[name].rotated()
         gateway.registry.write(name, routers[name])
         done.append(f"{name}: uses its new keys, the old ones are taken away")
-    # Somebody may have flushed all rules of this machine.
-    kernel.load(rules.text(gateway.settings))
     return done + _align(gateway, routers, there)
 
 
@@ -108,6 +104,8 @@ def align(gateway: Gateway, routers: Routers) -> list[str]:
 
 
 def _align(gateway: Gateway, routers: Routers, there: Sequence[Seen], *, always: bool = False) -> list[str]:
+    # First of all: nobody comes in before they stand. And always: somebody may have flushed all rules of this machine.
+    kernel.load(rules.text(gateway.settings, routers))
     wanted = gateway.tunnels(routers)
     gateway.state.keep(gateway.tallies(routers, there))
     change = difference(wanted, there)

@@ -14,6 +14,7 @@ from image.firstboot import actions, boot, look
 from image.firstboot.apply import System
 from image.firstboot.boot import Task
 from image.firstboot.bypass import Bypass
+from image.firstboot.forward import Forward
 from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Lan, Network, Role, Wan, Wifi
@@ -62,6 +63,7 @@ _TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("wan.NAME.", Wan),
     ("lan.", Lan),
     ("bypass.", Bypass),
+    ("forward.", Forward),
 )
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from image.firstboot.ports import SERVICE, Ports, ServicePorts
 from squid.targets import RANGES
 from tributary.settings.files import Settings
+from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, require
 
 MOST_TABLES = 16
@@ -49,7 +49,8 @@ def _prefix(value: object) -> IPv4Network:
     return network
 
 
-def _device(value: object) -> str:
+def mac_address(value: object) -> str:
+    """That of one device, in small letters; raises ValueError or TypeError."""
     text = as_text(value).lower()
     require(re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", text, re.ASCII) is not None)
     # The first byte's lowest bit is set in addresses of groups (IEEE 802).
@@ -59,7 +60,7 @@ def _device(value: object) -> str:
 
 Domain = Annotated[str, accepting(DOMAIN, _domain)]
 Prefix = Annotated[IPv4Network, accepting(PREFIX, _prefix)]
-Device = Annotated[str, accepting(DEVICE, _device)]
+Device = Annotated[str, accepting(DEVICE, mac_address)]
 
 
 def _several(each: str) -> str:

@@ -8,7 +8,10 @@ from image.firstboot.settings import Card, Lan
 from squid.targets import OPENABLE
 from tributary.marks import BY_LINK
 from tributary.settings.hosts import Target
+from tributary.marks import BACK, BY_LINK
 from tributary.settings.templates import rendered
+from tributary.wireguard.addresses import EVERYTHING_ELSE
+from tributary.wireguard.names import PREFIX, name
 
 PORT = 8300
 """Of the converter's listener for all that devices send to the Internet by TCP."""
@@ -34,6 +37,9 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         private=[str(network) for network in OPENABLE if network.version == 4],
         name_sets=[_set(number) for number, table in enumerate(card.bypass, start=1) if table.domains],
         ways=ways,
+        forwards=card.forwards,
+        tunnel=name(PREFIX, EVERYTHING_ELSE),
+        back=f"{BACK:#x}",
     )
 
 
@@ -42,7 +48,9 @@ def names(card: Card, lan: Lan) -> str:
     template = _TEMPLATES / "dnsmasq.conf.j2"
     inside = card.enrolments[0].inside if card.enrolments else None
     sets_of = dict(_sets_by_domain(card.bypass))
-    return rendered(template, lan=lan, hostname=card.hostname, inside=inside, sets_of=sets_of)
+    # A device may be in several tables.
+    leases = dict.fromkeys((table.mac, table.device) for table in card.forwards if table.mac)
+    return rendered(template, lan=lan, hostname=card.hostname, inside=inside, sets_of=sets_of, fixed=leases)
 
 
 def _way(number: int, table: Bypass, links: Sequence[str]) -> str:

@@ -61,12 +61,13 @@ def _home(card: Card) -> Iterator[str]:
     yield f"Their TCP connections take {', '.join(card.wan)}, all at once. {proxy}"
     if card.enrolments:
         yield f"All of it goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER}-cpe status"
+    if ports := " ".join(str(each) for table in card.forwards for each in table.ports):
+        yield f"On the gateway, once: tributary-gateway forward NAME {ports}"
 
 
 def _unused(card: Card, role: Role) -> Iterator[str]:
-    other = (
-        ("client_networks",) if role is Role.CPE else ("gateway", "enrolment", "wan", "lan", "access_point", "bypass")
-    )
+    of_a_home = ("gateway", "enrolment", "wan", "lan", "access_point", "bypass", "forward")
+    other = ("client_networks",) if role is Role.CPE else of_a_home
     given = [key for key in other if getattr(card, key)]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

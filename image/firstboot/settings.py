@@ -9,12 +9,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from image.firstboot import access_point, bypass, modem, pppoe, public_key, values
+from image.firstboot import access_point, bypass, forward, modem, pppoe, public_key, values
 from image.firstboot.access_point import AccessPoint
 from image.firstboot.bypass import Bypass
 from image.firstboot.modem import Modem
-from image.firstboot.ports import TCP_PORTS, Ports, TcpPorts
 from image.firstboot.pppoe import Pppoe
+from image.firstboot.forward import Forward
 from image.firstboot.values import (
     Addresses,
     AnyNetwork,
@@ -39,6 +39,7 @@ from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
 from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.links import LinkPolicy
+from tributary.settings.ports import TCP_PORTS, Ports, TcpPorts
 from tributary.wireguard.enrolment import Enrolment
 
 MOST_WANS = 8
@@ -257,16 +258,28 @@ class Card(Settings):
         title="cpe: what takes another way; the first table that matches counts",
         description=bypass.TABLES,
     )
+    forward: list[Forward] = Field(
+        [],
+        max_length=forward.MOST_TABLES,
+        title="cpe: ports of the gateway's public address that lead to devices",
+        description=forward.TABLES,
+    )
 
     @property
     def has_cpe(self) -> bool:
         """Whether anything of a home router is set up."""
-        return bool(self.wan or self.lan or self.gateway or self.enrolment or self.bypass or self.access_point)
+        links = self.wan or self.gateway or self.enrolment
+        return bool(links or self.lan or self.access_point or self.bypass or self.forward)
 
     @property
     def enrolments(self) -> tuple[Enrolment, ...]:
         """The gateways that tunnels lead to; none where the leg is plain."""
         return () if self.leg is Leg.PLAIN else tuple(self.enrolment)
+
+    @property
+    def forwards(self) -> tuple[Forward, ...]:
+        """What leads to devices: nothing without tunnels."""
+        return tuple(self.forward) if self.enrolments else ()
 
     @property
     def target(self) -> Target | None:
@@ -296,6 +309,8 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     yield from _between_wans(card)
     yield from _by_kind(card)
     yield from bypass.contradictions(card.bypass, card.wan)
+    if card.forward and not card.enrolment:
+        yield "enrolment", "(missing)", f"{ENROLMENTS}, since [[forward]] needs the gateway's tunnels"
     if card.lan is not None:
         yield from _around_lan(card, card.lan)
 
@@ -361,6 +376,7 @@ def _alone(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
 
 
 def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
+    yield from forward.contradictions(card.forward, lan.address, hands_out=lan.leases is not None)
     yield from bypass.overlapping("lan.not_bonded_ports", lan.not_bonded_ports, Ports.holds)
     for name, wan in card.wan.items():
         if wan.may_be(lan.interface):

@@ -213,6 +213,13 @@ def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
         assert wanted in said
 
 
+def test_answers_to_what_the_tunnel_for_everything_else_brought_leave_by_it_or_not_at_all() -> None:
+    script = Script(more="bypass = true\n")
+    said = script.now(DSL)
+    assert "ip rule add priority 8393 fwmark 0x8420 lookup 8410 protocol 84" in said
+    assert "ip rule add priority 8394 fwmark 0x8420 unreachable protocol 84" in said
+
+
 @pytest.mark.parametrize("more", ['[tunnels]\nprefix = "tunnel-interface"', '[tunnels]\nkeepalive = "1ms"'])
 def test_settings_of_tunnels_are_checked(more: str) -> None:
     with pytest.raises(Failure, match="tunnels"):

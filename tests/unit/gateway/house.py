@@ -1,11 +1,13 @@
 """Routers and what an interface knows of them, for the tests of this folder."""
 
 import base64
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from ipaddress import IPv4Network
 
 from gateway.peers import Tunnel, tunnels
 from gateway.registry import Identity, Router
+from tributary.settings.ports import Ports
 from tributary.wireguard.addresses import PLACES
 from tributary.wireguard.interface import Seen
 
@@ -21,8 +23,9 @@ def identity(number: int) -> Identity:
     return Identity(number=number, keys=[key(number, place) for place in PLACES], enrolled=MOMENT)
 
 
-def router(number: int, following: int | None = None) -> Router:
-    return Router(**identity(number).model_dump(), next=None if following is None else identity(following))
+def router(number: int, following: int | None = None, forward: Sequence[str] = ()) -> Router:
+    renewed = None if following is None else identity(following)
+    return Router(**identity(number).model_dump(), next=renewed, forward=list(map(Ports.parse, forward)))
 
 
 def of(name: str, number: int) -> list[Tunnel]:

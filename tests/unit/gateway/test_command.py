@@ -39,6 +39,8 @@ NOW = 1_790_000_000.0
         ("converter_ports", [True]),
         ("dns", "yes"),
         ("private_targets", ["8.0.0.0/8"]),
+        ("never_forwarded", ["22"]),
+        ("never_forwarded", "tcp/22"),
         ("names", 1),
     ],
 )
@@ -92,17 +94,18 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
     there = by_key(
         [heard(BERLIN[0], NOW - 179), heard(BERLIN[1], NOW - 10, 2_000_000, 30), heard(BERLIN[2], NOW - 180)]
     )
-    routers = {"berlin": router(1), "rome": router(3)}
+    routers = {"berlin": router(1), "rome": router(3, forward=["tcp/443"])}
     made = tunnels(routers, NETWORK)
     tallies = counted({}, made, there)
     berlin, rome = report.routers(routers, made, there, tallies, NOW)
     assert [link["place"] for link in berlin["up"]] == [0, 1]
     assert berlin["up"][1] == {"place": 1, "address": "10.84.0.18", "outside": "203.0.113.9:4000"}
     assert (berlin["last_seen_s"], berlin["received"], berlin["sent"]) == (10.0, 2_000_000, 30)
-    assert (rome["last_seen"], rome["up"], rome["number"]) == (None, [], 3)
+    assert (rome["last_seen"], rome["up"], rome["number"], rome["forward"]) == (None, [], 3, ["tcp/443"])
     text = "\n".join(line.plain for line in report.lines([berlin, rome], 80))
     assert "berlin: 1 link up, seen 10 s ago" in text and "rome: 0 links up, never seen" in text
     assert "everything else from 203.0.113.9:4000" in text and "received 2.00 MB" in text
+    assert "tcp/443 forwarded to it" in text
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
@@ -114,3 +117,11 @@ def test_who_is_away_was_still_seen() -> None:
 
 def test_an_empty_list_says_how_to_begin() -> None:
     assert "tributary-gateway enrol NAME" in next(report.lines([], 80)).plain
+
+
+@pytest.mark.parametrize("ports", ["27015", "tcp", "tcp/0", "sctp/5", "tcp/9-8"])
+def test_ports_are_given_with_their_protocol(ports: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["forward", "berlin", ports])
+    assert caught.value.code == Exit.USAGE
+    assert "tcp/ or udp/ and a port" in capsys.readouterr().err

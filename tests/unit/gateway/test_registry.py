@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from gateway.files import alone
+from gateway.forwards import with_added, without
 from gateway.registry import Registry, Router, free_number, name_of
 from tests.unit.gateway.house import NETWORK, identity, key, router
 from tributary.settings.failure import Exit, Failure
+from tributary.settings.ports import Ports
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def test_a_file_that_a_person_named_wrongly_is_refused(registry: Registry) -> No
         ("number = 1\n", "number = 4096\n", "no block 4096"),
         ("number = 1\n", "number = 0\n", "number = 0"),
         ("number = 1\n", "", r"number = '\(missing\)'"),
-        ("number = 1\n", "number = 1\nplace = 2\n", "one of the keys enrolled, keys, next, number"),
+        ("number = 1\n", "number = 1\nplace = 2\n", "one of the keys enrolled, forward, keys, next, number"),
         (f'    "{key(1, 8)}",\n', "", "9 public keys"),
         (f'    "{key(1, 8)}",\n', f'    "{key(1, 7)}",\n', "no two the same"),
         ("+00:00", "", "offset from UTC"),
@@ -83,6 +85,49 @@ def test_two_routers_have_nothing_in_common(registry: Registry, second: Router, 
     registry.write("paris", second)
     with pytest.raises(Failure, match=f"berlin.toml and paris.toml have the same {what}"):
         registry.read()
+
+
+def test_ports_that_lead_to_a_router_are_kept_in_its_file_and_outlive_a_rotation(registry: Registry) -> None:
+    registry.write("berlin", router(1, following=2, forward=["tcp/443", "udp/27015-27020"]))
+    assert 'forward = [\n    "tcp/443",\n    "udp/27015-27020",\n]' in (registry.folder / "berlin.toml").read_text()
+    assert registry.read()["berlin"].rotated() == router(2, forward=["tcp/443", "udp/27015-27020"])
+
+
+@pytest.mark.parametrize(
+    ("berlin", "paris", "complaint"),
+    [
+        (["tcp/443"], ["udp/443", "tcp/440-445"], "tcp/443 cannot be forwarded to berlin: tcp/440-445 is, to paris"),
+        (["udp/1-100"], ["udp/50"], "udp/50 cannot be forwarded to paris: udp/1-100 is, to berlin"),
+        (["tcp/443", "tcp/443"], [], "tcp/443 cannot be forwarded to berlin: tcp/443 is, to berlin"),
+        (["tcp/20-30"], [], "tcp/20-30 cannot be forwarded to berlin: the gateway itself needs tcp/22"),
+        (["udp/51840"], [], "the gateway itself needs udp/51840"),
+        (["icmp/8"], [], r"forward\[0\] = 'icmp/8': accepted: tcp/ or udp/"),
+    ],
+)
+def test_ports_that_contradict_each_other_are_refused(
+    registry: Registry, berlin: list[str], paris: list[str], complaint: str
+) -> None:
+    for number, (name, ports) in enumerate({"berlin": berlin, "paris": paris}.items(), start=1):
+        registry.write(name, router(number))
+        file = registry.folder / f"{name}.toml"
+        file.write_text(f"forward = {ports}\n{file.read_text()}")
+    with pytest.raises(Failure, match=complaint) as caught:
+        Registry(registry.folder, NETWORK, (Ports("tcp", 22, 22), Ports("udp", 51840, 51840))).read()
+    assert caught.value.code == Exit.USAGE
+
+
+def test_ports_that_are_next_to_each_other_are_not_the_same(registry: Registry) -> None:
+    registry.write("berlin", router(1, forward=["udp/1-100", "tcp/50"]))
+    registry.write("paris", router(2, forward=["udp/101", "tcp/51-60"]))
+    assert len(registry.read()) == 2
+
+
+def test_ports_are_added_once_and_removed_as_they_were_given() -> None:
+    web, game = Ports.parse("tcp/443"), Ports.parse("udp/27015-27020")
+    assert with_added([game], [web, game]) == [web, game]
+    assert without([web, game], [web]) == [game]
+    with pytest.raises(ValueError, match="udp/27015 is not forwarded: accepted: tcp/443, udp/27015-27020"):
+        without([web, game], [Ports.parse("udp/27015")])
 
 
 def test_a_rotation_gives_other_addresses_and_keys(registry: Registry) -> None:

@@ -36,6 +36,12 @@ LOGIN = '[wan.dsl.pppoe]\nuser = "u"\npassword = "p"\n'
 PPPOE = f'[wan.dsl]\ninterface = "end1"\n{LOGIN}'
 MODEM = '[wan.lte.modem]\napn = "internet"\n'
 ACCESS_POINT = '[access_point]\ncountry = "DE"\nssid = "net"\npassphrase = "12345678"\n'
+FORWARD = """\
+[[forward]]
+ports = ["tcp/443"]
+device = "192.168.77.20"
+to_port = 8443
+"""
 WIFI = '[wifi]\ncountry = "DE"\nssid = "net"\n'
 
 
@@ -178,6 +184,19 @@ WRONG = [
         for device in ("192.168.77.9", "02:00:5e:10:00", "01:00:5e:10:00:01", "02-00-5e-10-00-01")
     ),
     (BYPASS + f"ports = {[f'tcp/{port}' for port in range(1, 258)]}", "bypass[0].ports = ", "up to 256"),
+    *(
+        (FORWARD.replace(line, wrong), f"forward[0]{key} = {value}", accepted)
+        for line, wrong, key, value, accepted in (
+            ('["tcp/443"]', '["443"]', ".ports[0]", "'443'", "tcp/ or udp/ and a port"),
+            ('["tcp/443"]', "[]", ".ports", "[]", "a list of 1 to 64"),
+            ('"192.168.77.20"', '"printer"', ".device", "'printer'", "an address of the LAN"),
+            ('device = "192.168.77.20"', "", ".device", "'(missing)'", "an address of the LAN"),
+            ("to_port = 8443", "to_port = 0", ".to_port", "0", "1 to 65535"),
+            ("to_port = 8443", 'mac = "02:00"', ".mac", "'02:00'", "the MAC address of a device"),
+            ('["tcp/443"]', '["tcp/443", "tcp/80"]', "", "{", "to_port 1 to 65535, where all ports of the table"),
+            ('["tcp/443"]', '["tcp/443-444"]', "", "{", "to_port 1 to 65535, where all ports of the table"),
+        )
+    ),
     ((BYPASS + 'ports = ["tcp/25"]\n') * 17, "bypass = \"[{", "up to 16 tables [[bypass]]"),
 ]  # fmt: skip
 
@@ -275,6 +294,26 @@ BETWEEN_KEYS = [
     (
         CPE.replace("wlan0", "end1") + ACCESS_POINT + "[network.wlan0]",
         ["network.wlan0 = '(given)': accepted: no such table: the access point belongs to the LAN"],
+    ),
+    (CPE + FORWARD, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints"]),
+    *(
+        (LINKS + FORWARD.replace("77.20", host) + ENROLMENT, [f"forward[0].device = '192.168.{host}': accepted: an"])
+        for host in ("77.1", "77.0", "77.255", "78.20")
+    ),
+    (
+        LINKS + FORWARD + FORWARD.replace("tcp/443", "tcp/443-445").replace("to_port = 8443", "") + ENROLMENT,
+        ["forward[1].ports = 'tcp/443-445': accepted: nothing that forward[0] has as well: tcp/443"],
+    ),
+    (
+        LINKS + "dhcp_range = []\n" + FORWARD + 'mac = "02:00:5e:10:00:01"\n' + ENROLMENT,
+        ["forward[0].mac = '02:00:5e:10:00:01': accepted: no such key, since dhcp_range = []"],
+    ),
+    (
+        LINKS
+        + (FORWARD + 'mac = "02:00:5e:10:00:01"\n')
+        + (FORWARD.replace("443", "444").replace("77.20", "77.21") + 'mac = "02:00:5e:10:00:01"\n')
+        + ENROLMENT,
+        ["forward[1].mac = '02:00:5e:10:00:01': accepted: one device for 192.168.77.21, as in forward[0]"],
     ),
     (CPE + '[network.wlan0]\naddress = "192.168.0.9/16"', ["lan.address = '192.168.77.1/24': accepted: a network"]),
 ]
@@ -385,7 +424,7 @@ def test_the_file_on_the_image_has_every_key() -> None:
     card = read(shipped(uncommented=True), Role.GATEWAY)
     assert card.model_fields_set == set(Card.model_fields)
     links = [card.wan["lte"], card.wan["fibre"].pppoe, card.wan["mobile"].modem]
-    given = (card.wifi, card.access_point, card.lan, *card.network.values(), *links, *card.bypass)
+    given = (card.wifi, card.access_point, card.lan, *card.network.values(), *links, *card.bypass, *card.forward)
     missing = [set(type(each).model_fields) - each.model_fields_set for each in given if each is not None]
     assert set.union(*missing) == {"dhcp", "mac", "pppoe", "modem"}
 

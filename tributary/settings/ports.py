@@ -1,8 +1,10 @@
-"""Ports as a person writes them, and as nft(8) does. Pure."""
+"""Ports as a person writes them in settings and arguments, and as nft(8) does. Pure."""
 
 import re
 from dataclasses import dataclass
 from typing import Annotated, Self
+
+from pydantic import PlainSerializer
 
 from tributary.settings.values import accepting, as_text, require
 
@@ -32,7 +34,12 @@ class Ports:
     @property
     def span(self) -> str:
         """'25' or '6000-6100', for nft as well."""
-        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+        return str(self.first) if self.is_single else f"{self.first}-{self.last}"
+
+    @property
+    def is_single(self) -> bool:
+        """Whether this is one port."""
+        return self.first == self.last
 
     def __str__(self) -> str:
         return f"{self.protocol}/{self.span}"
@@ -52,8 +59,8 @@ def _of_tcp(value: object) -> Ports:
 
 
 def _of_either(value: object) -> Ports:
-    return Ports.parse(as_text(value))
+    return value if isinstance(value, Ports) else Ports.parse(as_text(value))
 
 
 TcpPorts = Annotated[Ports, accepting(TCP_PORTS, _of_tcp)]
-ServicePorts = Annotated[Ports, accepting(SERVICE, _of_either)]
+ServicePorts = Annotated[Ports, accepting(SERVICE, _of_either), PlainSerializer(str)]

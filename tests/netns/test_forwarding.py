@@ -1,0 +1,217 @@
+"""A stranger on the Internet reaches a device of a home's LAN: gateway, links' daemon, rules and tunnels are real.
+
+    device 192.168.77.9 --- [box] dsl 10.7.1.2 --- 10.7.1.1 [gateway] 203.0.113.1 --- 203.0.113.2 [stranger]
+                                  lte 10.7.2.2 --- 10.7.2.1
+
+The stranger has no route to the home, and the device's way out is the box.
+"""
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from experiments.testbed.node import Node
+from image.firstboot.lan import PORT
+from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
+from tests.netns.squid_world import inside
+from tests.netns.test_gateway import FIREWALL, SITE
+from tests.netns.world import eventually, in_namespace, process, run, said_ready, standing_nodes
+from tributary.wireguard.names import PREFIX
+
+GATEWAY, STRANGER, INSIDE = "203.0.113.1", "203.0.113.2", "10.84.0.1"
+TUNNEL, INTERFACE = f"f{os.getpid()}-", f"i{os.getpid()}"
+"""Interfaces of WireGuard meet in one folder of all namespaces."""
+
+PORTS = ("tcp/2222", "tcp/27015", "udp/27015-27020")
+CARD = f"""\
+[lan]
+interface = "end0"
+address = "{BOX}/24"
+[wan.dsl]
+interface = "dsl"
+[wan.lte]
+interface = "lte"
+[[forward]]
+ports = ["tcp/27015", "udp/27015-27020"]
+device = "{DEVICE}"
+[[forward]]
+ports = ["tcp/2222"]
+device = "{DEVICE}"
+to_port = 22
+"""
+
+missing = [tool for tool in ("dnsmasq", "ip", "nft", "sysctl", "wg") if shutil.which(tool) is None]
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
+]
+
+
+@dataclass
+class Served(Home):
+    """``internet`` is the stranger."""
+
+    gateway: Node
+
+    def at_gateway(self, *words: str) -> str:
+        """What the gateway's command prints."""
+        where = ("--settings", f"{self.directory}/gateway.toml", "--state-directory", f"{self.directory}/gateway")
+        return run(*in_namespace(self.gateway.namespace, sys.executable, "-m", "gateway", *words, *where))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("forwarding")
+    with ExitStack() as made:
+        names = ("device", "box", "gateway", "stranger")
+        device, box, gateway, stranger = made.enter_context(standing_nodes("fwd-", names, folder))
+        cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
+        device.ip("route", "add", "default", "via", BOX)
+        cable(gateway, "core", f"{GATEWAY}/24", stranger, "eth0", f"{STRANGER}/24")
+        for number, name in enumerate(("dsl", "lte"), start=1):
+            cable(box, name, f"10.7.{number}.2/24", gateway, name, f"10.7.{number}.1/24")
+            box.ip("route", "add", "default", "via", f"10.7.{number}.1", "metric", str(1023 + number))
+        home = Served(device, box, stranger, folder, gateway)
+        made.enter_context(listening(gateway, 5124))
+        _at_the_gateway(home, made)
+        _at_the_box(home, made)
+        eventually(lambda: f"dev {TUNNEL}0" in box.ip("route", "show", "default").splitlines()[0], 20)
+        yield home
+
+
+def _at_the_gateway(home: Served, made: ExitStack) -> None:
+    (home.directory / "gateway.toml").write_text(f'name = "{GATEWAY}"\ninterface = "{INTERFACE}"\n')
+    made.callback(home.at_gateway, "down")
+    home.at_gateway("up")
+    site = home.directory / "site"
+    site.mkdir()
+    (site / "tributary-site.nft").write_text(SITE)
+    home.gateway.run("nft", "--includepath", str(site), "--file", str(FIREWALL))
+
+
+def _at_the_box(home: Served, made: ExitStack) -> None:
+    home.write(CARD + home.at_gateway("enrol", "berlin"))
+    rules, settings = home.directory / "lan.nft", home.directory / "cpe.toml"
+    rules.write_text(rules.read_text().replace(f'"{PREFIX}0"', f'"{TUNNEL}0"'))
+    settings.write_text(f'{settings.read_text()}[tunnels]\nprefix = "{TUNNEL}"\n')
+    settings.chmod(0o600)
+    home.at_gateway("forward", "berlin", *PORTS)
+    home.close()
+    assert set(home.unit("ExecStart")) == {0}
+    words = ("run", str(settings), "--state-directory", str(home.directory / "state"))
+    command = in_namespace(home.box.namespace, sys.executable, "-m", "cpe", *words)
+    said_ready(made.enter_context(process(*command)))
+
+
+@dataclass
+class Asked:
+    """A datagram service of the device, and a stranger's socket that is connected to the gateway's port."""
+
+    service: socket.socket
+    stranger: socket.socket
+
+    def passes(self) -> str | None:
+        """Who asks as the device sees it, after its answer has come to him; None if either gets nothing."""
+        self.stranger.send(b"ask")
+        try:
+            peer = self.service.recvfrom(10)[1]
+            self.service.sendto(b"answer", peer)
+            assert self.stranger.recv(10) == b"answer"
+        except TimeoutError:
+            return None
+        return str(peer[0])
+
+
+@pytest.fixture
+def asked(home: Served) -> Iterator[Asked]:
+    with inside(home.device):
+        service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with inside(home.internet):
+        stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with service, stranger:
+        for each in (service, stranger):
+            each.settimeout(1)
+        service.bind(("0.0.0.0", 27018))
+        stranger.connect((GATEWAY, 27018))
+        yield Asked(service, stranger)
+
+
+def test_a_device_is_reached_by_tcp_and_udp_and_sees_who_asks(home: Served, asked: Asked) -> None:
+    # The box's converter, which takes all that devices begin, gets nothing of what they answer.
+    with listening(home.box, PORT, transparent=True), listening(home.device, 27015):
+        assert heard(home.internet, GATEWAY, 27015) == f"device {STRANGER} {DEVICE}"
+    with listening(home.device, 22):
+        assert heard(home.internet, GATEWAY, 2222) == f"device {STRANGER} {DEVICE}"
+    assert asked.passes() == STRANGER
+
+
+def test_answers_leave_by_the_tunnel_also_while_something_else_is_the_way_out(home: Served, asked: Asked) -> None:
+    assert asked.passes() == STRANGER
+    before = home.box.run("ip", "-s", "-json", "link", "show", "dev", f"{TUNNEL}0")
+    home.box.ip("rule", "add", "priority", "8395", "to", STRANGER, "blackhole")
+    try:
+        assert asked.passes() == STRANGER
+    finally:
+        home.box.ip("rule", "delete", "priority", "8395")
+    assert home.box.run("ip", "-s", "-json", "link", "show", "dev", f"{TUNNEL}0") != before
+
+
+def test_a_port_that_is_not_forwarded_gets_no_answer(home: Served) -> None:
+    # 27021 is led to nobody, and 27019 to no port of a device by TCP.
+    with listening(home.device, 27021), listening(home.device, 27019):
+        for port in (27019, 27021):
+            assert heard(home.internet, GATEWAY, port) == "silence"
+
+
+def test_a_port_that_is_taken_away_gets_no_answer_at_once_also_where_one_is_in_use(home: Served, asked: Asked) -> None:
+    assert asked.passes() == STRANGER
+    home.at_gateway("forward", "berlin", "--remove", "udp/27015-27020")
+    try:
+        assert asked.passes() is None
+        with listening(home.device, 22):
+            assert heard(home.internet, GATEWAY, 2222) == f"device {STRANGER} {DEVICE}"
+    finally:
+        home.at_gateway("forward", "berlin", "udp/27015-27020")
+
+
+REFUSED = {
+    ("berlin", "tcp/20-30"): "the gateway itself needs tcp/22",
+    ("berlin", "tcp/5124"): "a program of this machine listens at 0.0.0.0:5124",
+    ("berlin", "tcp/27000-27100"): "tcp/27015 cannot be forwarded to berlin: tcp/27000-27100 is, to berlin",
+    ("paris", "tcp/80"): "paris: no such router: accepted: berlin",
+    ("berlin", "--remove", "tcp/80"): "berlin: tcp/80 is not forwarded: accepted: tcp/2222, tcp/27015, udp/27015-27020",
+}
+WOULD = {
+    ("berlin", "tcp/8443"): "# tcp/8443 would lead to berlin\n",
+    ("berlin", "--remove", "tcp/2222"): "# tcp/2222 would no longer lead to berlin\n",
+}
+
+
+def test_what_is_refused_and_what_is_only_tried_changes_nothing(home: Served) -> None:
+    before = home.gateway.run("nft", "--stateless", "list", "ruleset")
+    for words, said in REFUSED.items():
+        with pytest.raises(AssertionError, match=said):
+            home.at_gateway("forward", *words)
+    for words, told in WOULD.items():
+        assert home.at_gateway("forward", *words, "--dry-run") == told
+    assert home.gateway.run("nft", "--stateless", "list", "ruleset") == before
+    (berlin,) = json.loads(home.at_gateway("list", "--json"))
+    assert berlin["forward"] == list(PORTS)
+
+
+def test_who_is_revoked_takes_the_ports_along(home: Served) -> None:
+    file = home.directory / "gateway/routers/berlin.toml"
+    kept = file.read_text()
+    home.at_gateway("revoke", "berlin")
+    try:
+        assert "27015" not in home.gateway.run("nft", "list", "table", "inet", "tributary-gateway")
+    finally:
+        file.write_text(kept)
+        home.at_gateway("sync")
