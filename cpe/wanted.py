@@ -42,9 +42,8 @@ from cpe.ours import (
     is_our_rule,
 )
 from cpe.tunnels import Leg, Setup, Tunnel
-from tributary.marks import BY_LINK
-from tributary.settings.links import Use
 from tributary.marks import BACK, BY_LINK
+from tributary.settings.links import Use
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from pathlib import Path
 from image.firstboot.bypass import BEST, GATEWAY, Bypass, is_in
 from image.firstboot.settings import Card, Lan
 from squid.targets import OPENABLE
-from tributary.marks import BY_LINK
-from tributary.settings.hosts import Target
 from tributary.marks import BACK, BY_LINK
+from tributary.settings.hosts import Target
 from tributary.settings.templates import rendered
 from tributary.wireguard.addresses import EVERYTHING_ELSE
 from tributary.wireguard.names import PREFIX, name

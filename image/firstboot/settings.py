@@ -12,9 +12,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from image.firstboot import access_point, bypass, forward, modem, pppoe, public_key, values
 from image.firstboot.access_point import AccessPoint
 from image.firstboot.bypass import Bypass
+from image.firstboot.forward import Forward
 from image.firstboot.modem import Modem
 from image.firstboot.pppoe import Pppoe
-from image.firstboot.forward import Forward
 from image.firstboot.values import (
     Addresses,
     AnyNetwork,
