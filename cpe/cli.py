@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from cpe import difference, memory, usage_file
 from cpe.control import CONTROL
 from cpe.settings import CpeSettings, Multipath, Probe, Tunnels, Wan
+from cpe.usage_file import UsageFile
 from tributary.daemons import directories, logs
 from tributary.settings.entry import Arguments, need_root
 from tributary.settings.failure import Exit, Failure
@@ -180,7 +181,7 @@ def _run(options: Run) -> None:
     from cpe import daemon
 
     log = logs.to_stderr(logs.Format(options.log))
-    state, usage = _state(options.state_directory), usage_file.UsageFile(usage_file.directory())
+    state, usage = _state(options.state_directory), _kept()
     daemon.run(daemon.Setup(options.settings, settings, state, usage, log))
 
 
@@ -194,7 +195,7 @@ def _plan(options: Plan) -> None:
     with Door() as door:
         observed = door.look()
     note = memory.Store(_state(options.state_directory), memory.namespace()).load()
-    keeper = Keeper(settings, note, usage_file.UsageFile(usage_file.directory()).load())
+    keeper = Keeper(settings, note, _kept().load())
     decision = keeper.look(observed, time(), is_right=clock.is_right())
     for link in keeper.links:
         interface = f" ({link.interface.name})" if link.interface else ""
@@ -208,6 +209,10 @@ def _plan(options: Plan) -> None:
 
 def _state(given: Path | None) -> Path:
     return given or directories.runtime(memory.DIRECTORY)
+
+
+def _kept() -> UsageFile:
+    return UsageFile(directories.state(usage_file.DIRECTORY))
 
 
 def _check(options: Check) -> None:

@@ -1,7 +1,5 @@
 """Where it is kept what links have used of their monthly caps: over restarts, power cuts and reboots."""
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from cpe.usage import Usage
@@ -9,11 +7,6 @@ from tributary.daemons.state_file import StateFile
 
 DIRECTORY = Path("/var/lib/tributary/cpe")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-def directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """What the service manager says (systemd.exec(5), StateDirectory=), or the usual place."""
-    return Path(environment.get("STATE_DIRECTORY", "").split(":")[0] or DIRECTORY)
 
 
 class UsageFile:

@@ -10,7 +10,7 @@ from cpe.keeper import Keeper
 from cpe.memory import Memory
 from cpe.observed import Octets
 from cpe.usage import BETWEEN_SAVES, Allowance, Meter, Reading, Usage, following, latest
-from cpe.usage_file import DIRECTORY, UsageFile, directory
+from cpe.usage_file import UsageFile
 from tests.unit.cpe.house import DSL, LTE, after, house, settings, texts
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import check
@@ -118,11 +118,6 @@ def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: st
     with pytest.raises(Failure, match=r"usage\.json: cannot be read") as caught:
         UsageFile(tmp_path).load()
     assert caught.value.code == Exit.SYSTEM
-
-
-def test_the_service_manager_says_where() -> None:
-    assert directory({}) == DIRECTORY
-    assert directory({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}) == Path("/var/lib/a")
 
 
 def test_a_link_without_a_cap_is_not_metered_and_keeps_what_it_had() -> None:
