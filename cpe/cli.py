@@ -191,6 +191,8 @@ def _plan(options: Plan) -> None:
     from cpe.keeper import Keeper
     from cpe.kernel import clock
     from cpe.kernel.door import Door
+    from cpe.quality import Quality
+    from cpe.shaping import Kind, command
 
     with Door() as door:
         observed = door.look()
@@ -201,9 +203,12 @@ def _plan(options: Plan) -> None:
         interface = f" ({link.interface.name})" if link.interface else ""
         print(f"# {link.name}{interface}: {keeper.state(link) or 'up'}")
     names = {interface.index: interface.name for interface in observed.interfaces}
+    shaping = Quality(settings).steps(keeper.links, observed)
     for step in decision.steps:
         print(difference.command(step, names))
-    if not decision.steps:
+    for each in shaping:
+        print(command(each, Kind.CAKE))
+    if not decision.steps and not shaping:
         print("# nothing to change")
 
 

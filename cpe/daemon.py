@@ -20,6 +20,7 @@ from cpe.kernel.door import Door
 from cpe.kernel.watch import Watch
 from cpe.memory import Store, namespace
 from cpe.prober import Prober
+from cpe.quality import PROBE, Quality
 from cpe.resolver import Resolver
 from cpe.settings import CpeSettings
 from cpe.stillness import Stillness
@@ -106,6 +107,7 @@ class Daemon:
         self._resolver, self._next_names = inputs.resolver, 0.0
         self._stillness, self._next_count = Stillness(), 0.0
         self._next_measure = 0.0
+        self._quality = Quality(setup.settings)
         self._debounce = Debounce()
         self._next_look = 0.0
         self._failed_looks = 0
@@ -148,7 +150,7 @@ class Daemon:
         examined = self._examination.next_due(keeper)
         own = (self._debounce.due, self._prober.next_due, names, count, measure, scouted, examined)
         due = (*own, keeper.repairs.next_due, keeper.health.next_due)
-        return min(each for each in (self._next_look, *due) if each is not None)
+        return min(each for each in (self._next_look, self._quality.next_due, *due) if each is not None)
 
     def turn(self) -> None:
         """Hear what happened, and do what is due; the look comes first, since probes and repairs go by it."""
@@ -165,12 +167,15 @@ class Daemon:
             self._attempt(self._look)
         self._count(now)
         self._probe(now)
+        self._probe_delay(now)
         if (repair := self._keeper.repairs.next_due) is not None and now >= repair:
             self._attempt(self._repair)
 
     def reload(self) -> None:
         """Go by what is in the settings' file now."""
-        self._keeper.change_settings(load(self._file, CpeSettings))
+        settings = load(self._file, CpeSettings)
+        self._keeper.change_settings(settings)
+        self._quality.change_settings(settings)
         self._attempt(self._look)
 
     def _attempt(self, act: Callable[[], None]) -> None:
@@ -190,6 +195,7 @@ class Daemon:
         self._tell_changes(decision)
         is_well = self._carry_out(decision.steps)
         self._speak_up(decision.steps)
+        is_well &= self._quality.look(self._keeper.links, observed, time.monotonic(), self._tell)
         self._failed_looks = 0 if is_well else self._failed_looks + 1
         self._next_look = time.monotonic() + self._pause()
 
@@ -289,6 +295,21 @@ class Daemon:
         # Also if it was not: it is tried again when as much more is used.
         usage.saved(now)
 
+    def _probe_delay(self, now: float) -> None:
+        """Probe the delay of links whose rates move, while they are in use."""
+        target, timeout = self._keeper.target, self._keeper.settings.probe.timeout.seconds
+        busy = self._quality.count(now)
+        for link in self._keeper.links:
+            by = self._keeper.probed_by(link)
+            if link.name in busy and by and target:
+                self._prober.start(f"{PROBE}{link.name}", *by, target, now, timeout)
+
+    def _tell(self, step: str, why: str | None) -> None:
+        if why is None:
+            self._log.event("done", step=step)
+        else:
+            self._log.event("failed", Level.ERROR, step=step, reason=why)
+
     def _count(self, now: float) -> None:
         """Hear whether a conversation in the tunnel for everything else goes on."""
         if now < self._next_count:
@@ -325,6 +346,9 @@ class Daemon:
             if outcome.link == scout:
                 gateways.scout.told(outcome.rtt is not None, gateways.number, now)
                 continue
+            self._quality.told(outcome.link.removeprefix(PROBE), outcome.rtt, now, self._tell)
+            if outcome.link.startswith(PROBE):
+                continue
             if outcome.rtt is None and outcome.link not in health.dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
             health.told(outcome.link, outcome.rtt)
@@ -357,6 +381,8 @@ class Daemon:
             raise Failure(Exit.USAGE, f"the running cpe daemon has no command {asked['command']!r}")
         now = time.monotonic()
         status = report.status(self._keeper, time.time(), now)
+        for link, shown in zip(self._keeper.links, status["wan"], strict=True):
+            shown["shaped"] = self._quality.status(link)
         return {"settings": str(self._file), "uptime_s": round(now - self._started, 3), **status}
 
     def _set_usage(self, link: str, used: int) -> Answer:
@@ -370,8 +396,10 @@ class Daemon:
 
     def _withdraw(self) -> None:
         """Take away all that is ours; raises Failure, exit 71, when everything was tried."""
-        errors = []
-        for step in self._keeper.withdrawal(self._door.look()):
+        errors: list[str] = []
+        observed = self._door.look()
+        self._quality.withdraw(observed, lambda step, why: errors.append(f"{step}: {why}") if why else None)
+        for step in self._keeper.withdrawal(observed):
             try:
                 self._door.carry_out(step)
             except (OSError, Failure) as error:

@@ -331,6 +331,9 @@ class Keeper:
 
 
 def _told(wan: Wan) -> Rates:
+    # Of one that changes nobody knows what it can carry now.
+    if wan.adapt:
+        return Rates()
     return Rates(wan.download.amount if wan.download else None, wan.upload.amount if wan.upload else None)
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from cpe.observed import Address, Interface, InterfaceAddress, Observed, Route
-from cpe.ours import MAIN, is_our_route
+from cpe.ours import MAIN, SHAPED, is_our_route
 from cpe.settings import CpeSettings, Wan
 
 
@@ -70,7 +70,11 @@ def links(settings: CpeSettings, observed: Observed) -> tuple[Link, ...]:
 def _interfaces(settings: CpeSettings, interfaces: Sequence[Interface]) -> dict[str, Interface]:
     """An interface for each link: the oldest that fits and that no link before it in the file has."""
     own = (*settings.tunnel_names, settings.scout_name) if settings.enrolment else ()
-    free = [each for each in interfaces if not (each.is_loopback or each.is_enslaved or each.name in own)]
+    free = [
+        each
+        for each in interfaces
+        if not (each.is_loopback or each.is_enslaved or each.name.startswith(SHAPED) or each.name in own)
+    ]
     free.sort(key=lambda each: each.index)
     chosen: dict[str, Interface] = {}
     for name, wan in settings.wan.items():

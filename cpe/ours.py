@@ -45,6 +45,9 @@ all links."""
 TABLE_METRIC = 1
 """In our tables; said, since a kernel that is told none puts 0 for IPv4 and 1024 for IPv6."""
 
+SHAPED = "tributary-in"
+"""What the names of the devices begin with through which packets go that come in over a link with a rate."""
+
 NUMBERS = range(128, 255)
 """Ids of endpoints: high ones, which nobody types."""
 

@@ -28,6 +28,7 @@ MATCHES = "at least one of the keys interface, driver, mac, bus"
 MAC = "a MAC address such as '02:00:5e:10:00:01', or a pattern such as '02:00:5e:*'"
 GATEWAYS = "at most one IPv4 and one IPv6 address without scope, such as ['192.168.1.1']"
 TARGET = "an address and a port, such as '203.0.113.5:5124' or '[2001:db8::5]:5124'; no name, no loopback"
+PROBED = "adapt = true only with a probe.target or an enrolment, since delay is measured by probes"
 SECONDS = "a time from '1s' to '3600s'"
 KEEPALIVE = "a time in whole seconds from '1s' to '3600s'"
 PREFIX = "1 to 14 of a-z, 0-9, _ and -, a letter first, with which no other interface's name begins"
@@ -202,6 +203,12 @@ class CpeSettings(Settings):
         if len(set(names)) < len(names):
             raise ValueError(f"{WANS}, no two of which name the same interface")
         return wans
+
+    @model_validator(mode="after")
+    def _measures(self) -> Self:
+        if any(wan.adapt for wan in self.wan.values()) and not (self.probe.target or self.enrolment):
+            raise ValueError(PROBED)
+        return self
 
     @property
     def tunnel_names(self) -> tuple[str, ...]:

@@ -78,7 +78,25 @@ def _link(link: Answer) -> list[str]:
         *(["metered"] if link["metered"] else []),
         *([f"hours {' and '.join(link['hours'])}"] if link["hours"] else []),
         *([used(link["cap"])] if link["cap"] else []),
+        *_shaped(link.get("shaped")),
         *([f"probe {probe['rtt_ms']:.1f} ms"] if probe and probe["rtt_ms"] is not None else []),
         *([f"{plural(probe['failures'], 'probe')} failed"] if probe and probe["failures"] else []),
         f"since {link['since']} ({age(link['since_s'])})",
     ]
+
+
+def _shaped(shaped: Answer | None) -> Iterator[str]:
+    if shaped is None:
+        return
+    if shaped["foreign_qdisc"]:
+        yield "not shaped, since it has a qdisc of somebody else's"
+    for way in ("download", "upload"):
+        if shaped[way]:
+            most = shaped[f"most_{way}"]
+            yield f"{way} {scaled(shaped[way], 'bit/s')}" + (
+                f" of {scaled(most, 'bit/s')}" if most != shaped[way] else ""
+            )
+    if shaped["by"]:
+        yield f"waits in {shaped['by']}"
+    if shaped["idle_rtt_ms"] is not None:
+        yield f"{shaped['idle_rtt_ms']:.1f} ms when idle"

@@ -213,10 +213,12 @@ def _cpe(inputs: Inputs) -> Package:
             content.unit(checkout, "cpe/systemd/tributary-cpe.service"),
             content.setting(checkout, "cpe.toml"),
             content.manual(checkout, "tributary-cpe.8", inputs.release),
-            *content.documents(name, checkout, ["docs/cpe.md", "docs/link-diagnosis.md", "docs/links.md"]),
+            *content.documents(
+                name, checkout, [f"docs/{page}.md" for page in ("cpe", "link-diagnosis", "link-quality", "links")]
+            ),
         ),
-        # For tunnels, where the router is enrolled. Else the daemon speaks to the kernel by itself, and iproute2 is for
-        # those who look at what it made.
+        # For tunnels, where the router is enrolled, and for rates of links. Else the daemon speaks to the kernel by
+        # itself, and iproute2 is for those who look at what it made.
         depends=_modules(inputs),
         recommends=("iproute2", "wireguard-tools"),
         suggests=("wireguard-go",),

@@ -123,6 +123,13 @@ PROBES = (
         required=False,
     ),
     Probe(
+        "cake",
+        "CAKE",
+        "tc qdisc add dev lo root cake bandwidth 1mbit",
+        "a home router keeps links' queues short by fq_codel or tbf",
+        required=False,
+    ),
+    Probe(
         "uploads",
         "IFB device with nftables' fwd to it",
         "ip link add name up0 type ifb && ip link set up0 up && "
@@ -135,13 +142,13 @@ PROBES = (
             "classifiers",
             name,
             f"tc qdisc add dev lo root handle 1: htb && tc filter add dev lo parent 1: protocol ip prio 1 {words}",
-            "nothing of Tributary needs it",
+            without,
             required=False,
         )
-        for name, words in (
-            ("cls_fw", "handle 1 fw classid 1:1"),
-            ("cls_u32", "u32 match u32 0 0 classid 1:1"),
-            ("cls_bpf", "bpf bytecode '1,6 0 0 4294967295' classid 1:1"),
+        for name, words, without in (
+            ("cls_fw", "handle 1 fw classid 1:1", "nothing of Tributary needs it"),
+            ("cls_u32", "u32 match u32 0 0 classid 1:1", "a home router shapes no link's downloads"),
+            ("cls_bpf", "bpf bytecode '1,6 0 0 4294967295' classid 1:1", "nothing of Tributary needs it"),
         )
     ),
     Probe("bpf", "packet sockets", _socket("AF_PACKET", "SOCK_RAW", 0), "the throttler cannot sniff", required=False),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tributary.settings.failure import Exit, Failure
 
-_PACKAGES = {"ip": "iproute2", "nft": "nftables", "ss": "iproute2", "wg": "wireguard-tools"}
+_PACKAGES = {"ip": "iproute2", "nft": "nftables", "ss": "iproute2", "tc": "iproute2", "wg": "wireguard-tools"}
 
 
 def run(command: Sequence[str], given: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.home.gateway import Gateway, gateway_at_work
 from experiments.home.network import Network, standing_network
@@ -12,7 +12,7 @@ from experiments.home.web import serving
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.tolerance import TOLERANCE
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.failure import Exit, Failure
 
 PLAIN, WIREGUARD = "plain", "wireguard"
@@ -39,7 +39,8 @@ class Household:
 class HouseholdBlueprint:
     """The same before it stands: the first so ``many`` links of ``profile``, or plain cables in their places.
 
-    ``released`` programs are as a package has them.
+    ``released`` programs are as a package has them. With a ``queue`` links hold so many packets, and with a ``share``
+    the router lets so much of what they carry pass.
     """
 
     profile: Profile
@@ -47,11 +48,15 @@ class HouseholdBlueprint:
     many: int
     shaped: bool = True
     released: bool = True
+    queue: int | None = None
+    share: float | None = None
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
         links = self.profile.model_dump(mode="json", exclude_none=True)["links"]
-        return {"leg": self.leg, "links": dict(list(links.items())[: self.many]), "shaped": self.shaped}
+        asked = {"queue": self.queue, "share": self.share}
+        given = {key: value for key, value in asked.items() if value is not None}
+        return {"leg": self.leg, "links": dict(list(links.items())[: self.many]), "shaped": self.shaped, **given}
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Household]:
@@ -60,7 +65,7 @@ class HouseholdBlueprint:
         """
         if self.leg == WIREGUARD and shutil.which("wg") is None:
             raise Failure(Exit.UNAVAILABLE, "not found: wg: scripts/setup installs it (wireguard-tools)")
-        links, tunnels = Topology.of(self.profile).links[: self.many], self.leg == WIREGUARD
+        links, tunnels = tuple(map(self._queued, Topology.of(self.profile).links[: self.many])), self.leg == WIREGUARD
         with reserved(name) as directory, ExitStack() as stack:
             stack.callback(take_down, name)
             network = stack.enter_context(
@@ -70,5 +75,10 @@ class HouseholdBlueprint:
             stack.enter_context(serving(network.server))
             gateway = stack.enter_context(gateway_at_work(network, tunnels=tunnels, released=self.released))
             enrolment = gateway.enrol() if tunnels else None
-            router = stack.enter_context(router_at_work(network, enrolment, released=self.released))
+            router = stack.enter_context(router_at_work(network, enrolment, self.share, released=self.released))
             yield Household(network, gateway, router, readings)
+
+    def _queued(self, link: Link) -> Link:
+        if self.queue is None:
+            return link
+        return replace(link, down=replace(link.down, queue=self.queue), up=replace(link.up, queue=self.queue))

@@ -72,9 +72,12 @@ def _prefix() -> str:
     return f"h{os.getpid()}-"
 
 
-def files(links: tuple[Link, ...], enrolment: Enrolment | None) -> dict[str, str]:
-    """The files of a router with such a card, by their names. Pure."""
-    card = read(_card(links, enrolment).encode(), Role.CPE)
+def files(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None = None) -> dict[str, str]:
+    """The files of a router with such a card, by their names. Pure.
+
+    With a ``share`` the card says how fast links are: so much of what they carry.
+    """
+    card = read(_card(links, enrolment, share).encode(), Role.CPE)
     assert card.lan and card.target, "a card of ours is complete"
     actions = (*home(card, card.lan, card.target), *firewall(card, Role.CPE))
     made = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
@@ -83,20 +86,25 @@ def files(links: tuple[Link, ...], enrolment: Enrolment | None) -> dict[str, str
     return made
 
 
-def _card(links: tuple[Link, ...], enrolment: Enrolment | None) -> str:
+def _card(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None) -> str:
     lines = [] if enrolment else [f'gateway = "{GATEWAY}"']
     lines += ["[lan]", f'interface = "{LAN_SIDE}"', f'address = "{ROUTER}/24"']
     for link in links:
         lines += [f"[wan.{link.name}]", f'interface = "{link.name}"']
+        if share is not None:
+            rates = {"download": link.down.rate, "upload": link.up.rate}
+            lines += [f'{key} = "{int(share * rate.amount)}bit"' for key, rate in rates.items()]
     return "\n".join(lines) + "\n" + (text(enrolment) if enrolment else "")
 
 
 @contextmanager
-def router_at_work(network: Network, enrolment: Enrolment | None, *, released: bool = False) -> Iterator[Router]:
-    """It, for the length of the block."""
+def router_at_work(
+    network: Network, enrolment: Enrolment | None, share: float | None = None, *, released: bool = False
+) -> Iterator[Router]:
+    """It, for the length of the block; with a ``share`` of what links carry as their rates."""
     node, links = network.router, network.links
     tune(node)
-    for name, content in files(links, enrolment).items():
+    for name, content in files(links, enrolment, share).items():
         node.write(name, content).chmod(0o600)
     folder = node.directory
     with (folder / "converter.toml").open("a") as file:

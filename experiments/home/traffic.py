@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from experiments.bench.kernel_threads import Clocks
@@ -29,9 +30,10 @@ _HUNG = 40.0
 
 @dataclass(frozen=True)
 class Call:
-    """A call that has ended: when it was answered, and by which address the server knew the caller."""
+    """A call that has ended: when it was answered, who the server took the caller for, what each answer took."""
 
     answers: Sequence[tuple[float, str]]
+    waits: Sequence[tuple[float, float]] = ()
 
     @property
     def addresses(self) -> list[str]:
@@ -42,6 +44,10 @@ class Call:
         """The longest time without an answer from ``since`` to ``until``, in seconds. Pure."""
         inside = [at for at, _ in self.answers if since < at < until]
         return max(later - earlier for earlier, later in pairwise([since, *inside, until]))
+
+    def waited(self, since: float) -> float:
+        """The median of what answers took from ``since`` on, in seconds."""
+        return median(wait for at, wait in self.waits if at > since)
 
     def last_by(self, address: str) -> float:
         """When the server last knew the caller by ``address``."""
@@ -111,7 +117,7 @@ def calling(home: Household) -> Iterator[Callable[[], Call]]:
         def end() -> Call:
             process.stop()
             told = json.loads(process.output().splitlines()[-1])
-            return Call([(at, by) for at, by in told["answers"]])
+            return Call([(at, by) for at, by in told["answers"]], [(at, wait) for at, wait in told["waits"]])
 
         yield end
 

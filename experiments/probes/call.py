@@ -1,10 +1,10 @@
-"""A call by UDP: whoever calls asks each 20 ms, and each answer names the address that the question came from.
+"""A call by UDP: whoever calls asks each 20 ms; each answer names when it was asked, and from which address that came.
 
     python -m experiments.probes.call answer ADDRESS PORT     prints ready
     python -m experiments.probes.call ask ADDRESS PORT        prints ready when it is answered, and calls until SIGTERM
 
-The caller then prints one JSON object: "answers", each [SECONDS, ADDRESS], by the machine's monotonic clock; and how
-many were "asked".
+The caller then prints one JSON object: "answers", each [SECONDS, ADDRESS], by the machine's monotonic clock; "waits",
+for each of these [SECONDS, SECONDS]: when it came, and what it took; and how many were "asked".
 """
 
 import json
@@ -27,15 +27,15 @@ def answer(address: str, port: int) -> None:
         mirror.bind((address, port))
         print("ready", flush=True)
         while True:
-            _, asker = mirror.recvfrom(_LONGEST)
-            mirror.sendto(asker[0].encode(), asker)
+            question, asker = mirror.recvfrom(_LONGEST)
+            mirror.sendto(b"%s %s" % (question, asker[0].encode()), asker)
 
 
 def ask(address: str, port: int) -> dict[str, object]:
     """Call until SIGTERM; returns what came of it."""
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
-    asked, answers = 0, list[tuple[float, str]]()
+    asked, answers, waits = 0, list[tuple[float, str]](), list[tuple[float, float]]()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as call, selectors.DefaultSelector() as ready:
         call.setblocking(False)
         ready.register(call, selectors.EVENT_READ)
@@ -44,16 +44,17 @@ def ask(address: str, port: int) -> dict[str, object]:
             if time.monotonic() >= due:
                 # There may be no way out for a moment: that is what is measured.
                 with suppress(OSError):
-                    call.sendto(b"?", (address, port))
+                    call.sendto(b"%.6f" % time.monotonic(), (address, port))
                 asked, due = asked + 1, due + _BETWEEN
             if ready.select(max(0.0, due - time.monotonic())):
                 # Also an error that an ICMP message brought.
                 with suppress(OSError):
-                    named = call.recv(_LONGEST).decode()
+                    sent, named = call.recv(_LONGEST).decode().split()
                     answers.append((time.monotonic(), named))
+                    waits.append((answers[-1][0], answers[-1][0] - float(sent)))
                     if len(answers) == 1:
                         print("ready", flush=True)
-    return {"asked": asked, "answers": answers}
+    return {"asked": asked, "answers": answers, "waits": waits}
 
 
 if __name__ == "__main__":

@@ -18,10 +18,18 @@ without tunnels it goes on as well, but from the other link's address, as a stra
 the end is found by probes: each link is asked every ten seconds, and is out after three failures, of two seconds each:
 so a call waits for up to 16 s. A download does not: MPTCP sends again by the other link what its timer says is lost.
 
+`waiting` and `rates`: links whose queues hold 600 packets, 180 ms of the first link's rate, during a download and a
+call. With `rates` the router lets 90 % of what a link carries pass (docs/link-quality.md), so that these queues stay
+empty and a call waits in the router's own alone: 20 ms of packets where the kernel has neither CAKE nor FQ-CoDel,
+less with them. Without, a call waits as long as the download keeps the queue filled: cubic takes three tenths off
+what is on its way (RFC 9438 section 4.6) and grows again, so that more than half of the queue is filled most of the
+time.
+
 Processor seconds for each gigabyte are those of the programs at either end: wireguard-go(1), which is a process, and
 not a kernel's WireGuard, is most of it. The links are as fast as two processors can carry with it.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from matplotlib.figure import Figure
@@ -29,17 +37,21 @@ from pydantic import Field
 
 from experiments.home import events
 from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, HouseholdBlueprint
-from experiments.home.traffic import Meter, alone, costing, downloading
+from experiments.home.traffic import WARM_UP, Meter, alone, calling, costing, downloading
 from experiments.plots import colours_of, draw_paths, name_paths
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 
-_BONDED, _STRIPPED = "bonded", "stripped"
+_BONDED, _STRIPPED, _WAITING, _RATES = "bonded", "stripped", "waiting", "rates"
 _MANY = ("2", "3")
 _SHARE = 95.0
 """Percent."""
+_QUEUE, _ALLOWED = 600, 0.9
+"""Packets that links hold, and the share of what they carry that the router lets pass, where that is tried."""
+_ADDED = 20.0
+"""Milliseconds that an answer takes longer behind a download: as long as the router's own queue is."""
 _CALL_GAPS = {events.CARRIER: 1.0, events.SILENCE: 17.0}
 _DOWNLOAD_GAP = 5.0
 """Seconds, as those of calls."""
@@ -54,16 +66,22 @@ class HomeOptions(Options):
 
 
 def _points(_options: HomeOptions, _topology: Topology) -> list[Point]:
+    of_cuts = (_STRIPPED, events.CARRIER, events.SILENCE)
     return [
-        {"leg": leg, "links": many, "what": what}
-        for leg in LEGS
-        for many in _MANY
-        for what in (_BONDED, *((_STRIPPED, events.CARRIER, events.SILENCE) if many == _MANY[0] else ()))
+        *(
+            {"leg": leg, "links": many, "what": what}
+            for leg in LEGS
+            for many in _MANY
+            for what in (_BONDED, *(of_cuts if many == _MANY[0] else ()))
+        ),
+        *({"leg": WIREGUARD, "links": _MANY[0], "what": what} for what in (_WAITING, _RATES)),
     ]
 
 
 def _blueprint(_options: HomeOptions, profile: Profile, point: Point) -> HouseholdBlueprint:
-    return HouseholdBlueprint(profile, point["leg"], int(point["links"]))
+    what = point["what"]
+    queue, share = (_QUEUE if what in (_WAITING, _RATES) else None, _ALLOWED if what == _RATES else None)
+    return HouseholdBlueprint(profile, point["leg"], int(point["links"]), queue=queue, share=share)
 
 
 def _measure(built: Household, options: HomeOptions, point: Point, repetition: int) -> Reading:
@@ -74,10 +92,25 @@ def _measure(built: Household, options: HomeOptions, point: Point, repetition: i
         kept = float(len(noticed.addresses) == 1)
         values = {"udp_gap_s": noticed.call_gap, "tcp_gap_s": noticed.download_gap, "kept_address": kept}
         return Reading(point, repetition, values, {})
+    if what in (_WAITING, _RATES):
+        return Reading(point, repetition, _loaded(built, options.seconds), {})
     if what == _STRIPPED:
         with built.network.stripping(built.network.links[1]):
             return Reading(point, repetition, *_bonded(built, options.seconds))
     return Reading(point, repetition, *_bonded(built, options.seconds))
+
+
+def _loaded(home: Household, seconds: float) -> dict[str, float]:
+    """What a call's answers take on idle links, and behind a download."""
+    with calling(home) as call:
+        time.sleep(WARM_UP)
+        idle = call().waited(0.0)
+    with calling(home) as call, downloading(home, seconds) as download:
+        begun = time.monotonic() + WARM_UP
+        told = download.end()
+        loaded = call().waited(begun)
+    times = {"idle_ms": 1000 * idle, "loaded_ms": 1000 * loaded, "added_ms": 1000 * (loaded - idle)}
+    return {**times, "bonded_mbps": told["bits_per_second"] / 1e6}
 
 
 def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[str, Sequence[tuple[float, float]]]]:
@@ -94,7 +127,7 @@ def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[
 
 
 def _judge(_options: HomeOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    return [*_on_rates(readings), *_on_cuts(readings)]
+    return [*_on_rates(readings), *_on_cuts(readings), *_on_waiting(readings)]
 
 
 def _on_rates(readings: Readings) -> Iterator[Verdict]:
@@ -118,6 +151,12 @@ def _on_cuts(readings: Readings) -> Iterator[Verdict]:
         for leg in LEGS:
             pause = readings.at(leg=leg, what=how).estimate("tcp_gap_s")
             yield at_most(f"a download goes on through a cut ({how}, {leg})", pause, _DOWNLOAD_GAP, "s")
+
+
+def _on_waiting(readings: Readings) -> Iterator[Verdict]:
+    filled, kept = (readings.at(what=what).estimate("added_ms") for what in (_WAITING, _RATES))
+    yield at_least("a call waits behind a download that fills a link", filled, _ADDED, "ms longer")
+    yield at_most("where the router knows the links' rates it does not", kept, _ADDED, "ms longer")
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:

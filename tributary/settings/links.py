@@ -21,6 +21,7 @@ class Use(StrEnum):
 
 USES = "'primary', 'overflow' or 'backup'"
 RATE = PositiveRate.ACCEPTED
+ADAPTS = "adapt = true only with download, upload or both, which are then the most"
 CAP = "a size above zero with its unit (MB, GB, TB and others), such as '50GB'"
 CAP_DAY = "a day of the month from 1 to 31, with monthly_cap alone"
 SPANS = "a list of spans of local time, such as ['22:00-06:00', '12:00-13:30']"
@@ -53,8 +54,13 @@ class LinkPolicy(Settings):
         description=USES,
     )
 
-    download: PositiveRate | None = Field(None, title="what it carries from the Internet", description=RATE)
-    upload: PositiveRate | None = Field(None, title="what it carries to the Internet", description=RATE)
+    download: PositiveRate | None = Field(
+        None, title="what it surely carries from the Internet; none: packets wait in its modem", description=RATE
+    )
+    upload: PositiveRate | None = Field(None, title="the same to the Internet", description=RATE)
+    adapt: bool = Field(
+        False, title="download and upload are the most: rates follow the link's delay", description="true or false"
+    )
 
     metered: bool = Field(
         False, title="it costs by the byte: fewer probes, and nothing else if others can", description="true or false"
@@ -76,6 +82,12 @@ class LinkPolicy(Settings):
         if isinstance(given, dict) and "backup" in given:
             raise ValueError(INSTEAD_OF_BACKUP)
         return given
+
+    @model_validator(mode="after")
+    def _has_what_moves(self) -> Self:
+        if self.adapt and not (self.download or self.upload):
+            raise ValueError(ADAPTS)
+        return self
 
     @model_validator(mode="after")
     def _day_of_a_cap(self) -> Self:

@@ -9,6 +9,7 @@ from cpe import report, status_text
 from cpe.cli import main
 from cpe.keeper import Keeper
 from cpe.memory import Memory
+from cpe.quality import Quality
 from tests.unit.cpe.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
 from tributary.settings.failure import Exit, Failure
@@ -71,3 +72,19 @@ def test_status_of_a_link_that_nobody_has_seen() -> None:
     dsl, lte = report.status(keeper, 5.0, 5.0)["wan"]
     assert (dsl["interface"], dsl["why"]) == ("eth0", "no global address")
     assert (lte["interface"], lte["driver"], lte["why"]) == (None, None, "no interface fits its rule")
+
+
+def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> None:
+    rates = 'download = "50mbit"\nupload = "8mbit"\nadapt = true\n[probe]\ntarget = "203.0.113.5:5124"\n'
+    keeper = Keeper(settings(SETTINGS + rates), Memory())
+    keeper.look(house(DSL, LTE), 0.0)
+    answer = {"settings": "cpe.toml", "uptime_s": 1.0, **report.status(keeper, 1.0, 1.0)}
+    quality = Quality(keeper.settings)
+    (dsl, lte), shaped = answer["wan"], [quality.status(link) for link in keeper.links]
+    assert shaped[0] is None and shaped[1] is not None and shaped[1]["most_download"] == 50_000_000
+    dsl["shaped"], lte["shaped"] = (
+        None,
+        shaped[1] | {"download": 9_000_000, "upload": 8_000_000, "by": "CAKE", "idle_rtt_ms": 41.2},
+    )
+    said = " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
+    assert "download 9.00 Mbit/s of 50.0 Mbit/s, upload 8.00 Mbit/s, waits in CAKE, 41.2 ms when idle" in said

@@ -39,6 +39,7 @@ def test_every_key_is_read() -> None:
     cap_day = 31
     hours = ["22:00-06:00", "12:00-13:30"]
     fullmesh = true
+    adapt = true
     gateway = ["192.168.1.1", "fe80::1"]
     [mptcp]
     subflows = 3
@@ -55,6 +56,7 @@ def test_every_key_is_read() -> None:
         "use": "backup",
         "download": "50mbit",
         "upload": "10mbit",
+        "adapt": True,
         "metered": True,
         "monthly_cap": "50GB",
         "cap_day": 31,
@@ -70,10 +72,14 @@ def test_every_key_is_read() -> None:
     [
         ("", "wan = '(missing)'"),
         ("[wan]", "one to 8 tables"),
+        (WAN + 'download = "50"', "wan.dsl.download = '50': accepted: a rate above zero with its unit"),
+        (WAN + 'upload = "0mbit"', "a rate above zero"),
+        (WAN + "adapt = true", "adapt = true only with download, upload or both"),
+        (WAN + 'upload = "8mbit"\nadapt = true', "adapt = true only with a probe.target or an enrolment"),
         ("\n".join(f'[wan.w{number}]\ninterface = "w{number}"' for number in range(9)), "one to 8 tables"),
         ('[wan."a b"]\ninterface = "eth0"', "names of 1 to 40"),
         ("[wan.dsl]\npriority = 1", "wan.dsl = {'priority': 1}: accepted: at least one of the keys interface"),
-        ('[wan.dsl]\ninterfaces = "eth0"', "wan.dsl.interfaces = 'eth0': accepted: one of the keys bus, "),
+        ('[wan.dsl]\ninterfaces = "eth0"', "wan.dsl.interfaces = 'eth0': accepted: one of the keys adapt, bus"),
         ("[wan.dsl]\ninterface = 5", "wan.dsl.interface = 5: accepted: text in which *"),
         ('[wan.dsl]\ninterface = ""', "accepted: text in which *"),
         ('[wan.dsl]\nmac = "eth0"', "accepted: a MAC address"),

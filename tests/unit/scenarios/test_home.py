@@ -14,13 +14,20 @@ def good(point: Point) -> Mapping[str, float]:
     if point["what"] in ("carrier", "silence"):
         gap = 0.2 if point["what"] == "carrier" else 12
         return {"udp_gap_s": gap if tunnels else 7, "tcp_gap_s": 0.6, "kept_address": 1}
+    if point["what"] in ("waiting", "rates"):
+        return {
+            "idle_ms": 12,
+            "loaded_ms": 120,
+            "added_ms": 108 if point["what"] == "waiting" else 15,
+            "bonded_mbps": 50,
+        }
     bonded = 37 if point["what"] == "stripped" and not tunnels else 56
     return {"dsl_mbps": 38, "bonded_mbps": bonded, "share_percent": bonded / 0.57, "seconds": 10}
 
 
 def test_tunnels_that_bond_all_and_keep_calls_hold_every_claim() -> None:
     assert failed(SCENARIO, good) == []
-    assert len(judged(SCENARIO, good)) == 4 + 2 + 2 * 4
+    assert len(judged(SCENARIO, good)) == 4 + 2 + 2 * 4 + 2
     assert len(drawn(SCENARIO, good).axes) == 6
 
 
@@ -49,4 +56,13 @@ def test_a_call_that_waits_or_is_known_by_two_addresses_and_a_download_that_wait
     ]
     assert failed(SCENARIO, but(good, {"leg": "plain", "what": "silence"}, tcp_gap_s=6)) == [
         "a download goes on through a cut (silence, plain)"
+    ]
+
+
+def test_a_call_that_waits_although_the_router_knows_the_rates_is_seen_and_so_is_one_that_never_waits() -> None:
+    assert failed(SCENARIO, but(good, {"what": "rates"}, added_ms=60)) == [
+        "where the router knows the links' rates it does not"
+    ]
+    assert failed(SCENARIO, but(good, {"what": "waiting"}, added_ms=5)) == [
+        "a call waits behind a download that fills a link"
     ]

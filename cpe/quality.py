@@ -1,0 +1,166 @@
+"""Keeps links' queues short: shapers stand as the settings say, and their rates follow links that change."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from cpe.adapting import Adapter, Bytes, Way
+from cpe.kernel import shaping as kernel
+from cpe.kernel.counters import octets
+from cpe.links import Link
+from cpe.observed import Observed
+from cpe.settings import CpeSettings
+from cpe.shaping import ChangeRates, Given, Kind, Shape, ShapingStep, Stands, command, difference, shapes
+from tributary.settings.failure import Failure
+from tributary.settings.units import PositiveRate
+
+PROBE = "delay of "
+"""What the names of probes for delay begin with; that of the link follows."""
+
+_LONGEST_PAUSE = 30.0
+"""Seconds: devices that are made and fail tell of changes, and would be looked at again at once."""
+
+Rates = Mapping[str, tuple[int | None, int | None]]
+
+Tell = Callable[[str, str | None], None]
+"""Is told each step as commands, and why it failed, if it did."""
+
+
+class Quality:
+    """What is known of the links' shapers, and the door to them."""
+
+    def __init__(self, settings: CpeSettings) -> None:
+        self._shaper = kernel.Shaper()
+        self._given = Given()
+        self._stands = Stands()
+        self._shapes: tuple[Shape, ...] = ()
+        self._is_clean = False
+        self._failures, self._next_try = 0, 0.0
+        self._next_count = 0.0
+        self.adapters: dict[str, Adapter] = {}
+        self.change_settings(settings)
+
+    def change_settings(self, settings: CpeSettings) -> None:
+        """Go by other settings from the next look on; a link whose rates are the same keeps what was learnt."""
+        known, self._settings = self.adapters, settings
+        made = {name: _adapter(settings, name) for name, wan in settings.wan.items() if wan.adapt}
+        same = {name: known[name] for name in made if name in known and known[name].most == made[name].most}
+        self.adapters = {**made, **same}
+
+    @property
+    def kind(self) -> Kind | None:
+        """How packets are kept waiting; None while nobody knows what the kernel has."""
+        return self._shaper.kind
+
+    @property
+    def _rates(self) -> Rates:
+        fixed = {name: (_bits(wan.download), _bits(wan.upload)) for name, wan in self._settings.wan.items()}
+        moving = {name: (each.rates.get(Way.DOWN), each.rates.get(Way.UP)) for name, each in self.adapters.items()}
+        return {**fixed, **moving}
+
+    def steps(self, links: Sequence[Link], observed: Observed) -> list[ShapingStep]:
+        """What has to be done for ``links`` as they are now; raises Failure, exit 71, if tc(8) shows nothing."""
+        self._shapes = tuple(shapes(links, self._rates))
+        if self._is_clean and not self._shapes:
+            return []
+        self._stands = kernel.look()
+        there = {interface.name for interface in observed.interfaces}
+        steps = list(difference(self._shapes, self._stands, self._given.shapes, there))
+        self._is_clean = not self._shapes and not steps
+        return steps
+
+    def look(self, links: Sequence[Link], observed: Observed, now: float, tell: Tell) -> bool:
+        """Have shapers stand as they should; returns whether all do. What failed is not tried again for a while."""
+        if now < self._next_try:
+            return False
+        is_well = self._align(links, observed, tell)
+        self._failures = 0 if is_well else self._failures + 1
+        self._next_try = now if is_well else now + min(2.0**self._failures, _LONGEST_PAUSE)
+        return is_well
+
+    def _align(self, links: Sequence[Link], observed: Observed, tell: Tell) -> bool:
+        try:
+            steps = self.steps(links, observed)
+        except Failure as failure:
+            tell("tc qdisc show", str(failure))
+            return False
+        done = [self._carry_out(step, tell) for step in steps]
+        return all(done)
+
+    def _carry_out(self, step: ShapingStep, tell: Tell) -> bool:
+        try:
+            self._shaper.carry_out(step)
+        except Failure as failure:
+            if not isinstance(step, ChangeRates):
+                tell(command(step, self.kind or Kind.SHORT), str(failure))
+            return False
+        if not isinstance(step, ChangeRates):
+            tell(command(step, self.kind or Kind.SHORT), None)
+        self._given.note(step)
+        return True
+
+    def withdraw(self, observed: Observed, tell: Tell) -> bool:
+        """Take all away that is ours; returns whether all is gone."""
+        self._settings = self._settings.model_copy(update={"wan": {}})
+        self.adapters = {}
+        return self._align((), observed, tell)
+
+    @property
+    def next_due(self) -> float | None:
+        """When bytes are to be counted."""
+        return self._next_count if self.adapters else None
+
+    def count(self, now: float) -> list[str]:
+        """Count what links with a rate that moves carry; returns those whose delay is to be probed."""
+        if not self.adapters or now < self._next_count:
+            return []
+        for name, interface in self._adapting():
+            if (carried := octets(interface)) is not None:
+                self.adapters[name].count(Bytes(now, carried.received, carried.sent))
+        self._next_count = now + min(each.interval for each in self.adapters.values())
+        return [name for name, _ in self._adapting() if self.adapters[name].is_busy]
+
+    def _adapting(self) -> Iterator[tuple[str, str]]:
+        """Names and interfaces."""
+        by_place = {shape.place: shape.interface for shape in self._shapes}
+        for place, name in enumerate(self._settings.wan, start=1):
+            if name in self.adapters and place in by_place:
+                yield name, by_place[place]
+
+    def told(self, link: str, rtt: float | None, now: float, tell: Tell) -> None:
+        """Hear what a probe over ``link`` took, and have its shapers go by what follows."""
+        adapter = self.adapters.get(link)
+        if adapter is None or not adapter.told(rtt, now):
+            return
+        place = list(self._settings.wan).index(link) + 1
+        for shape in self._shapes:
+            if shape.place == place and shape.interface in self._given.shapes:
+                down, up = adapter.rates.get(Way.DOWN), adapter.rates.get(Way.UP)
+                changed = replace(self._given.shapes[shape.interface], download=down, upload=up)
+                self._carry_out(ChangeRates(changed), tell)
+
+    def status(self, link: Link) -> dict[str, object] | None:
+        """What is known of a link's shapers, in bits per second; None of a link without any."""
+        wan = link.wan
+        if wan.download is None and wan.upload is None:
+            return None
+        adapter = self.adapters.get(link.name)
+        shape = self._given.shapes.get(link.interface.name) if link.interface else None
+        idle = adapter.idle_rtt if adapter else None
+        return {
+            "download": shape.download if shape else None,
+            "upload": shape.upload if shape else None,
+            "most_download": _bits(wan.download),
+            "most_upload": _bits(wan.upload),
+            "by": self.kind,
+            "foreign_qdisc": bool(link.interface and link.interface.name in self._stands.foreign),
+            "idle_rtt_ms": None if idle is None else round(idle * 1000, 3),
+        }
+
+
+def _bits(rate: PositiveRate | None) -> int | None:
+    return None if rate is None else rate.amount
+
+
+def _adapter(settings: CpeSettings, name: str) -> Adapter:
+    wan = settings.wan[name]
+    return Adapter(_bits(wan.download), _bits(wan.upload))
