@@ -24,7 +24,7 @@ GRUB, FIRMWARE = "boot/grub", "boot/firmware"
 _ENABLED = ("systemd-networkd.service", "systemd-resolved.service", "systemd-timesyncd.service")
 # tributary-firstboot enables SSH, DNS and modems when the settings ask for them; Squid, wpa_supplicant and hostapd have
 # units of ours or of an interface in their place.
-_DISABLED = (
+DISABLED = (
     *("ssh.service", "ssh.socket", "dnsmasq.service", "squid.service", "wpa_supplicant.service", "hostapd.service"),
     *("ModemManager.service", "NetworkManager.service", "NetworkManager-dispatcher.service"),
     "NetworkManager-wait-online.service",
@@ -134,7 +134,7 @@ class Build:
         there = {
             path.name for folder in ("usr/lib", "etc") for path in (self.root / folder / "systemd/system").iterdir()
         }
-        for verb, units in (("enable", _ENABLED), ("disable", _DISABLED)):
+        for verb, units in (("enable", _ENABLED), ("disable", DISABLED)):
             chosen = [unit for unit in units if unit in there]
             if chosen:
                 self._inside("systemctl", verb, *chosen)

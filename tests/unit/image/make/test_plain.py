@@ -11,6 +11,7 @@ from image.make import grub, lock
 from image.make.boards import BOARDS, MIB, Board, Role
 from image.make.identity import Identity
 from image.make.layout import SECTOR, layout
+from image.make.root import DISABLED
 from image.make.texts import early, menu, texts
 from tests.unit.image.miniature import IDENTITY, boot_image, core_image
 from tributary.settings.failure import Failure
@@ -49,10 +50,13 @@ def test_the_table_names_partitions_as_fstab_does(board: Board) -> None:
 
 @BOTH
 @pytest.mark.parametrize("role", list(Role))
-def test_packages_are_named_once_and_bring_no_other_way_to_configure_networks(board: Board, role: Role) -> None:
+def test_packages_are_named_once_and_only_modems_have_another_way_to_be_configured(board: Board, role: Role) -> None:
     names = board.all_packages(role)
     assert list(names) == sorted(set(names))
-    assert not {"ifupdown", "network-manager", "dhcpcd", "grub-pc", "grub-efi-amd64"} & set(names)
+    assert not {"ifupdown", "dhcpcd", "grub-pc", "grub-efi-amd64"} & set(names)
+    # For modems alone: it is off until a card has one, and then told to leave everything else.
+    assert ("network-manager" in names) is (role is Role.CPE)
+    assert "NetworkManager.service" in DISABLED
     assert ("squid" in names, "dnsmasq" in names) == (role is Role.GATEWAY, role is Role.CPE)
 
 
