@@ -1,13 +1,15 @@
-"""A Debian 13 machine with Debian's own kernel, in QEMU under software emulation, and the checkout inside it.
+"""A Debian 13 machine with Debian's own kernel, in QEMU under software emulation.
 
-The test machine's kernel may lack sch_netem, fq_codel and more; Debian's has them. The guest is built from Debian
-packages (mmdebstrap), keeps no state, and has no network: what it needs is put into its disk before it boots.
+The test machine's kernel may lack sch_netem, fq_codel, PPPoE, simulated radios and more; Debian's has them. The guest
+is built from Debian packages (mmdebstrap), keeps no state, and has no network: what it needs, the checkout or some
+files, is put into its disk before it boots.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.testbed import native
@@ -28,16 +30,22 @@ _QEMU = (
 
 def root_folder(work: Path) -> Path:
     """A root file system in ``work``/root: packages, the Python environment, our programs, the checkout."""
-    root = work / "root"
-    root.mkdir()
     lists = (ROOT / "scripts/setup.d/packages.txt", ROOT / "scripts/setup.d/packages-testbed.txt")
     named = [name for each in lists for name in each.read_text().split()]
-    tar = base(CACHE, "trixie", "amd64", (*_PACKAGES, *named))
-    subprocess.run(["tar", "-xf", tar, "-C", root], check=True)
+    root = debian_folder(work, (*_PACKAGES, *named))
     _copy_checkout(root / "tributary")
     _install_python(root)
     shutil.copytree(native.build().converter.parent, root / str(CACHE).lstrip("/") / "bin", dirs_exist_ok=True)
+    return root
+
+
+def debian_folder(work: Path, packages: Sequence[str]) -> Path:
+    """A root file system in ``work``/root: a Debian with ``packages``, a kernel among them, and nothing of ours."""
+    root = work / "root"
+    root.mkdir()
+    subprocess.run(["tar", "-xf", base(CACHE, "trixie", "amd64", packages), "-C", root], check=True)
     shutil.copy(ROOT / "tests/vm/guest-init", root / "guest-init")
+    (root / "tributary").mkdir()
     return root
 
 
