@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from cpe.lan import LanAddress
 from cpe.observed import EVERY_BIT, Address, Endpoint, Flags, Limits, Mark, Route, Rule
 from cpe.ours import MAIN, NUMBERS
 from cpe.tunnels import Setup
@@ -11,16 +12,16 @@ from cpe.wanted import Installed, Wanted
 
 @dataclass(frozen=True)
 class Add:
-    """Make a rule or a route."""
+    """Make a rule, a route, or the router's address in the LAN."""
 
-    what: Route | Rule
+    what: Route | Rule | LanAddress
 
 
 @dataclass(frozen=True)
 class Remove:
-    """Take a rule or a route away; that it is gone is no error."""
+    """Take one of these away; that it is gone is no error."""
 
-    what: Route | Rule
+    what: Route | Rule | LanAddress
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def difference(wanted: Wanted, installed: Installed, taken: Collection[int], las
     return (
         *(RemoveEndpoint(number, endpoint) for number, endpoint in stale),
         *(ChangeEndpoint(number, endpoint) for number, endpoint in changed.items()),
+        *(Remove(each) for each in installed.lan if each not in wanted.lan),
         *map(Remove, sorted(installed.rules - set(wanted.rules), key=str)),
         *map(Remove, sorted(installed.routes - set(wanted.routes), key=str)),
         *(RemoveTunnel(name) for name in installed.tunnels if name not in wanted.tunnels),
@@ -106,6 +108,7 @@ def difference(wanted: Wanted, installed: Installed, taken: Collection[int], las
         *(Add(rule) for rule in dict.fromkeys(wanted.rules) if rule not in installed.rules),
         # Behind the rules: what a tunnel sends first must leave by its own link.
         *map(SetTunnel, setups),
+        *(Add(each) for each in wanted.lan if each not in installed.lan),
         *map(AddEndpoint, numbers(taken, last), new),
     )
 
@@ -143,16 +146,23 @@ def command(step: Step, names: Mapping[int, str]) -> str:
             return f"ip link delete dev {name}"
 
 
+def _name(interface: int, names: Mapping[int, str]) -> str:
+    return names.get(interface, f"if{interface}")
+
+
 def _setup(setup: Setup) -> str:
-    """Three commands in a line; keys are nobody's business."""
+    """The commands in a line; keys are nobody's business."""
+    given = "".join(f" ip address replace {address} dev {setup.name};" for address in setup.inside)
     peers = " ".join(f"endpoint {peer.endpoint or '(unknown yet)'}" for peer in setup.interface.peers)
     return (
         f"wg set {setup.name} fwmark {setup.interface.mark:#x} peer ... {peers};"
-        f" ip address replace {setup.address}/32 dev {setup.name}; ip link set {setup.name} mtu {setup.mtu} up"
+        f"{given} ip link set {setup.name} mtu {setup.mtu} up"
     )
 
 
-def _on_routing(verb: str, what: Route | Rule, names: Mapping[int, str]) -> str:
+def _on_routing(verb: str, what: Route | Rule | LanAddress, names: Mapping[int, str]) -> str:
+    if isinstance(what, LanAddress):
+        return f"ip address {verb} {what.address} dev {_name(what.interface, names)}"
     if isinstance(what, Route):
         return f"ip {_family(what.destination.version)}route {verb} {_route(what, names)}"
     return f"ip {_family(what.packets.version)}rule {verb} {_rule(what)}"
@@ -167,7 +177,7 @@ def _route(route: Route, names: Mapping[int, str]) -> str:
         *(["unreachable"] if route.interface is None else []),
         "default" if route.is_default else str(route.destination),
         *([f"via {route.gateway}"] if route.gateway else []),
-        *([] if route.interface is None else [f"dev {names.get(route.interface, f'if{route.interface}')}"]),
+        *([] if route.interface is None else [f"dev {_name(route.interface, names)}"]),
         *(["onlink"] if route.gateway else []),
         *([f"table {route.table}"] if route.table != MAIN else []),
         f"metric {route.metric}",
@@ -189,6 +199,6 @@ def _packets(packets: Address | Mark) -> str:
 
 
 def _endpoint(number: int, endpoint: Endpoint, names: Mapping[int, str]) -> str:
-    interface = names.get(endpoint.interface, f"if{endpoint.interface}")
+    interface = _name(endpoint.interface, names)
     flags = " ".join((flag.name or "").lower() for flag in Flags if flag in endpoint.flags)
     return f"{endpoint.address} dev {interface} id {number} {flags}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from cpe import captive, multipath, policy, tunnels
+from cpe import captive, lan, multipath, policy, tunnels
 from cpe.difference import (
     AddEndpoint,
     ChangeEndpoint,
@@ -26,9 +26,9 @@ from cpe.path_mtu import Path, Paths
 from cpe.policy import Now
 from cpe.repairs import Repairs
 from cpe.settings import CpeSettings, Wan
-from cpe.tunnels import Leg, Setup
+from cpe.tunnels import Leg
 from cpe.usage import Reading, Usage
-from cpe.wanted import Wanted, foreign, installed, wanted
+from cpe.wanted import Installed, Wanted, foreign, installed, wanted
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
 from tributary.settings.links import Use
@@ -107,8 +107,8 @@ class Keeper:
         self._keep_examined()
         made = _still_there(self.memory.endpoints, observed)
         self.foreign = foreign(observed, made)
-        aims = self._aims()
-        ours = replace(installed(observed, made, aims.endpoints), tunnels=self._tunnels(observed))
+        aims = self._aims(observed)
+        ours = self._with_inside(installed(observed, made, aims.endpoints), observed)
         steps = difference(aims, ours, observed.endpoints, self._last)
         self._taken = frozenset(observed.endpoints)
         self._keep(ours.endpoints, steps)
@@ -121,7 +121,7 @@ class Keeper:
         enrolment = self.gateways.current
         return tunnels.leg(self.settings, enrolment, observed, self.health.answers) if enrolment else None
 
-    def _aims(self) -> Wanted:
+    def _aims(self, observed: Observed) -> Wanted:
         dead, shunned = self.health.dead, self.health.shunned
         aims = wanted(
             self.links,
@@ -143,7 +143,13 @@ class Keeper:
             alive = [link for link in self.links if link.name not in dead and link.name not in shunned]
             made = (*made, *tunnels.scout(self.settings, earlier, alive, self.gateways.found_of(earlier)))
             names = (*names, self.settings.scout_name)
-        return replace(aims, tunnels=names, setups=made)
+        return replace(
+            aims,
+            routes=(*aims.routes, *lan.routes(self.settings, observed)),
+            tunnels=names,
+            setups=made,
+            lan=lan.wanted(self.settings, enrolment, observed, self.health.answers),
+        )
 
     def _candidates(self) -> Candidates:
         """Which links are used, and which only when these are full; where there is no primary, one has to be."""
@@ -171,10 +177,11 @@ class Keeper:
         is_other = any(self.usage.level(name) != level for name, level in before.items())
         return self.overflow.count(counts, now) or is_other
 
-    def _tunnels(self, observed: Observed) -> dict[str, Setup | None]:
-        """Our tunnels that are there, with what they were given."""
+    def _with_inside(self, found: Installed, observed: Observed) -> Installed:
+        """``found`` with our tunnels that are there, and what they were given, and our address in the LAN."""
         there = {interface.name for interface in observed.interfaces}
-        return {name: self.gateways.given.get(name) for name in sorted(self.memory.tunnels) if name in there}
+        made = {name: self.gateways.given.get(name) for name in sorted(self.memory.tunnels) if name in there}
+        return replace(found, tunnels=made, lan=lan.standing(self.settings, observed))
 
     @property
     def target(self) -> Target | None:
@@ -296,7 +303,7 @@ class Keeper:
     def withdrawal(self, observed: Observed) -> tuple[Step, ...]:
         """The steps that take away all that is ours; limits that somebody else has set meanwhile stay."""
         before = self.memory.limits_before if observed.limits == self.limits else None
-        ours = replace(installed(observed, self.memory.endpoints, ()), tunnels=self._tunnels(observed))
+        ours = self._with_inside(installed(observed, self.memory.endpoints, ()), observed)
         return difference(Wanted(limits=before), ours, observed.endpoints, self._last)
 
     def _keep(self, standing: Mapping[int, Endpoint], steps: tuple[Step, ...]) -> None:

@@ -32,6 +32,7 @@ PROBED = "adapt = true only with a probe.target or an enrolment, since delay is 
 SECONDS = "a time from '1s' to '3600s'"
 KEEPALIVE = "a time in whole seconds from '1s' to '3600s'"
 PREFIX = "1 to 14 of a-z, 0-9, _ and -, a letter first, with which no other interface's name begins"
+LAN = "the name of an interface that is none of the links, such as 'end0'"
 ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
 
 
@@ -74,6 +75,12 @@ def _keepalive(value: object) -> Duration:
 def _prefix(value: object) -> str:
     text = as_text(value)
     require(re.fullmatch(r"[a-z][a-z0-9_-]{0,13}", text, re.ASCII) is not None)
+    return text
+
+
+def _lan(value: object) -> str:
+    text = as_text(value)
+    require(re.fullmatch(r"[A-Za-z0-9._-]{1,15}", text, re.ASCII) is not None)
     return text
 
 
@@ -186,6 +193,9 @@ class CpeSettings(Settings):
     )
     enrolment: tuple[Enrolment, ...] = Field(
         (), title="gateways to reach by tunnels, the first that answers; none: no tunnels", description=ENROLMENTS
+    )
+    lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
+        None, title="where devices are, for an address of the gateway's IPv6 prefix", description=LAN
     )
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
 

@@ -6,7 +6,7 @@ MPTCP does not: it has one address inside, and WireGuard tells the gateway by ea
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 from cpe.links import Link
 from cpe.observed import EVERYWHERE, Address, Observed
@@ -22,14 +22,27 @@ OVERHEAD = {4: 60, 6: 80}
 """Bytes that a packet grows by: the outer IP header, UDP, WireGuard's header and tag (wireguard.com/protocol)."""
 
 
+LEAST_OF_IPV6 = 1280
+"""Bytes: an interface on which packets have less room has no IPv6 (RFC 8200 section 5)."""
+
+
 @dataclass(frozen=True)
 class Tunnel:
-    """One of them: the ``place`` of its link from 1, or 0, and the interface's number if it is there."""
+    """One of them: the ``place`` of its link from 1, or 0, and the interface's number if it is there.
+
+    ``address6`` has the one for everything else alone, if the gateway has IPv6 for the router.
+    """
 
     place: int
     name: str
     address: IPv4Address
     interface: int | None = None
+    address6: IPv6Address | None = None
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All that it has."""
+        return (self.address, *([self.address6] if self.address6 else []))
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,11 @@ class Leg:
         """The one that is bound to no link, if its interface is there."""
         return self._standing(addresses.EVERYTHING_ELSE)
 
+    def takes(self, version: int) -> bool:
+        """Whether everything else of this IP version is for the gateway now."""
+        other = self.tunnels.get(addresses.EVERYTHING_ELSE)
+        return self.answers and other is not None and version in {each.version for each in other.addresses}
+
     def _standing(self, place: int) -> Tunnel | None:
         tunnel = self.tunnels.get(place)
         return tunnel if tunnel and tunnel.interface is not None else None
@@ -56,7 +74,7 @@ class Leg:
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a tunnel's interface is given: keys and peer, its address, the size of its packets in bytes.
+    """All that a tunnel's interface is given: keys and peer, its addresses, the size of its packets in bytes.
 
     ``outside`` are the addresses of the link that it leaves by now. When they change it is given all of it again:
     wireguard-go(1) goes on sending from an address that is no longer here.
@@ -67,13 +85,21 @@ class Setup:
     address: IPv4Address
     mtu: int
     outside: tuple[Address, ...]
+    address6: IPv6Address | None = None
+
+    @property
+    def inside(self) -> list[str]:
+        """Its addresses, as ip(8) takes them."""
+        return [f"{self.address}/32", *([f"{self.address6}/128"] if self.address6 else [])]
 
 
 def leg(settings: CpeSettings, enrolment: Enrolment, observed: Observed, answers: bool) -> Leg:
     """The tunnels to the gateway of ``enrolment``, as far as they stand."""
     there = {interface.name: interface.index for interface in observed.interfaces}
     made = {
-        place: Tunnel(place, name, addresses.of_tunnel(enrolment.addresses, place), there.get(name))
+        place: Tunnel(
+            place, name, addresses.of_tunnel(enrolment.addresses, place), there.get(name), _address6(enrolment, place)
+        )
         for place, name in enumerate(settings.tunnel_names)
     }
     return Leg(enrolment.inside, made, answers)
@@ -110,7 +136,8 @@ def scout(
         made = _setup(settings, enrolment, addresses.EVERYTHING_ELSE, ways, found, {})
         [peer] = made.interface.peers
         asked = replace(peer, allowed=(IPv4Network(enrolment.inside),), keepalive=0)
-        yield replace(made, name=settings.scout_name, interface=replace(made.interface, peers=(asked,)))
+        interface = replace(made.interface, peers=(asked,))
+        yield replace(made, name=settings.scout_name, interface=interface, address6=None)
 
 
 def _setup(
@@ -122,10 +149,13 @@ def _setup(
     paths: Mapping[str, int],
 ) -> Setup:
     own = place == addresses.EVERYTHING_ELSE
-    allowed = IPv4Network(str(EVERYWHERE[4])) if own else IPv4Network(enrolment.inside)
+    address6 = _address6(enrolment, place)
+    everywhere = (EVERYWHERE[4], *([EVERYWHERE[6]] if address6 else []))
+    rooms = (room(link.interface.mtu, outside(link, found), paths.get(link.name)) for link in links if link.interface)
+    room_of_all = min(rooms)
     peer = Peer(
         enrolment.public_key,
-        (allowed,),
+        everywhere if own else (IPv4Network(enrolment.inside),),
         _endpoint(enrolment, links[0], found),
         _keepalive(settings, links[0]),
     )
@@ -133,14 +163,22 @@ def _setup(
         settings.tunnels.name(place),
         Interface(keys.private_key(enrolment.secret, place), (peer,), mark=BY_TUNNEL + place),
         addresses.of_tunnel(enrolment.addresses, place),
-        min(room(link.interface.mtu, outside(link, found), paths.get(link.name)) for link in links if link.interface),
+        # Where it has IPv6, packets that are too large for a link are cut outside (wireguard.com/protocol).
+        max(room_of_all, LEAST_OF_IPV6) if address6 else room_of_all,
         links[0].addresses,
+        address6,
     )
 
 
 def _keepalive(settings: CpeSettings, link: Link) -> int:
     told = int(settings.tunnels.keepalive.seconds)
     return max(METERED, told) if link.wan.metered else told
+
+
+def _address6(enrolment: Enrolment, place: int) -> IPv6Address | None:
+    if enrolment.prefix is None or place != addresses.EVERYTHING_ELSE:
+        return None
+    return addresses.of_everything_else(enrolment.prefix)
 
 
 def room(interface: int, gateway: Address | None, path: int | None) -> int:

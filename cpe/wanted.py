@@ -12,13 +12,15 @@ A link whose probes get no answer keeps rules and table, for the probes and what
 the default route in main and its endpoints.
 
 With tunnels the endpoints, the rules for addresses and the routes to the gateway are the tunnels'; links' tables are
-for what the tunnels send. While the gateway answers, main leads everything else into the tunnel that is for it.
+for what the tunnels send. While the gateway answers, main leads everything else into the tunnel that is for it; IPv6
+as well, if the gateway has a prefix for the LAN (lan.py).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 
+from cpe.lan import LanAddress
 from cpe.links import Link, Way
 from cpe.observed import EVERYWHERE, Address, Endpoint, Flags, Limits, Mark, Observed, Route, Rule
 from cpe.ours import (
@@ -50,7 +52,8 @@ from tributary.settings.links import Use
 class Wanted:
     """Routes and endpoints in the order in which they are made; ``limits`` None leaves them as they are.
 
-    ``tunnels`` are the interfaces that shall be there, ``setups`` what those of them get whose links are up.
+    ``tunnels`` are the interfaces that shall be there, ``setups`` what those of them get whose links are up. ``lan`` is
+    the router's own address in its LAN.
     """
 
     routes: tuple[Route, ...] = ()
@@ -59,6 +62,7 @@ class Wanted:
     limits: Limits | None = None
     tunnels: tuple[str, ...] = ()
     setups: tuple[Setup, ...] = ()
+    lan: tuple[LanAddress, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class Installed:
     endpoints: Mapping[int, Endpoint] = field(default_factory=dict)
     limits: Limits | None = None
     tunnels: Mapping[str, Setup | None] = field(default_factory=dict)
+    lan: tuple[LanAddress, ...] = ()
 
 
 def wanted(
@@ -94,7 +99,7 @@ def wanted(
         routes=(
             *(route for link in links for way in link.ways for route in _table(link, way)),
             *(_by_rank(BEST, link, way) for link, way in ways if (bypass or leg) and link.name not in shunned),
-            *(_default(link, way) for link, way in ways if not (leg and leg.answers and way.version == 4)),
+            *(_default(link, way) for link, way in ways if not (leg and leg.takes(way.version))),
             *(_routes_inside(leg, links, alive) if leg else ()),
             *_ends(links),
         ),
@@ -148,24 +153,26 @@ def _standing(leg: Leg, links: Sequence[Link]) -> Iterator[tuple[Link, Tunnel, i
 
 def _rules_inside(leg: Leg, links: Sequence[Link]) -> Iterator[Rule]:
     if other := leg.everything_else:
-        yield Rule(RULES, other.address, EVERYTHING_ELSE_TABLE, PROTOCOL)
+        for address in other.addresses:
+            yield Rule(RULES, address, EVERYTHING_ELSE_TABLE, PROTOCOL)
     for link, tunnel, _ in _standing(leg, links):
         yield Rule(RULES, tunnel.address, TUNNEL_TABLES[link.place], PROTOCOL)
 
 
 def _routes_inside(leg: Leg, links: Sequence[Link], alive: Sequence[Link]) -> Iterator[Route]:
-    everywhere = EVERYWHERE[4]
     for link, _, index in _standing(leg, links):
-        yield Route(TUNNEL_TABLES[link.place], everywhere, None, index, TABLE_METRIC, PROTOCOL)
+        yield Route(TUNNEL_TABLES[link.place], EVERYWHERE[4], None, index, TABLE_METRIC, PROTOCOL)
     for link, tunnel, index in _standing(leg, alive):
         yield Route(MAIN, IPv4Network(leg.inside), None, index, METRICS[link.rank], PROTOCOL, tunnel.address)
     # What is for the gateway inside never leaves outside of a tunnel, and whoever sends it need not wait to learn that.
     yield Route(MAIN, IPv4Network(leg.inside), None, None, METRICS[-1], PROTOCOL)
     other = leg.everything_else
     if other and other.interface is not None:
-        yield Route(EVERYTHING_ELSE_TABLE, everywhere, None, other.interface, TABLE_METRIC, PROTOCOL)
-        if leg.answers:
-            yield Route(MAIN, everywhere, None, other.interface, METRICS[0], PROTOCOL, other.address)
+        for address in other.addresses:
+            everywhere = EVERYWHERE[address.version]
+            yield Route(EVERYTHING_ELSE_TABLE, everywhere, None, other.interface, TABLE_METRIC, PROTOCOL)
+            if leg.answers:
+                yield Route(MAIN, everywhere, None, other.interface, METRICS[0], PROTOCOL, address)
 
 
 def _endpoints_inside(

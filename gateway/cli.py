@@ -81,7 +81,8 @@ ones are heard for the first time ('sync' looks), or go at once with --now.
 
 _UP = """\
 Makes the interface, by the kernel's WireGuard or wireguard-go(1), with its address, the tunnels of all routers and the
-rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward on. What stands already stays.
+rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward on, and with 'lan_prefix' the same for IPv6.
+What stands already stays.
 """
 
 _SYNC = """\
@@ -90,7 +91,7 @@ was counted. The service's timer does it every minute.
 """
 
 _DOWN = """\
-Removes interface and rules, and switches net.ipv4.ip_forward off if 'up' switched it on. All tunnels end.
+Removes interface and rules, and switches forwarding off if 'up' switched it on. All tunnels end.
 """
 
 _DNS = """\
@@ -368,6 +369,8 @@ def _plan(options: Looking) -> None:
     settings, routers = gateway.settings, gateway.registry.read()
     inside = f"{addresses.gateway(settings.network)}/{settings.network.prefixlen}"
     print(f"# interface {settings.interface}: {inside}, UDP port {settings.port}, mtu {settings.mtu}")
+    if settings.lan_prefix:
+        print(f"# {settings.lan_prefix} leads there; IPv6 is forwarded")
     for line in tunnels.said(gateway.difference(routers)) or ["no tunnel comes or goes"]:
         print(f"# {line}")
     print(rules.text(settings, routers), end="")

@@ -112,6 +112,7 @@ def _identity(gateway: Gateway, routers: Routers, now: datetime) -> tuple[str, I
 def _let_in(gateway: Gateway, routers: Routers, name: str, router: Router, secret: str) -> Made:
     settings = gateway.settings
     newest = router.next or router
+    prefix = gateway.networks.lan_of(newest.number)
     enrolment = Enrolment.model_validate(
         {
             "gateway": str(Place(settings.name, settings.port)),
@@ -119,9 +120,12 @@ def _let_in(gateway: Gateway, routers: Routers, name: str, router: Router, secre
             "secret": secret,
             "addresses": str(addresses.block_of(settings.network, newest.number)),
             "inside": str(addresses.gateway(settings.network)),
+            "prefix": prefix and str(prefix),
         }
     )
     # The file last: what fails before is taken away by the next look at the files.
     notes = align(gateway, {**routers, name: router})
     gateway.registry.write(name, router)
+    if settings.lan_prefix and prefix is None:
+        notes = [*notes, f"{name}: {settings.lan_prefix} has no prefix for the number {newest.number}: no IPv6 there"]
     return Made(enrolment, notes)

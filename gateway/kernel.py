@@ -9,21 +9,47 @@ from gateway.rules import TABLE
 from tributary.commands import run
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.ports import Ports
+from tributary.wireguard.interface import Network
 
-_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_SETTINGS = Path("/proc/sys/net")
+_FORWARDING = {4: "ipv4/ip_forward", 6: "ipv6/conf/all/forwarding"}
 
 
-def forwards() -> bool:
-    """Whether this network namespace passes packets on."""
-    return _FORWARDING.read_text().strip() == "1"
+def forwards(version: int = 4) -> bool:
+    """Whether this network namespace passes packets of this IP version on; of one that it does not know: no."""
+    file = _SETTINGS / _FORWARDING[version]
+    return file.exists() and file.read_text().strip() == "1"
 
 
 def forward(on: bool) -> None:
-    """Have it do so, or not; raises Failure, exit 71."""
+    """Have it do so for IPv4, or not; raises Failure, exit 71."""
+    _set(_FORWARDING[4], int(on))
+
+
+def hearing_routers() -> list[str]:
+    """The interfaces that take default routes from routers' advertisements only as long as nothing is passed on."""
+    every = (_SETTINGS / "ipv6/conf").glob("*/accept_ra")
+    return sorted(each.parent.name for each in every if each.parent.name != "all" and each.read_text().strip() == "1")
+
+
+def forward6(on: bool, hearing: Sequence[str]) -> None:
+    """The same for IPv6, while the interfaces ``hearing`` go on to hear routers (ip-sysctl.rst, accept_ra).
+
+    Raises Failure, exit 71.
+    """
+    values = [(f"ipv6/conf/{name}/accept_ra", 2 if on else 1) for name in hearing]
+    # What is not heard at that moment is forgotten.
+    for name, value in [*values, (_FORWARDING[6], 1)] if on else [(_FORWARDING[6], 0), *values]:
+        # An interface may have gone.
+        if (_SETTINGS / name).exists() or name == _FORWARDING[6]:
+            _set(name, value)
+
+
+def _set(name: str, value: int) -> None:
     try:
-        _FORWARDING.write_text("1\n" if on else "0\n")
+        (_SETTINGS / name).write_text(f"{value}\n")
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"net.ipv4.ip_forward cannot be set: {error.strerror}") from error
+        raise Failure(Exit.SYSTEM, f"net.{name.replace('/', '.')} cannot be set: {error.strerror}") from error
 
 
 def load(table: str) -> None:
@@ -40,7 +66,7 @@ def unload() -> None:
         raise Failure(Exit.SYSTEM, f"nft does not remove the table {TABLE}: {_first(done.stderr)}")
 
 
-def end_connections(lost: Sequence[IPv4Network]) -> str | None:
+def end_connections(lost: Sequence[Network]) -> str | None:
     """End what this machine has open with ``lost``, and forget what it translates for them; says what could not be.
 
     Their packets do not come in any more: without this a socket would wait for them until it gives up by itself, and a
@@ -48,12 +74,12 @@ def end_connections(lost: Sequence[IPv4Network]) -> str | None:
     """
     if not lost:
         return None
-    theirs = ["(", *" or ".join(f"dst {network}" for network in lost).split(), ")"]
+    theirs = ["(", *" or ".join(f"dst {_for_ss(network)}" for network in lost).split(), ")"]
     run(["ss", "--kill", "--no-header", "--tcp", *theirs])
     if shutil.which("conntrack"):
         for network in lost:
             # 1: there was none.
-            run(["conntrack", "--delete", "--orig-src", str(network)])
+            run(["conntrack", "--delete", "--family", f"ipv{network.version}", "--orig-src", str(network)])
     # ss says nothing where the kernel cannot do it (INET_DIAG_DESTROY).
     if run(["ss", "--no-header", "--tcp", "state", "connected", *theirs]).stdout.strip():
         return "this kernel does not end connections of others (INET_DIAG_DESTROY): theirs end by their own timeouts"
@@ -80,6 +106,10 @@ def _address(socket: str) -> IPv4Address | IPv6Address:
     """Of '0.0.0.0:80', '[::1]:80', '*:80', '127.0.0.53%lo:53'."""
     text = socket.rpartition(":")[0].partition("%")[0].strip("[]")
     return IPv6Address("::") if text == "*" else ip_address(text)
+
+
+def _for_ss(network: Network) -> str:
+    return str(network) if network.version == 4 else f"[{network.network_address}]/{network.prefixlen}"
 
 
 def _first(text: str) -> str:

@@ -1,27 +1,45 @@
 """What the interface should have, and what it has that it should not. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
 from gateway.registry import Identity, Routers
-from tributary.wireguard.addresses import BLOCK, PLACES, block_of, of_tunnel
-from tributary.wireguard.interface import Peer, Seen
+from tributary.wireguard.addresses import BLOCK, EVERYTHING_ELSE, LAN, PLACES, block_of, of_tunnel, prefix_of
+from tributary.wireguard.interface import Network, Peer, Seen
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Where the addresses of all routers are: those of their tunnels, and those of their LANs, if these have any."""
+
+    tunnels: IPv4Network
+    lans: IPv6Network | None = None
+
+    def lan_of(self, number: int) -> IPv6Network | None:
+        """The prefix of the LAN of the router with this number; None if there is none for it."""
+        return prefix_of(self.lans, number) if self.lans else None
 
 
 @dataclass(frozen=True)
 class Tunnel:
-    """One tunnel of a router."""
+    """One tunnel of a router; ``lan`` are the addresses of devices that come by it."""
 
     router: str
     place: int
     key: str
     address: IPv4Address
+    lan: IPv6Network | None = None
+
+    @property
+    def allowed(self) -> tuple[Network, ...]:
+        """All that it may send from, and that leads to it."""
+        return (IPv4Network(self.address), *([self.lan] if self.lan else []))
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What an interface lacks, and the peers that it should not have, or not with these addresses."""
+    """What an interface lacks, and the peers that it should not have, with the addresses that are not theirs."""
 
     missing: tuple[Tunnel, ...]
     surplus: tuple[Seen, ...]
@@ -35,32 +53,33 @@ class Difference:
         return sorted({tunnel.router for tunnel in self.missing})
 
     @property
-    def lost(self) -> list[IPv4Network]:
-        """The blocks of which addresses belong to nobody any more, or to somebody else."""
-        blocks = {allowed.supernet(new_prefix=BLOCK) for peer in self.surplus for allowed in _narrow(peer)}
-        return sorted(blocks)
+    def lost(self) -> list[Network]:
+        """The blocks and the LANs of which addresses belong to nobody any more, or to somebody else."""
+        found = {outer for peer in self.surplus for allowed in peer.allowed if (outer := _of_a_router(allowed))}
+        return sorted(found, key=lambda network: (network.version, network.network_address.packed))
 
 
-def _narrow(peer: Seen) -> Iterator[IPv4Network]:
-    """What a peer may send from, where that is inside of a block: a person may have added others by wg(8)."""
-    return (network for network in peer.allowed if network.prefixlen >= BLOCK)
+def _of_a_router(network: Network) -> Network | None:
+    """The block or the LAN that ``network`` is in; None if it is wider: a person may have added that by wg(8)."""
+    length = BLOCK if network.version == 4 else LAN
+    return network.supernet(new_prefix=length) if network.prefixlen >= length else None
 
 
-def tunnels(routers: Routers, network: IPv4Network) -> list[Tunnel]:
+def tunnels(routers: Routers, networks: Networks) -> list[Tunnel]:
     """All tunnels of all routers."""
     return [
         tunnel
         for name, router in routers.items()
         for identity in router.identities
-        for tunnel in tunnels_of(name, identity, network)
+        for tunnel in tunnels_of(name, identity, networks)
     ]
 
 
-def tunnels_of(name: str, identity: Identity, network: IPv4Network) -> Iterator[Tunnel]:
+def tunnels_of(name: str, identity: Identity, networks: Networks) -> Iterator[Tunnel]:
     """Those of one identity of the router ``name``."""
-    block = block_of(network, identity.number)
+    block, lan = block_of(networks.tunnels, identity.number), networks.lan_of(identity.number)
     for place, key in zip(PLACES, identity.keys, strict=True):
-        yield Tunnel(name, place, key, of_tunnel(block, place))
+        yield Tunnel(name, place, key, of_tunnel(block, place), lan if place == EVERYTHING_ELSE else None)
 
 
 def by_router(tunnels: Iterable[Tunnel]) -> Mapping[str, Sequence[Tunnel]]:
@@ -72,18 +91,24 @@ def by_router(tunnels: Iterable[Tunnel]) -> Mapping[str, Sequence[Tunnel]]:
 
 
 def peers(wanted: Sequence[Tunnel]) -> tuple[Peer, ...]:
-    """As the interface gets them: each may send from its own address alone, and nobody is called first."""
-    return tuple(Peer(tunnel.key, (IPv4Network(tunnel.address),)) for tunnel in wanted)
+    """As the interface gets them: each may send from its own addresses alone, and nobody is called first."""
+    return tuple(Peer(tunnel.key, tunnel.allowed) for tunnel in wanted)
 
 
 def difference(wanted: Sequence[Tunnel], there: Sequence[Seen]) -> Difference:
     """What is to be done so that the interface, which has ``there``, has what is ``wanted``."""
-    right = {(tunnel.key, (IPv4Network(tunnel.address),)) for tunnel in wanted}
-    has = {(peer.public_key, peer.allowed) for peer in there}
+    right = {tunnel.key: tunnel.allowed for tunnel in wanted}
+    has = {peer.public_key: set(peer.allowed) for peer in there}
     return Difference(
-        tuple(tunnel for tunnel in wanted if (tunnel.key, (IPv4Network(tunnel.address),)) not in has),
-        tuple(peer for peer in there if (peer.public_key, peer.allowed) not in right),
+        tuple(tunnel for tunnel in wanted if has.get(tunnel.key) != set(tunnel.allowed)),
+        tuple(filter(None, (_surplus(peer, right.get(peer.public_key)) for peer in there))),
     )
+
+
+def _surplus(peer: Seen, right: Sequence[Network] | None) -> Seen | None:
+    """The peer with what it has too much; None if that is nothing. ``right`` None: all of it."""
+    wrong = tuple(each for each in peer.allowed if each not in (right or ()))
+    return replace(peer, allowed=wrong) if wrong or right is None else None
 
 
 def by_key(there: Sequence[Seen]) -> Mapping[str, Seen]:

@@ -28,6 +28,7 @@ def routers(listed: Routers, tunnels: list[Tunnel], there: Mapping[str, Seen], t
             "name": name,
             "number": router.number,
             "addresses": [str(tunnel.address) for tunnel in its_own[name]],
+            "prefix": next((str(tunnel.lan) for tunnel in its_own[name] if tunnel.lan), None),
             "enrolled": _written(router.enrolled),
             "rotating": router.next is not None,
             "forward": [str(ports) for ports in router.forward],
@@ -77,6 +78,7 @@ def _facts(router: dict[str, Any]) -> list[str]:
     return [
         f"number {router['number']}",
         f"addresses from {router['addresses'][0]}",
+        *([f"LAN {router['prefix']}"] if router["prefix"] else []),
         f"enrolled {router['enrolled']}",
         *(["waits for its new keys to be used"] if router["rotating"] else []),
         *(f"{ports} forwarded to it" for ports in router["forward"]),

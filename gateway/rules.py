@@ -11,6 +11,7 @@ from squid import targets
 from tributary.settings.ports import Ports
 from tributary.settings.templates import rendered
 from tributary.wireguard.addresses import EVERYTHING_ELSE, block_of, gateway, of_tunnel
+from tributary.wireguard.interface import Network
 
 TABLE = "tributary-gateway"
 
@@ -24,8 +25,11 @@ def text(settings: GatewaySettings, routers: Routers) -> str:
         inside=gateway(settings.network),
         ports=settings.converter_ports,
         dns=settings.dns,
-        refused=refused(settings),
+        refused=[each for each in refused(settings) if each.version == 4],
         forwards=list(_forwards(settings.network, routers)),
+        lan_prefix=settings.lan_prefix,
+        refused6=[each for each in refused(settings) if each.version == 6],
+        translates_lan_prefix=settings.translates_lan_prefix,
     )
 
 
@@ -45,7 +49,6 @@ def _forwards(network: IPv4Network, routers: Routers) -> Iterator[_Forward]:
             yield _Forward(router.number, address, router.forward)
 
 
-def refused(settings: GatewaySettings) -> list[IPv4Network]:
+def refused(settings: GatewaySettings) -> Sequence[Network]:
     """Where routers may not go through the gateway."""
-    every = targets.disjoint([*targets.never(), *targets.private(settings.private_targets)])
-    return [network for network in every if isinstance(network, IPv4Network)]
+    return targets.disjoint([*targets.never(), *targets.private(settings.private_targets)])

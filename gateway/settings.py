@@ -1,7 +1,7 @@
 """The settings of a gateway that home routers reach through tunnels."""
 
 import re
-from ipaddress import IPv4Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Annotated
 
 from pydantic import Field
@@ -9,12 +9,17 @@ from pydantic import Field
 from squid.values import PRIVATE, PrivateNetwork
 from tributary.settings.files import Settings
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
-from tributary.settings.values import accepting, as_text, require
-from tributary.wireguard.addresses import most_routers
+from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.wireguard.addresses import GLOBAL, LAN, most_routers
+from tributary.wireguard.addresses import PRIVATE as OWN
 from tributary.wireguard.enrolment import PORT, Place
 
 HOST = "a name or an address without a port, such as 'gateway.example.net', '203.0.113.5' or '2001:db8::5'"
 NETWORK = "an IPv4 network of length 8 to 27, such as '10.84.0.0/16'; each router takes 16 addresses of it"
+LAN_PREFIX = (
+    f"an IPv6 prefix of length 32 to {LAN - 1}: one that the provider routes to this machine, such as"
+    f" '2001:db8:1::/48', or a private one of {OWN}, such as 'fd12:3456:789a::/48', which is translated"
+)
 INTERFACE = "1 to 15 of a-z, A-Z, 0-9, _ and -"
 TCP_PORTS = "a list of ports from 1 to 65535, such as [5124]"
 CLOSED = f"a list of {SERVICE}"
@@ -35,6 +40,12 @@ def _network(value: object) -> IPv4Network:
     return network
 
 
+def _lan_prefix(value: object) -> IPv6Network:
+    network = value if isinstance(value, IPv6Network) else IPv6Network(as_text(value))
+    require(32 <= network.prefixlen < LAN and any(map(network.subnet_of, (GLOBAL, OWN))))
+    return network
+
+
 def _interface(value: object) -> str:
     name = as_text(value)
     require(re.fullmatch(r"[A-Za-z0-9_-]{1,15}", name) is not None)
@@ -50,6 +61,7 @@ def _ports(value: object) -> tuple[int, ...]:
 
 Host = Annotated[str, accepting(HOST, _host)]
 Network = Annotated[IPv4Network, accepting(NETWORK, _network)]
+LanPrefix = Annotated[IPv6Network | None, accepting(LAN_PREFIX, or_none(_lan_prefix))]
 Interface = Annotated[str, accepting(INTERFACE, _interface)]
 ConverterPorts = Annotated[tuple[int, ...], accepting(TCP_PORTS, _ports)]
 
@@ -60,6 +72,9 @@ class GatewaySettings(Settings):
     name: Host = Field(title="where routers find the gateway", description=HOST)
     port: int = Field(PORT, ge=1, le=65535, title="UDP port of the tunnels", description="1 to 65535")
     network: Network = Field(IPv4Network("10.84.0.0/16"), title="addresses inside the tunnels", description=NETWORK)
+    lan_prefix: LanPrefix = Field(
+        None, title="IPv6 for the routers' LANs, a /64 for each; none: they have no IPv6", description=LAN_PREFIX
+    )
     interface: Interface = Field("tributary", title="name of the interface", description=INTERFACE)
     mtu: int = Field(
         1420, ge=1280, le=9000, title="largest packet inside the tunnels, in bytes", description="1280 to 9000"
@@ -82,3 +97,8 @@ class GatewaySettings(Settings):
     def closed(self) -> tuple[Ports, ...]:
         """All ports that no router is given."""
         return (*self.never_forwarded, Ports("udp", self.port, self.port))
+
+    @property
+    def translates_lan_prefix(self) -> bool:
+        """Whether the Internet has no way to ``lan_prefix``, so that LANs are seen by the gateway's own address."""
+        return self.lan_prefix is not None and self.lan_prefix.subnet_of(OWN)

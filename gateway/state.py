@@ -1,6 +1,7 @@
 """What the gateway keeps: its private key, its routers, what it counted of them, what it changed of this machine."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +66,25 @@ class State:
     def forwarding_was_off(self) -> bool:
         """Whether that is to be put back."""
         return self._forwarding.exists()
+
+    def note_forwarding6(self, hearing: Sequence[str] | None) -> None:
+        """That this machine passed no IPv6 on before us, and which interfaces were ``hearing`` routers; None: it did.
+
+        Raises Failure, exit 71.
+        """
+        if hearing is None:
+            unlink(self._forwarding6)
+        else:
+            written(self._forwarding6, "".join(f"{name}\n" for name in hearing).encode())
+
+    @property
+    def hearing_routers(self) -> Sequence[str] | None:
+        """Where router advertisements were heard when forwarding of IPv6 was off, to be put back; None: it was on."""
+        return self._forwarding6.read_text().split() if self._forwarding6.exists() else None
+
+    @property
+    def _forwarding6(self) -> Path:
+        return self.folder / "forwarding6-was-off"
 
     @property
     def _forwarding(self) -> Path:

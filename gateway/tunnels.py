@@ -5,7 +5,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from gateway import kernel, rules
-from gateway.peers import Difference, Tunnel, by_key, difference, peers, tunnels
+from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, tunnels
 from gateway.registry import Registry, Routers
 from gateway.settings import GatewaySettings
 from gateway.state import State
@@ -27,9 +27,14 @@ class Gateway:
         """Its routers' files."""
         return Registry(self.state.routers, self.settings.network, self.settings.closed)
 
+    @property
+    def networks(self) -> Networks:
+        """Where its routers' addresses are."""
+        return Networks(self.settings.network, self.settings.lan_prefix)
+
     def tunnels(self, routers: Routers) -> list[Tunnel]:
         """All tunnels of ``routers``."""
-        return tunnels(routers, self.settings.network)
+        return tunnels(routers, self.networks)
 
     @property
     def stands(self) -> bool:
@@ -58,6 +63,7 @@ def up(gateway: Gateway) -> list[str]:
     if gateway.stands:
         return _set_up(gateway, routers)
     gateway.state.note_forwarding(kernel.forwards())
+    gateway.state.note_forwarding6(None)
     try:
         device.make(gateway.settings.interface)
         return _set_up(gateway, routers)
@@ -70,8 +76,13 @@ def _set_up(gateway: Gateway, routers: Routers) -> list[str]:
     there, settings = gateway.there(), gateway.settings
     done = _align(gateway, routers, there, always=True)
     inside = addresses.gateway(settings.network)
-    device.give(settings.interface, f"{inside}/{settings.network.prefixlen}", settings.mtu)
+    device.give(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
     kernel.forward(True)
+    if settings.lan_prefix:
+        device.lead(settings.interface, settings.lan_prefix)
+        if not kernel.forwards(6):
+            gateway.state.note_forwarding6(kernel.hearing_routers())
+            kernel.forward6(True, gateway.state.hearing_routers or ())
     return done
 
 
@@ -136,4 +147,7 @@ def _take_down(gateway: Gateway) -> None:
         if gateway.state.forwarding_was_off:
             every.callback(gateway.state.note_forwarding, True)
             every.callback(kernel.forward, False)
+        if (hearing := gateway.state.hearing_routers) is not None:
+            every.callback(gateway.state.note_forwarding6, None)
+            every.callback(kernel.forward6, False, hearing)
         every.callback(device.remove, gateway.settings.interface)

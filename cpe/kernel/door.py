@@ -23,6 +23,7 @@ from cpe.difference import (
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.endpoints import Command
+from cpe.lan import LanAddress
 from cpe.observed import Interface, Observed, Route, Rule
 from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
 from tributary.settings.failure import Exit, Failure
@@ -31,7 +32,10 @@ from tributary.wireguard import device
 _TRIES = 5
 """Of a look that changes meanwhile disturb."""
 _GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
-"""What the kernel says when a rule or a route to delete is not there."""
+"""What the kernel says when a rule, a route or an address to delete is not there."""
+
+_MADE_BY = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, LanAddress: rtnl.RTM_NEWADDR}
+_TAKEN_BY = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, LanAddress: rtnl.RTM_DELADDR}
 
 T = TypeVar("T")
 
@@ -118,18 +122,16 @@ class Door:
                 device.make(name)
             case SetTunnel(setup):
                 device.configure(setup.name, setup.interface)
-                device.give(setup.name, f"{setup.address}/32", setup.mtu)
+                device.give(setup.name, setup.inside, setup.mtu)
             case RemoveTunnel(name):
                 device.remove(name)
 
-    def _make(self, what: Route | Rule) -> None:
-        kind = rtnl.RTM_NEWROUTE if isinstance(what, Route) else rtnl.RTM_NEWRULE
-        self._route.ask(kind, _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
+    def _make(self, what: Route | Rule | LanAddress) -> None:
+        self._route.ask(_MADE_BY[type(what)], _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
 
-    def _take(self, what: Route | Rule) -> None:
-        kind = rtnl.RTM_DELROUTE if isinstance(what, Route) else rtnl.RTM_DELRULE
+    def _take(self, what: Route | Rule | LanAddress) -> None:
         try:
-            self._route.ask(kind, _body(what), NLM_F_ACK)
+            self._route.ask(_TAKEN_BY[type(what)], _body(what), NLM_F_ACK)
         except OSError as error:
             if error.errno not in _GONE:
                 raise
@@ -146,7 +148,9 @@ class Door:
                 raise
 
 
-def _body(what: Route | Rule) -> bytes:
+def _body(what: Route | Rule | LanAddress) -> bytes:
+    if isinstance(what, LanAddress):
+        return rtnetlink.address_body(what)
     return rtnetlink.route_body(what) if isinstance(what, Route) else rtnetlink.rule_body(what)
 
 

@@ -19,6 +19,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import RTNH_F_ONLINK, rtmsg
 
+from cpe.lan import LanAddress
 from cpe.observed import EVERY_BIT, EVERYWHERE, Address, Interface, InterfaceAddress, Mark, Route, Rule
 from tributary.mptcp.netlink import Malformed, Message
 
@@ -222,6 +223,18 @@ def route_body(route: Route) -> bytes:
         ("RTA_PRIORITY", route.metric),
         ("RTA_TABLE", route.table),
     ]
+    return _body(message)
+
+
+def address_body(lan: LanAddress) -> bytes:
+    """What an RTM_NEWADDR or RTM_DELADDR of it holds.
+
+    It is used at once (IFA_F_NODAD): the prefix is the router's alone, and the gateway gives each out once.
+    """
+    address, message = lan.address, ifaddrmsg()
+    message.update(family=_FAMILY_OF[6], prefixlen=address.network.prefixlen, flags=addresses.IFA_F_NODAD)
+    message.update(index=lan.interface)
+    message["attrs"] = [("IFA_LOCAL", str(address.ip)), ("IFA_ADDRESS", str(address.ip))]
     return _body(message)
 
 

@@ -76,8 +76,13 @@ class Gateway:
 
 
 @contextmanager
-def gateway_at_work(network: Network, *, tunnels: bool, released: bool = False) -> Iterator[Gateway]:
-    """It, for the length of the block: it lets routers in by keys, or by the addresses of their providers."""
+def gateway_at_work(
+    network: Network, *, tunnels: bool, released: bool = False, lan_prefix: str | None = None
+) -> Iterator[Gateway]:
+    """It, for the length of the block: it lets routers in by keys, or by the addresses of their providers.
+
+    With a ``lan_prefix`` routers' LANs have IPv6 addresses of it.
+    """
     node, clients = network.gateway, _INSIDE if tunnels else PROVIDERS
     made = Gateway(node, f"g{os.getpid()}")
     tune(node)
@@ -86,7 +91,7 @@ def gateway_at_work(network: Network, *, tunnels: bool, released: bool = False) 
     node.run("nft", "--includepath", str(node.directory), "--file", str(FIREWALL))
     if tunnels:
         settings = _SETTINGS.format(name=GATEWAY, interface=made.interface, network=_INSIDE, ports=ports)
-        node.write("gateway.toml", settings)
+        node.write("gateway.toml", settings + (f'lan_prefix = "{lan_prefix}"\n' if lan_prefix else ""))
         made.command("up")
     try:
         text = _CONVERTER.format(clients=clients, folder=node.directory, convert=CONVERT_PORT, http=HTTP_PORT)

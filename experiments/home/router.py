@@ -24,7 +24,7 @@ from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
-from tributary.wireguard import addresses
+from tributary.wireguard import addresses, names
 from tributary.wireguard.enrolment import Enrolment, text
 
 _UNIT = ROOT / "image/firstboot/tributary-lan.service"
@@ -72,8 +72,10 @@ def _prefix() -> str:
     return f"h{os.getpid()}-"
 
 
-def files(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None = None) -> dict[str, str]:
-    """The files of a router with such a card, by their names. Pure.
+def files(
+    links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None = None, probe: str = ""
+) -> dict[str, str]:
+    """The files of a router with such a card, by their names; ``probe`` are further lines of [probe]. Pure.
 
     With a ``share`` the card says how fast links are: so much of what they carry.
     """
@@ -81,7 +83,11 @@ def files(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | N
     assert card.lan and card.target, "a card of ours is complete"
     actions = (*home(card, card.lan, card.target), *firewall(card, Role.CPE))
     made = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
+    made["cpe.toml"] = made["cpe.toml"].replace("[probe]\n", f"[probe]\n{probe}")
     if enrolment:
+        usual, own = (names.name(each, addresses.EVERYTHING_ELSE) for each in (names.PREFIX, _prefix()))
+        for name, sign in (("lan.nft", '"{}"'), ("tributary-lan.conf", "mtu:{},")):
+            made[name] = made[name].replace(sign.format(usual), sign.format(own))
         made["cpe.toml"] += f'[tunnels]\nprefix = "{_prefix()}"\n'
     return made
 
@@ -99,12 +105,17 @@ def _card(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | N
 
 @contextmanager
 def router_at_work(
-    network: Network, enrolment: Enrolment | None, share: float | None = None, *, released: bool = False
+    network: Network,
+    enrolment: Enrolment | None,
+    share: float | None = None,
+    *,
+    released: bool = False,
+    probe: str = "",
 ) -> Iterator[Router]:
     """It, for the length of the block; with a ``share`` of what links carry as their rates."""
     node, links = network.router, network.links
     tune(node)
-    for name, content in files(links, enrolment, share).items():
+    for name, content in files(links, enrolment, share, probe).items():
         node.write(name, content).chmod(0o600)
     folder = node.directory
     with (folder / "converter.toml").open("a") as file:

@@ -13,8 +13,8 @@ from tributary.settings.files import Settings
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, require
 
-MOST_TABLES = 16
-"""A line of dnsmasq's, of 1024 signs, takes a domain that is in all of them (MAXDNAME in its sources)."""
+MOST_TABLES, MOST_WITH_IPV6 = 16, 10
+"""A line of dnsmasq's, of 1024 signs, takes a domain that is in that many of them (MAXDNAME in its sources)."""
 
 MOST_VALUES = 256
 BEST, GATEWAY = "best", "gateway"
@@ -24,8 +24,7 @@ DOMAIN = (
     " well; letters beyond a-z as xn--"
 )
 PREFIX = (
-    "an IPv4 network of the Internet without host bits, such as '198.51.100.0/24'; the LAN has no IPv6, and private"
-    " addresses are never bonded"
+    "an IPv4 network of the Internet without host bits, such as '198.51.100.0/24'; private addresses are never bonded"
 )
 DEVICE = "the MAC address of a device, such as '02:00:5e:10:00:01'"
 TO = f"the name of a link [wan.NAME], '{BEST}' (the best link that works) or '{GATEWAY}' (as without a by-pass)"
@@ -124,6 +123,16 @@ def contradictions(tables: Sequence[Bypass], links: Collection[str]) -> Iterator
     for (first, one), (second, other) in combinations(enumerate(tables), 2):
         if one.holds(other):
             yield f"bypass[{second}]", "(given)", f"one that bypass[{first}], which counts before it, leaves something"
+
+
+def too_often(tables: Sequence[Bypass]) -> Iterator[tuple[str, object, str]]:
+    """Domains that are in more tables than there may be where the LAN has IPv6, as contradictions."""
+    for place, table in enumerate(tables):
+        for number, domain in enumerate(table.domains):
+            outer = [each for each in tables if any(is_in(domain, name) for name in each.domains)]
+            if len(outer) > MOST_WITH_IPV6:
+                accepted = f"a domain that is in at most {MOST_WITH_IPV6} tables, since the LAN has IPv6"
+                yield f"bypass[{place}].domains[{number}]", domain, accepted
 
 
 def overlapping(

@@ -24,7 +24,7 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     """Settings and units of a home router that is set up whole."""
     texts = {
         _CPE_FILE: _cpe(card, target),
-        _CONVERTER_FILE: _converter(lan, target),
+        _CONVERTER_FILE: _converter(card, lan, target),
         _RULES_FILE: lan_side.rules(card, lan, target),
         _NAMES_FILE: lan_side.names(card, lan),
     }
@@ -49,6 +49,8 @@ def _cpe(card: Card, target: Target) -> str:
         settings["time_zone"] = card.time_zone.key
     if card.enrolments:
         settings["enrolment"] = list(map(table, card.enrolments))
+    if card.prefixes and card.lan:
+        settings["lan"] = card.lan.interface
     return document(settings)
 
 
@@ -56,19 +58,17 @@ def _wan(name: str, wan: Wan) -> dict[str, object]:
     return {**wan.found_by(name), "priority": wan.priority, **wan.written}
 
 
-def _converter(lan: Lan, target: Target) -> str:
+def _converter(card: Card, lan: Lan, target: Target) -> str:
     """On every address, since the LAN's may come late; who may come in is up to [clients], and to the firewall."""
     common = {"mptcp": False, "via_gateway": True}
-    taken = {"name": "lan", "kind": "transparent", "intercept": "tproxy", **_at(lan_side.PORT), **common}
+    everywhere = "[::]" if card.prefixes else "0.0.0.0"
+    at = {"address": f"{everywhere}:{lan_side.PORT}"}
+    taken = {"name": "lan", "kind": "transparent", "intercept": "tproxy", **at, **common}
     return document(
         {
-            "clients": {"networks": [str(lan.address.network)]},
+            "clients": {"networks": [str(lan.address.network), *map(str, card.prefixes)]},
             "timeouts": {"idle": IDLE},
             "gateway": {"address": str(target), "when_away": "direct"},
-            "listen": [taken, {"name": "lan-proxy", "kind": "http", **_at(PROXY_PORT), **common}],
+            "listen": [taken, {"name": "lan-proxy", "kind": "http", "address": f"0.0.0.0:{PROXY_PORT}", **common}],
         }
     )
-
-
-def _at(port: int) -> dict[str, str]:
-    return {"address": f"0.0.0.0:{port}"}

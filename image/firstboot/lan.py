@@ -9,14 +9,20 @@ from squid.targets import OPENABLE
 from tributary.marks import BACK, BY_LINK
 from tributary.settings.hosts import Target
 from tributary.settings.templates import rendered
-from tributary.wireguard.addresses import EVERYTHING_ELSE
+from tributary.wireguard.addresses import EVERYTHING_ELSE, GLOBAL
 from tributary.wireguard.names import PREFIX, name
 
 PORT = 8300
 """Of the converter's listener for all that devices send to the Internet by TCP."""
 
+LIFETIME = "90m"
+"""How long a device may keep a prefix that it is not told of again (RFC 9096 section 4)."""
+
 TAKEN = 0x1
 """The mark of packets that are for this listener (tributary-lan.service)."""
+
+TUNNEL = name(PREFIX, EVERYTHING_ELSE)
+"""The only interface by which IPv6 leaves the LAN, and enters it."""
 
 _TABLE = "tributary-lan"
 _TEMPLATES = Path(__file__).parent
@@ -24,7 +30,11 @@ _TEMPLATES = Path(__file__).parent
 
 def rules(card: Card, lan: Lan, gateway: Target) -> str:
     """The table ``tributary-lan``."""
-    ways = [_way(number, table, list(card.wan)) for number, table in enumerate(card.bypass, start=1)]
+    ways = [
+        way
+        for number, table in enumerate(card.bypass, start=1)
+        for way in _ways(number, table, list(card.wan), six=bool(card.prefixes))
+    ]
     return rendered(
         _TEMPLATES / "lan.nft.j2",
         lan=lan,
@@ -37,8 +47,10 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         name_sets=[_set(number) for number, table in enumerate(card.bypass, start=1) if table.domains],
         ways=ways,
         forwards=card.forwards,
-        tunnel=name(PREFIX, EVERYTHING_ELSE),
         back=f"{BACK:#x}",
+        prefixes=card.prefixes,
+        internet6=GLOBAL,
+        tunnel=TUNNEL,
     )
 
 
@@ -46,18 +58,28 @@ def names(card: Card, lan: Lan) -> str:
     """What devices are told, and which names' addresses go into sets of the rules."""
     template = _TEMPLATES / "dnsmasq.conf.j2"
     inside = card.enrolments[0].inside if card.enrolments else None
-    sets_of = dict(_sets_by_domain(card.bypass))
     # A device may be in several tables.
     leases = dict.fromkeys((table.mac, table.device) for table in card.forwards if table.mac)
-    return rendered(template, lan=lan, hostname=card.hostname, inside=inside, sets_of=sets_of, fixed=leases)
+    return rendered(
+        template,
+        lan=lan,
+        hostname=card.hostname,
+        inside=inside,
+        sets_of=dict(_sets_by_domain(card.bypass, six=bool(card.prefixes))),
+        fixed=leases,
+        has_ipv6=bool(card.prefixes),
+        lifetime=LIFETIME,
+        tunnel=TUNNEL,
+    )
 
 
-def _way(number: int, table: Bypass, links: Sequence[str]) -> str:
-    """The rule for one table [[bypass]]."""
-    return " ".join([*_matches(number, table), "counter", *_choice(table.to, links), "return"])
+def _ways(number: int, table: Bypass, links: Sequence[str], *, six: bool) -> Iterator[str]:
+    """The rules for one table [[bypass]]: a second one where addresses of names are of either IP version."""
+    for version in (4, 6) if six and table.domains and not table.prefixes else (4,):
+        yield " ".join([*_matches(number, table, version), "counter", *_choice(table.to, links), "return"])
 
 
-def _matches(number: int, table: Bypass) -> Iterator[str]:
+def _matches(number: int, table: Bypass, version: int) -> Iterator[str]:
     if table.prefixes:
         yield f"ip daddr {_elements(table.prefixes)}"
     if table.devices:
@@ -66,7 +88,8 @@ def _matches(number: int, table: Bypass) -> Iterator[str]:
         yield f"meta l4proto . th dport {_elements(f'{each.protocol} . {each.span}' for each in table.ports)}"
     if table.domains:
         # An address that is in use stays in the set, however long ago it was looked up.
-        yield f"ip daddr @{_set(number)} update @{_set(number)} {{ ip daddr }}"
+        known, address = _set(number, version), "ip daddr" if version == 4 else "ip6 daddr"
+        yield f"{address} @{known} update @{known} {{ {address} }}"
 
 
 def _choice(to: str, links: Sequence[str]) -> Iterator[str]:
@@ -78,16 +101,17 @@ def _elements(values: Iterator[str] | Sequence[object]) -> str:
     return f"{{ {', '.join(map(str, values))} }}"
 
 
-def _set(number: int) -> str:
-    return f"bypass{number}_names"
+def _set(number: int, version: int = 4) -> str:
+    return f"bypass{number}_names" if version == 4 else f"bypass{number}_names6"
 
 
-def _sets_by_domain(tables: Sequence[Bypass]) -> Iterator[tuple[str, str]]:
+def _sets_by_domain(tables: Sequence[Bypass], *, six: bool) -> Iterator[tuple[str, str]]:
     """Each domain, and the sets of all tables that it is in: dnsmasq looks no further than the longest that fits."""
     for domain in dict.fromkeys(domain for table in tables for domain in table.domains):
         sets = [
-            f"4#inet#{_TABLE}#{_set(number)}"
+            f"{version}#inet#{_TABLE}#{_set(number, version)}"
             for number, table in enumerate(tables, start=1)
             if any(is_in(domain, outer) for outer in table.domains)
+            for version in ((4, 6) if six else (4,))
         ]
         yield domain, ",".join(sets)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from ipaddress import IPv4Address, IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface, IPv6Network
 from itertools import combinations
 from typing import Annotated, Self
 
@@ -282,6 +282,11 @@ class Card(Settings):
         return tuple(self.forward) if self.enrolments else ()
 
     @property
+    def prefixes(self) -> tuple[IPv6Network, ...]:
+        """Where devices have IPv6 addresses: a prefix of each gateway that has one for this box."""
+        return tuple(dict.fromkeys(each.prefix for each in self.enrolments if each.prefix))
+
+    @property
     def target(self) -> Target | None:
         """Where the gateway's converter is: inside the tunnels, or at its address."""
         return Target(self.enrolments[0].inside, CONVERT_PORT) if self.enrolments else self.gateway
@@ -311,6 +316,8 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     yield from bypass.contradictions(card.bypass, card.wan)
     if card.forward and not card.enrolment:
         yield "enrolment", "(missing)", f"{ENROLMENTS}, since [[forward]] needs the gateway's tunnels"
+    if card.prefixes:
+        yield from bypass.too_often(card.bypass)
     if card.lan is not None:
         yield from _around_lan(card, card.lan)
 

@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv6Network
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -40,16 +41,22 @@ class House:
     made: dict[str, Interface] = field(default_factory=dict)
 
     def tunnel(self, enrolment: Enrolment, place: int = 1, secret: str | None = None) -> str:
-        """A tunnel to the gateway that everything behind it is reached by; returns its address inside."""
+        """A tunnel to the gateway that everything behind it is reached by; returns its address inside.
+
+        The one for everything else is used for IPv6 as well, if the gateway has any.
+        """
         name = f"t{os.getpid()}-{next(_numbers)}"
-        gateway = Peer(enrolment.public_key, (EVERYWHERE,), str(enrolment.gateway), keepalive=1)
+        gateway = Peer(enrolment.public_key, (EVERYWHERE, IPv6Network("::/0")), str(enrolment.gateway), keepalive=1)
         interface = Interface(keys.private_key(secret or enrolment.secret, place), (gateway,))
         address = str(addresses.of_tunnel(enrolment.addresses, place))
         with inside(self.node):
             device.make(name)
             self.made[name] = interface
             device.configure(name, interface)
-            device.give(name, f"{address}/32", 1420)
+            device.give(name, [f"{address}/32"], 1420)
+        if enrolment.prefix and place == addresses.EVERYTHING_ELSE:
+            self.node.ip("address", "add", f"{addresses.of_everything_else(enrolment.prefix)}/128", "dev", name)
+            self.node.ip("-6", "route", "add", "default", "dev", name)
         # By its address it is chosen, as a router's rules do it.
         self.node.ip("route", "add", "default", "dev", name, "table", str(100 + len(self.made)))
         self.node.ip("rule", "add", "from", address, "table", str(100 + len(self.made)))

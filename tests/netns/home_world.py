@@ -1,5 +1,6 @@
 """What the tests of a home router's LAN share: a box whose files and rules are those of its card."""
 
+import errno
 import socket
 import subprocess
 import threading
@@ -20,7 +21,8 @@ from tests.unit.image.firstboot.test_reading import CPE
 UNIT = SHIPPED.parent / "tributary-lan.service"
 RULES = "/etc/tributary/lan.nft"
 DEVICE, BOX = "192.168.77.9", "192.168.77.1"
-IP_TRANSPARENT = 19  # linux/in.h
+_TOLD = {errno.ECONNREFUSED: "refused", errno.ENETUNREACH: "unreachable"}
+IP_TRANSPARENT, IPV6_TRANSPARENT = 19, 75  # linux/in.h, linux/in6.h
 
 SITE = """
 add element inet tributary-firewall admin_networks4 { 10.0.0.0/8, 192.168.0.0/16 }
@@ -71,6 +73,9 @@ class Home:
             box.ip("rule", "show"),
             box.ip("route", "show", "table", "all", "type", "local", "table", "8300"),
             box.run("sysctl", "-n", "net.ipv4.ip_forward"),
+            box.ip("-6", "rule", "show"),
+            box.ip("-6", "route", "show", "table", "all", "type", "local", "table", "8300"),
+            box.run("sysctl", "-n", "net.ipv6.conf.all.forwarding"),
         )
 
 
@@ -82,16 +87,25 @@ def cable(one: Node, name: str, address: str, other: Node, its_name: str, its_ad
         node.ip("link", "set", interface, "up")
 
 
-@contextmanager
-def listening(node: Node, port: int, *, transparent: bool = False) -> Iterator[None]:
-    """A TCP service on every address that says who came, and to which address."""
+def listens(node: Node, port: int, *, transparent: bool = False, version: int = 4) -> socket.socket:
+    """A TCP socket that listens on every address of an IP version."""
     with inside(node):
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if transparent:
-            listener.setsockopt(socket.SOL_IP, IP_TRANSPARENT, 1)
-        listener.bind(("0.0.0.0", port))
-        listener.listen()
+        listener = socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if version == 6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    if transparent:
+        of_version = (socket.SOL_IP, IP_TRANSPARENT) if version == 4 else (socket.IPPROTO_IPV6, IPV6_TRANSPARENT)
+        listener.setsockopt(*of_version, 1)
+    listener.bind(("0.0.0.0" if version == 4 else "::", port))
+    listener.listen()
+    return listener
+
+
+@contextmanager
+def listening(node: Node, port: int, *, transparent: bool = False, version: int = 4) -> Iterator[None]:
+    """A TCP service on every address of an IP version that says who came, and to which address."""
+    listener = listens(node, port, transparent=transparent, version=version)
 
     def serve() -> None:
         while True:
@@ -112,10 +126,10 @@ def listening(node: Node, port: int, *, transparent: bool = False) -> Iterator[N
         thread.join()
 
 
-def heard(node: Node, host: str, port: int, source: str = "0.0.0.0") -> str:
-    """What the service says, or 'silence' if nothing comes."""
+def heard(node: Node, host: str, port: int, source: str = "") -> str:
+    """What the service says, 'silence' if nothing comes, 'refused' or 'unreachable' if that is what comes."""
     with inside(node):
-        client = socket.socket()
+        client = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     with client:
         client.settimeout(1)
         try:
@@ -124,3 +138,7 @@ def heard(node: Node, host: str, port: int, source: str = "0.0.0.0") -> str:
             return client.recv(100).decode()
         except TimeoutError:
             return "silence"
+        except OSError as error:
+            if error.errno not in _TOLD:
+                raise
+            return _TOLD[error.errno]

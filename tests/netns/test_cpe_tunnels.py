@@ -134,7 +134,7 @@ def gateway(built: World, name: str, port: int, network: IPv4Network = NETWORK) 
     try:
         with inside(provider):
             device.configure(name, Interface(own, peers, port=port))
-            device.give(name, f"{addresses.gateway(network)}/16", 1420)
+            device.give(name, [f"{addresses.gateway(network)}/16"], 1420)
         yield Enrolment(
             gateway=Place(SERVER_4, port),
             public_key=keys.public_key(own),

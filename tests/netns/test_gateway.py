@@ -256,6 +256,54 @@ def test_an_interface_of_somebody_elses_is_not_taken(gateway: World) -> None:
     gateway.gate.ip("link", "delete", gateway.interface)
 
 
+def _of_ipv6(gateway: World) -> dict[str, str]:
+    """What `up` changes for IPv6: forwarding, and whether interfaces hear routers all the same (ip-sysctl.rst)."""
+    names = ("all.forwarding", "default.accept_ra", "core.accept_ra", "wan.accept_ra")
+    return {name: gateway.gate.run("sysctl", "-n", f"net.ipv6.conf.{name}").strip() for name in names}
+
+
+@pytest.mark.slow
+def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_path: Path) -> None:
+    with world(tmp_path, lan_prefix="fd12:3456:789a::/48") as gateway:
+        gateway.gateway("down")
+        before = _of_ipv6(gateway)
+        gateway.gateway("up")
+        during = _of_ipv6(gateway)
+        assert (before["all.forwarding"], during["all.forwarding"]) == ("0", "1")
+        assert {during[name] for name in before if before[name] == "1"} == {"2"}
+        for node, address in ((gateway.gate, "2001:db8:5::1"), (gateway.server, "2001:db8:5::2")):
+            node.ip("address", "add", f"{address}/64", "dev", "core")
+        enrolment = gateway.enrol("berlin")
+        gateway.house.tunnel(enrolment, 0)
+        with inside(gateway.server):
+            server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        with inside(gateway.house.node):
+            client = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        with server, client:
+            for each in (server, client):
+                each.settimeout(1)
+            server.bind(("2001:db8:5::2", 4500))
+            client.bind(("fd12:3456:789a:1::2", 0))
+            eventually(lambda: _heard(client, server) == "2001:db8:5::1")
+            # Of another prefix it may not send, and once it is shut out of none.
+            tunnel = list(gateway.house.made)[-1]
+            gateway.house.node.ip("address", "add", "fd12:3456:789a:2::2/128", "dev", tunnel)
+            assert not gateway.house.pings("fd12:3456:789a:2::2", "2001:db8:5::2")
+            assert gateway.house.pings("fd12:3456:789a:1::2", "2001:db8:5::2")
+            gateway.gateway("revoke", "berlin")
+            assert _heard(client, server) is None
+        gateway.gateway("down")
+        assert _of_ipv6(gateway) == before
+
+
+def _heard(client: socket.socket, server: socket.socket) -> str | None:
+    """Whom the server hears when the client sends; None if nobody comes."""
+    client.sendto(b"hello", ("2001:db8:5::2", 4500))
+    with suppress(TimeoutError):
+        return str(server.recvfrom(10)[1][0])
+    return None
+
+
 @pytest.mark.slow
 def test_a_dry_run_changes_nothing(gateway: World) -> None:
     gateway.enrol("berlin")

@@ -5,6 +5,7 @@ A kernel without WireGuard gets wireguard-go(1), a process that does the same be
 
 import shutil
 from collections.abc import Sequence
+from ipaddress import IPv6Network
 from pathlib import Path
 
 from tributary.commands import run
@@ -40,12 +41,21 @@ def configure(name: str, interface: Interface) -> None:
         raise Failure(Exit.SYSTEM, f"wg refuses the configuration of {name}{reason if system else ''}")
 
 
-def give(name: str, address: str, mtu: int) -> None:
-    """Give it an address, in the form '10.84.0.17/32', and switch it on; raises Failure, exit 71."""
-    for command in (
-        ["ip", "address", "replace", address, "dev", name],
+def give(name: str, addresses: Sequence[str], mtu: int) -> None:
+    """Give it addresses, in the form '10.84.0.17/32', and switch it on; raises Failure, exit 71."""
+    _all(
+        *(["ip", "address", "replace", address, "dev", name] for address in addresses),
         ["ip", "link", "set", name, "mtu", str(mtu), "up"],
-    ):
+    )
+
+
+def lead(name: str, network: IPv6Network) -> None:
+    """Have packets to ``network`` leave by it, which must be switched on; raises Failure, exit 71."""
+    _all(["ip", "-6", "route", "replace", str(network), "dev", name])
+
+
+def _all(*commands: Sequence[str]) -> None:
+    for command in commands:
         done = run(command)
         if done.returncode:
             raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")

@@ -2,15 +2,15 @@
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from typing import Annotated, Self
 
 from pydantic import Field
 
 from tributary.settings.files import Settings
 from tributary.settings.hosts import Address, as_address, host_and_port, joined
-from tributary.settings.values import accepting, as_text, require
-from tributary.wireguard.addresses import BLOCK
+from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.wireguard.addresses import BLOCK, GLOBAL, LAN, PRIVATE
 from tributary.wireguard.keys import KEY, Key
 
 PORT = 51840
@@ -22,6 +22,7 @@ PLACE = (
 )
 ROUTERS = f"the router's block of addresses, an IPv4 network of length {BLOCK}, such as '10.84.0.16/{BLOCK}'"
 INSIDE = "an IPv4 address, such as '10.84.0.1'"
+PREFIX = f"an IPv6 network of length {LAN} in {GLOBAL} or {PRIVATE}, such as '2001:db8:1:1::/{LAN}'"
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
@@ -69,9 +70,16 @@ def _inside(value: object) -> IPv4Address:
     return value if isinstance(value, IPv4Address) else IPv4Address(as_text(value))
 
 
+def _prefix(value: object) -> IPv6Network:
+    network = value if isinstance(value, IPv6Network) else IPv6Network(as_text(value))
+    require(network.prefixlen == LAN and any(map(network.subnet_of, (GLOBAL, PRIVATE))))
+    return network
+
+
 Routers = Annotated[IPv4Network, accepting(ROUTERS, _routers)]
 GatewayPlace = Annotated[Place, accepting(PLACE, _place)]
 Inside = Annotated[IPv4Address, accepting(INSIDE, _inside)]
+Prefix = Annotated[IPv6Network | None, accepting(PREFIX, or_none(_prefix))]
 
 
 class Enrolment(Settings):
@@ -82,11 +90,13 @@ class Enrolment(Settings):
     secret: Key = Field(title="the router's secret, from which its private keys come", description=KEY, repr=False)
     addresses: Routers = Field(title="the router's addresses inside the tunnels", description=ROUTERS)
     inside: Inside = Field(title="the gateway's address inside the tunnels", description=INSIDE)
+    prefix: Prefix = Field(None, title="IPv6 addresses of the router's LAN; none: no IPv6 there", description=PREFIX)
 
 
 def table(enrolment: Enrolment) -> dict[str, str]:
     """The table's keys and values, with the secret."""
-    return {name: str(getattr(enrolment, name)) for name in Enrolment.model_fields}
+    given = ((name, getattr(enrolment, name)) for name in Enrolment.model_fields)
+    return {name: str(value) for name, value in given if value is not None}
 
 
 def text(enrolment: Enrolment) -> str:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+Network = IPv4Network | IPv6Network
 
 EVERYWHERE = IPv4Network("0.0.0.0/0")
 
@@ -15,7 +17,7 @@ class Peer:
     """
 
     public_key: str
-    allowed: tuple[IPv4Network, ...]
+    allowed: tuple[Network, ...]
     endpoint: str | None = None
     keepalive: int = 0
 
@@ -39,7 +41,7 @@ class Seen:
     handshake: float | None
     received: int
     sent: int
-    allowed: tuple[IPv4Network, ...] = ()
+    allowed: tuple[Network, ...] = ()
 
 
 def configuration(interface: Interface) -> str:
@@ -76,5 +78,5 @@ def _peer(fields: Sequence[str]) -> Seen:
         float(handshake) if int(handshake) else None,
         int(received),
         int(sent),
-        () if allowed == "(none)" else tuple(map(IPv4Network, allowed.split(","))),
+        () if allowed == "(none)" else tuple(map(ip_network, allowed.split(","))),
     )

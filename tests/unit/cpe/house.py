@@ -18,6 +18,7 @@ from cpe.difference import (
     Step,
     command,
 )
+from cpe.lan import LanAddress
 from cpe.observed import EVERYWHERE, Endpoint, Interface, InterfaceAddress, Limits, Observed, Route, Rule
 from cpe.ours import MAIN
 from cpe.settings import CpeSettings
@@ -113,7 +114,27 @@ def after(observed: Observed, steps: Sequence[Step]) -> Observed:
     there = _interfaces(observed.interfaces, steps)
     indices = {interface.index for interface in there}
     left = tuple(route for route in routes if route.interface is None or route.interface in indices)
-    return replace(observed, interfaces=there, routes=left, rules=tuple(rules), endpoints=endpoints, limits=limits)
+    return replace(
+        observed,
+        interfaces=there,
+        addresses=_addresses(observed.addresses, steps),
+        routes=left,
+        rules=tuple(rules),
+        endpoints=endpoints,
+        limits=limits,
+    )
+
+
+def _addresses(observed: Iterable[InterfaceAddress], steps: Iterable[Step]) -> tuple[InterfaceAddress, ...]:
+    """Those that are there after the steps about the LAN's."""
+    there = list(observed)
+    for step in steps:
+        match step:
+            case Add(LanAddress(interface, address)):
+                there.append(InterfaceAddress(interface, address.ip))
+            case Remove(LanAddress(interface, address)):
+                there.remove(InterfaceAddress(interface, address.ip))
+    return tuple(there)
 
 
 def _interfaces(observed: Iterable[Interface], steps: Iterable[Step]) -> tuple[Interface, ...]:

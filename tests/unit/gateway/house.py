@@ -3,15 +3,16 @@
 import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 
-from gateway.peers import Tunnel, tunnels
+from gateway.peers import Networks, Tunnel, tunnels
 from gateway.registry import Identity, Router
 from tributary.settings.ports import Ports
 from tributary.wireguard.addresses import PLACES
 from tributary.wireguard.interface import Seen
 
 NETWORK = IPv4Network("10.84.0.0/16")
+LANS = IPv6Network("2001:db8:1::/48")
 MOMENT = datetime(2026, 11, 24, 10, 0, tzinfo=UTC)
 
 
@@ -28,10 +29,10 @@ def router(number: int, following: int | None = None, forward: Sequence[str] = (
     return Router(**identity(number).model_dump(), next=renewed, forward=list(map(Ports.parse, forward)))
 
 
-def of(name: str, number: int) -> list[Tunnel]:
-    return tunnels({name: router(number)}, NETWORK)
+def of(name: str, number: int, lans: IPv6Network | None = None) -> list[Tunnel]:
+    return tunnels({name: router(number)}, Networks(NETWORK, lans))
 
 
 def heard(tunnel: Tunnel, at: float | None = None, received: int = 0, sent: int = 0) -> Seen:
     outside = None if at is None else "203.0.113.9:4000"
-    return Seen(tunnel.key, outside, at, received, sent, (IPv4Network(tunnel.address),))
+    return Seen(tunnel.key, outside, at, received, sent, tunnel.allowed)

@@ -6,12 +6,12 @@ import pytest
 
 from gateway import report
 from gateway.cli import main
-from gateway.peers import by_key, tunnels
+from gateway.peers import Networks, by_key, tunnels
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
 from gateway.state import State
 from gateway.tally import Tally, counted
-from tests.unit.gateway.house import NETWORK, heard, of, router
+from tests.unit.gateway.house import LANS, NETWORK, heard, of, router
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import check
 
@@ -31,6 +31,10 @@ NOW = 1_790_000_000.0
         ("network", "10.0.0.0/7"),
         ("network", "10.84.0.1/16"),
         ("network", "fd00::/64"),
+        ("lan_prefix", "2001:db8:1::/64"),
+        ("lan_prefix", "2001:db8:1::1/48"),
+        ("lan_prefix", "fe80::/48"),
+        ("lan_prefix", "10.0.0.0/8"),
         ("interface", "longer-than-fifteen"),
         ("interface", "a b"),
         ("mtu", 1279),
@@ -95,7 +99,7 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
         [heard(BERLIN[0], NOW - 179), heard(BERLIN[1], NOW - 10, 2_000_000, 30), heard(BERLIN[2], NOW - 180)]
     )
     routers = {"berlin": router(1), "rome": router(3, forward=["tcp/443"])}
-    made = tunnels(routers, NETWORK)
+    made = tunnels(routers, Networks(NETWORK, LANS))
     tallies = counted({}, made, there)
     berlin, rome = report.routers(routers, made, there, tallies, NOW)
     assert [link["place"] for link in berlin["up"]] == [0, 1]
@@ -106,6 +110,7 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
     assert "berlin: 1 link up, seen 10 s ago" in text and "rome: 0 links up, never seen" in text
     assert "everything else from 203.0.113.9:4000" in text and "received 2.00 MB" in text
     assert "tcp/443 forwarded to it" in text
+    assert (berlin["prefix"], "LAN 2001:db8:1:1::/64" in text) == ("2001:db8:1:1::/64", True)
     assert all(len(line) <= 80 for line in text.splitlines())
 
 

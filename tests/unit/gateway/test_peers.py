@@ -1,12 +1,12 @@
 """What peers an interface gets and loses, and what is counted of them."""
 
 from dataclasses import replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 
-from gateway.peers import by_key, difference, peers, tunnels
+from gateway.peers import Networks, by_key, difference, peers, tunnels
 from gateway.tally import Tally, counted, document, read
 from gateway.tunnels import ended_rotations, said
-from tests.unit.gateway.house import NETWORK, heard, key, of, router
+from tests.unit.gateway.house import LANS, NETWORK, heard, key, of, router
 from tributary.wireguard.interface import Peer
 
 BERLIN, PARIS = of("berlin", 1), of("paris", 2)
@@ -20,9 +20,24 @@ def test_each_tunnel_is_a_peer_with_one_address_that_is_never_called() -> None:
 
 
 def test_a_router_that_rotates_has_both_of_its_identities() -> None:
-    made = tunnels({"berlin": router(1, following=2)}, NETWORK)
+    made = tunnels({"berlin": router(1, following=2)}, Networks(NETWORK))
     assert [tunnel.key for tunnel in made] == [tunnel.key for tunnel in (*BERLIN, *PARIS)]
     assert {tunnel.router for tunnel in made} == {"berlin"}
+
+
+def test_a_lan_is_reached_by_the_tunnel_for_everything_else_and_by_no_other() -> None:
+    made = of("berlin", 1, LANS)
+    assert peers(made)[0].allowed == (IPv4Network("10.84.0.17/32"), IPv6Network("2001:db8:1:1::/64"))
+    assert peers(made)[1].allowed == (IPv4Network("10.84.0.18/32"),)
+    assert [each.lan for each in of("far", 4095, IPv6Network("2001:db8::/56"))] == [None] * 9
+
+
+def test_a_router_that_gets_ipv6_keeps_its_connections_and_one_that_goes_loses_all() -> None:
+    made = of("berlin", 1, LANS)
+    begun = difference(made, [heard(tunnel) for tunnel in BERLIN])
+    assert (begun.missing, begun.lost) == ((made[0],), [])
+    gone = difference([], [heard(tunnel) for tunnel in made])
+    assert gone.lost == [IPv4Network("10.84.0.16/28"), IPv6Network("2001:db8:1:1::/64")]
 
 
 def test_an_interface_that_is_right_is_left_alone() -> None:

@@ -161,6 +161,7 @@ WRONG = [
         )
     ),
     (CPE + f"not_bonded_ports = {list(range(1, 66))}", "lan.not_bonded_ports = ", "up to 64"),
+    (ENROLMENT + 'prefix = "2001:db8::/48"', "enrolment[0].prefix = '2001:db8::/48'", "of length 64"),
     (BYPASS, "bypass[0] = {'to': 'dsl'}", "at least one of the keys domains, prefixes, ports, devices"),
     ('[[bypass]]\nports = ["tcp/25"]', "bypass[0].to = '(missing)'", "'best' (the best link that works)"),
     (BYPASS + 'domain = ["a.com"]', "bypass[0].domain", "one of the keys devices, domains, ports, prefixes, to"),
@@ -171,7 +172,7 @@ WRONG = [
     *(
         (BYPASS + f'prefixes = ["{prefix}"]', f"bypass[0].prefixes[0] = '{prefix}'", accepted)
         for prefix, accepted in (
-            ("2001:db8::/32", "the LAN has no IPv6"),
+            ("2001:db8::/32", "an IPv4 network of the Internet"),
             ("198.51.100.1/24", "without host bits"),
             ("192.168.8.0/24", "private addresses are never bonded"),
             ("0.0.0.0/0", "an IPv4 network of the Internet"),
@@ -221,6 +222,16 @@ BETWEEN_KEYS = [
     (LINKS, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints them; or"]),
     ('leg = "plain"\n' + LINKS + ENROLMENT, ["gateway = '(missing)': accepted: an address"]),
     ('leg = "wireguard"\n' + CPE, ["enrolment = '(missing)': accepted: tables [[enrolment]]"]),
+    (
+        LINKS
+        + "".join(
+            f'[[bypass]]\ndomains = ["{"a." * number}example.com"]\nports = ["tcp/{99 - number}"]\nto = "dsl"\n'
+            for number in range(11)
+        )
+        + ENROLMENT
+        + 'prefix = "2001:db8:1:1::/64"\n',
+        ["bypass[10].domains[0] = 'a.a.a.a.a.a.a.a.a.a.example.com': accepted: a domain that is in at most 10 tables"],
+    ),
     (CPE + ENROLMENT, ["leg = '(missing)': accepted: 'wireguard' or 'plain', since there are both"]),
     (
         LINKS + ENROLMENT + ENROLMENT.replace('10.84.0.1"', '10.84.1.1"'),

@@ -2,7 +2,7 @@
 
 import base64
 import tomllib
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
 import pytest
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -52,8 +52,10 @@ def test_what_is_no_place_is_refused(written: str) -> None:
         Place.parse(written)
 
 
-def test_what_enrol_prints_is_what_a_router_reads() -> None:
-    enrolment = check(GIVEN, Enrolment, "card")
+@pytest.mark.parametrize("more", [{}, {"prefix": "2001:db8:1:1::/64"}, {"prefix": "fd12:3456:789a:1::/64"}])
+def test_what_enrol_prints_is_what_a_router_reads(more: dict[str, str]) -> None:
+    enrolment = check(GIVEN | more, Enrolment, "card")
+    assert ("prefix" in text(enrolment)) == bool(more)
     assert check(tomllib.loads(text(enrolment))["enrolment"][0], Enrolment, "card") == enrolment
 
 
@@ -65,6 +67,10 @@ def test_what_enrol_prints_is_what_a_router_reads() -> None:
         ("addresses", "10.84.0.0/24"),
         ("inside", "gateway"),
         ("gateway", 5),
+        ("prefix", "2001:db8:1::/48"),
+        ("prefix", "2001:db8:1:1::1/64"),
+        ("prefix", "fe80::/64"),
+        ("prefix", "10.0.0.0/8"),
     ],
 )
 def test_a_wrong_key_is_refused_by_name(key: str, value: object) -> None:
@@ -104,6 +110,14 @@ def test_each_router_has_a_block_and_each_tunnel_an_address_in_it() -> None:
             addresses.block_of(network, number)
 
 
+def test_each_router_s_lan_has_a_prefix_as_long_as_there_are_any() -> None:
+    network = IPv6Network("2001:db8:1:ff00::/56")
+    assert addresses.prefix_of(network, 1) == IPv6Network("2001:db8:1:ff01::/64")
+    assert addresses.prefix_of(network, 255) == IPv6Network("2001:db8:1:ffff::/64")
+    assert addresses.prefix_of(network, 256) is None
+    assert addresses.prefix_of(IPv6Network("2001:db8:1::/48"), 4095) == IPv6Network("2001:db8:1:fff::/64")
+
+
 def test_a_configuration_is_as_wg_setconf_reads_it() -> None:
     router = Peer(OTHER, (IPv4Network("10.84.0.17/32"), IPv4Network("10.84.0.18/32")))
     gateway = Peer(OTHER, (IPv4Network("0.0.0.0/0"),), "203.0.113.5:51840", 20)
@@ -130,9 +144,10 @@ def test_peers_are_read_as_wg_show_dumps_them() -> None:
     dump = (
         f"{SECRET}\t{OTHER}\t51840\toff\n"
         f"{OTHER}\t(none)\t(none)\t(none)\t0\t0\t0\toff\n"
-        f"{SECRET}\t(none)\t203.0.113.9:4000\t10.84.0.18/32\t1790000000\t1234\t99\t20\n"
+        f"{SECRET}\t(none)\t203.0.113.9:4000\t10.84.0.18/32,2001:db8:1:1::/64\t1790000000\t1234\t99\t20\n"
     )
+    allowed = (IPv4Network("10.84.0.18/32"), IPv6Network("2001:db8:1:1::/64"))
     assert seen(dump) == [
         Seen(OTHER, None, None, 0, 0),
-        Seen(SECRET, "203.0.113.9:4000", 1790000000.0, 1234, 99, (IPv4Network("10.84.0.18/32"),)),
+        Seen(SECRET, "203.0.113.9:4000", 1790000000.0, 1234, 99, allowed),
     ]

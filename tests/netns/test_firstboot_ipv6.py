@@ -1,0 +1,202 @@
+"""IPv6 in a home router's LAN: its rules, loaded as their units do it. The pair with all programs: test_home_ipv6.py.
+
+    device ::9 --- end0 ::1 [box] tb0 2001:db8:f::1 --- 2001:db8:f::2 [gateway] 2001:db8:5::2
+           2001:db8:1:1::/64      wlan0 2001:db8:e::1 --- 2001:db8:e::2 [internet] 2001:db8:5::2
+
+The server's address is at the gateway, where the tunnel leads, and behind the link as well: whoever answers says by
+which way it was asked.
+"""
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from experiments.testbed.node import Node
+from image.firstboot.lan import PORT, TUNNEL
+from tests.netns.home_world import BOX, Home, cable, heard, listening, listens
+from tests.netns.squid_world import inside
+from tests.netns.world import on, standing_nodes
+from tests.unit.image.firstboot.test_reading import ENROLMENT, LINKS
+
+PREFIX = "2001:db8:1:1::/64"
+DEVICE, BOX6, SERVER = "2001:db8:1:1::9", "2001:db8:1:1::1", "2001:db8:5::2"
+BYPASS = """\
+[[bypass]]
+ports = ["tcp/2222", "udp/5060"]
+to = "dsl"
+[[bypass]]
+domains = ["example.com"]
+to = "dsl"
+"""
+
+missing = [tool for tool in ("ip", "nft", "sysctl") if shutil.which(tool) is None]
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
+]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]:
+    directory = tmp_path_factory.mktemp("ipv6")
+    names = ("device", "box", "gateway", "internet")
+    with standing_nodes("fb6-", names, directory) as made:
+        device, box, gateway, internet = made
+        cable(device, "eth0", f"{DEVICE}/64", box, "end0", f"{BOX6}/64")
+        cable(box, TUNNEL, "2001:db8:f::1/64", gateway, "inner", "2001:db8:f::2/64")
+        cable(box, "wlan0", "2001:db8:e::1/64", internet, "outer", "2001:db8:e::2/64")
+        box.ip("address", "add", f"{BOX}/24", "dev", "end0")
+        device.ip("-6", "route", "add", "default", "via", BOX6)
+        box.ip("-6", "route", "add", "default", "via", "2001:db8:e::2", "metric", "1024")
+        for node, way in ((gateway, "2001:db8:f::1"), (internet, "2001:db8:e::1")):
+            node.ip("address", "add", f"{SERVER}/128", "dev", "lo")
+            node.ip("-6", "route", "add", PREFIX, "via", way)
+        yield dict(zip(names, made, strict=True))
+
+
+@pytest.fixture
+def home(nodes: dict[str, Node], tmp_path: Path) -> Iterator[Home]:
+    """The box as its card says, while its gateway answers."""
+    home = Home(nodes["device"], nodes["box"], nodes["internet"], tmp_path)
+    home.write(f'{LINKS}{BYPASS}{ENROLMENT}prefix = "{PREFIX}"\n')
+    home.close()
+    assert set(home.unit("ExecStart")) == {0}
+    _answers(home)
+    yield home
+    home.box.ip("-6", "route", "flush", "default", "dev", TUNNEL)
+    home.unit("ExecStop")
+    home.box.run("nft", "delete", "table", "inet", "tributary-firewall")
+
+
+def _answers(home: Home) -> None:
+    home.box.ip("-6", "route", "add", "default", "via", "2001:db8:f::2", "dev", TUNNEL, "metric", "1")
+
+
+@contextmanager
+def away(home: Home) -> Iterator[None]:
+    """The gateway does not answer: what the daemon for the links then does about the box's default route."""
+    home.box.ip("-6", "route", "flush", "default", "dev", TUNNEL)
+    yield
+    _answers(home)
+
+
+@contextmanager
+def udp(node: Node, *, bound: tuple[str, int] | None = None) -> Iterator[socket.socket]:
+    """A socket for datagrams; ``bound`` it is the server's."""
+    with inside(node):
+        made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    with made:
+        made.settimeout(1)
+        made.bind(bound or ("::", 0))
+        yield made
+
+
+def test_connections_of_devices_to_any_port_come_to_the_converter_s_listener(home: Home) -> None:
+    with listening(home.box, PORT, transparent=True, version=6):
+        for port in (22, 443, 27015):
+            assert heard(home.device, SERVER, port) == f"box {DEVICE} {SERVER}"
+    assert heard(home.device, BOX6, PORT) == "silence"
+
+
+def test_what_is_not_bonded_goes_through_the_tunnel_with_the_device_s_own_address(
+    home: Home, nodes: dict[str, Node]
+) -> None:
+    with listening(nodes["gateway"], 25, version=6):
+        assert heard(home.device, SERVER, 25) == f"gateway {DEVICE} {SERVER}"
+    with udp(nodes["gateway"], bound=(SERVER, 443)) as server, udp(home.device) as client:
+        client.sendto(b"hello", (SERVER, 443))
+        data, peer = server.recvfrom(10)
+        server.sendto(data, peer)
+        assert (peer[0], client.recv(10)) == (DEVICE, b"hello")
+    assert " 1 received" in on(home.device.namespace, f"ping -n -c 1 -W 1 {SERVER}")
+
+
+def _is_told_at_once(home: Home, port: int) -> None:
+    """By TCP and by UDP."""
+    begun = time.monotonic()
+    assert heard(home.device, SERVER, port) == "refused"
+    with udp(home.device) as client:
+        client.connect((SERVER, port))
+        client.send(b"hello")
+        with pytest.raises(PermissionError):  # administratively prohibited: icmpv6_err_convert of net/ipv6/icmp.c
+            client.recv(10)
+    assert time.monotonic() - begun < 0.9
+
+
+def test_while_the_gateway_is_away_devices_are_told_so_at_once_and_nothing_leaves_by_a_link(home: Home) -> None:
+    with (
+        listening(home.internet, 443, version=6),
+        listening(home.box, PORT, transparent=True, version=6),
+        udp(home.internet, bound=(SERVER, 443)) as server,
+        away(home),
+    ):
+        _is_told_at_once(home, 443)
+        with pytest.raises(TimeoutError):
+            server.recv(10)
+
+
+def test_a_flow_that_has_begun_leaves_by_no_link_either(home: Home, nodes: dict[str, Node]) -> None:
+    with (
+        udp(nodes["gateway"], bound=(SERVER, 4500)) as server,
+        udp(home.internet, bound=(SERVER, 4500)) as beside,
+        udp(home.device) as client,
+    ):
+        client.connect((SERVER, 4500))
+        client.send(b"hello")
+        data, peer = server.recvfrom(10)
+        server.sendto(data, peer)
+        assert client.recv(10) == b"hello"
+        with away(home):
+            client.send(b"hello")
+            with pytest.raises(PermissionError):
+                client.recv(10)
+        with pytest.raises(TimeoutError):
+            beside.recv(10)
+        client.send(b"again")
+        assert server.recv(10) == b"again"
+
+
+def test_a_connection_that_the_converter_has_stays_with_it(home: Home) -> None:
+    with listens(home.box, PORT, transparent=True, version=6) as listener:
+        with inside(home.device):
+            client = socket.create_connection((SERVER, 443), 1)
+        with client, listener.accept()[0] as taken, away(home):
+            client.sendall(b"hello")
+            taken.settimeout(1)
+            assert taken.recv(10) == b"hello"
+
+
+def test_what_is_by_passed_is_told_at_once_to_go_by_ipv4(home: Home, nodes: dict[str, Node]) -> None:
+    with listening(home.box, PORT, transparent=True, version=6):
+        assert heard(home.device, SERVER, 2222) == "refused"
+        assert heard(home.device, SERVER, 2223) == f"box {DEVICE} {SERVER}"
+        with udp(nodes["gateway"], bound=(SERVER, 5060)) as server, udp(home.device) as client:
+            client.connect((SERVER, 5060))
+            client.send(b"hello")
+            with pytest.raises(PermissionError):
+                client.recv(10)
+            with pytest.raises(TimeoutError):
+                server.recv(10)
+        # As dnsmasq does it when a device asks for a name in example.com.
+        home.box.run("nft", "add", "element", "inet", "tributary-lan", "bypass2_names6", f"{{ {SERVER} }}")
+        _is_told_at_once(home, 443)
+
+
+def test_nobody_on_the_internet_begins_to_talk_to_a_device(home: Home, nodes: dict[str, Node]) -> None:
+    with listening(home.device, 8080, version=6), udp(home.device, bound=(DEVICE, 8080)) as device:
+        for stranger in (nodes["gateway"], home.internet):
+            assert heard(stranger, DEVICE, 8080) == "silence"
+            with udp(stranger) as client:
+                client.sendto(b"hello", (DEVICE, 8080))
+        with pytest.raises(TimeoutError):
+            device.recv(10)
+    # Whether it is there may be asked, by the tunnel.
+    pings = (f"ping -n -c 1 -W 1 {DEVICE}", "1 received")
+    assert pings[1] in on(nodes["gateway"].namespace, pings[0])
+    assert pings[1] not in on(home.internet.namespace, pings[0], check=False)
