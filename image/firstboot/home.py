@@ -6,6 +6,7 @@ Access links for the daemon cpe, a converter that hands over to the gateway, and
 from collections.abc import Iterator
 
 from image.firstboot import lan as lan_side
+from image.firstboot import names
 from image.firstboot.actions import PRIVATE, PUBLIC, Action, EnableUnit, WriteFile
 from image.firstboot.document import document
 from image.firstboot.gateway import CONVERTER, IDLE
@@ -30,6 +31,7 @@ def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     }
     for path, text in texts.items():
         yield WriteFile(path, text, PRIVATE if path == _CPE_FILE and card.enrolments else PUBLIC)
+    yield from names.resolved(card.enrolments, card.other_names)
     # Whoever edits the card of a running box cuts nobody's connections.
     yield EnableUnit(CPE, gently=True, reads=(_CPE_FILE,))
     yield EnableUnit(CONVERTER, gently=True, reads=(_CONVERTER_FILE,))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from image.firstboot.bypass import BEST, GATEWAY, Bypass, is_in
+from image.firstboot.names import NOBODY
 from image.firstboot.settings import Card, Lan
 from squid.targets import OPENABLE
 from tributary.marks import BACK, BY_LINK
@@ -65,6 +66,7 @@ def names(card: Card, lan: Lan) -> str:
         lan=lan,
         hostname=card.hostname,
         inside=inside,
+        asks_others=card.other_names != NOBODY,
         sets_of=dict(_sets_by_domain(card.bypass, six=bool(card.prefixes))),
         fixed=leases,
         has_ipv6=bool(card.prefixes),

@@ -8,7 +8,7 @@ the daemon cpe, which chooses among the links.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from image.firstboot import hostapd, modem, pppoe, wifi
+from image.firstboot import hostapd, modem, names, pppoe, wifi
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.ini import sections
@@ -55,9 +55,10 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     if lan is not None:
         yield WriteFile(f"{_FOLDER}/20-tributary-lan.network", _lan(lan))
         yield from hostapd.access_point(card, facts, _FOLDER)
+    domains = names.asked_of_links(card.enrolments, card.other_names) if lan is not None and card.target else ()
     for number, place in enumerate(_places(card, role, facts)):
-        wan = card.wan[place.link] if place.link else None
-        yield from _place(f"{_FOLDER}/{30 + number}-tributary-{place.name}", place, wan, _FIRST_METRIC + _STEP * number)
+        wan, metric = card.wan[place.link] if place.link else None, _FIRST_METRIC + _STEP * number
+        yield from _place(f"{_FOLDER}/{30 + number}-tributary-{place.name}", place, wan, metric, domains)
     if card.wifi is not None:
         interface = wireless(card, facts)
         path = f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf"
@@ -87,13 +88,13 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     return places
 
 
-def _place(file: str, place: _Place, wan: Wan | None, metric: int) -> Iterator[Action]:
+def _place(file: str, place: _Place, wan: Wan | None, metric: int, domains: Sequence[str]) -> Iterator[Action]:
     if wan and wan.pppoe and wan.interface:
         yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, metric)
     elif wan and wan.modem:
         yield from modem.link(str(place.link), wan.modem, metric)
     else:
-        yield WriteFile(f"{file}.network", _upstream(place, metric))
+        yield WriteFile(f"{file}.network", _upstream(place, metric, domains))
 
 
 def _precise_first(wans: Mapping[str, Wan]) -> Iterable[tuple[str, Wan]]:
@@ -111,7 +112,8 @@ def _match(wan: Wan) -> Mapping[str, str]:
     return {key: value for key, value in said.items() if value}
 
 
-def _upstream(place: _Place, metric: int) -> str:
+def _upstream(place: _Place, metric: int, domains: Sequence[str]) -> str:
+    """``domains`` are the only ones that servers of such interfaces are asked for; none: they are asked for all."""
     network = place.network
     # A router's word adds to fixed addresses of the other IP version, and to none of its own.
     listens = not any(each.version == 6 for each in network.address)
@@ -124,11 +126,19 @@ def _upstream(place: _Place, metric: int) -> str:
             ("IPv6AcceptRA", "yes" if listens else "no"),
             *(("Address", each) for each in network.address),
             *(("DNS", each) for each in network.dns),
+            *(_names(domains) if domains else ()),
         ]),
         *(("Route", [("Gateway", each), ("Metric", metric)]) for each in network.gateway),
         *([] if network.is_static else [("DHCPv4", leased)]),
         *([("IPv6AcceptRA", [("RouteMetric", metric)])] if listens else []),
     )  # fmt: skip
+
+
+def _names(domains: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """In clear, whatever systemd-resolved does with its own servers: those of links rarely speak TLS."""
+    yield "Domains", " ".join(f"~{each}" for each in domains)
+    yield "DNSDefaultRoute", "no"
+    yield "DNSOverTLS", "no"
 
 
 def _lan(lan: Lan) -> str:

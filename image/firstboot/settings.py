@@ -9,11 +9,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from image.firstboot import access_point, bypass, forward, modem, pppoe, public_key, values
+from image.firstboot import access_point, bypass, forward, modem, names, pppoe, public_key, values
 from image.firstboot.access_point import AccessPoint
 from image.firstboot.bypass import Bypass
 from image.firstboot.forward import Forward
 from image.firstboot.modem import Modem
+from image.firstboot.names import Dns, Others
 from image.firstboot.pppoe import Pppoe
 from image.firstboot.values import (
     Addresses,
@@ -182,6 +183,12 @@ class Lan(Settings):
         description=NOT_BONDED,
     )
 
+    dns: Dns = Field(
+        None,
+        title="who is asked for names while no tunnel leads to the gateway; none: nobody, without tunnels the links",
+        description=names.DNS,
+    )
+
     @field_validator("dhcp_range")
     @classmethod
     def _inside(cls, leases: DhcpRange, info: ValidationInfo) -> DhcpRange:
@@ -287,6 +294,17 @@ class Card(Settings):
         return tuple(dict.fromkeys(each.prefix for each in self.enrolments if each.prefix))
 
     @property
+    def other_names(self) -> Others:
+        """Who is asked for names while no tunnel leads to a gateway."""
+        given = self.lan.dns if self.lan else None
+        return given or (names.NOBODY if self.enrolments and not self.dials else names.LINKS)
+
+    @property
+    def dials(self) -> bool:
+        """Whether a link is by PPPoE or a modem, whose name servers cannot be kept to a few names."""
+        return any(wan.pppoe or wan.modem for wan in self.wan.values())
+
+    @property
     def target(self) -> Target | None:
         """Where the gateway's converter is: inside the tunnels, or at its address."""
         return Target(self.enrolments[0].inside, CONVERT_PORT) if self.enrolments else self.gateway
@@ -336,6 +354,10 @@ def _missing(card: Card) -> Iterator[Contradiction]:
         yield "enrolment", "(missing)", f"{ENROLMENTS}; or gateway, {values.GATEWAY}"
     elif card.leg is None and card.gateway and card.enrolment:
         yield "leg", "(missing)", "'wireguard' or 'plain', since there are both gateway and enrolment"
+    if card.other_names != names.LINKS and card.dials:
+        yield "lan.dns", "(given)", f"{names.LINKS!r}, since a link is by PPPoE or a modem"
+    elif card.other_names == names.NOBODY and not card.enrolments:
+        yield "lan.dns", names.NOBODY, f"{names.LINKS!r} or servers, since without tunnels nobody else can be asked"
     for number, each in enumerate(card.enrolments):
         if each.inside != card.enrolments[0].inside:
             accepted = f"{card.enrolments[0].inside}, as in the first table: one address for the converter"

@@ -1,4 +1,4 @@
-"""Whom an enrolled home router asks for names: the gateway, through its tunnel, and others only without one.
+"""Whom an enrolled home router asks for names: the gateway, through its tunnel, and without one whom its card says.
 
 device 192.168.77.9 --- 192.168.77.1 [box], where 10.84.0.1 stands for the gateway, and 127.0.0.53 for systemd-resolved
 """
@@ -31,21 +31,21 @@ pytestmark = [
 
 
 @pytest.fixture
-def home() -> Iterator[Home]:
+def home(request: pytest.FixtureRequest) -> Iterator[Home]:
     with ExitStack() as made:
         directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
         device, box = made.enter_context(standing_nodes("fbn-", ("device", "box"), directory))
         cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
         box.ip("address", "add", f"{GATEWAY}/32", "dev", "lo")
         home = Home(device, box, device, directory)
-        home.write(LINKS + ENROLMENT)
+        home.write(LINKS + request.param + ENROLMENT)
         words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={directory}/leases", "--log-facility=-")
         made.enter_context(box.start("dnsmasq", ["dnsmasq", *words, f"--conf-file={directory}/tributary-lan.conf"]))
         yield home
 
 
 def asked(home: Home) -> str | None:
-    """The address that a device is told, None if nobody answers."""
+    """The address that a device is told, 'none' if it is told that there is none, None if nobody answers."""
     with inside(home.device):
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with client:
@@ -55,10 +55,18 @@ def asked(home: Home) -> str | None:
             answer = DNS(client.recv(512))
         except OSError:
             return None
-    return answer.an[0].rdata if answer.an else None
+    return answer.an[0].rdata if answer.an else "none"
 
 
-def test_names_are_asked_of_the_gateway_and_of_the_links_only_while_no_tunnel_leads_there(home: Home) -> None:
+@pytest.mark.parametrize(
+    ("home", "told"),
+    [("", "none"), ('dns = "links"\n', "203.0.113.9"), ('dns = ["9.9.9.9#dns.quad9.net"]\n', "203.0.113.9")],
+    ids=["nobody", "links", "servers"],
+    indirect=["home"],
+)
+def test_names_are_asked_of_the_gateway_and_while_no_tunnel_leads_there_of_whom_the_card_says(
+    home: Home, told: str
+) -> None:
     gateway, links = Names(home.box, GATEWAY), Names(home.box, HERE)
     gateway.records[NAME], links.records[NAME] = ["203.0.113.1"], ["203.0.113.9"]
     eventually(lambda: asked(home) == "203.0.113.1")
@@ -67,6 +75,7 @@ def test_names_are_asked_of_the_gateway_and_of_the_links_only_while_no_tunnel_le
     home.box.ip("address", "delete", f"{GATEWAY}/32", "dev", "lo")
     home.box.ip("route", "add", "unreachable", f"{GATEWAY}/32")
     begun = time.monotonic()
-    assert asked(home) == "203.0.113.9"
+    assert asked(home) == told
     assert time.monotonic() - begun < 1
+    assert bool(links.asked) == (told != "none")
     links.close()

@@ -15,8 +15,8 @@ FIREWALL = Path(__file__).parents[4] / "ansible/roles/firewall/files/tributary-f
 
 UNITS = (
     *(f"tributary-{part}.service" for part in ("squid", "converter", "throttler", "cpe", "lan")),
-    *("dnsmasq.service", "tributary-firewall.service", "ssh.service", "wpa_supplicant@.service"),
-    *("hostapd@.service", "ppp@.service", "ModemManager.service", "NetworkManager.service"),
+    *("dnsmasq.service", "systemd-resolved.service", "tributary-firewall.service", "ssh.service"),
+    *("wpa_supplicant@.service", "hostapd@.service", "ppp@.service", "ModemManager.service", "NetworkManager.service"),
 )
 YESCRYPT = "$y$j9T$8SQ7ULJHDbWyTOQMi5T6n0$pa.IU0TyFAOmSxaM.xfc0IAQ3qS5CFvHA7AdK35uaBA"
 SHA512 = "$6$zbVWNACiMVlwU.yD$RknYBtFxApRfiAo33CqSnBBoAUnSWDTPLBjOnWI4u.pJZEf2aUzwyHJoECPCcZhVOi.4y/4yltjLyNWIcPoqn1"

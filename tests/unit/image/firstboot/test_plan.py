@@ -52,6 +52,7 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
         "tributary-converter.service": True,
         "tributary-lan.service": True,
         "dnsmasq.service": True,
+        "systemd-resolved.service": True,
         "tributary-firewall.service": True,
         "tributary-squid.service": False,
         "tributary-throttler.service": False,

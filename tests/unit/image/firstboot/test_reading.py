@@ -161,6 +161,19 @@ WRONG = [
         )
     ),
     (CPE + f"not_bonded_ports = {list(range(1, 66))}", "lan.not_bonded_ports = ", "up to 64"),
+    *(
+        (CPE + f"dns = {given}", "lan.dns = ", "'nobody', 'links' (in clear), or a list of 1 to 8 name servers")
+        for given in (
+            '"gateway"',
+            "[]",
+            '["9.9.9.9"]',
+            '["9.9.9.9#"]',
+            '["9.9.9.9#quad9"]',
+            '["dns.quad9.net#9.9.9.9"]',
+            '["9.9.9.9:853#dns.quad9.net"]',
+            str(["9.9.9.9#dns.quad9.net"] * 9),
+        )
+    ),
     (ENROLMENT + 'prefix = "2001:db8::/48"', "enrolment[0].prefix = '2001:db8::/48'", "of length 64"),
     (BYPASS, "bypass[0] = {'to': 'dsl'}", "at least one of the keys domains, prefixes, ports, devices"),
     ('[[bypass]]\nports = ["tcp/25"]', "bypass[0].to = '(missing)'", "'best' (the best link that works)"),
@@ -222,6 +235,13 @@ BETWEEN_KEYS = [
     (LINKS, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints them; or"]),
     ('leg = "plain"\n' + LINKS + ENROLMENT, ["gateway = '(missing)': accepted: an address"]),
     ('leg = "wireguard"\n' + CPE, ["enrolment = '(missing)': accepted: tables [[enrolment]]"]),
+    (
+        LINKS.replace('interface = "wlan0"', 'interface = "wlan0"\npppoe = { user = "a", password = "b" }')
+        + 'dns = "nobody"\n'
+        + ENROLMENT,
+        ["lan.dns = '(given)': accepted: 'links', since a link is by PPPoE or a modem"],
+    ),
+    (CPE + 'dns = "nobody"\n', ["lan.dns = 'nobody': accepted: 'links' or servers, since without tunnels"]),
     (
         LINKS
         + "".join(
