@@ -11,7 +11,8 @@ from tributary.settings.failure import Exit, Failure
 INPUTS = (
     *("LICENSE", "pyproject.toml", "requirements.lock"),
     *("converter", "cpe", "gateway", "debs", "docs", "doctor", "guard", "handoff"),
-    *("image/__init__.py", "image/firstboot", "kernel-config", "squid", "tc-policies", "throttler", "tributary"),
+    *("image/__init__.py", "image/firstboot", "image/upgrade", "kernel-config", "squid", "tc-policies", "throttler"),
+    "tributary",
 )
 """All that packages are made from."""
 

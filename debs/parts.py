@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from debs import content, elf
 from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
-MODULES = ("cpe", "doctor", "gateway", "image/firstboot", "squid", "throttler", "tributary")
+MODULES = ("cpe", "doctor", "gateway", "image/firstboot", "image/upgrade", "squid", "throttler", "tributary")
 """Folders of the modules that run on gateways, home routers and images."""
 
 FORBIDDEN = "guard/forbidden-targets.toml"
@@ -260,19 +260,27 @@ def _gateway(inputs: Inputs) -> Package:
 
 def _image(inputs: Inputs) -> Package:
     name, checkout = "tributary-image", inputs.checkout
-    units = [f"image/firstboot/tributary-{unit}.service" for unit in ("firstboot", "firstboot-report", "lan")]
+    units = [
+        *(f"image/firstboot/tributary-{unit}.service" for unit in ("firstboot", "firstboot-report", "lan")),
+        *(f"image/upgrade/tributary-upgrade-{unit}.service" for unit in ("confirm", "back")),
+    ]
     return Package(
         name,
         "all",
         "what makes a box of an image of Tributary when it boots",
         "For images that scripts/build-image makes: the settings on the boot partition,\n"
         "tributary.toml, become the files and units of a gateway or of a home router.\n"
-        "On a machine that no such image made it does nothing.",
+        "Images with two slots are upgraded as a whole, with a way back. On a machine\n"
+        "that no such image made it does nothing.",
         files=(
             content.command("tributary-firstboot", "image.firstboot.__main__"),
+            content.command("tributary-upgrade", "image.upgrade.__main__"),
             *(content.unit(checkout, unit) for unit in units),
             content.manual(checkout, "tributary-firstboot.8", inputs.release),
-            *content.documents(name, checkout, ["docs/install-pi.md", "docs/clients.md"]),
+            content.manual(checkout, "tributary-upgrade.8", inputs.release),
+            *content.documents(
+                name, checkout, [f"docs/{page}.md" for page in ("install-pi", "upgrade-image", "clients")]
+            ),
             *content.documents(name, checkout, ["image/firstboot/tributary.toml"]),
         ),
         # growpart(1), resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.
@@ -281,14 +289,17 @@ def _image(inputs: Inputs) -> Package:
             *("cloud-guest-utils", "e2fsprogs", "iproute2", "nftables", "openssh-server", "sudo", "systemd-resolved"),
             *("udev", "wpasupplicant"),
         ),
-        suggests=("dnsmasq",),
+        # rauc where there are two slots: tributary-upgrade calls it.
+        suggests=("dnsmasq", "rauc"),
         # The LAN is served when the settings say so.
         units=(
             Unit("tributary-firstboot.service", Upgrade.BOOT),
             Unit("tributary-firstboot-report.service", Upgrade.BOOT),
             Unit("tributary-lan.service", Upgrade.BOOT, enabled=False),
+            Unit("tributary-upgrade-confirm.service", Upgrade.BOOT),
+            Unit("tributary-upgrade-back.service", Upgrade.BOOT),
         ),
-        leftovers=("var/lib/tributary/firstboot",),
+        leftovers=("var/lib/tributary/firstboot", "var/lib/tributary/upgrade"),
     )
 
 

@@ -11,6 +11,7 @@ from tributary.settings.failure import Exit, Failure
 
 BOARDS: dict[str, ModuleType] = {"x86": on_x86, "rpi": on_rpi}
 _BOOT_KINDS = (tables.EFI_SYSTEM, tables.FAT32)
+_ROOT_KINDS = (tables.LINUX_ROOT_X86_64, tables.LINUX)
 
 
 def examine(image: Path, board: str, role: str) -> list[Finding]:
@@ -25,7 +26,7 @@ def examine(image: Path, board: str, role: str) -> list[Finding]:
     findings = [*BOARDS[board].partitions(table), *_places(table, image.stat().st_size)]
     if any(not finding.fine for finding in findings):
         return findings
-    disk = Disk(image, table, _boot(table), table.partitions[-1])
+    disk = Disk(image, table, _first(table, *_BOOT_KINDS), _first(table, *_ROOT_KINDS))
     flaw = disk.root.flaw()
     findings.append(Finding("root: a clean ext4 file system", flaw or ""))
     return findings if flaw else [*findings, *_inside(disk, BOARDS[board], Role(role))]
@@ -35,24 +36,24 @@ def _inside(disk: Disk, board: ModuleType, role: Role) -> list[Finding]:
     return [
         *board.boot(disk),
         *on_any_board.settings(disk, role),
-        *on_any_board.mounts(disk),
+        *on_any_board.mounts(disk, board.devices(disk)),
         *on_any_board.identity(disk, role),
         *on_any_board.units(disk, role),
         *on_any_board.leftovers(disk),
     ]
 
 
-def _boot(table: Table) -> tables.Partition:
-    return next(each for each in table.partitions if each.kind in _BOOT_KINDS)
+def _first(table: Table, *kinds: str) -> tables.Partition:
+    return next(each for each in table.partitions if each.kind in kinds)
 
 
 def _places(table: Table, size: int) -> list[Finding]:
-    """Nothing lies upon another, and the root is the last one: it can grow."""
+    """Nothing lies upon another, and the last one in the table is the last on the disk: it can grow."""
     by_start = sorted(table.partitions, key=lambda each: each.start)
     ends = [each.start + each.size for each in by_start]
     apart = all(end <= after.start for end, after in zip(ends, by_start[1:], strict=False))
     return [
         found("table: partitions lie apart", met=apart, otherwise="one lies upon another"),
         found("table: all of them are in the image", met=max(ends) <= size, otherwise=f"it has {size} bytes"),
-        found("table: the root is the last one", met=by_start == list(table.partitions), otherwise="it cannot grow"),
+        found("table: they are in order", met=by_start == list(table.partitions), otherwise="the last cannot grow"),
     ]

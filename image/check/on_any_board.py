@@ -1,6 +1,6 @@
 """What every image must be: partitions, settings, and a system that is nobody's yet."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from image.check.findings import Disk, Finding, found
 from image.firstboot.identity import USER
@@ -39,14 +39,13 @@ def settings(disk: Disk, role: Role) -> Iterator[Finding]:
         yield Finding(what, wrong.lines[0])
 
 
-def mounts(disk: Disk) -> Iterator[Finding]:
-    """The file system table has both partitions, by their own numbers."""
+def mounts(disk: Disk, devices: Mapping[str, str]) -> Iterator[Finding]:
+    """The file system table has what is mounted where, by the names ``devices`` that the board has for it."""
     lines = [line.split() for line in disk.root.read("/etc/fstab").decode().splitlines() if line.strip()]
     table = {fields[1]: fields for fields in lines if len(fields) > 3}
-    for place, partition in (("/", disk.root_partition), ("/boot/firmware", disk.boot_partition)):
+    for place, wanted in devices.items():
         fields = table.get(place, ["nothing", "", "", ""])
         what = f"root: /etc/fstab mounts {place}"
-        wanted = f"PARTUUID={partition.name}"
         wrong = f"by {fields[0]}: accepted: {wanted}" if fields[0] != wanted else ""
         yield Finding(what, wrong or ("it has noauto" if "noauto" in fields[3].split(",") else ""))
 

@@ -31,6 +31,11 @@ def partitions(table: Table) -> Iterator[Finding]:
     yield found("table: FAT32, Linux", met=kinds == [FAT32, LINUX], otherwise=", ".join(kinds))
 
 
+def devices(disk: Disk) -> Mapping[str, str]:
+    """What is mounted where: both partitions, by their own numbers."""
+    return {"/": f"PARTUUID={disk.root_partition.name}", "/boot/firmware": f"PARTUUID={disk.boot_partition.name}"}
+
+
 def boot(disk: Disk) -> Iterator[Finding]:
     """Firmware, config.txt, cmdline.txt, kernel, initramfs, device trees."""
     there = disk.boot.names()

@@ -1,33 +1,43 @@
-"""What an image for PCs must have: both ways to boot lead to the same menu."""
+"""What an image for PCs must have: both ways to boot lead to the same menu, and that to two slots that share data."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from image.check.findings import Disk, Finding, found
 from image.check.kernel_files import initramfs_flaw, kernel_flaw
-from image.check.tables import BIOS_BOOT, EFI_SYSTEM, LINUX_ROOT_X86_64, SECTOR, Table
+from image.check.tables import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR, Table
+from image.make.slots import ENVIRONMENT_BYTES, KEPT
 
 _LOADER = "EFI/BOOT/BOOTX64.EFI"
-_MENU = "/boot/grub/grub.cfg"
+_MENU, _ENVIRONMENT = "grub/grub.cfg", "grub/grubenv"
 _KERNEL_SECTOR = 0x5C  # of GRUB's first sector: where it finds the rest
 
 
 def partitions(table: Table) -> Iterator[Finding]:
-    """A GPT with three partitions of their kinds."""
+    """A GPT with five partitions of their kinds; slots are of one size."""
     kinds = [each.kind for each in table.partitions]
-    wanted = [BIOS_BOOT, EFI_SYSTEM, LINUX_ROOT_X86_64]
+    wanted = [BIOS_BOOT, EFI_SYSTEM, LINUX_ROOT_X86_64, LINUX_ROOT_X86_64, LINUX_DATA]
     yield found("table: GPT", met=table.kind == "gpt", otherwise=table.kind)
-    yield found("table: BIOS boot, EFI system, root", met=kinds == wanted, otherwise=", ".join(kinds))
+    yield found("table: BIOS boot, EFI system, two roots, data", met=kinds == wanted, otherwise=", ".join(kinds))
+    sizes = {each.size for each in table.partitions if each.kind == LINUX_ROOT_X86_64}
+    yield found("table: both roots are of one size", met=len(sizes) == 1, otherwise=f"{sorted(sizes)} bytes")
+
+
+def devices(_: Disk) -> Mapping[str, str]:
+    """What is mounted where: a slot knows nothing of the disk that it lies on (image/make/slots.py)."""
+    shared = {f"/{path}": f"/data/{path}" for path in KEPT}
+    return {"/": "/dev/root", "/boot/firmware": "/dev/tributary/boot", "/data": "/dev/tributary/data", **shared}
 
 
 def boot(disk: Disk) -> Iterator[Finding]:
-    """GRUB for BIOS and for UEFI, and a menu that names what is there."""
+    """GRUB for BIOS and for UEFI, a menu that names what is there, and what both slots share."""
     yield _bios(disk)
     there = _LOADER in disk.boot.names()
     yield found(
         f"UEFI: {_LOADER}", met=there and disk.boot.read(_LOADER).startswith(b"MZ"), otherwise="no program for UEFI"
     )
     yield from _menu(disk)
+    yield from _kernel(disk)
+    yield from _data(disk)
 
 
 def _bios(disk: Disk) -> Finding:
@@ -45,11 +55,30 @@ def _bios(disk: Disk) -> Finding:
 
 
 def _menu(disk: Disk) -> Iterator[Finding]:
-    text = disk.root.read(_MENU).decode()
-    what = f"GRUB: {_MENU} names the root"
-    yield found(what, met=disk.root_name in text, otherwise=f"it has no {disk.root_name}")
-    for word, judge in (("linux", lambda data: kernel_flaw(data, "amd64")), ("initrd", initramfs_flaw)):
-        match = re.search(rf"^\s*{word}\s+(\S+)", text, re.MULTILINE)
-        path = match[1] if match else ""
-        data = disk.root.read(path) if path else b""
-        yield Finding(f"GRUB: {path or word}", judge(data) or "" if data else "it is not there")
+    there = disk.boot.names()
+    if not {_MENU, _ENVIRONMENT} <= there:
+        yield Finding(f"GRUB: {_MENU} and {_ENVIRONMENT}", "missing on the boot partition")
+        return
+    text = disk.boot.read(_MENU).decode()
+    for slot in (each for each in disk.table.partitions if each.kind == LINUX_ROOT_X86_64):
+        words = (f"set root=$disk,gpt{slot.number}\n", f" root=PARTUUID={slot.name} ")
+        missing = [word.strip() for word in words if word not in text]
+        yield found(f"GRUB: {_MENU} names partition {slot.number}", met=not missing, otherwise=f"it has no {missing}")
+    variables = disk.boot.read(_ENVIRONMENT)
+    first = len(variables) == ENVIRONMENT_BYTES and b"\nORDER=A B\nA_OK=1\nA_TRY=0\n" in variables
+    yield found("GRUB: its variables let slot A start", met=first, otherwise=f"{variables[:100]!r}")
+
+
+def _kernel(disk: Disk) -> Iterator[Finding]:
+    for name, judge in (("vmlinuz", lambda data: kernel_flaw(data, "amd64")), ("initrd.img", initramfs_flaw)):
+        path = disk.root.link(f"/{name}")
+        data = disk.root.read(f"/{path}") if path else b""
+        yield Finding(f"root: /{name} leads to {path or 'nothing'}", judge(data) or "" if data else "it is not there")
+
+
+def _data(disk: Disk) -> Iterator[Finding]:
+    flaw = disk.data.flaw()
+    yield Finding("data: a clean ext4 file system", flaw or "")
+    for path in () if flaw else KEPT:
+        folder, _, name = path.rpartition("/")
+        yield found(f"data: {path}", met=name in disk.data.names(f"/{folder}"), otherwise="missing")

@@ -24,10 +24,11 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class RootPartition:
-    """Where / is: sizes in bytes, ``room`` behind it up to the next partition or the disk's end, both in bytes.
+class GrowingPartition:
+    """The one that is to fill the disk: sizes in bytes, ``room`` behind it up to the next one or the disk's end.
 
-    ``filesystem`` is what ext4 takes of the partition; None if it is no ext4.
+    It is where / is, or, on a disk with two roots, what these share. ``filesystem`` is what ext4 takes of the
+    partition; None if it is no ext4.
     """
 
     disk: str
@@ -43,4 +44,4 @@ class Condition:
     """What needs looking after at every boot, whatever the card says."""
 
     has_host_keys: bool
-    root: RootPartition | None
+    growing: GrowingPartition | None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from image.firstboot import superblock
 from image.firstboot.actions import Owner
-from image.firstboot.facts import Condition, Facts, RootPartition
+from image.firstboot.facts import Condition, Facts, GrowingPartition
 from image.firstboot.identity import USER
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
@@ -61,10 +61,18 @@ def _account(path: Path) -> tuple[str, Owner]:
 def condition(root: Path, sys: Path = Path("/sys"), dev: Path = Path("/dev")) -> Condition:
     """What of the running machine may need looking after."""
     keys = any((root / "etc/ssh").glob("ssh_host_*_key"))
-    return Condition(keys, root_partition(Path("/proc/cmdline").read_text(), root.stat().st_dev, sys, dev))
+    return Condition(keys, growing(Path("/proc/cmdline").read_text(), root.stat().st_dev, sys, dev))
 
 
-def root_partition(cmdline: str, mounted: int, sys: Path, dev: Path) -> RootPartition | None:
+def growing(cmdline: str, mounted: int, sys: Path, dev: Path) -> GrowingPartition | None:
+    """The partition that fills the disk: what two roots share (image/make/slots.py), or else the only root."""
+    data = dev / "tributary/data"
+    if data.exists():
+        return _partition((sys / "class/block" / data.resolve().name).resolve(), dev)
+    return root_partition(cmdline, mounted, sys, dev)
+
+
+def root_partition(cmdline: str, mounted: int, sys: Path, dev: Path) -> GrowingPartition | None:
     """The partition that the kernel's ``cmdline`` names by PARTUUID, else that of the device number ``mounted``.
 
     None if / is not on a partition of a disk.
@@ -82,13 +90,13 @@ def _named(cmdline: str, dev: Path) -> Path | None:
     return link.resolve() if link is not None and link.exists() else None
 
 
-def _partition(folder: Path, dev: Path) -> RootPartition:
+def _partition(folder: Path, dev: Path) -> GrowingPartition:
     disk = folder.parent
     start, size = _number(folder / "start"), _number(folder / "size")
     starts = [_number(other.parent / "start") for other in disk.glob("*/partition")]
     behind = min((other for other in starts if other > start), default=_number(disk / "size"))
     device = dev / folder.name
-    return RootPartition(
+    return GrowingPartition(
         disk=str(dev / disk.name),
         number=_number(folder / "partition"),
         device=str(device),

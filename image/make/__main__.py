@@ -48,6 +48,12 @@ result, in DIR
   ....img.bmap                           its block map (bmap-tools): only blocks that hold something are written
   ....manifest                           packages with their versions, and all files
   ....os_list.json                       for the Raspberry Pi: what Raspberry Pi Imager has to know, for its --repo
+  ....raucb                              for x86, with --key: what tributary-upgrade takes on a box that runs already
+
+upgrades
+  --certificate FILE puts certificates (X.509, PEM) into the image: it takes upgrades that one of them signed, and no
+  others. Without it, it takes none. --key is the key of the certificate in FILE: a PEM file, or a PKCS#11 URL. It is
+  read by rauc alone, and goes nowhere. docs/upgrade-image.md says how to make them.
 
   --url BASE is the address of the folder that these files will be published in, such as https://images.example.net/pi:
   Imager downloads the image from there. Without it, the list names the files in DIR, for Imager on this machine.
@@ -76,9 +82,15 @@ class Options:
     role: str
     output: Path
     url: str | None
+    certificate: Path | None
+    key: str | None
     update_lock: bool
     dry_run: bool
     json: bool
+
+    def __post_init__(self) -> None:
+        if self.key and not self.certificate:
+            raise ValueError("--key goes with --certificate, its certificate, which the image has to trust")
 
 
 def main(words: Sequence[str]) -> int:
@@ -90,12 +102,15 @@ def _build(options: Options) -> None:
     # The whole work, which --help does without.
     from image.make import order
 
-    asked = order.Order(BOARDS[options.board], Role(options.role), options.output, CACHE / "image", options.url)
+    asked = order.Order(
+        *(BOARDS[options.board], Role(options.role), options.output, CACHE / "image", options.url),
+        *(options.certificate, options.key),
+    )
     if options.dry_run:
         _show_outlook(order.outlook(order.Making.of(asked)), options.json)
         return
     need_root("build-image")
-    tools.require()
+    tools.require(bundle=options.key is not None)
     watch = Json() if options.json else Text()
     if options.update_lock:
         asked.cache.mkdir(parents=True, exist_ok=True)
@@ -117,6 +132,8 @@ def parser() -> Arguments:
     output = ROOT / "results/images"
     parser.add_argument("--output", type=_folder, default=output, metavar="DIR", help="default: results/images")
     parser.add_argument("--url", type=_url, metavar="BASE", help="where DIR will be published, for Raspberry Pi Imager")
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="whose upgrades it takes (default: nobody's)")
+    parser.add_argument("--key", metavar="KEY", help="the certificate's key: make a bundle as well")
     parser.add_argument("--update-lock", action="store_true", help="write the lock anew, and build nothing")
     parser.add_argument("--dry-run", action="store_true", help="say what would be made; make nothing")
     parser.add_argument("--json", action="store_true", help="for programs")

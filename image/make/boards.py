@@ -42,7 +42,8 @@ class Board:
     """A kind of machine: as Debian names its processor, its own packages, and its boot partition.
 
     ``boot_bytes`` is the size of the FAT partition, and ``gpt`` the kind of partition table. Firmware of the Raspberry
-    Pi reads GPT from model 4 on, and the other one, MBR, in all models.
+    Pi reads GPT from model 4 on, and the other one, MBR, in all models. ``slot_bytes`` is the size of each of two root
+    partitions, of which an upgrade writes the one that does not run; None: there is one, which fills the disk.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Board:
     gpt: bool
     boot_bytes: int
     imager: bool = False  # Raspberry Pi Imager writes its images
+    slot_bytes: int | None = None
 
     def all_packages(self, role: Role) -> tuple[str, ...]:
         """All that mmdebstrap is to install, sorted."""
@@ -74,13 +76,16 @@ BOARDS = {
             "x86",
             "amd64",
             # No grub-pc or grub-efi-amd64: each would install one way to boot anew with every upgrade, and take the
-            # other's place. grub2-common writes the menu anew with every kernel.
+            # other's place. No grub2-common, which would write a menu: the disk's own names links to the newest kernel
+            # of each slot. rauc writes the other slot and tells GRUB so.
             (
-                *("linux-image-amd64", "grub-pc-bin", "grub-efi-amd64-bin", "grub2-common"),
+                *("linux-image-amd64", "grub-pc-bin", "grub-efi-amd64-bin", "rauc", "rauc-service"),
                 *("amd64-microcode", "intel-microcode", "firmware-realtek"),
             ),
             gpt=True,
             boot_bytes=128 * MIB,
+            # A system takes 0.7 GiB; it also needs room for a second kernel and for what apt fetches.
+            slot_bytes=2048 * MIB,
         ),
         Board(
             "rpi",

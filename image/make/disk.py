@@ -6,17 +6,18 @@ Nothing is mounted and no device is needed: each tool is told where in the file 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
-from image.make import grub, layout, lock
+from image.make import grub, layout, lock, slots
 from image.make.boards import MIB, Board
 from image.make.command import Runner
 from image.make.identity import Identity
-from image.make.layout import SECTOR, Layout
+from image.make.layout import SECTOR, Layout, Partition
 from image.make.root import FIRMWARE, GRUB, new_folder, unpack
 from tributary.settings.failure import Exit, Failure
 
 DISK, MANIFEST = "disk.img", "manifest.txt"
-LABEL, ROOT_LABEL = "TRIBUTARY", "tributary-root"
+LABEL, ROOT_LABEL, DATA_LABEL = "TRIBUTARY", "tributary-root", "tributary-data"
 
 _BLOCK = 4096
 _FREE = 384 * MIB  # until the first boot has grown it
@@ -46,7 +47,7 @@ class Plan:
             boot = root.parent / "boot"
             (root / FIRMWARE).rename(boot)
             (root / FIRMWARE).mkdir()
-            found = layout.layout(self.board, self.identity, room(root))
+            found = layout.layout(self.board, self.identity, room(root, self.board.slot_bytes))
             Disk(self, found, target / DISK, runner).make(root, boot)
 
 
@@ -65,9 +66,12 @@ class Disk:
             file.truncate(self.layout.size)
         self._partition()
         self._make_boot(boot)
-        self._make_root(root)
+        if self.layout.data:
+            data = kept(root)
+            self._make_ext4(data, self.layout.data, DATA_LABEL, self.plan.identity.data_filesystem)
+        self._make_ext4(root, self.layout.root, ROOT_LABEL, self.plan.identity.root_filesystem)
         if self.layout.bios:
-            self._make_bootable(root / GRUB / "i386-pc")
+            self._make_bootable(root / GRUB)
 
     def _partition(self) -> None:
         script = self.path.with_name("table")
@@ -88,10 +92,9 @@ class Disk:
         # -m: with their times, of which FAT keeps local ones.
         self.runner.run(["mcopy", "-s", "-m", "-i", f"{self.path}@@{place.start}", *files, "::/"], {"TZ": "UTC"})
 
-    def _make_root(self, folder: Path) -> None:
-        number, place = str(self.plan.identity.root_filesystem), self.layout.root
+    def _make_ext4(self, folder: Path, place: Partition, label: str, number: UUID) -> None:
         extended = f"offset={place.start},hash_seed={number},lazy_itable_init=0,nodiscard"
-        kind = ["-q", "-F", "-t", "ext4", "-b", str(_BLOCK), "-m", "1", "-L", ROOT_LABEL, "-U", number]
+        kind = ["-q", "-F", "-t", "ext4", "-b", str(_BLOCK), "-m", "1", "-L", label, "-U", str(number)]
         command = ["mkfs.ext4", *kind, "-O", _NOT_YET, "-E", extended, "-d", str(folder), str(self.path)]
         times = {"SOURCE_DATE_EPOCH": str(self.plan.seconds), "E2FSPROGS_FAKE_TIME": str(self.plan.seconds)}
         self.runner.run([*command, f"{place.size // 1024}k"], {**_MKE2FS, **times})
@@ -114,11 +117,29 @@ def cluster(size: int) -> int:
     return 1 if size <= 260 * MIB else 8
 
 
-def room(root: Path) -> int:
-    """Bytes that a file system with the contents of the folder ``root`` takes, and some that are free; whole MiB."""
+def room(root: Path, most: int | None = None) -> int:
+    """Bytes that a file system with the contents of the folder ``root`` takes, and some that are free; whole MiB.
+
+    Raises Failure (71) if that is more than ``most``, the size of a slot.
+    """
     blocks = sum(-(-os.lstat(path).st_size // _BLOCK) for path in root.rglob("*"))
     needed = blocks * _BLOCK + _FREE
-    return -(-(needed + needed // _PART_FOR_TABLES) // MIB) * MIB
+    size = -(-(needed + needed // _PART_FOR_TABLES) // MIB) * MIB
+    if most is not None and size > most:
+        raise Failure(Exit.SYSTEM, f"the system takes {size} bytes with what must be free, a slot has {most}")
+    return size
+
+
+def kept(root: Path) -> Path:
+    """A folder beside ``root`` with what both slots share, which the root loses: mount points stay in its place."""
+    data = root.parent / "data"
+    for name in slots.KEPT:
+        there = root / name
+        there.mkdir(parents=True, exist_ok=True)
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        there.rename(data / name)
+        there.mkdir()
+    return data
 
 
 def manifest(root: Path) -> str:

@@ -18,6 +18,9 @@ class Identity:
     volume: int
     root: UUID
     root_filesystem: UUID
+    other_root: UUID
+    data: UUID
+    data_filesystem: UUID
 
     @classmethod
     def of(cls, image: str) -> Self:
@@ -34,4 +37,7 @@ class Identity:
             volume=number("volume").time_low or 1,
             root=number("root"),
             root_filesystem=number("root file system"),
+            other_root=number("other root"),
+            data=number("data"),
+            data_filesystem=number("data file system"),
         )

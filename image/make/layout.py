@@ -1,6 +1,7 @@
 """Where partitions lie on the disk, and by what names they are found. Pure."""
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from image.make.boards import MIB, Board
 from image.make.identity import Identity
@@ -8,12 +9,14 @@ from image.make.identity import Identity
 SECTOR = 512
 _FIRST = {True: 1 * MIB, False: 4 * MIB}  # 4 MiB: where cards' own erase blocks begin
 _BACKUP = 1 * MIB  # the second table of a GPT
+_DATA = 64 * MIB  # until the first boot has grown it
 
 # Types of partitions: the Discoverable Partitions Specification (UAPI), UEFI specification 2.10 section 5.3.3, and
 # GRUB's manual for the first. Of MBR: 0c is FAT32 by block number, 83 Linux.
 _BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
 _EFI_SYSTEM = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
 _LINUX_ROOT_X86_64 = "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709"
+_LINUX_DATA = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 
 
 @dataclass(frozen=True)
@@ -34,18 +37,25 @@ class Partition:
 
 @dataclass(frozen=True)
 class Layout:
-    """A disk of ``size`` bytes. ``bios`` is where GRUB lies on a GPT disk; root is the last one, so it can grow."""
+    """A disk of ``size`` bytes, whose last partition can grow.
+
+    ``bios`` is where GRUB lies on a GPT disk. A disk that can be upgraded has ``other``, a second root, and ``data``,
+    which both roots share.
+    """
 
     size: int
     head: str
     boot: Partition
     root: Partition
     bios: Partition | None = None
+    other: Partition | None = None
+    data: Partition | None = None
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
         """In their order."""
-        return (*([self.bios] if self.bios else []), self.boot, self.root)
+        given = (self.bios, self.boot, self.root, self.other, self.data)
+        return tuple(each for each in given if each is not None)
 
     def script(self) -> str:
         """What sfdisk(8) reads."""
@@ -57,21 +67,27 @@ class Layout:
 
 
 def layout(board: Board, identity: Identity, root_bytes: int) -> Layout:
-    """The disk of ``board`` with a root file system of ``root_bytes``, a multiple of 1 MiB."""
-    return _gpt(board, identity, root_bytes) if board.gpt else _mbr(board, identity, root_bytes)
+    """The disk of ``board`` with a root file system of ``root_bytes``, a multiple of 1 MiB.
+
+    The slots of a board that has two are as large as the board says, and no smaller than that.
+    """
+    return _gpt(board, identity, board.slot_bytes or root_bytes) if board.gpt else _mbr(board, identity, root_bytes)
 
 
 def _gpt(board: Board, identity: Identity, root_bytes: int) -> Layout:
+    """Names are those of links in /dev/tributary (image/make/slots.py)."""
     first = _FIRST[True]
-    bios = Partition(first, MIB, _BIOS_BOOT, "", f', uuid={identity.bios}, name="bios"')
-    boot = Partition(
-        bios.end, board.boot_bytes, _EFI_SYSTEM, f"PARTUUID={identity.boot}", f', uuid={identity.boot}, name="boot"'
-    )
-    root = Partition(
-        boot.end, root_bytes, _LINUX_ROOT_X86_64, f"PARTUUID={identity.root}", f', uuid={identity.root}, name="root"'
-    )
+    bios = _named(first, MIB, _BIOS_BOOT, "bios", identity.bios)
+    boot = _named(bios.end, board.boot_bytes, _EFI_SYSTEM, "boot", identity.boot)
+    root = _named(boot.end, root_bytes, _LINUX_ROOT_X86_64, "root-a", identity.root)
+    other = _named(root.end, root_bytes, _LINUX_ROOT_X86_64, "root-b", identity.other_root)
+    data = _named(other.end, _DATA, _LINUX_DATA, "data", identity.data)
     head = f"label: gpt\nlabel-id: {identity.disk}\nfirst-lba: {first // SECTOR}\n"
-    return Layout(root.end + _BACKUP, head, boot, root, bios)
+    return Layout(data.end + _BACKUP, head, boot, root, bios, other, data)
+
+
+def _named(start: int, size: int, kind: str, name: str, number: UUID) -> Partition:
+    return Partition(start, size, kind, f"PARTUUID={number}", f', uuid={number}, name="{name}"')
 
 
 def _mbr(board: Board, identity: Identity, root_bytes: int) -> Layout:

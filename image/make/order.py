@@ -12,12 +12,13 @@ from debs import build as debs
 from debs import checkout
 from debs.release import ARCHITECTURES, SUITES, Release
 from image.check.examination import examine
-from image.make import base, disk, imager, pack, root, stage
+from image.make import base, bundle, disk, imager, pack, root, stage
 from image.make.boards import MIB, SUITE, Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import Layout, layout
 from image.make.stage import Durations, Stage, digest_of
+from image.make.texts import compatible
 from image.make.watch import Watch
 from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
@@ -25,9 +26,16 @@ from tributary.settings.failure import Exit, Failure
 LOCKS = Path(__file__).parent / "lock"
 
 # What the work of a stage depends on beside what it is given: its own program.
-_OF_ROOT = ("ansible", "image/make/root.py", "image/make/texts.py", "image/make/tidy.py", "image/make/boards.py")
-_OF_DISK = ("image/make/disk.py", "image/make/layout.py", "image/make/grub.py", "image/make/identity.py")
+_OF_ROOT = (
+    *("ansible", "image/make/root.py", "image/make/texts.py", "image/make/tidy.py", "image/make/boards.py"),
+    *("image/make/slots.py", "image/make/text.py"),
+)
+_OF_DISK = (
+    *("image/make/disk.py", "image/make/layout.py", "image/make/grub.py", "image/make/identity.py"),
+    "image/make/slots.py",
+)
 _OF_FILES = ("image/make/pack.py", "image/make/block_map.py", "image/make/imager.py")
+_OF_BUNDLE = ("image/make/bundle.py",)
 
 _EMULATED = {"arm64": 15.0}
 """How much longer the programs of a processor take than ours, by Debian's name for it."""
@@ -37,7 +45,8 @@ _EMULATED = {"arm64": 15.0}
 class Order:
     """An image for a board in a role. ``cache`` keeps what came of each stage.
 
-    ``url`` is where ``output`` will be published; None: nowhere but on this machine.
+    ``url`` is where ``output`` will be published; None: nowhere but on this machine. ``certificate`` is a PEM file with
+    those whose upgrades the image accepts; None: nobody's. With ``key``, its key, there is a bundle, too.
     """
 
     board: Board
@@ -45,6 +54,13 @@ class Order:
     output: Path
     cache: Path
     url: str | None = None
+    certificate: Path | None = None
+    key: str | None = None
+
+    @property
+    def trusted(self) -> str:
+        """The certificates; raises Failure (64, 66) if there are none in the file."""
+        return bundle.certificate(self.certificate, self.board) if self.certificate else ""
 
     @property
     def kind(self) -> str:
@@ -90,12 +106,14 @@ class Making:
     def names(self) -> tuple[str, ...]:
         """Of the files that people download, the image itself last."""
         listing = (imager.file_name(self.name),) if self.order.board.imager else ()
-        return (*listing, *pack.names(self.name))
+        bundles = (f"{self.name}{bundle.ENDING}",) if self.order.key else ()
+        return (*listing, *bundles, *pack.names(self.name))
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """In the order in which they need each other."""
-        return (self.parts, self.debian, self.system, self.drive, self.files)
+        signed = (self.signed,) if self.order.key else ()
+        return (self.parts, self.debian, self.system, self.drive, self.files, *signed)
 
     @cached_property
     def parts(self) -> Stage:
@@ -126,8 +144,9 @@ class Making:
             base=self._place(self.debian),
             locked=self.order.debian.locked() if self.order.debian.lock_path.exists() else {},
             seconds=self.release.commit.time,
+            trusted=self.order.trusted,
         )
-        made_from = (self.name, self.parts.key, self.debian.key, digest_of(ROOT, _OF_ROOT))
+        made_from = (self.name, self.parts.key, self.debian.key, digest_of(ROOT, _OF_ROOT), self.order.trusted)
         return self._stage("root", made_from, ".tar", 150 * self.order.slowness, recipe.make)
 
     @cached_property
@@ -148,6 +167,19 @@ class Making:
                 (target / imager.file_name(self.name)).write_text(json.dumps(found))
 
         return self._stage("files", (self.drive.key, digest_of(ROOT, _OF_FILES)), "", 120, make)
+
+    @cached_property
+    def signed(self) -> Stage:
+        """The bundle, for boxes with an earlier version; whose key it was is told by the certificate."""
+        assert self.order.certificate
+        assert self.order.key
+        signing = bundle.Signing(self.order.certificate, self.order.key)
+        text = bundle.manifest(compatible(self.order.board, self.order.role), self.release.version)
+
+        def make(target: Path, runner: Runner) -> None:
+            bundle.make(self._place(self.drive) / disk.DISK, self._layout.root, text, signing, target, runner)
+
+        return self._stage("bundle", (self.drive.key, digest_of(ROOT, _OF_BUNDLE), text), bundle.ENDING, 60, make)
 
     @property
     def _identity(self) -> Identity:
@@ -209,7 +241,8 @@ def deliver(making: Making) -> list[Path]:
             json.loads((packed / name).read_text()), order.url or order.output.resolve().as_uri()
         )
         texts[name] = f"{json.dumps(listing, indent=2)}\n"
-    return pack.deliver(packed, making.name, order.output, texts)
+    others = {f"{making.name}{bundle.ENDING}": making.signed.place(order.cache)} if order.key else {}
+    return pack.deliver(packed, making.name, order.output, texts, others)
 
 
 def update_lock(order: Order, watch: Watch) -> None:

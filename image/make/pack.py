@@ -71,15 +71,16 @@ def _zstd(source: Path, packed: Path, watch: Watch) -> str:
     return digest.hexdigest()
 
 
-def deliver(packed: Path, image: str, output: Path, texts: Mapping[str, str]) -> list[Path]:
-    """The files of ``image`` in the folder ``output``, and ``texts`` by their names; raises Failure (71).
+def deliver(packed: Path, image: str, output: Path, texts: Mapping[str, str], others: Mapping[str, Path]) -> list[Path]:
+    """The files of ``image`` in the folder ``output``, and ``texts`` and ``others`` by their names.
 
-    Each comes whole, the image last.
+    Each comes whole, the image last. Raises Failure (71).
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
         written = [_placed(output / name, _written(text)) for name, text in texts.items()]
-        return written + [_placed(output / name, _copied(packed / name)) for name in names(image)]
+        sources = {**others, **{name: packed / name for name in names(image)}}
+        return written + [_placed(output / name, _copied(source)) for name, source in sources.items()]
     except OSError as error:
         raise Failure(Exit.SYSTEM, f"{error.filename or output}: cannot be written: {error.strerror}") from error
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from image.make import foreign, lock, tidy
+from image.make import foreign, lock, slots, tidy
 from image.make.boards import Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import Layout
-from image.make.texts import Text, early, menu, texts
+from image.make.text import Text
+from image.make.texts import texts
 from tributary.settings.failure import Exit, Failure
 
 USER = "tributary"
@@ -30,15 +31,21 @@ DISABLED = (
     "NetworkManager-wait-online.service",
 )
 _UNITS = ("usr/lib/systemd/system", "etc/systemd/system")
-_ALWAYS = ("part_gpt", "ext2", "search", "search_fs_uuid", "normal", "linux", "configfile", "echo", "test", "reboot")
-_MODULES = {"i386-pc": ("biosdisk",), "x86_64-efi": ("fat", "all_video", "efi_gop")}
+_ALWAYS = (
+    *("part_gpt", "fat", "ext2", "search", "search_fs_uuid", "normal", "linux", "configfile", "echo", "test"),
+    *("loadenv", "regexp", "ls", "cat", "reboot"),
+)
+_MODULES = {"i386-pc": ("biosdisk",), "x86_64-efi": ("all_video", "efi_gop")}
 _EFI = f"/{FIRMWARE}/EFI/BOOT/BOOTX64.EFI"
 """Where UEFI looks on a disk that it was told nothing of (UEFI specification 2.10, section 3.5.1.1)."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a root is made from. ``checkout`` has the playbook; ``seconds`` since 1970: nothing in it is younger."""
+    """What a root is made from. ``checkout`` has the playbook; ``seconds`` since 1970: nothing in it is younger.
+
+    ``trusted`` are certificates in PEM, of those whose upgrades it accepts; empty if nobody's.
+    """
 
     board: Board
     role: Role
@@ -49,6 +56,7 @@ class Recipe:
     base: Path
     locked: lock.Versions
     seconds: int
+    trusted: str = ""
 
     def make(self, target: Path, runner: Runner) -> None:
         """The root as the tar file ``target``; raises Failure (1, 71)."""
@@ -97,6 +105,8 @@ class Build:
         (self.root / FIRMWARE).mkdir(parents=True, exist_ok=True)
         for text in texts(self.recipe.board, self.recipe.role, self.recipe.layout):
             self._write(text)
+        if self.recipe.trusted:
+            self._write(Text(slots.KEYRING, self.recipe.trusted))
         (self.root / "etc/apt/sources.list").unlink(missing_ok=True)
         self._inside(
             "useradd", "--create-home", "--user-group", "--shell=/bin/bash", "--groups=adm,systemd-journal", USER
@@ -141,21 +151,27 @@ class Build:
 
     def _boot(self) -> None:
         self._inside("update-initramfs", "-c", "-k", self._kernel)
-        if self.recipe.board.gpt:
+        if self.recipe.board.slot_bytes:
+            self._inside(slots.KERNEL_HOOK.path, self._kernel)
             self._install_grub()
+            self._make_room_for_what_is_kept()
 
     def _install_grub(self) -> None:
-        """As grub-install(8) does, but for both ways to boot, and without asking for disks."""
-        grub = self.root / GRUB
-        self._write(Text(f"/{GRUB}/early.cfg", early(self.recipe.identity.root_filesystem)))
-        self._write(Text(f"/{GRUB}/grub.cfg", menu(self._kernel, self.recipe.layout)))
+        """As grub-install(8) does, but for both ways to boot, without asking for disks, and all of it in one piece."""
+        identity, place = self.recipe.identity, self.root / FIRMWARE / slots.FOLDER
+        self._write(Text(f"/{GRUB}/early.cfg", slots.early(identity)))
+        self._write(Text(f"/{FIRMWARE}/{slots.FOLDER}/grub.cfg", slots.menu(identity)))
+        (place / "grubenv").write_bytes(slots.environment())
         (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
-        for kind, output in (("i386-pc", f"/{GRUB}/i386-pc/core.img"), ("x86_64-efi", _EFI)):
-            self._inside("cp", "--recursive", f"/usr/lib/grub/{kind}", f"/{GRUB}/{kind}")
-            making = ["grub-mkimage", f"--format={kind}", f"--prefix=/{GRUB}", f"--config=/{GRUB}/early.cfg"]
+        for kind, output in (("i386-pc", f"/{GRUB}/core.img"), ("x86_64-efi", _EFI)):
+            making = ["grub-mkimage", f"--format={kind}", f"--prefix=/{slots.FOLDER}", f"--config=/{GRUB}/early.cfg"]
             self._inside(*making, f"--output={output}", *_ALWAYS, *_MODULES[kind])
-        for path in (grub / "early.cfg", *grub.glob("*/*.module"), *grub.glob("*/*.exec"), *grub.glob("*/grub-*")):
-            path.unlink(missing_ok=True)
+        self._inside("cp", "/usr/lib/grub/i386-pc/boot.img", f"/{GRUB}/boot.img")
+        (self.root / GRUB / "early.cfg").unlink()
+
+    def _make_room_for_what_is_kept(self) -> None:
+        for path in (*slots.KEPT, slots.DATA):
+            (self.root / path).mkdir(parents=True, exist_ok=True)
 
     @property
     def _kernel(self) -> str:
@@ -173,7 +189,7 @@ class Build:
         path = self.root / text.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.content)
-        path.chmod(0o644)
+        path.chmod(text.mode)
 
 
 def _only(folder: Path, pattern: str) -> Path:

@@ -17,8 +17,12 @@ _TOOLS = {
 }
 
 
-def require() -> None:
-    """Raise Failure (69) that names all that is missing."""
-    missing = sorted({package for tool, package in _TOOLS.items() if shutil.which(tool) is None})
+_OF_BUNDLES = {"rauc": "rauc", "mksquashfs": "squashfs-tools"}
+
+
+def require(*, bundle: bool = False) -> None:
+    """Raise Failure (69) that names all that is missing, for a ``bundle`` as well."""
+    needed = {**_TOOLS, **(_OF_BUNDLES if bundle else {})}
+    missing = sorted({package for tool, package in needed.items() if shutil.which(tool) is None})
     if missing:
         raise Failure(Exit.UNAVAILABLE, f"missing here: apt-get install {' '.join(missing)}")

@@ -12,6 +12,7 @@ from tests.debs.world import NAMES, SERVICES, Made
 
 HANDOFF = ("tributary-switch", "tributary-backend")
 TUNNELS = ("tributary-cpe", "tributary-gateway")
+IMAGE = ("tributary-firstboot", "tributary-upgrade")
 
 
 def test_the_converter_runs_and_tells_its_version(installed: Chroot, made: Made) -> None:
@@ -60,7 +61,7 @@ def test_wrong_settings_are_refused_by_the_installed_commands(installed: Chroot)
 
 def test_every_manual_page_is_found(installed: Chroot) -> None:
     for section, name in (
-        *((8, name) for name in (*SERVICES, *HANDOFF, *TUNNELS, "tributary-doctor", "tributary-firstboot")),
+        *((8, name) for name in (*SERVICES, *HANDOFF, *TUNNELS, "tributary-doctor", *IMAGE)),
         *((5, f"{name}.toml") for name in ("tributary-converter", "tributary-throttler")),
     ):
         shown = installed.run("man", "--where", str(section), name).stdout.strip()
@@ -88,7 +89,7 @@ def test_modules_are_compiled_and_no_other_python_is_meant(installed: Chroot, su
 
 def test_the_services_are_enabled_and_what_needs_settings_first_is_not(installed: Chroot) -> None:
     wants = installed.root / "etc/systemd/system/multi-user.target.wants"
-    for name in (*SERVICES, "tributary-firstboot", "tributary-firstboot-report"):
+    for name in (*SERVICES, "tributary-firstboot", "tributary-firstboot-report", "tributary-upgrade-confirm"):
         assert (wants / f"{name}.service").is_symlink()
     for name in (*HANDOFF, *TUNNELS, "tributary-lan"):
         assert not (wants / f"{name}.service").is_symlink()

@@ -109,16 +109,30 @@ class Medium:
         return Fat(self.path, partition.start)
 
     @property
+    def roots(self) -> list[tables.Partition]:
+        kinds = (tables.LINUX_ROOT_X86_64, tables.LINUX)
+        return [each for each in self._table.partitions if each.kind in kinds]
+
+    @property
     def root_name(self) -> str:
-        return self._table.partitions[-1].name
+        return self.roots[0].name
 
 
 def boot_pc(
-    medium: Medium, *sections: str, seconds: int, uefi: bool = False, network: tuple[str, ...] = _NETWORK
+    medium: Medium,
+    *sections: str,
+    seconds: int,
+    uefi: bool = False,
+    network: tuple[str, ...] = _NETWORK,
+    other: Path | None = None,
 ) -> str:
-    """Boot as a PC does, by BIOS or UEFI; returns what the self-test said."""
+    """Boot as a PC does, by BIOS or UEFI, with an ``other`` disk if there is one; returns what the self-test said."""
     folder = medium.path.parent
+    (folder / "report").unlink(missing_ok=True)
     command = [*_PC, *_COMMON, *network, *_drives(medium, folder)]
+    if other is not None:
+        command += ["-drive", f"file={other},if=none,id=other,format=raw,readonly=on"]
+        command += ["-device", "virtio-blk-pci,drive=other,addr=0x13"]
     for number, (name, text) in enumerate(_credentials(sections).items()):
         told = folder / f"credential-{number}"
         told.write_text(f"io.systemd.credential.binary:{name}={base64.b64encode(text.encode()).decode()}")

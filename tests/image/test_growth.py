@@ -23,8 +23,8 @@ def may_resize() -> bool:
 @pytest.mark.parametrize("table", TABLES)
 def test_the_file_system_fills_it_and_then_nothing_is_left_to_do(tmp_path: Path, table: str) -> None:
     with card(tmp_path, table) as mounted:
-        for action in upkeep(Condition(has_host_keys=True, root=found(mounted))):
+        for action in upkeep(Condition(has_host_keys=True, growing=found(mounted))):
             keep_up(action, System(Path("/"), running=True))
         assert os.statvfs(mounted).f_blocks * os.statvfs(mounted).f_frsize > 100 * MIB
         assert (mounted / "file").read_text() == "still here"
-        assert upkeep(Condition(has_host_keys=True, root=found(mounted))) == ()
+        assert upkeep(Condition(has_host_keys=True, growing=found(mounted))) == ()

@@ -11,7 +11,7 @@ import pytest
 
 from image.firstboot import look
 from image.firstboot.apply import System, keep_up
-from image.firstboot.facts import Condition, RootPartition
+from image.firstboot.facts import Condition, GrowingPartition
 from image.firstboot.upkeep import upkeep
 
 MIB = 1 << 20
@@ -55,7 +55,7 @@ def card(folder: Path, table: str) -> Iterator[Path]:
         yield mounted
 
 
-def found(mounted: Path) -> RootPartition:
+def found(mounted: Path) -> GrowingPartition:
     partition = look.root_partition("", mounted.stat().st_dev, Path("/sys"), Path("/dev"))
     assert partition is not None
     return partition
@@ -67,14 +67,14 @@ def test_the_partition_takes_the_whole_card_while_it_is_mounted(tmp_path: Path, 
         before = found(mounted)
         assert (before.number, before.size, before.filesystem) == (2, 40 * MIB, 40 * MIB)
         uuid = call("lsblk", "--noheadings", "--output", "PARTUUID", before.device)
-        grow, *_ = upkeep(Condition(has_host_keys=True, root=before))
+        grow, *_ = upkeep(Condition(has_host_keys=True, growing=before))
         keep_up(grow, System(Path("/"), running=True))
         after = found(mounted)
         assert after.size > 115 * MIB
         assert call("lsblk", "--noheadings", "--output", "PARTUUID", after.device) == uuid
         assert (mounted / "file").read_text() == "still here"
         # If power goes now, the next boot has this left to do.
-        left = upkeep(Condition(has_host_keys=True, root=after))
+        left = upkeep(Condition(has_host_keys=True, growing=after))
         assert [str(action) for action in left] == [f"grow the file system on {after.device}"]
         # A table that is as large as it can be is no error.
         keep_up(grow, System(Path("/"), running=True))

@@ -44,6 +44,36 @@ def test_every_kind_of_image_has_results_of_its_own(tmp_path: Path) -> None:
     assert len(set(places)) == len(places) == 20
 
 
+PEM = "-----BEGIN CERTIFICATE-----\n"
+
+
+def test_with_a_key_there_is_a_bundle_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    certificate = tmp_path / "images.pem"
+    certificate.write_text(PEM)
+    assert (
+        main(["--board", "x86", "--certificate", str(certificate), "--key", "images.key", "--dry-run", "--json"]) == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert [each["stage"] for each in told["stages"]][-2:] == ["files", "bundle"]
+    assert any(name.endswith(f"/{told['image']}.raucb") for name in told["files"])
+
+
+def test_whom_an_image_trusts_is_in_its_root_and_not_in_debians_half(tmp_path: Path) -> None:
+    certificate, kinds = tmp_path / "images.pem", []
+    for text in (PEM, f"{PEM}another\n"):
+        certificate.write_text(text)
+        asked = Order(BOARDS["x86"], Role.CPE, tmp_path, tmp_path, certificate=certificate)
+        kinds.append({each.name: each.key for each in Making(asked, sample.release(), "digest").stages})
+    assert {name for name, key in kinds[0].items() if kinds[1][name] == key} == {"packages", "base"}
+
+
+def test_a_key_without_its_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--board", "x86", "--key", "images.key"])
+    assert ended.value.code == 64
+    assert "--key goes with --certificate" in capsys.readouterr().err
+
+
 def test_without_a_lock_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "LOCKS", tmp_path)
     with pytest.raises(Failure, match=r"gateway-x86\.lock: No such file or directory: --update-lock writes it"):

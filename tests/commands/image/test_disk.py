@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from image.check.filesystems import Ext4
 from image.flash import bmap
 from image.make import block_map, disk, pack
 from image.make.boards import MIB, Role
 from image.make.command import Runner
 from image.make.layout import layout
 from tests.unit.image.miniature import IDENTITY, SECONDS, Quiet, made, needs_tools, root_folder, small
+from tributary.settings.failure import Failure
 
 pytestmark = needs_tools
 
@@ -132,7 +134,24 @@ def test_a_root_has_room_for_what_is_in_it_and_for_the_first_boot(tmp_path: Path
     empty = disk.room(tmp_path)
     (tmp_path / "large").write_bytes(bytes(10 * MIB))
     assert empty % MIB == 0
-    assert disk.room(tmp_path) >= empty + 10 * MIB
+    needed = disk.room(tmp_path)
+    assert needed >= empty + 10 * MIB
+    assert disk.room(tmp_path, needed) == needed
+    with pytest.raises(Failure, match=f"with what must be free, a slot has {empty}"):
+        disk.room(tmp_path, empty)
+
+
+@pytest.mark.parametrize("image", ["x86"], indirect=True)
+def test_what_both_slots_share_is_on_the_data_partition_alone(image: Path) -> None:
+    found = layout(small("x86"), IDENTITY, MIB)
+    assert found.data is not None
+    assert found.other is not None
+    root, data = (Ext4(image, place.start) for place in (found.root, found.data))
+    assert data.read("/var/lib/tributary/squid/kept") == b"shared"
+    assert root.names("/var/lib/tributary/squid") == frozenset()
+    with image.open("rb") as file:
+        file.seek(found.other.start)
+        assert not any(file.read(found.other.size))  # an upgrade writes all of it
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd")
@@ -142,7 +161,7 @@ def test_what_people_download_is_whole(image: Path, tmp_path: Path) -> None:
     shutil.copy(image, folder / disk.DISK)
     (folder / disk.MANIFEST).write_text("package bash 5\n")
     packed = pack.make(folder, "x", tmp_path / "files", Runner(tmp_path / "log", Quiet()))
-    placed = pack.deliver(tmp_path / "files", "x", tmp_path / "output", {"x.txt": "x"})
+    placed = pack.deliver(tmp_path / "files", "x", tmp_path / "output", {"x.txt": "x"}, {})
     assert [path.name for path in placed] == ["x.txt", "x.img.bmap", "x.manifest", "x.img.zst.sha256", "x.img.zst"]
     subprocess.run(["sha256sum", "--check", "--quiet", "x.img.zst.sha256"], cwd=tmp_path / "output", check=True)
     unpacked = subprocess.run(["zstd", "-dc", placed[-1]], capture_output=True, check=True).stdout

@@ -65,12 +65,16 @@ ANYWHERE = {
     "no settings": (without(f"{BOOT}/tributary.toml"), "tributary.toml is accepted: it is not there"),
     "settings that are not accepted": (with_file(f"{BOOT}/tributary.toml", "colour = 1\n"), "colour = 1: accepted:"),
     "a boot partition that is not mounted": (with_words("etc/fstab", "umask", "noauto,umask"), "it has noauto"),
-    "another root in the table": (with_words("etc/fstab", "PARTUUID", "UUID"), "mounts /: by UUID"),
+    "another root in the table": (with_words("etc/fstab", "/dev/root /", "/dev/sda3 /"), "mounts /: by /dev/sda3"),
 }
 X86 = {
     "no program for UEFI": (without(f"{BOOT}/EFI/BOOT/BOOTX64.EFI"), "no program for UEFI"),
-    "a menu for another root": (with_words("boot/grub/grub.cfg", "PARTUUID=", "PARTUUID=0"), "grub.cfg names the root"),
-    "no kernel": (without("boot/vmlinuz-6.12"), "/boot/vmlinuz-6.12: it is not there"),
+    "a menu for another root": (with_words(f"{BOOT}/grub/grub.cfg", "PARTUUID=", "PARTUUID=0"), "names partition 3"),
+    "no menu": (without(f"{BOOT}/grub/grub.cfg"), "grub.cfg and grub/grubenv: missing"),
+    "a slot that was tried": (with_words(f"{BOOT}/grub/grubenv", "A_TRY=0", "A_TRY=1"), "let slot A start"),
+    "no kernel": (without("boot/vmlinuz-6.12"), "/vmlinuz leads to boot/vmlinuz-6.12: it is not there"),
+    "no link to the kernel": (without("vmlinuz"), "/vmlinuz leads to nothing"),
+    "data that only one slot has": (with_words("etc/fstab", "/data/var/lib/rauc", "/var/rauc"), "mounts /var/lib/rauc"),
     "a kernel that is none": (with_file("boot/vmlinuz-6.12", bytes(9000)), "no kernel for x86"),
 }
 RPI = {

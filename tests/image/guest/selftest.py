@@ -16,6 +16,7 @@ from typing import Any
 
 from network import LINKS, SERVER, build, run  # the folder of this file is Python's first place
 from tenants import tenants
+from upgrades import back, broken, refusals, slots, upgrade
 
 HERE = Path(__file__).parent
 URL = f"http://{SERVER}:8080/file"
@@ -46,6 +47,7 @@ def system() -> dict[str, Any]:
         "host_keys": sorted(path.name for path in Path("/etc/ssh").glob("ssh_host_*_key")),
         "role": Path("/usr/lib/tributary/role").read_text().strip(),
         "root_bytes": int(quietly("findmnt --noheadings --bytes --output=SIZE /")),
+        "data_bytes": int(quietly("findmnt --noheadings --bytes --output=SIZE /data") or 0),
         "root_source": quietly("findmnt --noheadings --output=PARTUUID /"),
         "firmware": "UEFI" if Path("/sys/firmware/efi").exists() else "BIOS",
         "card": sorted(path.name for path in Path("/boot/firmware").glob("tributary*")),
@@ -163,7 +165,8 @@ def links() -> dict[str, Any]:
 
 
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
-    each.__name__: each for each in (system, features, network, downloads, doctor, tenants, links)
+    each.__name__: each
+    for each in (system, features, network, downloads, doctor, tenants, links, slots, refusals, broken, upgrade, back)
 }
 
 

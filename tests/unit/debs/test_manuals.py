@@ -14,6 +14,7 @@ from doctor.__main__ import main as doctor
 from gateway import cli as gateway
 from gateway.settings import GatewaySettings
 from image.firstboot.__main__ import main as firstboot
+from image.upgrade.__main__ import main as upgrade
 from squid.settings import SquidSettings
 from tests.unit.debs.sample import release
 from throttler import cli
@@ -86,6 +87,21 @@ def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.Cap
     assert listed is not None
     told = re.findall(r"^\.It Cm (\w+)$", source("tributary-gateway.8"), re.MULTILINE)
     assert set(re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE)) == set(told)
+
+
+def test_every_command_and_option_of_an_upgrade_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*words: str) -> str:
+        with pytest.raises(SystemExit):
+            upgrade([*words, "--help"])
+        return capsys.readouterr().out
+
+    listed = re.search(r"^ +COMMAND\n((?: {4,}.*\n)+)", shown(), re.MULTILINE)
+    assert listed is not None
+    commands = re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE)
+    assert commands == re.findall(r"^\.It Cm (\w+)$", source("tributary-upgrade.8"), re.MULTILINE)
+    options = {each for name in commands for each in re.findall(r"^  (--[a-z-]+)", shown(name), re.MULTILINE)}
+    told = re.findall(r"^\.It Fl (-[a-z-]+)", source("tributary-upgrade.8"), re.MULTILINE)
+    assert options == {f"-{option}" for option in told}
 
 
 @pytest.mark.parametrize(("page", "main"), [("tributary-doctor", doctor), ("tributary-firstboot", firstboot)])

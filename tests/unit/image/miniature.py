@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from image.check.on_rpi import MODELS
-from image.make import disk
+from image.make import disk, slots
 from image.make.boards import BOARDS, MIB, Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import layout
-from image.make.texts import menu, texts
+from image.make.texts import texts
 from image.make.watch import Watch
 from tributary.places import ROOT
 
@@ -41,8 +41,9 @@ class Quiet(Watch):
 
 
 def small(board: str) -> Board:
-    """The board with a boot partition that is made fast; 40 MiB is about the least that can be FAT32."""
-    return replace(BOARDS[board], boot_bytes=40 * MIB)
+    """The board with partitions that are made fast; 40 MiB is about the least that can be FAT32."""
+    full = BOARDS[board]
+    return replace(full, boot_bytes=40 * MIB, slot_bytes=full.slot_bytes and 24 * MIB)
 
 
 def device_tree(model: str, compatible: str) -> bytes:
@@ -122,9 +123,13 @@ def _system(role: Role) -> dict[str, str]:
 def _put_x86(root: Path) -> None:
     put(root, "boot/vmlinuz-6.12", kernel("x86"))
     put(root, "boot/initrd.img-6.12", b"070701" + bytes(100))
-    put(root, "boot/grub/grub.cfg", menu("6.12", layout(small("x86"), IDENTITY, MIB)))
-    put(root, "boot/grub/i386-pc/core.img", core_image())
-    put(root, "boot/grub/i386-pc/boot.img", boot_image())
+    (root / "vmlinuz").symlink_to("boot/vmlinuz-6.12")
+    (root / "initrd.img").symlink_to("boot/initrd.img-6.12")
+    put(root, "boot/firmware/grub/grub.cfg", slots.menu(IDENTITY))
+    put(root, "boot/firmware/grub/grubenv", slots.environment())
+    put(root, "var/lib/tributary/squid/kept", "shared")
+    put(root, "boot/grub/core.img", core_image())
+    put(root, "boot/grub/boot.img", boot_image())
     put(root, "boot/firmware/EFI/BOOT/BOOTX64.EFI", b"MZ" + bytes(100))
 
 

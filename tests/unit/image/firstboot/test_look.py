@@ -9,7 +9,7 @@ import pytest
 
 from image.firstboot import look, superblock
 from image.firstboot.actions import Owner
-from image.firstboot.facts import RootPartition
+from image.firstboot.facts import GrowingPartition
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.systems import UNITS, make_system
@@ -42,7 +42,7 @@ def make_disk(tmp_path: Path, disk_mib: int, parts: dict[int, tuple[int, int]]) 
 def test_root_is_found_by_its_partuuid(tmp_path: Path) -> None:
     sys, dev = make_disk(tmp_path, 8000, {1: (1, 256), 2: (257, 1000)})
     found = look.root_partition("console=tty1 root=PARTUUID=1234ABCD-02 ro", 0, sys, dev)
-    assert found == RootPartition(
+    assert found == GrowingPartition(
         str(dev / "mmcblk0"), 2, str(dev / "mmcblk0p2"), 1000 * MIB, (8000 - 1257) * MIB, filesystem=None
     )
 
@@ -60,6 +60,20 @@ def test_there_is_room_only_up_to_the_next_partition(tmp_path: Path) -> None:
     found = look.root_partition("root=PARTUUID=1234abcd-02", 0, sys, dev)
     assert found is not None
     assert found.room == (1300 - 1257) * MIB
+
+
+def test_what_two_roots_share_grows_in_their_place(tmp_path: Path) -> None:
+    sys, dev = make_disk(tmp_path, 8000, {2: (1, 256), 3: (257, 1000), 4: (1257, 1000), 5: (2257, 64)})
+    cmdline = "root=PARTUUID=1234abcd-03"
+    (dev / "tributary").mkdir()
+    (dev / "tributary/data").symlink_to("../mmcblk0p5")
+    found = look.growing(cmdline, 0, sys, dev)
+    assert found is not None
+    assert (found.number, found.device, found.room) == (5, str(dev / "mmcblk0p5"), (8000 - 2321) * MIB)
+    (dev / "tributary/data").unlink()
+    alone = look.growing(cmdline, 0, sys, dev)
+    assert alone is not None
+    assert (alone.number, alone.room) == (3, 0)
 
 
 def test_a_root_that_is_on_no_partition_is_left_alone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, RemoveFile, SetPassword, WriteFile
 from image.firstboot.apply import System, commands
-from image.firstboot.facts import Condition, Facts, RootPartition
+from image.firstboot.facts import Condition, Facts, GrowingPartition
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
@@ -266,7 +266,7 @@ MIB = 1 << 20
 
 
 def root(size: int, room: int, filesystem: int | None) -> Condition:
-    return Condition(True, RootPartition("/dev/vda", 3, "/dev/vda3", size, room, filesystem))
+    return Condition(True, GrowingPartition("/dev/vda", 3, "/dev/vda3", size, room, filesystem))
 
 
 @pytest.mark.parametrize(

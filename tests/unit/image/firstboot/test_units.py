@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.image.firstboot.systems import SHIPPED
 
-UNITS = sorted(SHIPPED.parent.glob("*.service"))
+UNITS = sorted(SHIPPED.parents[1].glob("*/*.service"))
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

@@ -13,6 +13,7 @@ from image.make.identity import Identity
 from image.make.layout import SECTOR, layout
 from image.make.root import DISABLED
 from image.make.texts import early, menu, texts
+from image.make.texts import texts
 from tests.unit.image.miniature import IDENTITY, boot_image, core_image
 from tributary.settings.failure import Failure
 
@@ -22,20 +23,20 @@ BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board
 def test_the_same_image_has_the_same_numbers_and_another_has_others() -> None:
     assert Identity.of("tributary-gateway-x86-1") == Identity.of("tributary-gateway-x86-1")
     one, other = (set(vars(Identity.of(name)).values()) for name in ("tributary-cpe-rpi-1", "tributary-cpe-rpi-2"))
-    assert len(one) == 7
+    assert len(one) == 10
     assert not one & other
 
 
 @BOTH
-def test_partitions_lie_apart_on_whole_mebibytes_and_the_root_comes_last(board: Board) -> None:
+def test_partitions_lie_apart_on_whole_mebibytes_and_the_one_that_grows_comes_last(board: Board) -> None:
     found = layout(board, IDENTITY, 700 * MIB)
     places = [(each.start, each.end) for each in found.partitions]
     assert all(start % MIB == end % MIB == 0 for start, end in places)
     assert places == sorted(places)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(places))
-    assert found.partitions[-1] is found.root
-    assert found.root.size == 700 * MIB
-    assert found.size - found.root.end == (MIB if board.gpt else 0)  # a GPT has a second table
+    assert found.partitions[-1] is (found.data or found.root)
+    assert found.root.size == (board.slot_bytes or 700 * MIB)
+    assert found.size - places[-1][1] == (MIB if board.gpt else 0)  # a GPT has a second table
 
 
 @BOTH
@@ -65,11 +66,11 @@ def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
     found = layout(board, IDENTITY, MIB)
     files = {text.path: text.content for text in texts(board, Role.CPE, found)}
     assert files["/usr/lib/tributary/role"] == "cpe\n"
-    assert files["/etc/fstab"].splitlines()[0].startswith(f"{found.root.name} / ext4 ")
-    boot = files["/etc/fstab"].splitlines()[1].split()
-    assert (boot[0], boot[1]) == (found.boot.name, "/boot/firmware")
+    root, boot = (line.split() for line in files["/etc/fstab"].splitlines()[:2])
+    names = ("/dev/root", "/dev/tributary/boot") if board.slot_bytes else (found.root.name, found.boot.name)
+    assert (root[0], root[1], boot[0], boot[1]) == (names[0], "/", names[1], "/boot/firmware")
     assert "noauto" not in boot[3].split(",")
-    assert ("/etc/default/grub" in files, "/etc/default/raspi-firmware" in files) == (board.gpt, not board.gpt)
+    assert ("/etc/rauc/system.conf" in files, "/etc/default/raspi-firmware" in files) == (board.gpt, not board.gpt)
 
 
 def test_apt_gets_security_updates() -> None:
@@ -77,12 +78,6 @@ def test_apt_gets_security_updates() -> None:
     sources = files["/etc/apt/sources.list.d/debian.sources"]
     assert re.findall(r"^Suites: (.*)$", sources, re.MULTILINE) == ["trixie trixie-updates", "trixie-security"]
     assert sources.count("Signed-By: /") == 2
-
-
-def test_grub_finds_the_root_by_its_number_and_the_kernel_too() -> None:
-    found = layout(BOARDS["x86"], IDENTITY, MIB)
-    assert early(IDENTITY.root_filesystem).startswith(f"search.fs_uuid {IDENTITY.root_filesystem} root\n")
-    assert f"linux /boot/vmlinuz-6.12.1-amd64 root={found.root.name} ro" in menu("6.12.1-amd64", found)
 
 
 def test_the_first_sector_is_told_where_grub_lies() -> None:

@@ -1,0 +1,68 @@
+"""A disk's root as a signed bundle of RAUC, for boxes that run an earlier version of the same image."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from image.make.boards import Board
+from image.make.command import Runner
+from image.make.layout import Partition
+from tributary.settings.failure import Exit, Failure
+
+ENDING = ".raucb"
+
+_ROOT = "root.ext4"
+_MIB = 1 << 20
+# Zeros take nothing, and the packing as long as that of the image.
+_PACKING = "-comp zstd -Xcompression-level 12 -quiet -no-progress"
+
+
+@dataclass(frozen=True)
+class Signing:
+    """Who signs: an X.509 certificate in a PEM file, and its key, in another or by a PKCS#11 URL."""
+
+    certificate: Path
+    key: str
+
+
+def certificate(path: Path, board: Board) -> str:
+    """The text of the PEM file ``path``, for an image of ``board``; raises Failure (64, 66)."""
+    if not board.slot_bytes:
+        raise Failure(Exit.USAGE, f"--certificate: an image for {board.name} has one slot: accepted: --board x86")
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(Exit.NO_INPUT, f"--certificate {path}: cannot be read: {error}") from error
+    if "-----BEGIN CERTIFICATE-----" not in text or "PRIVATE KEY-----" in text:
+        raise Failure(Exit.USAGE, f"--certificate {path}: accepted: certificates in PEM, and no key")
+    return text
+
+
+def manifest(compatible: str, version: str) -> str:
+    """What RAUC compares and writes (RAUC's reference, "Manifest"); ``version`` as dpkg orders them."""
+    return f"""\
+[update]
+compatible={compatible}
+version={version}
+
+[bundle]
+format=verity
+
+[image.root]
+filename={_ROOT}
+"""
+
+
+def make(disk: Path, place: Partition, text: str, signing: Signing, target: Path, runner: Runner) -> None:
+    """The file system at ``place`` in the file ``disk`` as the bundle ``target`` with the manifest ``text``.
+
+    Raises Failure (69, 71).
+    """
+    with TemporaryDirectory(dir=target.parent, prefix=f"{target.stem}.") as folder:
+        content = Path(folder) / "content"
+        content.mkdir()
+        (content / "manifest.raucm").write_text(text)
+        copying = [f"skip={place.start // _MIB}", f"count={place.size // _MIB}", f"bs={_MIB}", "conv=sparse"]
+        runner.run(["dd", f"if={disk}", f"of={content / _ROOT}", *copying])
+        signed = [f"--cert={signing.certificate}", f"--key={signing.key}", f"--keyring={signing.certificate}"]
+        runner.run(["rauc", *signed, f"--mksquashfs-args={_PACKING}", "bundle", str(content), str(target)])

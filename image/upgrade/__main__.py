@@ -1,0 +1,256 @@
+"""The command ``tributary-upgrade``: another version of the image into the slot that does not run, and the way back."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from image.upgrade import bundle, machine, own
+from image.upgrade.bundle import Bundle, Slots
+from image.upgrade.health import Health, Verdict
+from image.upgrade.trial import Trial
+from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.failure import Exit, Failure
+
+_Options = TypeVar("_Options")
+
+DESCRIPTION = """\
+Upgrades this box as a whole, with a way back. The disk has two slots, A and B, each with a whole system, of which one
+runs. An upgrade is a signed bundle that scripts/build-image --key made: it is written into the other slot, and the next
+start tries it. If it does not come up well, the start after that is the present system's again, by itself."""
+
+_INSTALL = """\
+Verifies the bundle's signature, writes the system in it into the slot that does not run, copies there what is this
+box's own (its number, SSH's host keys, files in /etc/tributary that the boot partition's settings do not make), and has
+the next start try it. What runs is not touched. A bundle at a URL is read as it is needed, and takes no room."""
+
+_BACK = """\
+Has the next start be that of the other slot, with the version and the settings that it had. It is not for a version
+that was given up."""
+
+_STATUS = """\
+Shows both slots: versions, which one runs, which one starts next, and why one was given up."""
+
+_CONFIRM = """\
+For tributary-upgrade-confirm.service, at each start. A system that was found good before is so again. A new one is
+looked at until all of Tributary's services have been the same for a while: it stays, or it is given up, and the machine
+starts anew with the other slot."""
+
+EPILOG = """\
+exit status
+  0 done; 64 wrong arguments; 65 a bundle that is not accepted: no signature that this image trusts, for another image,
+  or older; 66 it is not there; 69 this is no image with two slots, or it takes no upgrades; 71 the system refused an
+  operation; 75 the system that runs was not found good yet; 77 not root; 130 Ctrl-C; 143 SIGTERM
+
+example
+  tributary-upgrade install https://images.example.net/tributary-cpe-x86-0.2.0.raucb --restart"""
+
+_EVERY = 2.0  # seconds between two looks at the units
+_ALIKE = 5  # looks in a row with the same outcome are a verdict
+_PATIENCE = 300.0  # seconds that a start may take until then: slow disks, links that take their time
+
+
+@dataclass(frozen=True)
+class Install:
+    """``tributary-upgrade install``."""
+
+    bundle: str
+    allow_older: bool
+    check: bool
+    dry_run: bool
+    restart: bool
+
+    def __post_init__(self) -> None:
+        if self.restart and (self.check or self.dry_run):
+            raise ValueError("--restart goes with neither --check nor --dry-run: they change nothing")
+
+
+@dataclass(frozen=True)
+class Back:
+    """``tributary-upgrade back``."""
+
+    dry_run: bool
+    restart: bool
+
+
+@dataclass(frozen=True)
+class Status:
+    """``tributary-upgrade status``."""
+
+    json: bool
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """``tributary-upgrade confirm``."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; raises Failure."""
+    return parser().perform(words)
+
+
+def parser() -> Arguments:
+    """All commands and their arguments."""
+    made = Arguments(prog="tributary-upgrade", description=DESCRIPTION, epilog=EPILOG)
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
+        added: Arguments = commands.add_parser(name, help=about, description=text, epilog=EPILOG)
+        added.does(of, act)
+        return added
+
+    install = command("install", Install, _install, "put a bundle into the other slot", _INSTALL)
+    install.add_argument("bundle", metavar="BUNDLE", help="a file, or an http or https URL")
+    install.add_argument("--allow-older", action="store_true", help="also a version older than the one that runs")
+    install.add_argument("--check", action="store_true", help="say whether it would be accepted; change nothing")
+    back = command("back", Back, _back, "let the other slot start next", _BACK)
+    for each in (install, back):
+        each.add_argument("--dry-run", action="store_true", help="say what would be done; change nothing")
+        each.add_argument("--restart", action="store_true", help="start the machine anew at the end")
+    status = command("status", Status, _status, "both slots", _STATUS)
+    status.add_argument("--json", action="store_true", help="one JSON object")
+    command("confirm", Confirm, _confirm, "keep the system that has started, or give it up", _CONFIRM)
+    return made
+
+
+def _install(options: Install) -> None:
+    slots, found = _accepted(options)
+    if options.check:
+        print(f"{options.bundle}: accepted: version {found.version} for {found.compatible}")
+        return
+    if options.dry_run:
+        print("\n".join(_steps(slots, found)))
+        return
+    machine.install(options.bundle)
+    with machine.mounted(slots.other.device, change=True) as root:
+        own.carry(Path("/"), root)
+        Trial(root).begin()
+    machine.mark("active", "other")
+    print(f"version {found.version} is in slot {slots.other.name}: {_next(options.restart)}")
+
+
+def _accepted(options: Install) -> tuple[Slots, Bundle]:
+    """Raises Failure (65, 66, 69, 75, 77) unless the bundle may be installed now."""
+    need_root("tributary-upgrade")
+    slots = machine.slots()
+    found = machine.bundle(options.bundle)
+    running = machine.version()
+    bundle.insist(found, options.bundle, slots, running, machine.is_older, allow_older=options.allow_older)
+    if Trial(Path("/")).on:
+        raise Failure(Exit.IN_USE, "the system that runs was not found good yet: the other slot is the way back")
+    return slots, found
+
+
+def _steps(slots: Slots, found: Bundle) -> list[str]:
+    target = f"slot {slots.other.name} ({slots.other.device})"
+    return [
+        f"write version {found.version} into {target}",
+        *(f"copy /{name} into it" for name in own.paths(Path("/"))),
+        f"let slot {slots.other.name} start next, on trial",
+    ]
+
+
+def _next(restart: bool) -> str:
+    """What happens next, or is for a person to do."""
+    if not restart:
+        return "it starts with the next start of this machine: systemctl reboot"
+    machine.restart()
+    return "this machine starts anew"
+
+
+def _back(options: Back) -> None:
+    need_root("tributary-upgrade")
+    slots = machine.slots()
+    version, reason = _inside(slots.other.device)
+    name = slots.other.name
+    if not version:
+        raise Failure(Exit.UNAVAILABLE, f"slot {name} holds no system: there is no way back before the first upgrade")
+    if reason or not slots.other.good:
+        why = reason or "it did not start well"
+        raise Failure(Exit.UNAVAILABLE, f"slot {name}, version {version}, was given up ({why}): there is no way back")
+    if options.dry_run:
+        print(f"let slot {name} start next, version {version}")
+        return
+    machine.mark("active", "other")
+    print(f"version {version} is in slot {name}: {_next(options.restart)}")
+
+
+def _inside(device: str) -> tuple[str, str]:
+    """The version of the system on ``device``, and why it was given up; empty where there is none."""
+    try:
+        with machine.mounted(device) as root:
+            return machine.version(root), Trial(root).reason
+    except Failure:
+        return "", ""
+
+
+def _status(options: Status) -> None:
+    need_root("tributary-upgrade")
+    slots = machine.slots()
+    version, reason = _inside(slots.other.device)
+    facts: dict[str, Any] = {
+        "running": {"slot": slots.running.name, "version": machine.version(), "on_trial": Trial(Path("/")).on},
+        "other": {"slot": slots.other.name, "version": version, "given_up": reason, "good": slots.other.good},
+        "next": slots.first,
+        "takes": slots.compatible,
+    }
+    print(json.dumps(facts) if options.json else "\n".join(_lines(facts)))
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    running, other = facts["running"], facts["other"]
+    state = "on trial" if running["on_trial"] else "found good"
+    if not other["version"]:
+        second = "empty"
+    elif other["given_up"]:
+        second = f"version {other['version']}, given up: {other['given_up']}"
+    else:
+        second = f"version {other['version']}, {'can be started' if other['good'] else 'did not start well'}"
+    return [
+        f"slot {running['slot']}: version {running['version']}, runs, {state}",
+        f"slot {other['slot']}: {second}",
+        f"next start: slot {facts['next'] or 'not known'}",
+        f"takes bundles for {facts['takes']}",
+    ]
+
+
+def _confirm(_: Confirm) -> None:
+    need_root("tributary-upgrade")
+    trial = Trial(Path("/"))
+    found = _settled() if trial.on else Verdict(Health.GOOD)
+    if found.health is Health.GOOD:
+        trial.passed()
+        machine.mark("good", "booted")
+        print("this system is found good")
+        return
+    reason = f"{found.health.value}: {', '.join(found.units)}"
+    print(f"this system is given up, {reason}", file=sys.stderr)
+    trial.failed(reason)
+    machine.mark("bad", "booted")
+    machine.restart()
+
+
+def _settled() -> Verdict:
+    """The verdict that was the same in several looks, or the last one when patience ends."""
+    ends, alike, last = time.monotonic() + _PATIENCE, 0, Verdict(Health.UNDECIDED)
+    while time.monotonic() < ends:
+        found = machine.look()
+        alike = alike + 1 if found.health is last.health else 1
+        last = found
+        if found.health is not Health.UNDECIDED and alike == _ALIKE:
+            return found
+        time.sleep(_EVERY)
+    return last
+
+
+def command() -> None:
+    """The whole command: ends the process."""
+    run(main, "tributary-upgrade")
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,110 @@
+"""The door to the machine: RAUC, dpkg, systemd, and the other slot's file system."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from image.upgrade.bundle import Bundle, Slots
+from image.upgrade.health import PROPERTIES, Verdict, asked, parse, verdict
+from tributary import commands
+from tributary.settings.failure import Exit, Failure
+
+CONFIGURATION = Path("/etc/rauc/system.conf")
+KEYRING = Path("/etc/rauc/keyring.pem")
+
+_PACKAGE = "tributary-image"
+_NOT_SIGNED = "signature"  # in all that RAUC says of one that it does not accept
+
+
+def slots() -> Slots:
+    """Both slots; raises Failure (69) if this is no image that has them."""
+    if not CONFIGURATION.exists():
+        raise Failure(Exit.UNAVAILABLE, f"no {CONFIGURATION} here: accepted: an image with two slots, on x86")
+    return Slots.of(_rauc_json("status"))
+
+
+def bundle(where: str) -> Bundle:
+    """The manifest of the bundle at ``where``, a file or a URL, after its signature was verified.
+
+    Raises Failure: 65 if it is not accepted, 66 if it is not there, 69 if this image accepts none at all.
+    """
+    if not KEYRING.exists():
+        raise Failure(Exit.UNAVAILABLE, f"no {KEYRING}: this image was built without --certificate, for no upgrades")
+    if "://" not in where and not Path(where).exists():
+        raise Failure(Exit.NO_INPUT, f"{where}: there is no such file")
+    done = commands.run(["rauc", "info", "--output-format=json", where])
+    if done.returncode == 0:
+        return Bundle.of(json.loads(done.stdout))
+    said = _last(done)
+    if _NOT_SIGNED in said:
+        raise Failure(Exit.BAD_DATA, f"{where}: not signed by anyone whom this image trusts ({KEYRING}): {said}")
+    raise Failure(Exit.NO_INPUT if "://" in where else Exit.BAD_DATA, f"{where}: cannot be read as a bundle: {said}")
+
+
+def install(where: str) -> None:
+    """Write the bundle into the other slot, with progress on standard error; raises Failure (71)."""
+    done = subprocess.run(["rauc", "install", "--progress", where], stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise Failure(Exit.SYSTEM, f"rauc install ended with {done.returncode}: see above; what runs is as it was")
+
+
+def mark(state: str, slot: str) -> None:
+    """Have RAUC mark ``slot`` (booted, other) as ``state`` (good, bad, active); raises Failure (71)."""
+    _done(["rauc", "status", f"mark-{state}", slot])
+
+
+def restart() -> None:
+    """Start the machine anew; raises Failure (71)."""
+    _done(["systemctl", "reboot"])
+
+
+@contextmanager
+def mounted(device: str, *, change: bool = False) -> Iterator[Path]:
+    """The file system on ``device``, to look at, or to ``change``; raises Failure (71)."""
+    with TemporaryDirectory(prefix="tributary-upgrade-") as folder:
+        _done(["mount", "-t", "ext4", "-o", "rw" if change else "ro,noload", device, folder])
+        try:
+            yield Path(folder)
+        finally:
+            _done(["umount", folder])
+
+
+def version(root: Path = Path("/")) -> str:
+    """Tributary's in the system below ``root``; empty if there is none."""
+    admin = root / "var/lib/dpkg"
+    done = commands.run(["dpkg-query", f"--admindir={admin}", "--show", "--showformat=${Version}", _PACKAGE])
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def is_older(one: str, other: str) -> bool:
+    """Whether version ``one`` is older than ``other``."""
+    return commands.run(["dpkg", "--compare-versions", one, "lt", other]).returncode == 0
+
+
+def look() -> Verdict:
+    """What there is to say of this start so far."""
+    listing = ["systemctl", "list-unit-files", "--state=enabled", "--plain", "--no-legend", "tributary-*.service"]
+    enabled = [line.split()[0] for line in commands.run(listing).stdout.splitlines() if line.strip()]
+    shown = _done(["systemctl", "show", f"--property={','.join(PROPERTIES)}", *asked(enabled)])
+    return verdict(parse(shown))
+
+
+def _rauc_json(*words: str) -> Any:
+    return json.loads(_done(["rauc", *words, "--output-format=json"]))
+
+
+def _done(command: Sequence[str]) -> str:
+    done = commands.run(command)
+    if done.returncode != 0:
+        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {_last(done)}")
+    return done.stdout
+
+
+def _last(done: "subprocess.CompletedProcess[str]") -> str:
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return said[-1] if said else f"it ended with {done.returncode}"

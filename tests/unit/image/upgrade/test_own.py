@@ -1,0 +1,52 @@
+"""What goes along from one slot into another."""
+
+from pathlib import Path
+
+from image.firstboot.actions import WriteFile
+from image.firstboot.memory import PLACE, Memory
+from image.upgrade.own import carry
+from image.upgrade.trial import Trial
+
+
+def put(root: Path, name: str, text: str, mode: int = 0o644) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def test_a_box_keeps_who_it_is_and_what_no_card_says(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    put(old, "etc/machine-id", "0123\n", 0o444)
+    put(old, "etc/ssh/ssh_host_ed25519_key", "secret", 0o600)
+    put(old, "etc/ssh/sshd_config", "of the old version")
+    put(old, "etc/tributary/throttler.toml", "by hand")
+    put(old, "etc/tributary/keys/one.key", "by hand", 0o600)
+    put(old, "etc/tributary/cpe.toml", "by the card")
+    put(old, str(PLACE), Memory.after("x", [WriteFile("/etc/tributary/cpe.toml", "")]).text())
+    put(new, "etc/machine-id", "")
+    put(new, "etc/tributary/throttler.toml", "as packaged")
+    carried = carry(old, new)
+    assert [str(name) for name in carried] == [
+        "etc/machine-id",
+        "etc/ssh/ssh_host_ed25519_key",
+        "etc/tributary/keys/one.key",
+        "etc/tributary/throttler.toml",
+    ]
+    for name in carried:
+        assert (new / name).read_text() == (old / name).read_text()
+        assert (new / name).stat().st_mode == (old / name).stat().st_mode
+    assert not (new / "etc/ssh/sshd_config").exists()
+    assert not (new / "etc/tributary/cpe.toml").exists()
+
+
+def test_a_slot_is_on_trial_until_it_passed_or_says_why_not(tmp_path: Path) -> None:
+    trial = Trial(tmp_path)
+    assert (trial.on, trial.reason) == (False, "")
+    trial.passed()  # a system that nobody put on trial
+    trial.begin()
+    assert trial.on
+    trial.failed("bad: tributary-squid.service")
+    assert trial.reason == "bad: tributary-squid.service"
+    trial.passed()
+    assert not trial.on
