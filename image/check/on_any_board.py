@@ -14,14 +14,20 @@ _ENABLED = (
 )
 _OTHER_PLACES = {"systemd-resolved.service": "/etc/systemd/system/sysinit.target.wants"}
 _OF_ROLE = {
-    Role.GATEWAY: ("tributary-squid", "tributary-converter", "tributary-throttler", "tributary-firstboot"),
-    Role.CPE: ("tributary-cpe", "tributary-converter", "tributary-firstboot"),
+    # With what makes a home router of it where its card says so.
+    Role.GATEWAY: (
+        *("tributary-squid", "tributary-throttler", "tributary-gateway"),
+        *("tributary-cpe", "dnsmasq", "tributary-converter", "tributary-firstboot"),
+    ),
+    Role.CPE: ("tributary-cpe", "dnsmasq", "tributary-converter", "tributary-firstboot"),
 }
 _ASIDE = {
-    "/etc/systemd/system/multi-user.target.wants": ("squid.service", "ssh.service", "dnsmasq.service"),
+    "/etc/systemd/system/multi-user.target.wants": (
+        *("squid.service", "ssh.service", "dnsmasq.service", "NetworkManager.service", "ModemManager.service"),
+    ),
     "/etc/systemd/system/sockets.target.wants": ("tributary-converter.socket", "ssh.socket"),
 }
-_OTHERS = {"/usr/sbin": ("NetworkManager", "ifup", "dhclient")}
+_OTHERS = {"/usr/sbin": ("ifup", "dhclient")}
 _EMPTY = ("/var/lib/apt/lists", "/var/cache/apt/archives", "/etc/ssl/private", "/run")
 _SMALL = {"lock", "partial"}  # folders that apt makes anew by itself
 

@@ -24,6 +24,8 @@ class Role(StrEnum):
         return tuple(f"tributary-{part}" for part in ("common", *_ROLES[self][1], "image"))
 
 
+# Of a home router whose links are network interfaces by themselves.
+_PLAIN_LINKS = ("dnsmasq", "usb-modeswitch", "wireguard-tools")
 _LINKS = (
     # Tunnels; PPPoE; modems, by those two; the LAN's access point.
     *("wireguard-tools", "ppp", "modemmanager", "network-manager", "hostapd"),
@@ -32,7 +34,10 @@ _LINKS = (
     *("usb-modeswitch", "usbmuxd"),
 )
 _ROLES = {
-    Role.GATEWAY: (("libnftables1", "mptcpize", "squid"), ("squid", "converter", "throttler")),
+    Role.GATEWAY: (
+        ("conntrack", "libnftables1", "mptcpize", "squid", *_PLAIN_LINKS),
+        ("squid", "converter", "throttler", "gateway", "cpe"),
+    ),
     Role.CPE: (("dnsmasq", *_LINKS), ("converter", "cpe")),
 }
 

@@ -105,7 +105,7 @@ def _made(path: Path) -> Path:
 
 
 def _system(role: Role) -> dict[str, str]:
-    units = {"gateway": ("squid", "converter", "throttler"), "cpe": ("cpe", "converter")}[role]
+    units = {"gateway": ("squid", "converter", "throttler", "gateway", "cpe"), "cpe": ("cpe", "converter")}[role]
     wants = "etc/systemd/system/multi-user.target.wants"
     return {
         "etc/passwd": "root:x:0:0::/root:/bin/bash\ntributary:x:1000:1000::/home/tributary:/bin/bash\n",
@@ -114,6 +114,7 @@ def _system(role: Role) -> dict[str, str]:
         "etc/ssh/sshd_config": "",
         "var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nVersion: 5.2-1\n\n",
         **{f"usr/lib/systemd/system/tributary-{unit}.service": "" for unit in (*units, "firstboot")},
+        "usr/lib/systemd/system/dnsmasq.service": "",
         **{f"{wants}/tributary-{unit}.service": "" for unit in ("firstboot", "firstboot-report")},
         f"{wants}/systemd-networkd.service": "",
         "etc/systemd/system/sysinit.target.wants/systemd-resolved.service": "",
