@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.gateway import PORTS as GATEWAY_PORTS
+from image.firstboot.gateway import tunnels
 from image.firstboot.home import PROXY_PORT
 from image.firstboot.lan import TAKEN
 from image.firstboot.settings import Card, Lan, Role
 from squid.targets import Network
+from tributary.settings.hosts import CONVERT_PORT
 
 UNIT = "tributary-firewall.service"
 
@@ -23,12 +25,26 @@ def firewall(card: Card, role: Role) -> Iterator[Action]:
     """The file for what the card says, and the unit that loads it, in every role."""
     lan = card.lan if role is Role.CPE and card.target else None
     lines = [*_networks("admin_networks", card.admin_networks)]
-    if role is Role.GATEWAY and card.client_networks:
-        lines += [*_networks("client_networks", card.client_networks), _add("client_ports", GATEWAY_PORTS)]
+    if role is Role.GATEWAY:
+        lines += _gateway(card)
     elif lan is not None:
         lines += _home(lan)
     yield WriteFile(_PATH, _HEAD + "".join(f"{line}\n" for line in lines))
     yield EnableUnit(UNIT, gently=True)
+
+
+def _gateway(card: Card) -> Iterator[str]:
+    routers = tunnels(card)
+    inside = [routers.network] if routers else []
+    yield from _networks("client_networks", [*card.client_networks, *inside])
+    if card.client_networks:
+        yield _add("client_ports", GATEWAY_PORTS)
+    elif routers:
+        yield _add("client_ports", [CONVERT_PORT])
+    if routers:
+        yield _add("tunnel_ports", [routers.port])
+        yield _add("tunnel_interfaces", [f'"{routers.interface}"'])
+        yield from _tracking()
 
 
 def _home(lan: Lan) -> Iterator[str]:
@@ -37,7 +53,11 @@ def _home(lan: Lan) -> Iterator[str]:
     yield _add("client_ports", [PROXY_PORT])
     # What the LAN's rules bring to the converter still has the port of the server that it was sent to.
     yield f"add rule inet tributary-firewall tcp_in iifname @lan_interfaces meta mark {TAKEN:#x} accept"
-    # Address translation needs the connections that a gateway's rules leave untracked; these come before them.
+    yield from _tracking()
+
+
+def _tracking() -> Iterator[str]:
+    """Address translation needs the connections that a gateway's rules leave untracked; these come before them."""
     for chain in ("untracked_in", "untracked_out"):
         yield f"insert rule inet tributary-firewall {chain} accept"
 

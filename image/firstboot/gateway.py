@@ -1,14 +1,17 @@
-"""The role gateway: Squid, the native converter, and a throttler that holds nothing yet. Pure."""
+"""The role gateway: Squid, the native converter, tunnels of home routers, a throttler that holds nothing yet. Pure."""
 
 from collections.abc import Iterator
 
+from gateway.settings import GatewaySettings
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.document import document
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
 from tributary.settings.hosts import CONVERT_PORT
+from tributary.wireguard.addresses import gateway as inside_address
 
 SQUID, CONVERTER, THROTTLER = "tributary-squid.service", "tributary-converter.service", "tributary-throttler.service"
+TUNNELS = "tributary-gateway.service"
 SQUID_PORT, HTTP_PORT, SOCKS_PORT = 3128, 3129, 1080
 PORTS = (SQUID_PORT, HTTP_PORT, SOCKS_PORT, CONVERT_PORT)
 """Squid's, and those of the native converter."""
@@ -17,6 +20,7 @@ IDLE = "124m"
 """How long a connection may be silent: as long as behind any address translation (RFC 5382, REQ-5). Beside the web
 there are logins and messengers, which may have nothing to say for long."""
 
+_TUNNELS_FILE = "/etc/tributary/gateway.toml"
 _METRICS = "127.0.0.1:9465"
 _SQUID_STATE = "/var/lib/tributary/squid"
 """The one folder that the unit of the packages lets Squid write to."""
@@ -28,10 +32,20 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
     clients = [str(network) for network in card.client_networks]
     squid = {"client_networks": clients, "state_directory": _SQUID_STATE}
     yield WriteFile("/etc/tributary/squid.toml", document(squid))
-    yield WriteFile("/etc/tributary/converter.toml", _converter(clients))
+    routers = tunnels(card)
+    if card.public_name:
+        yield WriteFile(_TUNNELS_FILE, document({"name": card.public_name}))
+        # A restart would stop all of them; the converter listens inside, and comes after it.
+        yield EnableUnit(TUNNELS, gently=True, reads=(_TUNNELS_FILE,))
+    yield WriteFile("/etc/tributary/converter.toml", _converter(clients, routers))
     yield WriteFile("/etc/tributary/throttler.toml", _policy(client_side(card, facts)))
     for unit in (SQUID, CONVERTER, THROTTLER):
         yield EnableUnit(unit)
+
+
+def tunnels(card: Card) -> GatewaySettings | None:
+    """How home routers are let in; None: they are not."""
+    return GatewaySettings(name=card.public_name) if card.public_name else None
 
 
 def client_side(card: Card, facts: Facts) -> tuple[str, ...]:
@@ -40,20 +54,25 @@ def client_side(card: Card, facts: Facts) -> tuple[str, ...]:
     return tuple(name for name in card.network if name in here) or facts.wired
 
 
-def _converter(clients: list[str]) -> str:
+def _converter(clients: list[str], routers: GatewaySettings | None) -> str:
     # A converter without clients takes loopback addresses alone: never an open proxy.
     here = "[::]" if clients else "127.0.0.1"
+    inside = [str(routers.network)] if routers else []
+    listeners: list[dict[str, object]] = [
+        {"name": "web", "kind": "http", "address": f"{here}:{HTTP_PORT}"},
+        {"name": "socks", "kind": "socks5", "address": f"{here}:{SOCKS_PORT}"},
+        {"name": "convert", "kind": "convert", "address": f"{here}:{CONVERT_PORT}", "cookies": True},
+    ]
+    if routers and not clients:
+        # Routers alone: by the one listener that they use, which nothing outside of the tunnels reaches.
+        listeners = [{**listeners[-1], "address": f"{inside_address(routers.network)}:{CONVERT_PORT}"}]
     return document(
         {
-            "clients": {"networks": clients},
+            "clients": {"networks": [*clients, *inside]},
             "timeouts": {"idle": IDLE},
             "metrics": {"address": _METRICS},
             "log": {"access": _ACCESS_LOG},
-            "listen": [
-                {"name": "web", "kind": "http", "address": f"{here}:{HTTP_PORT}"},
-                {"name": "socks", "kind": "socks5", "address": f"{here}:{SOCKS_PORT}"},
-                {"name": "convert", "kind": "convert", "address": f"{here}:{CONVERT_PORT}", "cookies": True},
-            ],
+            "listen": listeners,
         }
     )
 

@@ -32,9 +32,11 @@ def _login(card: Card, where: str) -> Iterator[str]:
 
 
 def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
-    if not card.client_networks:
+    if card.public_name:
+        yield f"Home routers find it at {card.public_name}. To let one in: sudo {USER}-gateway enrol NAME"
+    elif not card.client_networks:
         yield f"The converters serve this box alone: add client_networks to {NAME}, and start the box anew."
-    else:
+    if card.client_networks:
         yield (
             f"Clients: {', '.join(map(str, card.client_networks))}. HTTP proxy: {where}:3128 (Squid) or {HTTP_PORT}"
             f" (native), SOCKS: {SOCKS_PORT}, TCP Convert: {CONVERT_PORT}."
@@ -67,7 +69,7 @@ def _home(card: Card) -> Iterator[str]:
 
 def _unused(card: Card, role: Role) -> Iterator[str]:
     of_a_home = ("gateway", "enrolment", "wan", "lan", "access_point", "bypass", "forward")
-    other = ("client_networks",) if role is Role.CPE else of_a_home
+    other = ("client_networks", "public_name") if role is Role.CPE else of_a_home
     given = [key for key in other if getattr(card, key)]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from image.firstboot.actions import Action, DisableUnit, EnableUnit, RemoveFile, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.firewall import firewall
-from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, gateway
+from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, TUNNELS, gateway
 from image.firstboot.home import CPE, DNSMASQ, LAN, home
 from image.firstboot.hostapd import bridged
 from image.firstboot.identity import identity
@@ -14,7 +14,7 @@ from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
 from tributary.settings.failure import Exit, Failure
 
-_BY_ROLE = (SQUID, CONVERTER, THROTTLER, CPE, LAN, DNSMASQ, DIALLER, MANAGER)
+_BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, CPE, LAN, DNSMASQ, DIALLER, MANAGER)
 """Units that run in some role only; the firewall runs in all."""
 
 

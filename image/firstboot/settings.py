@@ -10,6 +10,8 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from image.firstboot import access_point, bypass, forward, modem, names, pppoe, public_key, values
+from gateway.settings import HOST, Host
+from image.firstboot import access_point, bypass, forward, modem, pppoe, public_key, values
 from image.firstboot.access_point import AccessPoint
 from image.firstboot.bypass import Bypass
 from image.firstboot.forward import Forward
@@ -237,6 +239,9 @@ class Card(Settings):
         [],
         title="gateway: who may use the converters; none: this machine alone",
         description=f"a list of {CLIENTS}",
+    )
+    public_name: Host | None = Field(
+        None, title="gateway: how home routers, let in by keys, find this box; none: no tunnels", description=HOST
     )
     gateway: Gateway = Field(None, title="cpe: where the gateway is, for leg = 'plain'", description=values.GATEWAY)
     leg: Leg | None = Field(

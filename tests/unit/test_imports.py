@@ -19,7 +19,8 @@ BELOW: dict[str, set[str]] = {
     "gateway": {"tributary", "squid.targets", "squid.values"},
     "doctor": {"tributary"},
     "debs": {"tributary"},
-    "image": {"tributary", "squid", "debs"},
+    # A card says how routers find a gateway in the words of the gateway's own settings.
+    "image": {"tributary", "squid", "debs", "gateway.settings"},
     "overlay": {"tributary"},
     # What the throttler answers is read by its own types, chains are asked for where they are computed, agents are what
     # the control plane builds, a home router's files are a card's; all else is by the commands that a user types.

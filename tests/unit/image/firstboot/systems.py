@@ -14,7 +14,7 @@ SHIPPED = Path(__file__).parents[4] / "image/firstboot/tributary.toml"
 FIREWALL = Path(__file__).parents[4] / "ansible/roles/firewall/files/tributary-firewall.nft"
 
 UNITS = (
-    *(f"tributary-{part}.service" for part in ("squid", "converter", "throttler", "cpe", "lan")),
+    *(f"tributary-{part}.service" for part in ("squid", "converter", "throttler", "gateway", "cpe", "lan")),
     *("dnsmasq.service", "systemd-resolved.service", "tributary-firewall.service", "ssh.service"),
     *("wpa_supplicant@.service", "hostapd@.service", "ppp@.service", "ModemManager.service", "NetworkManager.service"),
 )

@@ -37,6 +37,7 @@ def test_a_gateway_runs_both_converters_throttler_and_firewall() -> None:
         "tributary-converter.service": True,
         "tributary-throttler.service": True,
         "tributary-firewall.service": True,
+        "tributary-gateway.service": False,
         "tributary-cpe.service": False,
         "tributary-lan.service": False,
         "dnsmasq.service": False,
@@ -56,10 +57,18 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
         "tributary-firewall.service": True,
         "tributary-squid.service": False,
         "tributary-throttler.service": False,
+        "tributary-gateway.service": False,
         "NetworkManager.service": False,
         "ModemManager.service": False,
         "ssh.service": False,
     }
+
+
+def test_a_gateway_that_routers_find_by_a_name_has_tunnels_before_its_converter() -> None:
+    found = plan(read(b'public_name = "gateway.example.net"', Role.GATEWAY), facts())
+    enabled = [each.unit for each in found if isinstance(each, EnableUnit)]
+    assert enabled.index("tributary-gateway.service") < enabled.index("tributary-converter.service")
+    assert "/etc/tributary/gateway.toml" in {each.path for each in found if isinstance(each, WriteFile)}
 
 
 def done(text: str, news: Set[str]) -> dict[str, str]:

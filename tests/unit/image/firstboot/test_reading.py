@@ -75,6 +75,7 @@ WRONG = [
     ('client_networks = ["10.0.0.1/8"]', "client_networks[0] = '10.0.0.1/8'", "without host bits"),
     ('client_networks = "10.0.0.0/8"', "client_networks = '10.0.0.0/8'", "a list of networks"),
     ('admin_networks = ["198.51.100.1/24"]', "admin_networks[0] = '198.51.100.1/24'", "networks without host bits"),
+    ('public_name = "gateway.example:51840"', "public_name = 'gateway.example:51840'", "without a port"),
     ('gateway = "gateway.example"', "gateway = 'gateway.example'", "no name"),
     ('gateway = "203.0.113.5:0"', "gateway = '203.0.113.5:0'", "'203.0.113.5'"),
     ('gateway = "127.0.0.1"', "gateway = '127.0.0.1'", "an address, or an address and a port"),
@@ -465,7 +466,9 @@ def test_the_file_on_the_image_has_every_key() -> None:
 
 def test_what_the_other_role_has_is_checked_and_not_used() -> None:
     card = read(shipped(uncommented=True), Role.GATEWAY)
-    assert "Not used, since this box is a cpe: client_networks." in next_steps.next_steps(card, facts(Role.CPE))
+    assert "Not used, since this box is a cpe: client_networks, public_name." in next_steps.next_steps(
+        card, facts(Role.CPE)
+    )
     assert "wan.dsl.mac" in lines('[wan.dsl]\nmac = "x"', Role.GATEWAY)[0]
 
 
