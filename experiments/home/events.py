@@ -38,7 +38,7 @@ class Noticed:
 def cut(home: Household, link: Link, how: str) -> Noticed:
     """A link ends, with or without its carrier, and comes back, during a call and a download of a device."""
     lasting = LASTING[how]
-    with calling(home) as call, downloading(home, _BEFORE + lasting + _AFTER) as download:
+    with calling(home.network.device) as call, downloading(home.network.device, _BEFORE + lasting + _AFTER) as download:
         time.sleep(_BEFORE)
         begun = time.monotonic()
         with _CUTS[how](home.network, link):
@@ -61,7 +61,7 @@ class Wandered:
 def wander(home: Household, link: Link, changes: int, every: float) -> Wandered:
     """A link has another address every so many seconds."""
     host, first = 2, 20
-    with downloading(home, _BEFORE + changes * every) as download:
+    with downloading(home.network.device, _BEFORE + changes * every) as download:
         time.sleep(_BEFORE)
         for number in range(changes):
             home.network.lease(link, first + number, before=host)
@@ -77,7 +77,7 @@ def revoke(home: Household) -> float:
     """The gateway shuts the router out, and lets it in again: the seconds in which a call still passed."""
     file = home.network.directory / "gateway/routers" / f"{ROUTER}.toml"
     kept = file.read_text()
-    with calling(home) as call:
+    with calling(home.network.device) as call:
         begun = time.monotonic()
         home.gateway.revoke()
         time.sleep(_AFTER)

@@ -142,7 +142,7 @@ def standing_network(
         _lay(network)
         for link in links:
             _connect(network, link, shaped, seed)
-        _provide(network)
+        provide(network)
         yield network
 
 
@@ -193,7 +193,8 @@ def _connect(network: Network, link: Link, shaped: bool, seed: int) -> None:
     network.lease(link)
 
 
-def _provide(network: Network) -> None:
+def provide(network: Network) -> None:
+    """Have the links' providers translate the router's addresses."""
     addresses = ", ".join(f"10.0.{link.number}.0/24 : 198.51.100.{link.number}" for link in network.links)
     rules = network.internet.write("providers.nft", _PROVIDERS.format(addresses=addresses))
     network.internet.run("nft", "--file", str(rules))

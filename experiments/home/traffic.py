@@ -79,15 +79,15 @@ def _flow(node: Node, seconds: float, *how: str) -> Iterator[Running]:
 
 
 @contextmanager
-def downloading(home: Household, seconds: float, port: int = PORTS[0]) -> Iterator[Running]:
+def downloading(device: Node, seconds: float, port: int = PORTS[0]) -> Iterator[Running]:
     """A download of the device, every byte of which is compared with what it should be."""
-    with _flow(home.network.device, seconds, "--to", f"{SERVER}:{port}", "--verify") as download:
+    with _flow(device, seconds, "--to", f"{SERVER}:{port}", "--verify") as download:
         yield download
 
 
 def mbps(home: Household, seconds: float, port: int = PORTS[0]) -> float:
     """What such a download reaches behind its warm-up; raises Failure as its end does."""
-    with downloading(home, seconds, port) as download:
+    with downloading(home.network.device, seconds, port) as download:
         return float(download.end()["bits_per_second"]) / 1e6
 
 
@@ -109,10 +109,10 @@ def alone(home: Household, seconds: float) -> dict[str, float]:
 
 
 @contextmanager
-def calling(home: Household) -> Iterator[Callable[[], Call]]:
+def calling(device: Node) -> Iterator[Callable[[], Call]]:
     """A call of the device, which has begun; the function given ends it, and says how it was."""
     command = [sys.executable, "-m", "experiments.probes.call", "ask", SERVER, str(CALL_PORT)]
-    with home.network.device.start("call", command).wait_until_ready() as process:
+    with device.start("call", command).wait_until_ready() as process:
 
         def end() -> Call:
             process.stop()

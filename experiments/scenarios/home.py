@@ -116,7 +116,7 @@ def _loaded(home: Household, seconds: float) -> dict[str, float]:
 def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[str, Sequence[tuple[float, float]]]]:
     """Values and series of a device's download, beside what each way carries by itself."""
     by_link = alone(home, seconds)
-    with costing(home) as cost, downloading(home, seconds) as download:
+    with costing(home) as cost, downloading(home.network.device, seconds) as download:
         meter = Meter(home)
         meter.watch(seconds)
         told, spent = download.end(), cost()
