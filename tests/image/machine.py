@@ -45,7 +45,7 @@ DROP_IN = "[Unit]\nWants=selftest.service\n"
 
 OVMF = (Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd"))
 # No KVM: it may be there and unusable. Without cmpxchg16b, which QEMU before 8 emulates in a way that crashes SLUB.
-_PC = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16,-svm", "-smp", "2", "-m", "2G")
+PC = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16,-svm", "-smp", "2", "-m", "2G")
 # The machine that no board is: what boots there is the root with Debian's kernel, not the firmware's way to it.
 _VIRT = ("qemu-system-aarch64", "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "cortex-a72", "-smp", "2")
 # What the self-test says comes by a port of its own: consoles have login prompts and the kernel's messages.
@@ -129,7 +129,7 @@ def boot_pc(
     """Boot as a PC does, by BIOS or UEFI, with an ``other`` disk if there is one; returns what the self-test said."""
     folder = medium.path.parent
     (folder / "report").unlink(missing_ok=True)
-    command = [*_PC, *_COMMON, *network, *_drives(medium, folder)]
+    command = [*PC, *_COMMON, *network, *_drives(medium, folder)]
     if other is not None:
         command += ["-drive", f"file={other},if=none,id=other,format=raw,readonly=on"]
         command += ["-device", "virtio-blk-pci,drive=other,addr=0x13"]
@@ -165,15 +165,21 @@ def _credentials(sections: tuple[str, ...]) -> dict[str, str]:
     return {"systemd.extra-unit.selftest.service": unit, "systemd.unit-dropin.multi-user.target": DROP_IN}
 
 
+def disk(medium: Medium) -> list[str]:
+    """The disk to boot from, in a slot of its own: those of the networks give these their names."""
+    return [
+        *("-drive", f"file={medium.path},if=none,id=medium,format=raw"),
+        *("-device", "virtio-blk-pci,drive=medium,addr=0x11,bootindex=1"),
+    ]
+
+
 def _drives(medium: Medium, folder: Path) -> list[str]:
     bench = folder / "bench.img"
     bench.unlink(missing_ok=True)
     making: list[str | Path] = ["mkfs.ext4", "-q", "-F", "-L", LABEL, "-d", GUEST, bench, "8M"]
     subprocess.run(making, check=True)
-    # Slots of their own: those of the networks give these their names.
     return [
-        *("-drive", f"file={medium.path},if=none,id=medium,format=raw"),
-        *("-device", "virtio-blk-pci,drive=medium,addr=0x11,bootindex=1"),
+        *disk(medium),
         *("-drive", f"file={bench},if=none,id=bench,format=raw,readonly=on"),
         *("-device", "virtio-blk-pci,drive=bench,addr=0x12"),
     ]

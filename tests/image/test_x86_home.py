@@ -1,0 +1,164 @@
+"""Two boxes booted from the x86 image, a gateway and a home router that it has enrolled, and two links between them.
+
+One image serves both: the router's card says what it is. What the tunnels do is tried in namespaces, too
+(tests/netns/test_gateway_router.py, demo home); here by Debian's kernel with its WireGuard, by systemd and the units as
+they are installed, by the first boot, DHCP and dnsmasq. Rates are those of an emulated processor, and are not judged.
+"""
+
+import json
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from scapy.layers.dns import DNS, DNSQR
+
+from experiments.home.network import GATEWAY, ROUTER, SERVER
+from experiments.home.traffic import calling, downloading
+from experiments.home.web import PORTS
+from experiments.testbed.node import Node
+from image.make.boards import Role
+from tests.image.conftest import Build
+from tests.image.home_world import CARDS, HOME, NAME, Home, standing_home
+from tests.image.standing import Login
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually
+from tributary.wireguard.enrolment import PORT
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
+    pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="no dnsmasq"),
+]
+
+SECONDS = 5.0
+"""Of a download."""
+SOON = 60.0
+"""Seconds in which an emulated router has noticed something and said so."""
+
+
+@pytest.fixture(scope="module")
+def home(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    with standing_home(build("x86", Role.GATEWAY), tmp_path_factory.mktemp("home", numbered=True)) as made:
+        made.wait_until_whole()
+        yield made
+
+
+def bonds(home: Home, port: int) -> None:
+    """A device's download takes both links: each brings a considerable share of it."""
+    before = home.carried()
+    with downloading(home.device, SECONDS, port) as download:
+        told = download.end()
+    brought = {name: count - before[name] for name, count in home.carried().items()}
+    assert sum(brought.values()) > told["bytes"] > 0
+    assert min(brought.values()) > 0.2 * sum(brought.values()), brought
+
+
+def test_both_boxes_have_started_and_nothing_failed(home: Home) -> None:
+    for box in (home.gateway, home.router):
+        assert box.tries("systemctl is-system-running --wait").stdout == "running\n"
+        assert box.run("systemctl list-units --failed --plain --no-legend") == ""
+
+
+def test_the_gateway_hears_the_router_by_both_links_and_names_it(home: Home) -> None:
+    eventually(lambda: len(home.seen()["up"]) == 3, SOON)
+    seen = home.seen()
+    assert seen["name"] == HOME
+    outside = {link["outside"].rpartition(":")[0] for link in seen["up"] if link["place"]}
+    assert outside == {"198.51.100.1", "198.51.100.2"}
+
+
+def test_the_tunnels_are_those_of_the_kernel(home: Home) -> None:
+    for box, names in ((home.gateway, {"tributary"}), (home.router, {"tb0", "tb1", "tb2"})):
+        shown = json.loads(box.run("ip -json -details link show type wireguard"))
+        assert {each["ifname"] for each in shown} == names
+        assert box.tries("pgrep wireguard-go").stdout == ""
+
+
+@pytest.mark.parametrize("port", PORTS)
+def test_a_download_from_any_port_takes_both_links(home: Home, port: int) -> None:
+    bonds(home, port)
+
+
+def test_a_link_whose_provider_strips_multipath_tcp_is_bonded_all_the_same(home: Home) -> None:
+    with home.network.stripping(home.link("lte")):
+        bonds(home, PORTS[0])
+
+
+def test_names_are_looked_up_by_the_gateway(home: Home) -> None:
+    assert asked(home.device) == SERVER
+
+
+def asked(device: Node) -> str | None:
+    """The address that the router tells a device; None if it tells none."""
+    with inside(device), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(10)
+        client.sendto(bytes(DNS(id=7, rd=1, qd=DNSQR(qname=NAME))), (ROUTER, 53))
+        answer = DNS(client.recv(512))
+    return str(answer.an[0].rdata) if answer.an else None
+
+
+def test_a_call_keeps_its_address_and_a_download_its_bytes_when_a_link_is_unplugged(home: Home) -> None:
+    with calling(home.device) as call, downloading(home.device, 20.0) as download:
+        home.box.plug(CARDS["dsl"], into=False)
+        try:
+            eventually(lambda: home.states().get("dsl") == "down", SOON)
+            noticed = time.monotonic()
+            download.end()
+            heard = call()
+        finally:
+            home.box.plug(CARDS["dsl"], into=True)
+    assert max(at for at, _ in heard.answers) > noticed
+    assert heard.addresses == [GATEWAY]
+    home.wait_until_whole()
+
+
+def test_a_link_that_has_other_addresses_all_the_time_breaks_nothing(home: Home) -> None:
+    with calling(home.device) as call, downloading(home.device, 30.0) as download:
+        for host in (31, 32, 33):
+            home.providers.lease("lte", host)
+            home.router.run(f"sudo networkctl renew {CARDS['lte']}")
+            eventually(partial(has, home.router, CARDS["lte"], f"10.0.2.{host}"), SOON)
+        before = home.carried()["lte"]
+        assert download.process.popen.poll() is None, "the download was to last longer"
+        download.end()
+        heard = call()
+    assert heard.addresses == [GATEWAY]
+    assert home.carried()["lte"] > before
+    home.wait_until_whole()
+
+
+def has(box: Login, card: str, address: str) -> bool:
+    """Whether the ``card`` of the box has this address."""
+    return f" {address}/" in box.run(f"ip -brief address show {card}")
+
+
+def test_no_port_of_the_gateway_answers_a_stranger(home: Home) -> None:
+    ports = sorted({*range(1, 1025), 1080, 3128, 3129, 5124, 9464, 9465, 51820, PORT})
+    answers = knocked(home.network.server, [f"{kind}/{port}" for kind in ("tcp", "udp") for port in ports])
+    assert answers == []
+    assert knocked(home.network.internet, ["tcp/22", "tcp/23"]) == ["tcp/22"], "those who look after it get in"
+
+
+def knocked(node: Node, ports: list[str]) -> list[str]:
+    """Those of ``ports`` that answer somebody at ``node``."""
+    words = ("prlimit", "--nofile=8192", sys.executable, "-m", "experiments.probes.knock", GATEWAY, "5")
+    answers: list[str] = json.loads(node.run(*words, *ports))
+    return answers
+
+
+def test_a_router_that_is_revoked_is_out_within_five_seconds(home: Home) -> None:
+    file = f"/var/lib/tributary/gateway/routers/{HOME}.toml"
+    home.gateway.run(f"sudo cp {file} /root/kept")
+    with calling(home.device) as call:
+        home.gateway.run(f"sudo tributary-gateway revoke {HOME}")
+        revoked = time.monotonic()
+        assert json.loads(home.gateway.run("sudo tributary-gateway list --json")) == []
+        # It goes on by a link itself, and is known by that one's address from then on.
+        eventually(lambda: not (status := home.status()) or not status["gateway"]["answers"], SOON)
+        heard = call()
+    assert heard.last_by(GATEWAY) - revoked < 5
+    home.gateway.run(f"sudo cp --preserve=mode /root/kept {file} && sudo tributary-gateway sync")
+    home.wait_until_whole()
