@@ -9,9 +9,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from image.firstboot import access_point, bypass, forward, modem, names, pppoe, public_key, values
 from gateway.settings import HOST, Host
-from image.firstboot import access_point, bypass, forward, modem, pppoe, public_key, values
+from image.firstboot import access_point, bypass, forward, modem, names, pppoe, public_key, values
 from image.firstboot.access_point import AccessPoint
 from image.firstboot.bypass import Bypass
 from image.firstboot.forward import Forward
@@ -334,6 +333,7 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     """What is wrong between keys, for a box in ``role``."""
     if role is Role.CPE and card.has_cpe:
         yield from _missing(card)
+        yield from _of_names(card)
     yield from _between_wans(card)
     yield from _by_kind(card)
     yield from bypass.contradictions(card.bypass, card.wan)
@@ -359,14 +359,18 @@ def _missing(card: Card) -> Iterator[Contradiction]:
         yield "enrolment", "(missing)", f"{ENROLMENTS}; or gateway, {values.GATEWAY}"
     elif card.leg is None and card.gateway and card.enrolment:
         yield "leg", "(missing)", "'wireguard' or 'plain', since there are both gateway and enrolment"
-    if card.other_names != names.LINKS and card.dials:
-        yield "lan.dns", "(given)", f"{names.LINKS!r}, since a link is by PPPoE or a modem"
-    elif card.other_names == names.NOBODY and not card.enrolments:
-        yield "lan.dns", names.NOBODY, f"{names.LINKS!r} or servers, since without tunnels nobody else can be asked"
     for number, each in enumerate(card.enrolments):
         if each.inside != card.enrolments[0].inside:
             accepted = f"{card.enrolments[0].inside}, as in the first table: one address for the converter"
             yield f"enrolment[{number}].inside", str(each.inside), accepted
+
+
+def _of_names(card: Card) -> Iterator[Contradiction]:
+    """Who is asked for names, while that is not the gateway."""
+    if card.other_names != names.LINKS and card.dials:
+        yield "lan.dns", "(given)", f"{names.LINKS!r}, since a link is by PPPoE or a modem"
+    elif card.other_names == names.NOBODY and not card.enrolments:
+        yield "lan.dns", names.NOBODY, f"{names.LINKS!r} or servers, since without tunnels nobody else can be asked"
 
 
 def _between_wans(card: Card) -> Iterator[Contradiction]:

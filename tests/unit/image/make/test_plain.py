@@ -12,7 +12,6 @@ from image.make.boards import BOARDS, MIB, Board, Role
 from image.make.identity import Identity
 from image.make.layout import SECTOR, layout
 from image.make.root import DISABLED
-from image.make.texts import early, menu, texts
 from image.make.texts import texts
 from tests.unit.image.miniature import IDENTITY, boot_image, core_image
 from tributary.settings.failure import Failure
