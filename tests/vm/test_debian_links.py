@@ -125,7 +125,7 @@ ip -n isp link set line.7 up
 dial_in() { $isp pppoe-server -I line.7 -L 100.64.0.1 -R 100.64.0.10 -C isp -O /etc/ppp/isp; }
 dial_in
 pppd call tributary.dsl nodetach >/tmp/pppd.log 2>&1 &
-until_true 'ip -4 address show ppp-dsl | grep inet'
+until_true 'ip route show default | grep ppp-dsl' # which pppd makes last
 took dialled
 said line ip -json -details link show ppp-dsl
 said address ip -json -4 address show ppp-dsl
@@ -196,7 +196,7 @@ took joined_by_wpa3
 ip netns pids isp | xargs kill
 until_true '! ip link show ppp-dsl'
 dial_in
-until_true 'ip -4 address show ppp-dsl | grep inet'
+until_true 'ip route show default | grep ppp-dsl'
 took dialled_again
 said again ip -json -4 address show ppp-dsl
 said log cat /tmp/pppd.log
