@@ -102,10 +102,11 @@ def _measure(built: Household, options: HomeOptions, point: Point, repetition: i
 
 def _loaded(home: Household, seconds: float) -> dict[str, float]:
     """What a call's answers take on idle links, and behind a download."""
-    with calling(home) as call:
+    device = home.network.device
+    with calling(device) as call:
         time.sleep(WARM_UP)
         idle = call().waited(0.0)
-    with calling(home) as call, downloading(home, seconds) as download:
+    with calling(device) as call, downloading(device, seconds) as download:
         begun = time.monotonic() + WARM_UP
         told = download.end()
         loaded = call().waited(begun)
