@@ -101,6 +101,7 @@ def test_a_card_that_was_edited_is_applied_and_takes_back_what_is_no_longer_aske
         "tributary-firewall.service",
         "tributary-lan.service",
         "dnsmasq.service",
+        "systemd-resolved.service",
     }
 
 
