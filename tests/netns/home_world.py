@@ -5,7 +5,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,7 +113,8 @@ def listening(node: Node, port: int, *, transparent: bool = False, version: int 
                 connection, peer = listener.accept()
             except OSError:
                 return
-            with connection:
+            # A client may be gone already.
+            with connection, suppress(ConnectionError):
                 connection.sendall(f"{node.namespace.split('-')[1]} {peer[0]} {connection.getsockname()[0]}".encode())
 
     thread = threading.Thread(target=serve)
