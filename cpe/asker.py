@@ -5,11 +5,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 from cpe.captive import LONGEST, NOBODY, PORT, REQUEST, TIMEOUT, Way
 from cpe.kernel.rtnetlink import family
+from cpe.under_way import UnderWay
 
 _END = b"\r\n\r\n"
 
@@ -29,29 +28,8 @@ class _Question:
     answer: bytearray = field(default_factory=bytearray)
 
 
-class Asker:
-    """The questions under way, at most one a link; a context manager, with one descriptor for all (epoll(7))."""
-
-    def __init__(self) -> None:
-        self._selector = selectors.EpollSelector()
-        self._questions: dict[str, _Question] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for link in list(self._questions):
-            self.forget(link)
-        self._selector.close()
-
-    def fileno(self) -> int:
-        """For selectors."""
-        return self._selector.fileno()
-
-    @property
-    def next_due(self) -> float | None:
-        """When the time of the next question is over."""
-        return min((question.deadline for question in self._questions.values()), default=None)
+class Asker(UnderWay[_Question]):
+    """The questions under way."""
 
     def start(self, link: str, way: Way, now: float) -> None:
         """Ask; one that cannot be asked is told as one that was not answered."""
@@ -60,26 +38,18 @@ class Asker:
         with suppress(OSError):
             made = _connecting(way)
             self._selector.register(made, selectors.EVENT_WRITE, link)
-        self._questions[link] = _Question(made, now + TIMEOUT)
-
-    def forget(self, link: str) -> None:
-        """Of the question under way, if there is one, no reply is told."""
-        question = self._questions.pop(link, None)
-        if question and question.socket:
-            self._selector.unregister(question.socket)
-            question.socket.close()
+        self._attempts[link] = _Question(made, now + TIMEOUT)
 
     def replies(self, now: float) -> Iterator[Reply]:
         """To the questions that were answered or refused, or whose time is over."""
-        for key, _ in self._selector.select(0):
-            link: str = key.data
-            if self._has_ended(self._questions[link], link):
+        for link in self._heard():
+            if self._has_ended(self._attempts[link], link):
                 yield self._reply(link)
-        for link in [link for link, question in self._questions.items() if question.deadline <= now]:
+        for link in self._overdue(now):
             yield self._reply(link)
 
     def _reply(self, link: str) -> Reply:
-        reply = Reply(link, bytes(self._questions[link].answer))
+        reply = Reply(link, bytes(self._attempts[link].answer))
         self.forget(link)
         return reply
 

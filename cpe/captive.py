@@ -6,7 +6,6 @@ what comes is such an answer. No third party is asked, and no name is looked up.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
@@ -42,38 +41,16 @@ def login_page(answer: bytes) -> str | None:
     return told[1] if told else PAGE
 
 
-class Portals:
-    """What is known of login pages: ``found`` are their addresses by the links' names."""
-
-    def __init__(self) -> None:
-        self._rounds: Rounds[Way] = Rounds()
-        self.found: dict[str, str] = {}
-
-    def keep(self, ways: Mapping[str, Way]) -> None:
-        """From now on exactly these are asked; what is known of one that works again is forgotten."""
-        for name in self._rounds.keep(ways):
-            self.found.pop(name, None)
-
-    def way(self, name: str) -> Way | None:
-        """By which a link leads out."""
-        return self._rounds.ways.get(name)
-
-    @property
-    def next_due(self) -> float | None:
-        """When the next question is due."""
-        return self._rounds.next_due
-
-    def begin(self, now: float) -> list[str]:
-        """The links whose questions are due."""
-        return self._rounds.begin(now)
+class Portals(Rounds[Way, str]):
+    """What is known of login pages: ``found`` are their addresses."""
 
     def told(self, name: str, answer: bytes, now: float) -> None:
         """What came by a link; nothing if nothing did."""
-        if not self._rounds.is_under_way(name):
+        if not self.is_under_way(name):
             return
         page = login_page(answer)
         if page is None:
             self.found.pop(name, None)
         else:
             self.found[name] = page
-        self._rounds.ended(name, now + AGAIN)
+        self.ended(name, now + AGAIN)

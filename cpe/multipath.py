@@ -43,36 +43,22 @@ class Way:
     is_metered: bool = False
 
 
-class Verdicts:
+class Verdicts(Rounds[Way, Verdict]):
     """One for each way: that of a link's tunnel has the link's name, the one past it that of ``outside``."""
 
     def __init__(self) -> None:
-        self._rounds: Rounds[Way] = Rounds()
+        super().__init__()
         self._plainly: set[str] = set()
-        self.found: dict[str, Verdict] = {}
 
-    def keep(self, ways: Mapping[str, Way]) -> None:
+    def keep(self, ways: Mapping[str, Way]) -> set[str]:
         """From now on exactly these are asked about; what is known of one that is another now is forgotten."""
-        for name in self._rounds.keep(ways):
-            self.found.pop(name, None)
-            self._plainly.discard(name)
-
-    def way(self, name: str) -> Way | None:
-        """The one of this name."""
-        return self._rounds.ways.get(name)
-
-    @property
-    def next_due(self) -> float | None:
-        """When the next connection is due."""
-        return self._rounds.next_due
-
-    def begin(self, now: float) -> list[str]:
-        """The ways by which an MPTCP connection is due."""
-        return self._rounds.begin(now)
+        stale = super().keep(ways)
+        self._plainly -= stale
+        return stale
 
     def told(self, name: str, speaks: bool | None, is_refused: bool, now: float) -> bool:
         """Whether the connection speaks MPTCP, None if there is none; returns whether plain TCP should be tried."""
-        if not self._rounds.is_under_way(name):
+        if not self.is_under_way(name):
             return False
         if speaks is None and not is_refused:
             self._plainly.add(name)
@@ -91,5 +77,5 @@ class Verdicts:
             self.found.pop(name, None)
         else:
             self.found[name] = verdict
-        later = METERED if self._rounds.ways[name].is_metered else AGAIN
-        self._rounds.ended(name, now + (SOON if verdict is None else later))
+        later = METERED if self.ways[name].is_metered else AGAIN
+        self.ended(name, now + (SOON if verdict is None else later))

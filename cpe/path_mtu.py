@@ -109,23 +109,23 @@ class Path:
     is_metered: bool = False
 
 
-class Paths:
-    """The largest packets of all links, as far as they are known."""
+class Paths(Rounds[Path, int]):
+    """The largest packets of all links, in bytes, as far as they are known."""
 
     def __init__(self) -> None:
-        self._rounds: Rounds[Path] = Rounds()
+        super().__init__()
         self._searches: dict[str, Search] = {}
-        self.found: dict[str, int] = {}
-        """In bytes, by the links' names."""
         self.reached: dict[str, bool] = {}
         """Whether the gateway's outside has answered in the last search."""
         self._doubted: frozenset[str] = frozenset()
 
-    def keep(self, paths: Mapping[str, Path]) -> None:
+    def keep(self, ways: Mapping[str, Path]) -> set[str]:
         """From now on exactly these are measured; what is known of one that is another now is forgotten."""
-        for name in self._rounds.keep(paths):
-            for known in (self._searches, self.found, self.reached):
-                known.pop(name, None)
+        stale = super().keep(ways)
+        for name in stale:
+            self._searches.pop(name, None)
+            self.reached.pop(name, None)
+        return stale
 
     def doubt(self, names: Collection[str], now: float) -> None:
         """The gateway is silent by these links: is its outside, too? Asked at once, and then soon again and again."""
@@ -133,19 +133,14 @@ class Paths:
             is_new = name not in self._doubted
             if is_new:
                 self.reached.pop(name, None)
-            self._rounds.hurry(name, now if is_new else now + SOON)
+            self.hurry(name, now if is_new else now + SOON)
         self._doubted = frozenset(names)
-
-    @property
-    def next_due(self) -> float | None:
-        """When the next search is due."""
-        return self._rounds.next_due
 
     def begin(self, now: float) -> list[str]:
         """The links whose first probe is to be sent now."""
-        names = self._rounds.begin(now)
+        names = super().begin(now)
         for name in names:
-            path = self._rounds.ways[name]
+            path = self.ways[name]
             self._searches[name] = Search(path.most, path.target.version)
         return names
 
@@ -154,7 +149,7 @@ class Paths:
         search = self._searches.get(name)
         if search is None or search.size is None:
             return None
-        return self._rounds.ways[name], search.size, search.timeout
+        return self.ways[name], search.size, search.timeout
 
     def answered(self, name: str, rtt: float, now: float) -> None:
         """What became of the link's probe: it was answered."""
@@ -181,5 +176,5 @@ class Paths:
         self.reached[name] = search.found is not None
         if search.found is not None:
             self.found[name] = search.found
-        later = METERED if self._rounds.ways[name].is_metered else AGAIN
-        self._rounds.ended(name, now + (SOON if search.found is None else later))
+        later = METERED if self.ways[name].is_metered else AGAIN
+        self.ended(name, now + (SOON if search.found is None else later))

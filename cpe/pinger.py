@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EMSGSIZE
-from types import TracebackType
-from typing import Self
 
 from cpe.kernel.rtnetlink import family
 from cpe.observed import Address
+from cpe.under_way import UnderWay
 
 _ECHO = struct.Struct("!BBHHH")  # RFC 792, RFC 4443 section 4.1: type, code, checksum, identifier, sequence number
 _REQUEST, _REPLY = {4: 8, 6: 128}, {4: 0, 6: 129}
@@ -49,29 +48,8 @@ class _Ping:
     deadline: float
 
 
-class Pinger:
-    """The pings under way, at most one a link; a context manager, with one descriptor for all (epoll(7))."""
-
-    def __init__(self) -> None:
-        self._selector = selectors.EpollSelector()
-        self._pings: dict[str, _Ping] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for link in list(self._pings):
-            self.forget(link)
-        self._selector.close()
-
-    def fileno(self) -> int:
-        """For selectors."""
-        return self._selector.fileno()
-
-    @property
-    def next_due(self) -> float | None:
-        """When the next ping's time is over."""
-        return min((ping.deadline for ping in self._pings.values()), default=None)
+class Pinger(UnderWay[_Ping]):
+    """The pings under way."""
 
     def start(
         self, link: str, interface: str, source: Address, target: Address, size: int, now: float, timeout: float
@@ -85,27 +63,19 @@ class Pinger:
             made.send(request(target.version, identifier, size))
         if made:
             self._selector.register(made, selectors.EVENT_READ, link)
-        self._pings[link] = _Ping(made, target.version, identifier, now, now + timeout)
-
-    def forget(self, link: str) -> None:
-        """Of the ping under way, if there is one, no outcome is told."""
-        ping = self._pings.pop(link, None)
-        if ping and ping.socket:
-            self._selector.unregister(ping.socket)
-            ping.socket.close()
+        self._attempts[link] = _Ping(made, target.version, identifier, now, now + timeout)
 
     def outcomes(self, now: float) -> Iterator[Echo]:
         """Of the pings that were answered, or refused as too large, or whose time is over."""
-        for key, _ in self._selector.select(0):
-            link: str = key.data
-            ping = self._pings[link]
+        for link in self._heard():
+            ping = self._attempts[link]
             assert ping.socket is not None, "it is in the selector"
             most = _too_large(ping.socket)
             is_answered = _is_answered(ping.socket, ping)
             if most is not None or is_answered:
                 self.forget(link)
                 yield Echo(link, now - ping.began if is_answered else None, most)
-        for link in [link for link, ping in self._pings.items() if ping.deadline <= now]:
+        for link in self._overdue(now):
             self.forget(link)
             yield Echo(link)
 

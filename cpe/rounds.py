@@ -1,27 +1,37 @@
-"""When each link is examined: at once when its way is new, then again and again. Pure: the clock is the caller's."""
+"""When each link is examined: at once when its way is new, then again and again; and what was found.
+
+Pure: the clock is the caller's.
+"""
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 Way = TypeVar("Way")
+Found = TypeVar("Found")
 
 
-class Rounds(Generic[Way]):
-    """The ways of links, by the links' names, and when the next round of each is due, in seconds."""
+class Rounds(Generic[Way, Found]):
+    """The ways of links and what is ``found`` so far, by the links' names; when the next round of each is due."""
 
     def __init__(self) -> None:
         self.ways: dict[str, Way] = {}
+        self.found: dict[str, Found] = {}
         self._due: dict[str, float] = {}
         self._under_way: set[str] = set()
 
     def keep(self, ways: Mapping[str, Way]) -> set[str]:
-        """From now on exactly these are examined; returns the names of those that are gone, or lead another way now."""
+        """From now on exactly these are examined; returns those that are gone, or lead another way now: forgotten."""
         stale = {name for name, way in self.ways.items() if ways.get(name) != way}
         for name in stale:
+            self.found.pop(name, None)
             self._due.pop(name, None)
             self._under_way.discard(name)
         self.ways = dict(ways)
         return stale
+
+    def way(self, name: str) -> Way | None:
+        """The one of this name."""
+        return self.ways.get(name)
 
     @property
     def next_due(self) -> float | None:
