@@ -4,7 +4,7 @@ import errno
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +85,13 @@ def cable(one: Node, name: str, address: str, other: Node, its_name: str, its_ad
     for node, interface, own in ((one, name, address), (other, its_name, its_address)):
         node.ip("address", "add", own, "dev", interface)
         node.ip("link", "set", interface, "up")
+
+
+def access_links(box: Node, far: Node, names: Sequence[str]) -> None:
+    """Cables from the box to ``far``, with default routes as a DHCP client sets them: 10.7.1.2 by the first link."""
+    for number, name in enumerate(names, start=1):
+        cable(box, name, f"10.7.{number}.2/24", far, name, f"10.7.{number}.1/24")
+        box.ip("route", "add", "default", "via", f"10.7.{number}.1", "metric", str(1023 + number))
 
 
 def listens(node: Node, port: int, *, transparent: bool = False, version: int = 4) -> socket.socket:

@@ -24,7 +24,7 @@ import pytest
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names
 from tests.netns.converter_world import start
-from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
+from tests.netns.home_world import BOX, DEVICE, Home, access_links, cable, heard, listening
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, in_namespace, process, said_ready, standing_nodes
 
@@ -99,10 +99,7 @@ def _wire(device: Node, box: Node, gateway: Node, server: Node) -> None:
     server.ip("route", "add", "default", "via", GATEWAY)
     gateway.ip("route", "add", OTHER, "via", SERVER)
     gateway.sysctl(net__ipv4__ip_forward=1)
-    for number, name in enumerate(LINKS, start=1):
-        cable(box, name, f"10.7.{number}.2/24", gateway, name, f"10.7.{number}.1/24")
-        # As a DHCP client does it.
-        box.ip("route", "add", "default", "via", f"10.7.{number}.1", "metric", str(1023 + number))
+    access_links(box, gateway, LINKS)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import pytest
 
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
-from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
+from tests.netns.home_world import BOX, DEVICE, Home, access_links, cable, heard, listening
 from tests.netns.squid_world import inside
 from tests.netns.test_gateway import FIREWALL, SITE
 from tests.netns.world import eventually, in_namespace, process, run, said_ready, standing_nodes
@@ -75,9 +75,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
         device.ip("route", "add", "default", "via", BOX)
         cable(gateway, "core", f"{GATEWAY}/24", stranger, "eth0", f"{STRANGER}/24")
-        for number, name in enumerate(("dsl", "lte"), start=1):
-            cable(box, name, f"10.7.{number}.2/24", gateway, name, f"10.7.{number}.1/24")
-            box.ip("route", "add", "default", "via", f"10.7.{number}.1", "metric", str(1023 + number))
+        access_links(box, gateway, ("dsl", "lte"))
         home = Served(device, box, stranger, folder, gateway)
         made.enter_context(listening(gateway, 5124))
         _at_the_gateway(home, made)
