@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,10 +87,23 @@ def source(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def throttler(source: str, policy: Path = WIRED_SLOW, *options: str) -> Iterator[subprocess.Popen[str]]:
-    # What the test before left behind would be found and held.
-    eventually(lambda: not on(GATEWAY, "ss -Htn state established sport = 3128"))
+    end_connections()
     with throttler_beside(source, policy, *options) as child:
         yield child
+
+
+def end_connections(seconds: float = 5.0) -> None:
+    """End what the test before left, which would be found and held.
+
+    A connection has ``seconds`` to end by itself. One whose client is gone without the gateway having heard of it,
+    since nothing sends a lost reset again, would stay for good.
+    """
+    established = "state established sport = 3128"
+    deadline = time.monotonic() + seconds
+    while on(GATEWAY, f"ss -Htn {established}") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    on(GATEWAY, f"ss -HtnK {established}")
+    eventually(lambda: not on(GATEWAY, f"ss -Htn {established}"))
 
 
 @contextmanager
