@@ -75,8 +75,9 @@ in from then on; Multipath TCP sessions that lost all their subflows end after n
 """
 
 _ROTATE = """\
-Gives a router a new secret, new addresses and keys, and prints them as 'enrol' does. The old ones hold until the new
-ones are heard for the first time ('sync' looks), or go at once with --now.
+Gives a router a new secret, new addresses of its tunnels and new keys, and prints them as 'enrol' does. The old ones
+hold until the new ones are heard for the first time ('sync' looks), or go at once with --now. The LAN keeps its IPv6
+prefix, which then leads to the new keys.
 """
 
 _UP = """\

@@ -31,13 +31,16 @@ def enrol(gateway: Gateway, name: str, now: datetime) -> Made:
 
 
 def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Made:
-    """Give a router new keys and addresses; its old ones hold until the new are heard, or go ``at_once``.
+    """Give a router new keys and tunnels' addresses; its old ones hold until the new are heard, or go ``at_once``.
+
+    Its LAN keeps its IPv6 prefix.
 
     Raises Failure, exit 64 if there is no such router.
     """
     routers = gateway.registry.read()
     router = known(routers, name)
-    secret, identity = _identity(gateway, routers, now)
+    secret, fresh = _identity(gateway, routers, now)
+    identity = fresh.model_copy(update={"lan": router.lan_number})
     next_alone = Router(**identity.model_dump(), forward=router.forward)
     renewed = next_alone if at_once else router.model_copy(update={"next": identity})
     return _let_in(gateway, routers, name, renewed, secret)
@@ -112,7 +115,7 @@ def _identity(gateway: Gateway, routers: Routers, now: datetime) -> tuple[str, I
 def _let_in(gateway: Gateway, routers: Routers, name: str, router: Router, secret: str) -> Made:
     settings = gateway.settings
     newest = router.next or router
-    prefix = gateway.networks.lan_of(newest.number)
+    prefix = gateway.networks.lan_of(newest.lan_number)
     enrolment = Enrolment.model_validate(
         {
             "gateway": str(Place(settings.name, settings.port)),
@@ -124,8 +127,11 @@ def _let_in(gateway: Gateway, routers: Routers, name: str, router: Router, secre
         }
     )
     # The file last: what fails before is taken away by the next look at the files.
-    notes = align(gateway, {**routers, name: router})
+    notes = align(gateway, {**routers, name: router}, [name] if name in routers else [])
     gateway.registry.write(name, router)
     if settings.lan_prefix and prefix is None:
-        notes = [*notes, f"{name}: {settings.lan_prefix} has no prefix for the number {newest.number}: no IPv6 there"]
+        notes = [
+            *notes,
+            f"{name}: {settings.lan_prefix} has no prefix for the number {newest.lan_number}: no IPv6 there",
+        ]
     return Made(enrolment, notes)

@@ -1,10 +1,10 @@
 """What the interface should have, and what it has that it should not. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
-from gateway.registry import Identity, Routers
+from gateway.registry import Identity, Router, Routers
 from tributary.wireguard.addresses import BLOCK, EVERYTHING_ELSE, LAN, PLACES, block_of, of_tunnel, prefix_of
 from tributary.wireguard.interface import Network, Peer, Seen
 
@@ -43,6 +43,8 @@ class Difference:
 
     missing: tuple[Tunnel, ...]
     surplus: tuple[Seen, ...]
+    kept: frozenset[Network] = frozenset()
+    """LANs that are the same router's as before, by other keys."""
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.surplus)
@@ -56,7 +58,7 @@ class Difference:
     def lost(self) -> list[Network]:
         """The blocks and the LANs of which addresses belong to nobody any more, or to somebody else."""
         found = {outer for peer in self.surplus for allowed in peer.allowed if (outer := _of_a_router(allowed))}
-        return sorted(found, key=lambda network: (network.version, network.network_address.packed))
+        return sorted(found - self.kept, key=lambda network: (network.version, network.network_address.packed))
 
 
 def _of_a_router(network: Network) -> Network | None:
@@ -71,13 +73,18 @@ def tunnels(routers: Routers, networks: Networks) -> list[Tunnel]:
         tunnel
         for name, router in routers.items()
         for identity in router.identities
-        for tunnel in tunnels_of(name, identity, networks)
+        for tunnel in _of_identity(name, identity, networks, _lan(router, identity, networks))
     ]
 
 
-def tunnels_of(name: str, identity: Identity, networks: Networks) -> Iterator[Tunnel]:
-    """Those of one identity of the router ``name``."""
-    block, lan = block_of(networks.tunnels, identity.number), networks.lan_of(identity.number)
+def _lan(router: Router, identity: Identity, networks: Networks) -> IPv6Network | None:
+    """A LAN that outlives a rotation is led to by the keys that are in use: no two peers have one prefix."""
+    waits = identity is not router and identity.lan_number == router.lan_number
+    return None if waits else networks.lan_of(identity.lan_number)
+
+
+def _of_identity(name: str, identity: Identity, networks: Networks, lan: IPv6Network | None) -> Iterator[Tunnel]:
+    block = block_of(networks.tunnels, identity.number)
     for place, key in zip(PLACES, identity.keys, strict=True):
         yield Tunnel(name, place, key, of_tunnel(block, place), lan if place == EVERYTHING_ELSE else None)
 
@@ -95,13 +102,17 @@ def peers(wanted: Sequence[Tunnel]) -> tuple[Peer, ...]:
     return tuple(Peer(tunnel.key, tunnel.allowed) for tunnel in wanted)
 
 
-def difference(wanted: Sequence[Tunnel], there: Sequence[Seen]) -> Difference:
-    """What is to be done so that the interface, which has ``there``, has what is ``wanted``."""
+def difference(wanted: Sequence[Tunnel], there: Sequence[Seen], kept: Collection[Network | None] = ()) -> Difference:
+    """What is to be done so that the interface, which has ``there``, has what is ``wanted``.
+
+    ``kept`` are LANs of routers that only get other keys.
+    """
     right = {tunnel.key: tunnel.allowed for tunnel in wanted}
     has = {peer.public_key: set(peer.allowed) for peer in there}
     return Difference(
         tuple(tunnel for tunnel in wanted if has.get(tunnel.key) != set(tunnel.allowed)),
         tuple(filter(None, (_surplus(peer, right.get(peer.public_key)) for peer in there))),
+        frozenset(filter(None, kept)),
     )
 
 

@@ -26,6 +26,7 @@ from tributary.wireguard.keys import KEY, Key
 
 NAME = "1 to 40 of a-z, 0-9 and -"
 NUMBER = "a whole number from 1: the router's block of 16 addresses"
+LAN = "a whole number from 1, that of no other router's LAN"
 KEYS = f"{len(PLACES)} public keys, no two the same, of the tunnels at places 0 to {PLACES[-1]}; each {KEY}"
 MOMENT = "a date and time with its offset from UTC, such as 2026-11-24T10:00:00Z"
 
@@ -37,17 +38,28 @@ def _moment(value: object) -> datetime:
 
 
 class Identity(Settings):
-    """A router's addresses and keys; a rotation gives it new ones of both."""
+    """A router's keys and the addresses of its tunnels; a rotation gives it new ones of both."""
 
     number: int = Field(ge=1, title="its block of addresses", description=NUMBER)
     keys: list[Key] = Field(title="its tunnels' public keys", description=KEYS)
     enrolled: Annotated[datetime, accepting(MOMENT, _moment)] = Field(title="when that was", description=MOMENT)
+    lan: int | None = Field(
+        None,
+        ge=1,
+        title="the number whose IPv6 prefix its LAN has, from before a rotation; none: its own",
+        description=LAN,
+    )
 
     @model_validator(mode="after")
     def _a_key_for_each_place(self) -> Self:
         if len(self.keys) != len(PLACES) or len(set(self.keys)) < len(PLACES):
             raise ValueError(KEYS)
         return self
+
+    @property
+    def lan_number(self) -> int:
+        """Which IPv6 prefix its LAN has: devices keep their addresses when the router gets other keys."""
+        return self.lan or self.number
 
 
 class Router(Identity):
@@ -80,8 +92,9 @@ def name_of(text: str) -> str:
 
 
 def free_number(routers: Routers, network: IPv4Network) -> int:
-    """The least number that no router has; raises Failure, exit 69, if ``network`` is full."""
-    taken = {identity.number for router in routers.values() for identity in router.identities}
+    """The least number that no router has, nor its LAN; raises Failure, exit 69, if ``network`` is full."""
+    identities = [identity for router in routers.values() for identity in router.identities]
+    taken = {number for identity in identities for number in (identity.number, identity.lan_number)}
     for number in range(1, most_routers(network) + 1):
         if number not in taken:
             return number
@@ -135,14 +148,12 @@ class Registry:
 
 
 def _refuse_doubles(folder: Path, routers: Routers) -> None:
-    owners: dict[int | str, str] = {}
+    owners: dict[tuple[str, int | str], str] = {}
     for name, router in routers.items():
         for what, value in _claims(router):
-            if value in owners:
-                raise Failure(
-                    Exit.USAGE, f"{folder}: {owners[value]}.toml and {name}.toml have the same {what}: {value}"
-                )
-            owners[value] = name
+            if owner := owners.get((what, value)):
+                raise Failure(Exit.USAGE, f"{folder}: {owner}.toml and {name}.toml have the same {what}: {value}")
+            owners[what, value] = name
 
 
 def _claims(router: Router) -> Iterator[tuple[str, int | str]]:
@@ -150,3 +161,5 @@ def _claims(router: Router) -> Iterator[tuple[str, int | str]]:
         yield "number", identity.number
         for key in identity.keys:
             yield "key", key
+    for number in sorted({identity.lan_number for identity in router.identities}):
+        yield "number of a LAN", number

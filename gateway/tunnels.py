@@ -93,12 +93,13 @@ def sync(gateway: Gateway) -> list[str]:
     """
     there = gateway.there()
     routers = {**gateway.registry.read()}
-    done = []
+    done, kept = [], []
     for name in ended_rotations(routers, there):
         routers[name] = routers[name].rotated()
+        kept.append(name)
         gateway.registry.write(name, routers[name])
         done.append(f"{name}: uses its new keys, the old ones are taken away")
-    return done + _align(gateway, routers, there)
+    return done + _align(gateway, routers, there, rotated=kept)
 
 
 def ended_rotations(routers: Routers, there: Sequence[Seen]) -> list[str]:
@@ -107,19 +108,24 @@ def ended_rotations(routers: Routers, there: Sequence[Seen]) -> list[str]:
     return [name for name, router in routers.items() if router.next and heard & set(router.next.keys)]
 
 
-def align(gateway: Gateway, routers: Routers) -> list[str]:
-    """Have the interface let in ``routers`` and nobody else; returns what was done, and that nothing is without one."""
+def align(gateway: Gateway, routers: Routers, rotated: Sequence[str] = ()) -> list[str]:
+    """Have the interface let in ``routers`` and nobody else; returns what was done, and that nothing is without one.
+
+    Those ``rotated`` have other keys now, and the same LAN.
+    """
     if not gateway.stands:
         return [f"there is no interface {gateway.settings.interface}: this counts from `tributary-gateway up` on"]
-    return _align(gateway, routers, gateway.there())
+    return _align(gateway, routers, gateway.there(), rotated=rotated)
 
 
-def _align(gateway: Gateway, routers: Routers, there: Sequence[Seen], *, always: bool = False) -> list[str]:
+def _align(
+    gateway: Gateway, routers: Routers, there: Sequence[Seen], *, always: bool = False, rotated: Sequence[str] = ()
+) -> list[str]:
     # First of all: nobody comes in before they stand. And always: somebody may have flushed all rules of this machine.
     kernel.load(rules.text(gateway.settings, routers))
     wanted = gateway.tunnels(routers)
     gateway.state.keep(gateway.tallies(routers, there))
-    change = difference(wanted, there)
+    change = difference(wanted, there, [gateway.networks.lan_of(routers[name].lan_number) for name in rotated])
     if change or always:
         private, settings = gateway.state.private_key(), gateway.settings
         device.configure(settings.interface, Interface(private, peers(wanted), settings.port))

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
@@ -290,10 +291,23 @@ def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_pat
             gateway.house.node.ip("address", "add", "fd12:3456:789a:2::2/128", "dev", tunnel)
             assert not gateway.house.pings("fd12:3456:789a:2::2", "2001:db8:5::2")
             assert gateway.house.pings("fd12:3456:789a:1::2", "2001:db8:5::2")
+            # New keys, the same prefix: it leads to the old ones until the new ones are used.
+            renewed = gateway.enrol("berlin", "rotate")
+            assert (renewed.prefix, renewed.addresses) == (enrolment.prefix, IPv4Network("10.84.0.32/28"))
+            assert _heard(client, server) == "2001:db8:5::1"
+            gateway.house.remove_tunnels()
+            gateway.house.tunnel(renewed, 0)
+            eventually(lambda: _is_rotated(gateway), 20)
+            eventually(lambda: _heard(client, server) == "2001:db8:5::1")
             gateway.gateway("revoke", "berlin")
             assert _heard(client, server) is None
         gateway.gateway("down")
         assert _of_ipv6(gateway) == before
+
+
+def _is_rotated(gateway: World) -> bool:
+    gateway.gateway("sync")
+    return not gateway.list()["berlin"]["rotating"]
 
 
 def _heard(client: socket.socket, server: socket.socket) -> str | None:

@@ -40,6 +40,20 @@ def test_a_router_that_gets_ipv6_keeps_its_connections_and_one_that_goes_loses_a
     assert gone.lost == [IPv4Network("10.84.0.16/28"), IPv6Network("2001:db8:1:1::/64")]
 
 
+def test_a_lan_goes_over_to_the_next_keys_when_the_rotation_ends_and_keeps_its_connections() -> None:
+    lan, networks = IPv6Network("2001:db8:1:1::/64"), Networks(NETWORK, LANS)
+    renewed = router(1, following=2)
+    assert renewed.next is not None
+    renewed = renewed.model_copy(update={"next": renewed.next.model_copy(update={"lan": 1})})
+    before = tunnels({"berlin": renewed}, networks)
+    assert {tunnel.key: tunnel.lan for tunnel in before if tunnel.place == 0} == {key(1): lan, key(2): None}
+    after = tunnels({"berlin": renewed.rotated()}, networks)
+    assert {tunnel.key: tunnel.lan for tunnel in after if tunnel.place == 0} == {key(2): lan}
+    there = [heard(tunnel) for tunnel in before]
+    assert difference(after, there, [lan]).lost == [IPv4Network("10.84.0.16/28")]
+    assert difference(after, there).lost == [IPv4Network("10.84.0.16/28"), lan]
+
+
 def test_an_interface_that_is_right_is_left_alone() -> None:
     change = difference(BERLIN, [heard(tunnel) for tunnel in reversed(BERLIN)])
     assert not change

@@ -60,7 +60,7 @@ def test_a_file_that_a_person_named_wrongly_is_refused(registry: Registry) -> No
         ("number = 1\n", "number = 4096\n", "no block 4096"),
         ("number = 1\n", "number = 0\n", "number = 0"),
         ("number = 1\n", "", r"number = '\(missing\)'"),
-        ("number = 1\n", "number = 1\nplace = 2\n", "one of the keys enrolled, forward, keys, next, number"),
+        ("number = 1\n", "number = 1\nplace = 2\n", "one of the keys enrolled, forward, keys, lan, next, number"),
         (f'    "{key(1, 8)}",\n', "", "9 public keys"),
         (f'    "{key(1, 8)}",\n', f'    "{key(1, 7)}",\n', "no two the same"),
         ("+00:00", "", "offset from UTC"),
@@ -152,6 +152,21 @@ def test_a_rotation_ends_with_the_next_in_the_place_of_the_first() -> None:
     assert router(1, following=2).rotated() == router(2)
     assert router(1).rotated() == router(1)
     assert router(1, following=2).identities == (router(1, following=2), identity(2))
+
+
+def test_a_lan_keeps_its_number_through_rotations_and_nobody_else_gets_it(registry: Registry) -> None:
+    renewed = router(1, following=2)
+    assert renewed.next is not None
+    kept = renewed.model_copy(update={"next": renewed.next.model_copy(update={"lan": 1})})
+    registry.write("berlin", kept)
+    assert registry.read()["berlin"].next == kept.next
+    registry.write("berlin", kept.rotated())
+    berlin = registry.read()["berlin"]
+    assert (berlin.number, berlin.lan_number) == (2, 1)
+    assert free_number({"berlin": berlin}, NETWORK) == 3
+    registry.write("paris", router(1))
+    with pytest.raises(Failure, match=r"berlin\.toml and paris\.toml have the same number of a LAN: 1"):
+        registry.read()
 
 
 def test_commands_wait_for_each_other(tmp_path: Path) -> None:
