@@ -1,6 +1,6 @@
 """The role gateway: Squid, the native converter, tunnels of home routers, a throttler that holds nothing yet. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gateway.settings import GatewaySettings
 from image.firstboot.actions import Action, EnableUnit, WriteFile
@@ -26,6 +26,13 @@ _SQUID_STATE = "/var/lib/tributary/squid"
 """The one folder that the unit of the packages lets Squid write to."""
 _ACCESS_LOG = "/var/log/tributary-converter/access.log"
 
+_WITH_TUNNELS = f"""\
+# One of its paths is the interface of the tunnels, which is there while that unit runs.
+[Unit]
+After={TUNNELS}
+PartOf={TUNNELS}
+"""
+
 
 def gateway(card: Card, facts: Facts) -> Iterator[Action]:
     """Settings and units."""
@@ -38,7 +45,9 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
         # A restart would stop all of them; the converter listens inside, and comes after it.
         yield EnableUnit(TUNNELS, gently=True, reads=(_TUNNELS_FILE,))
     yield WriteFile("/etc/tributary/converter.toml", _converter(clients, routers))
-    yield WriteFile("/etc/tributary/throttler.toml", _policy(client_side(card, facts)))
+    if routers:
+        yield WriteFile("/etc/systemd/system/tributary-throttler.service.d/50-tributary.conf", _WITH_TUNNELS)
+    yield WriteFile("/etc/tributary/throttler.toml", _policy(_paths(card, facts, routers)))
     for unit in (SQUID, CONVERTER, THROTTLER):
         yield EnableUnit(unit)
 
@@ -77,12 +86,21 @@ def _converter(clients: list[str], routers: GatewaySettings | None) -> str:
     )
 
 
-def _policy(interfaces: tuple[str, ...]) -> str:
-    """A policy that counts, and holds nothing. The throttler refuses an interface that is not there; lo always is."""
-    names = enumerate(interfaces or ("lo",), start=1)
+def _paths(card: Card, facts: Facts, routers: GatewaySettings | None) -> dict[str, str]:
+    """Names of the throttler's paths, and their interfaces: routers' subflows are inside of their tunnels."""
+    paths = {"tunnels": routers.interface} if routers else {}
+    if card.client_networks or not routers:
+        # The throttler refuses an interface that is not there; lo always is.
+        names = client_side(card, facts) or ("lo",)
+        paths |= {f"link{number}": name for number, name in enumerate(names, start=1)}
+    return paths
+
+
+def _policy(paths: Mapping[str, str]) -> str:
+    """A policy that counts, and holds nothing."""
     return document(
         {
-            "paths": {f"link{number}": {"interface": name} for number, name in names},
+            "paths": {path: {"interface": interface} for path, interface in paths.items()},
             "rules": [{"name": "count-only", "min_subflows": 1, "dry": True}],
         }
     )

@@ -1,8 +1,9 @@
 """A captured packet's bytes to a Segment.
 
-Ethernet, IP and TCP, which is what nearly every packet has, are read here: in 3 microseconds, where Scapy's layers take
-130, and there may be thousands a second. What else there is (VLAN tags, other link layers) goes through Scapy. Both
-ways give the same: nothing of a header that is not whole, since its receiver would drop it. No bytes raise.
+Ethernet, or the nothing that tunnels have in its place, IP and TCP, which is what nearly every packet has, are read
+here: in 3 microseconds, where Scapy's layers take 130, and there may be thousands a second. What else there is (VLAN
+tags, other link layers) goes through Scapy. Both ways give the same: nothing of a header that is not whole, since its
+receiver would drop it. No bytes raise.
 """
 
 import socket
@@ -10,7 +11,7 @@ import struct
 
 from scapy.config import conf
 from scapy.layers.inet import IP, TCP
-from scapy.layers.inet6 import IPv6
+from scapy.layers.inet6 import IPv6, IPv46
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 
@@ -38,32 +39,34 @@ def segment(data: bytes, link: type[Packet], time: int, interface: str, outgoing
     if link is Ether and len(data) >= _ETHERNET_HEADER:
         (kind,) = _ETHERTYPE.unpack_from(data)
         if kind == _ETHERTYPE_IPV4:
-            return _ipv4(data, time, interface, outgoing)
+            return _ipv4(data, _ETHERNET_HEADER, time, interface, outgoing)
         if kind == _ETHERTYPE_IPV6:
-            return _ipv6(data, time, interface, outgoing)
+            return _ipv6(data, _ETHERNET_HEADER, time, interface, outgoing)
+    if link is IPv46 and data:
+        return (_ipv6 if data[0] >> 4 == 6 else _ipv4)(data, 0, time, interface, outgoing)
     return by_scapy(data, link, time, interface, outgoing)
 
 
-def _ipv4(data: bytes, time: int, interface: str, outgoing: bool) -> Segment | None:
-    if len(data) < _ETHERNET_HEADER + _IPV4_HEADER:
+def _ipv4(data: bytes, at: int, time: int, interface: str, outgoing: bool) -> Segment | None:
+    if len(data) < at + _IPV4_HEADER:
         return None
-    version, total, fragment, protocol, source, destination = _IPV4.unpack_from(data, _ETHERNET_HEADER)
+    version, total, fragment, protocol, source, destination = _IPV4.unpack_from(data, at)
     length = 4 * (version & 0xF)
     if version >> 4 != 4 or length < _IPV4_HEADER or fragment & _FRAGMENT_OFFSET or protocol != socket.IPPROTO_TCP:
         return None
     # Zero where segmentation is left to the interface and the packet is longer than the field can say.
-    end = _ETHERNET_HEADER + total if total >= length else len(data)
+    end = at + total if total >= length else len(data)
     ends = socket.inet_ntop(socket.AF_INET, source), socket.inet_ntop(socket.AF_INET, destination)
-    return _tcp(data[:end], _ETHERNET_HEADER + length, ends, time, interface, outgoing)
+    return _tcp(data[:end], at + length, ends, time, interface, outgoing)
 
 
-def _ipv6(data: bytes, time: int, interface: str, outgoing: bool) -> Segment | None:
-    if len(data) < _ETHERNET_HEADER + _IPV6_HEADER:
+def _ipv6(data: bytes, at: int, time: int, interface: str, outgoing: bool) -> Segment | None:
+    if len(data) < at + _IPV6_HEADER:
         return None
-    version, length, header, source, destination = _IPV6.unpack_from(data, _ETHERNET_HEADER)
+    version, length, header, source, destination = _IPV6.unpack_from(data, at)
     if version >> 4 != 6 or header != socket.IPPROTO_TCP:
         return None
-    at = _ETHERNET_HEADER + _IPV6_HEADER
+    at += _IPV6_HEADER
     ends = socket.inet_ntop(socket.AF_INET6, source), socket.inet_ntop(socket.AF_INET6, destination)
     return _tcp(data[: at + length], at, ends, time, interface, outgoing)
 

@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from scapy.arch.linux import L2ListenSocket
+from scapy.config import conf
 from scapy.data import ETH_P_ALL
 from scapy.error import Scapy_Exception
+from scapy.layers.inet6 import IPv46
 
 from throttler.sources.dissect import segment
 from tributary.settings.failure import Exit, Failure
@@ -21,6 +23,10 @@ _SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h
 _BUFFER = 4 * 2**20
 """Bytes of the socket's queue: some thousands of handshake packets while Python is busy."""
 _NO_PROTOCOL = 0
+_NO_LINK_LAYER = 0xFFFE
+"""ARPHRD_NONE of linux/if_arp.h: packets of WireGuard and tun begin with IP."""
+
+conf.l2types.register_num2layer(_NO_LINK_LAYER, IPv46)
 
 
 class Sniffer:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP
-from scapy.layers.inet6 import IPv6
+from scapy.layers.inet6 import IPv6, IPv46
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 
 from throttler.sources.dissect import by_scapy, segment
@@ -29,8 +29,10 @@ def test_a_packet_becomes_a_segment_with_its_options_as_they_were(lower: Ether, 
     header = bytes(TCP(sport=40001, dport=3128, flags="S"))
     header = header[:12] + bytes([(5 + len(OPTIONS) // 4) << 4]) + header[13:20] + OPTIONS
     packet = bytes(_as_tcp(lower) / (header + b"payload"))
-    found = segment(packet, Ether, 5, "wired", False)
-    assert found == Segment(5, "wired", False, source, 40001, destination, 3128, Flags.SYN, OPTIONS)
+    whole = Segment(5, "wired", False, source, 40001, destination, 3128, Flags.SYN, OPTIONS)
+    assert segment(packet, Ether, 5, "wired", False) == whole
+    inner = bytes((lower.getlayer(IP) or lower.getlayer(IPv6)) / (header + b"payload"))
+    assert segment(inner, IPv46, 5, "wired", False) == whole, "as a tunnel has it"
 
 
 def _as_tcp(lower: Ether) -> Ether:
@@ -62,7 +64,11 @@ PLAIN = [
 
 
 def both_ways_agree(data: bytes) -> bool:
-    return segment(data, Ether, 5, "wired", False) == by_scapy(data, Ether, 5, "wired", False)
+    """Of a frame, and of what is in it as a packet without a frame."""
+    return all(
+        segment(form, link, 5, "wired", False) == by_scapy(form, link, 5, "wired", False)
+        for link, form in ((Ether, data), (IPv46, data[14:]))
+    )
 
 
 @pytest.mark.parametrize("packet", PLAIN, ids=range(6))

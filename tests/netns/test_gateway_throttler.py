@@ -1,0 +1,117 @@
+"""The throttler on a gateway of home routers: with the card's own policy it sees what is inside of the tunnels."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from image.firstboot.actions import WriteFile
+from image.firstboot.plan import plan
+from image.firstboot.reading import read
+from image.firstboot.settings import Role
+from tests.netns.gateway_world import INSIDE, World, world
+from tests.netns.world import eventually, in_namespace, process, program, run, said_ready
+from tests.unit.image.firstboot.systems import facts
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.skipif(
+        not all(map(shutil.which, ("wg", "nft", "tc"))), reason="wireguard-tools, nftables or tc is missing"
+    ),
+]
+
+PORT = 3128
+DSL, LTE = "10.84.0.18", "10.84.0.19"
+"""A router's addresses inside of its first two tunnels."""
+RATE = 2_000_000
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[World]:
+    """With a router that has two tunnels, and a server inside of them."""
+    with world(tmp_path, converter_ports=[PORT]) as built:
+        enrolment = built.enrol("berlin")
+        assert [built.house.tunnel(enrolment, place) for place in (1, 2)] == [DSL, LTE]
+        first, _ = built.house.made
+        house = built.house.node
+        house.ip("route", "add", f"{INSIDE}/32", "dev", first, "src", DSL)
+        house.ip("mptcp", "endpoint", "add", LTE, "subflow")
+        for node in (house, built.gate):
+            node.ip("mptcp", "limits", "set", "subflow", "4", "add_addr_accepted", "4")
+        eventually(lambda: built.house.pings(DSL, INSIDE) and built.house.pings(LTE, INSIDE))
+        with process(*in_namespace(built.gate.namespace, *program("sized_server"))) as server:
+            said_ready(server)
+            yield built
+
+
+def policy_of_the_card(gateway: World) -> str:
+    """As firstboot writes it, for an interface that is called otherwise here."""
+    card = read(b'public_name = "gateway.example.net"', Role.GATEWAY)
+    (text,) = [
+        action.text
+        for action in plan(card, facts())
+        if isinstance(action, WriteFile) and action.path.endswith("throttler.toml")
+    ]
+    assert '"tributary"' in text
+    return text.replace('"tributary"', f'"{gateway.interface}"')
+
+
+@contextmanager
+def throttled(gateway: World, source: str) -> Iterator[None]:
+    policy = gateway.folder / "throttler.toml"
+    policy.write_text(policy_of_the_card(gateway))
+    command = ("-m", "throttler", "run", "--policy", str(policy), "--source", source)
+    with process(*in_namespace(gateway.gate.namespace, sys.executable, *command)) as child:
+        said_ready(child)
+        yield
+
+
+def throttler(gateway: World, *words: str) -> dict[str, Any]:
+    command = in_namespace(gateway.gate.namespace, sys.executable, "-m", "throttler", *words, "--json")
+    return dict(json.loads(run(*command)))
+
+
+@pytest.mark.parametrize("source", ["kernel", "sniffer"])
+def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_held(gateway: World, source: str) -> None:
+    with (
+        throttled(gateway, source),
+        process(*in_namespace(gateway.house.node.namespace, *program("sized_client", INSIDE))) as client,
+    ):
+        assert client.stdin is not None and client.stdout is not None
+
+        def moved(size: int) -> None:
+            """Bytes that come, or that go if the number is negative."""
+            assert client.stdin is not None and client.stdout is not None
+            client.stdin.write(f"{size}\n")
+            client.stdin.flush()
+            assert client.stdout.readline() == "done\n"
+
+        moved(1000)
+        seen = eventually(
+            lambda: [session for session in throttler(gateway, "status")["sessions"] if len(session["subflows"]) == 2]
+        )
+        assert {each["remote"]: (each["path"], each["dry"]) for each in seen[0]["subflows"]} == {
+            DSL: ("tunnels", True),
+            LTE: ("tunnels", True),
+        }
+        # Of one router's links, by its address inside.
+        throttler(gateway, "set", "lte", "path=tunnels", f'clients=["{LTE}/32"]', f"rate={RATE}bit", "direction=both")
+        for way, size in (("download", 3_000_000), ("upload", -3_000_000)):
+            before = _of_class(gateway, way)
+            started = throttler(gateway, "status")
+            moved(size)
+            carried, took = _of_class(gateway, way) - before, throttler(gateway, "status")["uptime_s"] - started["uptime_s"]
+            assert 0 < carried * 8 < RATE * took * 1.2 + 200_000, (way, carried, took)
+
+
+def _of_class(gateway: World, way: str) -> int:
+    """Bytes that the held class of one direction has sent."""
+    (held,) = [each for each in throttler(gateway, "status")["classes"] if each["direction"] == way]
+    assert (held["rule"], held["device"]) == ("lte", gateway.interface if way == "download" else "tributary-up")
+    return int(held["sent_bytes"])
