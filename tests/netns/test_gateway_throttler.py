@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,10 +104,9 @@ def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_held(gatewa
         # Of one router's links, by its address inside.
         throttler(gateway, "set", "lte", "path=tunnels", f'clients=["{LTE}/32"]', f"rate={RATE}bit", "direction=both")
         for way, size in (("download", 3_000_000), ("upload", -3_000_000)):
-            before = _of_class(gateway, way)
-            started = throttler(gateway, "status")
+            before, started = _of_class(gateway, way), time.monotonic()
             moved(size)
-            carried, took = _of_class(gateway, way) - before, throttler(gateway, "status")["uptime_s"] - started["uptime_s"]
+            carried, took = _of_class(gateway, way) - before, time.monotonic() - started
             assert 0 < carried * 8 < RATE * took * 1.2 + 200_000, (way, carried, took)
 
 
