@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from image.firstboot.settings import Card, Role, contradictions
+from image.firstboot.contradictions import contradictions
+from image.firstboot.settings import Card, Role
 from tributary.settings.failure import Exit, Failure, refused
 from tributary.settings.files import explained
 

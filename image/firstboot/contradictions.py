@@ -1,0 +1,116 @@
+"""What is wrong between the keys of a card, each of which is right by itself. Pure."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from image.firstboot import access_point, bypass, forward, names, pppoe, values
+from image.firstboot.settings import ENROLMENTS, WANS, Card, Lan, Leg, Role, Wan
+from tributary.settings.ports import Ports
+
+Contradiction = tuple[str, object, str]
+"""A key, its value, and what is accepted instead."""
+
+
+def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
+    """What is wrong between keys, for a box in ``role``."""
+    if role is Role.CPE and card.has_cpe:
+        yield from _missing(card)
+        yield from _of_names(card)
+    yield from _between_wans(card)
+    yield from _by_kind(card)
+    yield from bypass.contradictions(card.bypass, card.wan)
+    if card.forward and not card.enrolment:
+        yield "enrolment", "(missing)", f"{ENROLMENTS}, since [[forward]] needs the gateway's tunnels"
+    if card.prefixes:
+        yield from bypass.too_often(card.bypass)
+    if card.lan is not None:
+        yield from _around_lan(card, card.lan)
+
+
+def _missing(card: Card) -> Iterator[Contradiction]:
+    """A home router is set up whole, or not at all."""
+    if len(card.wan) < 2:
+        yield "wan", list(card.wan), f"two or more, {WANS}"
+    if card.lan is None:
+        yield "lan", "(missing)", "a table [lan] with the keys interface and address"
+    if card.leg is Leg.PLAIN and card.gateway is None:
+        yield "gateway", "(missing)", values.GATEWAY
+    elif card.leg is Leg.WIREGUARD and not card.enrolment:
+        yield "enrolment", "(missing)", ENROLMENTS
+    elif card.target is None:
+        yield "enrolment", "(missing)", f"{ENROLMENTS}; or gateway, {values.GATEWAY}"
+    elif card.leg is None and card.gateway and card.enrolment:
+        yield "leg", "(missing)", "'wireguard' or 'plain', since there are both gateway and enrolment"
+    for number, each in enumerate(card.enrolments):
+        if each.inside != card.enrolments[0].inside:
+            accepted = f"{card.enrolments[0].inside}, as in the first table: one address for the converter"
+            yield f"enrolment[{number}].inside", str(each.inside), accepted
+
+
+def _of_names(card: Card) -> Iterator[Contradiction]:
+    """Who is asked for names, while that is not the gateway."""
+    if card.other_names != names.LINKS and card.dials:
+        yield "lan.dns", "(given)", f"{names.LINKS!r}, since a link is by PPPoE or a modem"
+    elif card.other_names == names.NOBODY and not card.enrolments:
+        yield "lan.dns", names.NOBODY, f"{names.LINKS!r} or servers, since without tunnels nobody else can be asked"
+
+
+def _between_wans(card: Card) -> Iterator[Contradiction]:
+    for (_, one), (name, other) in combinations(card.wan.items(), 2):
+        if one.rule == other.rule:
+            given = {key: value for key, value in other.model_dump().items() if key in ("interface", "driver", "mac")}
+            yield f"wan.{name}", {key: value for key, value in given.items() if value}, "a rule that no other link has"
+
+
+def _by_kind(card: Card) -> Iterator[Contradiction]:
+    """Links that are more than an interface with DHCP, and the access point."""
+    for name, wan in card.wan.items():
+        if wan.pppoe:
+            yield from pppoe.contradictions(
+                name, [key for key in ("driver", "mac") if getattr(wan, key)], wan.interface
+            )
+            yield from _alone(card, name, wan)
+        if (wan.pppoe or wan.modem) and wan.interface in card.network:
+            yield f"network.{wan.interface}", "(given)", f"no such table: wan.{name} gets its address from its provider"
+    modems = [name for name, wan in card.wan.items() if wan.modem]
+    for name in modems[1:]:
+        yield f"wan.{name}.modem", "(given)", f"one link with a modem, and wan.{modems[0]} is one"
+    if card.access_point is not None:
+        rules = {name: wan.may_be for name, wan in card.wan.items()}
+        joining = card.wifi.interface if card.wifi else None
+        yield from access_point.contradictions(card.access_point, joining, card.wifi is not None, rules, card.network)
+
+
+def _alone(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
+    """What is below PPPoE is no link by itself, and what pppd makes is no other link's."""
+    if wan.modem:
+        yield f"wan.{name}.modem", "(given)", "either pppoe or modem"
+    for other, rule in card.wan.items():
+        for taken in (wan.interface or "", pppoe.interface(name)):
+            if other != name and not (rule.driver or rule.mac) and rule.may_be(taken):
+                yield (
+                    f"wan.{other}.interface",
+                    rule.interface,
+                    f"one that {taken}, which is for wan.{name}, does not fit",
+                )
+
+
+def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
+    yield from forward.contradictions(card.forward, lan.address, hands_out=lan.leases is not None)
+    yield from bypass.overlapping("lan.not_bonded_ports", lan.not_bonded_ports, Ports.holds)
+    for name, wan in card.wan.items():
+        if wan.may_be(lan.interface):
+            yield f"wan.{name}.interface", wan.interface, f"one that lan.interface, {lan.interface!r}, does not fit"
+    if card.gateway is not None and card.gateway.address in lan.address.network:
+        yield "gateway", str(card.gateway), f"an address that is not in the LAN, {lan.address.network}"
+    for each in card.enrolment:
+        if each.addresses.overlaps(lan.address.network) or each.inside in lan.address.network:
+            accepted = f"a network without {each.inside} and {each.addresses}, which are inside the tunnels"
+            yield "lan.address", str(lan.address), accepted
+    if lan.interface in card.network:
+        accepted = "no such table: the LAN's address stands in [lan]"
+        yield f"network.{lan.interface}", "(given)", accepted
+    for name, network in card.network.items():
+        if any(address.network.overlaps(lan.address.network) for address in network.address if address.version == 4):
+            taken = ", ".join(map(str, network.address))
+            yield "lan.address", str(lan.address), f"a network that network.{name} is not in, which has {taken}"
