@@ -12,14 +12,16 @@ from pydantic import BaseModel
 
 from cpe import difference, memory, usage_file
 from cpe.control import CONTROL
-from cpe.settings import CpeSettings, Multipath, Probe, Tunnels, Wan
+from cpe.settings import CpeSettings, Multipath, Wan
 from cpe.usage_file import UsageFile
 from tributary.daemons import directories, logs
 from tributary.settings.entry import Arguments, need_root
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
+from tributary.settings.probing import Probe
 from tributary.settings.units import Size
 from tributary.wireguard.enrolment import Enrolment
+from tributary.wireguard.tunnels import Tunnels
 
 _Options = TypeVar("_Options")
 

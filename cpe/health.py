@@ -7,7 +7,7 @@ none answers, it is the target that is away, and to take a link out would gain n
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from cpe.settings import Probe
+from tributary.settings.probing import Probe
 
 
 @dataclass(frozen=True)

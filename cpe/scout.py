@@ -4,7 +4,8 @@ To go back cuts the connections that run, since they end at the gateway that is 
 answered without a gap for some time first; and when it fails soon after that, for twice that time, and so on.
 """
 
-from cpe.settings import Probe, Tunnels
+from tributary.settings.probing import Probe
+from tributary.wireguard.tunnels import Tunnels
 
 SOON = 3600.0
 """Seconds after a return in which a failure of the gateway counts as flapping."""

@@ -7,13 +7,13 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from tributary.settings.files import Settings
-from tributary.settings.hosts import Address, Target, is_of_a_host
+from tributary.settings.hosts import Address, is_of_a_host
 from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.links import LinkPolicy
-from tributary.settings.units import Duration
+from tributary.settings.probing import Probe
 from tributary.settings.values import accepting, as_text, or_none, require
-from tributary.wireguard import names
 from tributary.wireguard.enrolment import Enrolment
+from tributary.wireguard.tunnels import Tunnels
 
 MOST_WANS = 8
 """As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
@@ -27,11 +27,7 @@ GLOB = "text in which * stands for any characters and ? for one, as in glob(7)"
 MATCHES = "at least one of the keys interface, driver, mac, bus"
 MAC = "a MAC address such as '02:00:5e:10:00:01', or a pattern such as '02:00:5e:*'"
 GATEWAYS = "at most one IPv4 and one IPv6 address without scope, such as ['192.168.1.1']"
-TARGET = "an address and a port, such as '203.0.113.5:5124' or '[2001:db8::5]:5124'; no name, no loopback"
 PROBED = "adapt = true only with a probe.target or an enrolment, since delay is measured by probes"
-SECONDS = "a time from '1s' to '3600s'"
-KEEPALIVE = "a time in whole seconds from '1s' to '3600s'"
-PREFIX = "1 to 14 of a-z, 0-9, _ and -, a letter first, with which no other interface's name begins"
 LAN = "the name of an interface that is none of the links, such as 'end0'"
 ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
 
@@ -56,28 +52,6 @@ def _gateways(value: object) -> tuple[Address, ...]:
     return found
 
 
-def _target(value: object) -> Target:
-    return value if isinstance(value, Target) else Target.parse(as_text(value))
-
-
-def _seconds(value: object) -> Duration:
-    time = value if isinstance(value, Duration) else Duration.parse(value)
-    require(1 <= time.seconds <= 3600)
-    return time
-
-
-def _keepalive(value: object) -> Duration:
-    time = value if isinstance(value, Duration) else Duration.parse(value)
-    require(time.seconds.is_integer() and 1 <= time.seconds <= 3600)
-    return time
-
-
-def _prefix(value: object) -> str:
-    text = as_text(value)
-    require(re.fullmatch(r"[a-z][a-z0-9_-]{0,13}", text, re.ASCII) is not None)
-    return text
-
-
 def _lan(value: object) -> str:
     text = as_text(value)
     require(re.fullmatch(r"[A-Za-z0-9._-]{1,15}", text, re.ASCII) is not None)
@@ -87,9 +61,6 @@ def _lan(value: object) -> str:
 Glob = Annotated[str | None, accepting(GLOB, or_none(_glob))]
 Mac = Annotated[str | None, accepting(MAC, or_none(_mac))]
 Gateways = Annotated[tuple[Address, ...], accepting(GATEWAYS, _gateways)]
-Keepalive = Annotated[Duration, accepting(KEEPALIVE, _keepalive)]
-Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]
-ProbeTarget = Annotated[Target | None, accepting(TARGET, or_none(_target))]
 
 
 class Wan(LinkPolicy):
@@ -134,49 +105,6 @@ class Multipath(Settings):
         title="addresses announced by the other side to which the kernel may join; a fleet of gateways needs 1",
         description="a whole number from 0 to 8",
     )
-
-
-class Probe(Settings):
-    """How a link that has a carrier and a dead path is found out."""
-
-    target: ProbeTarget = Field(
-        default=None, title="what every link must reach, best the converter; none: no probing", description=TARGET
-    )
-    interval: Seconds = Field(
-        default=Duration.parse("10s"), title="time between two probes of a link that answers", description=SECONDS
-    )
-    timeout: Seconds = Field(default=Duration.parse("2s"), title="time that an answer may take", description=SECONDS)
-    failures: int = Field(
-        default=3, ge=1, le=100, title="probes in a row that fail before a link is taken out", description="1 to 100"
-    )
-    mptcp_target: ProbeTarget = Field(
-        default=None, title="an MPTCP server to ask past the tunnels whether links strip MPTCP", description=TARGET
-    )
-    captive: bool = Field(
-        default=True, title="look for a login page on links by which the gateway is silent", description="true or false"
-    )
-
-
-class Tunnels(Settings):
-    """The encrypted leg: how its interfaces are made."""
-
-    prefix: Annotated[str, accepting(PREFIX, _prefix)] = Field(
-        names.PREFIX, title="what their names begin with: 'tb1' is that of the first link", description=PREFIX
-    )
-    keepalive: Keepalive = Field(
-        default=Duration.parse("20s"),
-        title="time between two packets of an idle tunnel, which keep a NAT's entry",
-        description=KEEPALIVE,
-    )
-    return_after: Seconds = Field(
-        default=Duration.parse("300s"),
-        title="how long an earlier gateway must answer again before the tunnels go back to it",
-        description=SECONDS,
-    )
-
-    def name(self, place: int) -> str:
-        """The interface's name of the tunnel at ``place`` (tributary/wireguard/addresses.py)."""
-        return names.name(self.prefix, place)
 
 
 class CpeSettings(Settings):

@@ -24,7 +24,7 @@ from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
-from tributary.wireguard import addresses, names
+from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import Enrolment, text
 
 _UNIT = ROOT / "image/firstboot/tributary-lan.service"
@@ -79,21 +79,15 @@ def files(
 
     With a ``share`` the card says how fast links are: so much of what they carry.
     """
-    card = read(_card(links, enrolment, share).encode(), Role.CPE)
+    card = read(_card(links, enrolment, share, probe).encode(), Role.CPE)
     assert card.lan and card.target, "a card of ours is complete"
     actions = (*home(card, card.lan, card.target), *firewall(card, Role.CPE))
-    made = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
-    made["cpe.toml"] = made["cpe.toml"].replace("[probe]\n", f"[probe]\n{probe}")
-    if enrolment:
-        usual, own = (names.name(each, addresses.EVERYTHING_ELSE) for each in (names.PREFIX, _prefix()))
-        for name, sign in (("lan.nft", '"{}"'), ("tributary-lan.conf", "mtu:{},")):
-            made[name] = made[name].replace(sign.format(usual), sign.format(own))
-        made["cpe.toml"] += f'[tunnels]\nprefix = "{_prefix()}"\n'
-    return made
+    return {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
 
 
-def _card(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None) -> str:
+def _card(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None, probe: str) -> str:
     lines = [] if enrolment else [f'gateway = "{GATEWAY}"']
+    lines += [f"[probe]\n{probe}", "[tunnels]", f'prefix = "{_prefix()}"']
     lines += ["[lan]", f'interface = "{LAN_SIDE}"', f'address = "{ROUTER}/24"']
     for link in links:
         lines += [f"[wan.{link.name}]", f'interface = "{link.name}"']

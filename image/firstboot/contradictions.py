@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from image.firstboot import access_point, bypass, forward, names, pppoe, values
-from image.firstboot.settings import ENROLMENTS, WANS, Card, Lan, Leg, Role, Wan
+from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role, Wan
 from tributary.settings.ports import Ports
 
 Contradiction = tuple[str, object, str]
@@ -21,6 +21,7 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     yield from bypass.contradictions(card.bypass, card.wan)
     if card.forward and not card.enrolment:
         yield "enrolment", "(missing)", f"{ENROLMENTS}, since [[forward]] needs the gateway's tunnels"
+    yield from _of_tunnels(card)
     if card.prefixes:
         yield from bypass.too_often(card.bypass)
     if card.lan is not None:
@@ -60,6 +61,16 @@ def _between_wans(card: Card) -> Iterator[Contradiction]:
         if one.rule == other.rule:
             given = {key: value for key, value in other.model_dump().items() if key in ("interface", "driver", "mac")}
             yield f"wan.{name}", {key: value for key, value in given.items() if value}, "a rule that no other link has"
+
+
+def _of_tunnels(card: Card) -> Iterator[Contradiction]:
+    """Their interfaces are nobody else's."""
+    tunnels = [card.tunnels.name(place) for place in range(MOST_WANS + 2)]
+    named = {*card.network, *(each.interface for each in (card.lan, card.access_point, card.wifi) if each)}
+    by_name = [wan for wan in card.wan.values() if not (wan.driver or wan.mac)]
+    if named.intersection(tunnels) or any(wan.may_be(tunnel) for wan in by_name for tunnel in tunnels):
+        accepted = f"a prefix with which no other interface is called {tunnels[0]} to {tunnels[-1]}"
+        yield "tunnels.prefix", card.tunnels.prefix, accepted
 
 
 def _by_kind(card: Card) -> Iterator[Contradiction]:

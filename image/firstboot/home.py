@@ -45,12 +45,13 @@ def _cpe(card: Card, target: Target) -> str:
         # Always: a by-pass that ends leaves connections behind.
         "bypass": True,
         "wan": {name: _wan(name, wan) for name, wan in card.wan.items()},
-        "probe": {"target": str(target)},
+        "probe": {"target": str(target), **card.probe.written},
     }
     if card.time_zone:
         settings["time_zone"] = card.time_zone.key
     if card.enrolments:
         settings["enrolment"] = list(map(table, card.enrolments))
+        settings |= {"tunnels": card.tunnels.written} if card.tunnels.written else {}
     if card.prefixes and card.lan:
         settings["lan"] = card.lan.interface
     return document(settings)

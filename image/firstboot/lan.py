@@ -11,7 +11,6 @@ from tributary.marks import BACK, BY_LINK
 from tributary.settings.hosts import Target
 from tributary.settings.templates import rendered
 from tributary.wireguard.addresses import EVERYTHING_ELSE, GLOBAL
-from tributary.wireguard.names import PREFIX, name
 
 PORT = 8300
 """Of the converter's listener for all that devices send to the Internet by TCP."""
@@ -21,9 +20,6 @@ LIFETIME = "90m"
 
 TAKEN = 0x1
 """The mark of packets that are for this listener (tributary-lan.service)."""
-
-TUNNEL = name(PREFIX, EVERYTHING_ELSE)
-"""The only interface by which IPv6 leaves the LAN, and enters it."""
 
 _TABLE = "tributary-lan"
 _TEMPLATES = Path(__file__).parent
@@ -51,7 +47,7 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         back=f"{BACK:#x}",
         prefixes=card.prefixes,
         internet6=GLOBAL,
-        tunnel=TUNNEL,
+        tunnel=card.tunnels.name(EVERYTHING_ELSE),
     )
 
 
@@ -71,7 +67,7 @@ def names(card: Card, lan: Lan) -> str:
         fixed=leases,
         has_ipv6=bool(card.prefixes),
         lifetime=LIFETIME,
-        tunnel=TUNNEL,
+        tunnel=card.tunnels.name(EVERYTHING_ELSE),
     )
 
 

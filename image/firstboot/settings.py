@@ -40,7 +40,9 @@ from tributary.settings.hosts import CONVERT_PORT, Address, Target
 from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.links import LinkPolicy
 from tributary.settings.ports import TCP_PORTS, Ports, TcpPorts
+from tributary.settings.probing import Probe
 from tributary.wireguard.enrolment import Enrolment
+from tributary.wireguard.tunnels import Tunnels
 
 MOST_WANS = 8
 """As many as the daemon cpe takes."""
@@ -259,6 +261,12 @@ class Card(Settings):
     )
     wan: dict[Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z")], Wan] = Field(
         {}, max_length=MOST_WANS, title="cpe: the access links, two or more", description=WANS
+    )
+    probe: Probe = Field(
+        Probe(), title="cpe: how links are asked whether they lead anywhere", description="a table [probe]"
+    )
+    tunnels: Tunnels = Field(
+        Tunnels(), title="cpe: how tunnels to the gateway are made", description="a table [tunnels]"
     )
     lan: Lan | None = Field(None, title="cpe: the side of the devices", description="a table [lan]")
     bypass: list[Bypass] = Field(

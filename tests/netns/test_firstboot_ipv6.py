@@ -18,13 +18,14 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Node
-from image.firstboot.lan import PORT, TUNNEL
+from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, Home, cable, heard, listening, listens
 from tests.netns.squid_world import inside
 from tests.netns.world import on, standing_nodes
 from tests.unit.image.firstboot.test_reading import ENROLMENT, LINKS
 
 PREFIX = "2001:db8:1:1::/64"
+TUNNEL = "tb0"
 DEVICE, BOX6, SERVER = "2001:db8:1:1::9", "2001:db8:1:1::1", "2001:db8:5::2"
 BYPASS = """\
 [[bypass]]

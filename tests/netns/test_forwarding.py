@@ -23,7 +23,6 @@ from tests.netns.home_world import BOX, DEVICE, Home, access_links, cable, heard
 from tests.netns.squid_world import inside
 from tests.netns.test_gateway import FIREWALL, SITE
 from tests.netns.world import eventually, in_namespace, process, run, said_ready, standing_nodes
-from tributary.wireguard.names import PREFIX
 
 GATEWAY, STRANGER, INSIDE = "203.0.113.1", "203.0.113.2", "10.84.0.1"
 TUNNEL, INTERFACE = f"f{os.getpid()}-", f"i{os.getpid()}"
@@ -38,6 +37,8 @@ address = "{BOX}/24"
 interface = "dsl"
 [wan.lte]
 interface = "lte"
+[tunnels]
+prefix = "{TUNNEL}"
 [[forward]]
 ports = ["tcp/27015", "udp/27015-27020"]
 device = "{DEVICE}"
@@ -96,9 +97,7 @@ def _at_the_gateway(home: Served, made: ExitStack) -> None:
 
 def _at_the_box(home: Served, made: ExitStack) -> None:
     home.write(CARD + home.at_gateway("enrol", "berlin"))
-    rules, settings = home.directory / "lan.nft", home.directory / "cpe.toml"
-    rules.write_text(rules.read_text().replace(f'"{PREFIX}0"', f'"{TUNNEL}0"'))
-    settings.write_text(f'{settings.read_text()}[tunnels]\nprefix = "{TUNNEL}"\n')
+    settings = home.directory / "cpe.toml"
     settings.chmod(0o600)
     home.at_gateway("forward", "berlin", *PORTS)
     home.close()

@@ -1,7 +1,7 @@
 """Which links are taken out, by what their probes say."""
 
 from cpe.health import Health
-from cpe.settings import Probe
+from tributary.settings.probing import Probe
 from tributary.settings.units import Duration
 
 PROBE = Probe(interval=Duration.parse("10s"), timeout=Duration.parse("2s"), failures=3)

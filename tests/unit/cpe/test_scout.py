@@ -1,8 +1,9 @@
 """When the tunnels go back to an earlier gateway."""
 
 from cpe.scout import Scout
-from cpe.settings import Probe, Tunnels
 from tests.unit.cpe.house import settings
+from tributary.settings.probing import Probe
+from tributary.wireguard.tunnels import Tunnels
 
 
 def scout(return_after: str = "60s") -> Scout:

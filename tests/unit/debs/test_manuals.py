@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cpe.settings import Multipath, Probe, Tunnels, Wan
+from cpe.settings import Multipath, Wan
 from debs import checkout, content
 from doctor.__main__ import main as doctor
 from gateway import cli as gateway
@@ -19,6 +19,8 @@ from squid.settings import SquidSettings
 from tests.unit.debs.sample import release
 from throttler import cli
 from tributary.places import ROOT
+from tributary.settings.probing import Probe
+from tributary.wireguard.tunnels import Tunnels
 
 Main = Callable[[Sequence[str]], int]
 FILES = checkout.tracked()

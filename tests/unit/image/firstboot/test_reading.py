@@ -83,6 +83,12 @@ WRONG = [
     (ENROLMENT.replace("AAEC", "AAE"), "enrolment[0].secret = '(not shown)'", "32 bytes in base64"),
     (ENROLMENT.replace("10.84.0.16/28", "10.84.0.0/24"), "enrolment[0].addresses = '10.84.0.0/24'", "of length 28"),
     ('leg = "ipsec"', "leg = 'ipsec'", "'wireguard' or 'plain'"),
+    ('[probe]\ninterval = "0s"', "probe.interval = '0s'", "a time from '1s' to '3600s'"),
+    ('[probe]\ntarget = "gateway.example:5124"', "probe.target = 'gateway.example:5124'", "no name, no loopback"),
+    ("[probe]\nfailures = 0", "probe.failures = 0", "1 to 100"),
+    ("[probe]\nretries = 2", "probe.retries = 2", "one of the keys captive, failures, interval, mptcp_target, target"),
+    ('[tunnels]\nkeepalive = "1500ms"', "tunnels.keepalive = '1500ms'", "a time in whole seconds"),
+    ('[tunnels]\nprefix = "9"', "tunnels.prefix = '9'", "a letter first"),
     (WIFI, "wifi.passphrase = '(missing)'", "8 to 63"),
     (WIFI + 'passphrase = "short"', "wifi.passphrase = '(not shown)'", "8 to 63"),
     (WIFI + 'pasphrase = "12345678"', "wifi.pasphrase = '(not shown)'", "one of the keys country"),
@@ -252,6 +258,14 @@ BETWEEN_KEYS = [
         + ENROLMENT
         + 'prefix = "2001:db8:1:1::/64"\n',
         ["bypass[10].domains[0] = 'a.a.a.a.a.a.a.a.a.a.example.com': accepted: a domain that is in at most 10 tables"],
+    ),
+    (
+        CPE + '[tunnels]\nprefix = "wlan"\n',
+        ["tunnels.prefix = 'wlan': accepted: a prefix with which no other interface"],
+    ),
+    (
+        CPE.replace("end0", "tb0"),
+        ["tunnels.prefix = 'tb': accepted: a prefix with which no other interface is called tb0 to tb9"],
     ),
     (CPE + ENROLMENT, ["leg = '(missing)': accepted: 'wireguard' or 'plain', since there are both"]),
     (
@@ -459,7 +473,17 @@ def test_the_file_on_the_image_has_every_key() -> None:
     card = read(shipped(uncommented=True), Role.GATEWAY)
     assert card.model_fields_set == set(Card.model_fields)
     links = [card.wan["lte"], card.wan["fibre"].pppoe, card.wan["mobile"].modem]
-    given = (card.wifi, card.access_point, card.lan, *card.network.values(), *links, *card.bypass, *card.forward)
+    given = (
+        card.wifi,
+        card.access_point,
+        card.lan,
+        card.probe,
+        card.tunnels,
+        *card.network.values(),
+        *links,
+        *card.bypass,
+        *card.forward,
+    )
     missing = [set(type(each).model_fields) - each.model_fields_set for each in given if each is not None]
     assert set.union(*missing) == {"dhcp", "mac", "pppoe", "modem"}
 

@@ -1,0 +1,55 @@
+"""How a home router asks whether links lead to the gateway: what the daemon's settings and a card's say alike."""
+
+from typing import Annotated
+
+from pydantic import Field, PlainSerializer
+
+from tributary.settings.files import Settings
+from tributary.settings.hosts import Target
+from tributary.settings.units import Duration
+from tributary.settings.values import accepting, as_text, or_none, require
+
+TARGET = "an address and a port, such as '203.0.113.5:5124' or '[2001:db8::5]:5124'; no name, no loopback"
+SECONDS = "a time from '1s' to '3600s'"
+
+
+def _target(value: object) -> Target:
+    return value if isinstance(value, Target) else Target.parse(as_text(value))
+
+
+def _seconds(value: object) -> Duration:
+    time = value if isinstance(value, Duration) else Duration.parse(value)
+    require(1 <= time.seconds <= 3600)
+    return time
+
+
+ProbeTarget = Annotated[
+    Target | None, accepting(TARGET, or_none(_target)), PlainSerializer(str, when_used="unless-none")
+]
+Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]
+
+
+class Probe(Settings):
+    """How a link that has a carrier and a dead path is found out."""
+
+    target: ProbeTarget = Field(
+        default=None, title="what every link must reach, best the converter; none: no probing", description=TARGET
+    )
+    interval: Seconds = Field(
+        default=Duration.parse("10s"), title="time between two probes of a link that answers", description=SECONDS
+    )
+    timeout: Seconds = Field(default=Duration.parse("2s"), title="time that an answer may take", description=SECONDS)
+    failures: int = Field(
+        default=3, ge=1, le=100, title="probes in a row that fail before a link is taken out", description="1 to 100"
+    )
+    mptcp_target: ProbeTarget = Field(
+        default=None, title="an MPTCP server to ask past the tunnels whether links strip MPTCP", description=TARGET
+    )
+    captive: bool = Field(
+        default=True, title="look for a login page on links by which the gateway is silent", description="true or false"
+    )
+
+    @property
+    def written(self) -> dict[str, object]:
+        """The keys that say something else than when they are left out, as they stand in a file."""
+        return self.model_dump(exclude_defaults=True, mode="json")

@@ -1,0 +1,56 @@
+"""How a home router's tunnels are made: what the daemon's settings and a card's say alike."""
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from tributary.settings.files import Settings
+from tributary.settings.probing import SECONDS, Seconds
+from tributary.settings.units import Duration
+from tributary.settings.values import accepting, as_text, require
+
+KEEPALIVE = "a time in whole seconds from '1s' to '3600s'"
+PREFIX = "1 to 14 of a-z, 0-9, _ and -, a letter first, with which no other interface's name begins"
+
+
+def _keepalive(value: object) -> Duration:
+    time = value if isinstance(value, Duration) else Duration.parse(value)
+    require(time.seconds.is_integer() and 1 <= time.seconds <= 3600)
+    return time
+
+
+def _prefix(value: object) -> str:
+    text = as_text(value)
+    require(re.fullmatch(r"[a-z][a-z0-9_-]{0,13}", text, re.ASCII) is not None)
+    return text
+
+
+Keepalive = Annotated[Duration, accepting(KEEPALIVE, _keepalive)]
+
+
+class Tunnels(Settings):
+    """The encrypted leg: how its interfaces are made."""
+
+    prefix: Annotated[str, accepting(PREFIX, _prefix)] = Field(
+        "tb", title="what their names begin with: 'tb1' is that of the first link", description=PREFIX
+    )
+    keepalive: Keepalive = Field(
+        default=Duration.parse("20s"),
+        title="time between two packets of an idle tunnel, which keep a NAT's entry",
+        description=KEEPALIVE,
+    )
+    return_after: Seconds = Field(
+        default=Duration.parse("300s"),
+        title="how long an earlier gateway must answer again before the tunnels go back to it",
+        description=SECONDS,
+    )
+
+    def name(self, place: int) -> str:
+        """The interface's name of the tunnel at ``place`` (tributary/wireguard/addresses.py)."""
+        return f"{self.prefix}{place}"
+
+    @property
+    def written(self) -> dict[str, object]:
+        """The keys that say something else than when they are left out, as they stand in a file."""
+        return self.model_dump(exclude_defaults=True, mode="json")
