@@ -38,6 +38,8 @@ _PACKAGES = (
     ),
     *("iproute2", "libnftables1", "logrotate", "mptcpize", "nftables", "prometheus-node-exporter"),
     *("squid", "unattended-upgrades"),
+    # For scripts/gateway-quickstart: the playbook runs in the guest itself, and its kernel is this machine's.
+    *("ansible-core", "conntrack", "dnsmasq-base", "python3-qrcode", "wireguard-go", "wireguard-tools"),
 )
 # systemd 257 knows cgroups of version 2 alone. A machine that has version 1 gives the guest an empty tree of version 2.
 _CGROUPS = """
@@ -72,10 +74,10 @@ class Guest:
             "ConnectTimeout=10",
         )
 
-    def ask(self, command: str) -> str:
-        """What ``command`` prints in the guest, whatever it ends with."""
+    def ask(self, command: str, seconds: float = _TIMEOUT) -> str:
+        """What ``command`` prints in the guest within ``seconds``, whatever it ends with."""
         words = [*self.as_admin, "ssh", "-i", str(self.key), *self.ssh_options, f"root@{GUEST}", command]
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=_TIMEOUT).stdout.strip()
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds).stdout.strip()
 
     @property
     def as_admin(self) -> tuple[str, ...]:
@@ -124,6 +126,7 @@ def _unpack(root: Path, key: Path) -> None:
 def _running(root: Path, namespace: str, console: Path) -> Iterator[None]:
     command = ["systemd-nspawn", "--quiet", f"--directory={root}", "--boot", "--register=no", "--keep-unit"]
     command += [f"--machine={namespace}", f"--network-namespace-path=/run/netns/{namespace}", "--capability=all"]
+    command += ["--bind=/dev/net/tun"]  # for wireguard-go
     # Its network's parameters are its own; all others are this machine's and stay as they are.
     environment = os.environ | {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
     with console.open("wb") as said:

@@ -1,0 +1,99 @@
+"""scripts/gateway-quickstart on a Debian that was never a gateway: what the world finds of it, a router's way in."""
+
+import os
+import re
+import socket
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.ansible.playbooks import needs_ansible
+from tests.debs.world import make
+from tests.deploy.guest import OUTSIDE, SUITE, Guest, booted, missing
+from tests.netns.gateway_world import House
+from tests.netns.squid_world import inside
+from tributary.places import ROOT
+from tributary.settings.files import check
+from tributary.wireguard.enrolment import Enrolment
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
+    needs_ansible,
+    # The first time a Debian is made, and the converter built.
+    pytest.mark.timeout(1800),
+]
+
+QUICKSTART = f"/root/tributary/scripts/gateway-quickstart --name {OUTSIDE} --packages /root/packages"
+INSIDE, CONVERTER = "10.84.0.1", 5124
+TUNNELS = 51840
+WITHIN = 900.0
+"""Seconds that a run may take."""
+
+# The well-known, and all that anything of Tributary listens at somewhere.
+PORTS = (*range(1, 1025), *range(3120, 3140), *range(5120, 5130), 8080, 8443, *range(9090, 9110), *range(51830, 51850))
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
+    folder = tmp_path_factory.mktemp("quickstart")
+    made = make(SUITE, folder)
+    with booted(folder) as guest:
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(guest.root / "root/tributary")], check=True)
+        (guest.root / "root/packages").mkdir()
+        for path in made.now:
+            path.rename(guest.root / "root/packages" / path.name)
+        yield guest
+
+
+@pytest.fixture(scope="module")
+def ready(guest: Guest) -> str:
+    """What it said; the tests that follow need what it made."""
+    return guest.ask(f"{QUICKSTART} 2>&1", WITHIN)
+
+
+def test_it_makes_a_gateway_that_is_ready_to_enrol(guest: Guest, ready: str) -> None:
+    assert ready.endswith("ready: now 'tributary-gateway enrol NAME'"), ready
+    units = "tributary-converter tributary-gateway tributary-firewall"
+    assert set(guest.ask(f"systemctl is-active {units}").split()) == {"active"}
+    assert guest.ask("systemctl is-system-running") == "running"
+
+
+def test_the_world_finds_ssh_and_nothing_else(guest: Guest, ready: str) -> None:
+    assert [port for port in PORTS if answers(guest, port)] == [22], ready
+    with inside(guest.server), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.settimeout(1)
+        stranger.sendto(bytes([1]) + bytes(147), (OUTSIDE, TUNNELS))  # as long as a handshake
+        with pytest.raises(TimeoutError):
+            stranger.recv(1)
+
+
+def answers(guest: Guest, port: int) -> bool:
+    """Whether a stranger is let in or as much as refused there."""
+    with inside(guest.server), socket.socket() as stranger:
+        stranger.settimeout(0.05)
+        with suppress(TimeoutError):
+            return stranger.connect_ex((OUTSIDE, port)) != 11
+    return False
+
+
+def test_who_was_enrolled_reaches_the_converter(guest: Guest, ready: str) -> None:
+    printed = tomllib.loads(guest.ask("tributary-gateway enrol home"))
+    enrolment = check(printed["enrolment"][0], Enrolment, "home")
+    assert str(enrolment.gateway) == f"{OUTSIDE}:{TUNNELS}", ready
+    house = House(guest.server)
+    try:
+        address = house.tunnel(enrolment)
+        assert house.reaches(address, INSIDE, CONVERTER, 10)
+        assert not house.reaches(address, INSIDE, 22)
+    finally:
+        house.remove_tunnels()
+
+
+def test_the_second_run_changes_nothing(guest: Guest, ready: str) -> None:
+    again = guest.ask(f"{QUICKSTART} 2>&1", WITHIN)
+    assert "failed=0" in ready
+    assert re.search(r"\bchanged=0 .*\bfailed=0\b", again), again
