@@ -275,7 +275,7 @@ class Daemon:
         keeper = self._keeper
         counts = {name: octets(interface) for name, interface in keeper.counted.items()}
         waiting, nearly = keeper.overflow.waiting, keeper.usage.at(Allowance.NEARLY)
-        if keeper.count({name: each for name, each in counts.items() if each}, now):
+        if keeper.count({name: each for name, each in counts.items() if each}, self._quality.capacities, now):
             self._next_look = now
         for name in keeper.overflow.waiting ^ waiting:
             self._log.event("overflow link is used" if name in waiting else "overflow link waits", link=name)

@@ -25,7 +25,7 @@ from cpe.overflow import Candidates, Overflow, Rates
 from cpe.path_mtu import Path, Paths
 from cpe.policy import Now
 from cpe.repairs import Repairs
-from cpe.settings import CpeSettings, Wan
+from cpe.settings import CpeSettings
 from cpe.tunnels import Leg
 from cpe.usage import Reading, Usage
 from cpe.wanted import Installed, Wanted, foreign, installed, wanted
@@ -156,8 +156,7 @@ class Keeper:
         working = [link for link in self.links if link.ways and link.name not in self.health.dead]
         spare = tuple(link.name for link in working if link.wan.use is Use.OVERFLOW)
         front = tuple(link.name for link in working if link.wan.use is Use.PRIMARY) or spare[:1]
-        told = {link.name: _told(link.wan) for link in working}
-        return Candidates(front, tuple(name for name in spare if name not in front), told)
+        return Candidates(front, tuple(name for name in spare if name not in front))
 
     @property
     def counted(self) -> dict[str, str]:
@@ -165,8 +164,8 @@ class Keeper:
         names = self.overflow.counted | self.usage.capped
         return {link.name: link.interface.name for link in self.links if link.interface and link.name in names}
 
-    def count(self, counts: Mapping[str, Octets], now: float) -> bool:
-        """What the links that are ``counted`` have carried; returns whether a look is due."""
+    def count(self, counts: Mapping[str, Octets], rates: Mapping[str, Rates], now: float) -> bool:
+        """What the links that are ``counted`` have carried, and what links can now; returns whether a look is due."""
         readings = {
             link.name: Reading(f"{self.usage.boot}/{link.interface.index}", counts[link.name].both)
             for link in self.links
@@ -175,7 +174,7 @@ class Keeper:
         before = {name: self.usage.level(name) for name in self.usage.capped}
         self.usage.read(readings)
         is_other = any(self.usage.level(name) != level for name, level in before.items())
-        return self.overflow.count(counts, now) or is_other
+        return self.overflow.count(counts, rates, now) or is_other
 
     def _with_inside(self, found: Installed, observed: Observed) -> Installed:
         """``found`` with our tunnels that are there, and what they were given, and our address in the LAN."""
@@ -335,13 +334,6 @@ class Keeper:
             if known is None or known.down != down:
                 self.states[link.name] = State(down, wall)
                 yield Change(link, down)
-
-
-def _told(wan: Wan) -> Rates:
-    # Of one that changes nobody knows what it can carry now.
-    if wan.adapt:
-        return Rates()
-    return Rates(wan.download.amount if wan.download else None, wan.upload.amount if wan.upload else None)
 
 
 def _still_there(made: Mapping[int, Address], observed: Observed) -> dict[int, Address]:

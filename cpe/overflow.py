@@ -1,16 +1,16 @@
 """When overflow links are used: while the links before them are full. Pure: the clock, in seconds, is the caller's.
 
 Links are full when together they have carried most of what they can for some seconds, in one direction. What they can
-is what the settings say. Where they say nothing it is the most that was seen lately, which forgets by half in ten
-minutes; then fullness is a guess, since a slow server looks the same. So the next link is tried: if all of them
-together carry clearly more a few seconds later, they were full; if not, the link goes back, and is not tried again for
-a time that doubles, unless much more is carried.
+is told: it is what the settings say, or, of a link that changes, what was found out last. Of others it is the most that
+was seen lately, which forgets by half in ten minutes; then fullness is a guess, since a slow server looks the same. So
+the next link is tried: if all of them together carry clearly more a few seconds later, they were full; if not, the link
+goes back, and is not tried again for a time that doubles, unless much more is carried.
 
 A link goes back when what is carried would have fitted without it for some time.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cpe.observed import Octets
 
@@ -34,7 +34,7 @@ LEAST = 1e6
 
 @dataclass(frozen=True)
 class Rates:
-    """Bits per second, in and out; None where it is not known."""
+    """What a link can carry in bits per second, in and out; None where nobody knows."""
 
     download: float | None = None
     upload: float | None = None
@@ -47,14 +47,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The links that work, as they rank: ``front`` are used always, ``waiting`` one after the other when needed.
-
-    ``told`` is what links can carry, as the settings say.
-    """
+    """The links that work, as they rank: ``front`` are used always, ``waiting`` one after the other when needed."""
 
     front: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
-    told: Mapping[str, Rates] = field(default_factory=dict)
 
 
 _Pair = tuple[float, float]
@@ -77,6 +73,7 @@ class Overflow:
 
     def __init__(self) -> None:
         self.candidates = Candidates()
+        self._rates: Mapping[str, Rates] = {}
         self._used = 0
         self._counts: dict[str, Octets] = {}
         self._counted_at = 0.0
@@ -99,12 +96,13 @@ class Overflow:
 
     def consider(self, candidates: Candidates) -> None:
         """These links work now; those in use stay so only if the links before them are the same."""
-        if (candidates.front, candidates.waiting) != (self.candidates.front, self.candidates.waiting):
+        if candidates != self.candidates:
             self._used, self._full, self._fits, self._trial = 0, None, None, None
         self.candidates = candidates
 
-    def count(self, counts: Mapping[str, Octets], now: float) -> bool:
-        """What links have carried up to now; returns whether others are used from now on."""
+    def count(self, counts: Mapping[str, Octets], told: Mapping[str, Rates], now: float) -> bool:
+        """What links have carried up to now, and what they can; returns whether others are used from now on."""
+        self._rates = told
         before, last = self.waiting, self._counted_at
         span = now - last
         known = self._counts
@@ -178,7 +176,7 @@ class Overflow:
         return max(least, sum(one or other for one, other in zip(told, seen, strict=True)))
 
     def _told(self, name: str, direction: int) -> float | None:
-        return self.candidates.told.get(name, Rates()).each[direction]
+        return self._rates.get(name, Rates()).each[direction]
 
 
 def _rates(before: Octets, after: Octets, span: float) -> _Pair:

@@ -8,6 +8,7 @@ from cpe.kernel import shaping as kernel
 from cpe.kernel.counters import octets
 from cpe.links import Link
 from cpe.observed import Observed
+from cpe.overflow import Rates
 from cpe.settings import CpeSettings
 from cpe.shaping import ChangeRates, Given, Kind, Shape, ShapingStep, Stands, command, difference, shapes
 from tributary.settings.failure import Failure
@@ -18,8 +19,6 @@ PROBE = "delay of "
 
 _LONGEST_PAUSE = 30.0
 """Seconds: devices that are made and fail tell of changes, and would be looked at again at once."""
-
-Rates = Mapping[str, tuple[int | None, int | None]]
 
 Tell = Callable[[str, str | None], None]
 """Is told each step as commands, and why it failed, if it did."""
@@ -52,7 +51,14 @@ class Quality:
         return self._shaper.kind
 
     @property
-    def _rates(self) -> Rates:
+    def capacities(self) -> Mapping[str, Rates]:
+        """What links can carry now: as the settings say, or, of those that change, what their shapers let pass."""
+        fixed = {name: Rates(*self._rates[name]) for name in self._settings.wan if name not in self.adapters}
+        standing = [(name, self._given.shapes.get(interface)) for name, interface in self._adapting()]
+        return {**fixed, **{name: Rates(shape.download, shape.upload) for name, shape in standing if shape}}
+
+    @property
+    def _rates(self) -> Mapping[str, tuple[int | None, int | None]]:
         fixed = {name: (_bits(wan.download), _bits(wan.upload)) for name, wan in self._settings.wan.items()}
         moving = {name: (each.rates.get(Way.DOWN), each.rates.get(Way.UP)) for name, each in self.adapters.items()}
         return {**fixed, **moving}

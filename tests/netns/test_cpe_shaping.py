@@ -149,3 +149,23 @@ def test_the_rate_of_a_link_follows_what_it_carries_and_its_delay_goes(house: Wo
             eventually(lambda: round_trip(house) < 100, 20)
             assert transfer.goes_on()
             assert house.status()["lte"]["shaped"]["download"] > 2_500_000
+
+
+@pytest.mark.calm
+def test_an_overflow_link_is_used_when_one_that_changes_carries_less_and_not_before(house: World) -> None:
+    """The transfer asks for 13 Mbit/s of the 20 that dsl is said to carry at most. Then the provider lets 6 pass."""
+    dsl = '[wan.dsl]\ninterface = "dsl"\ndownload = "20mbit"\nadapt = true\n'
+    lte = '[wan.lte]\ninterface = "lte"\nuse = "overflow"\n'
+    with (
+        far_server(house) as server,
+        house.daemon(f'{dsl}{lte}[probe]\ntarget = "{SERVER_4}:{PORT}"\n'),
+        house.transfer(server) as transfer,
+    ):
+        eventually(lambda: house.subflows() == ["10.1.0.2", "10.2.0.2"])
+        before = house.received("dsl")
+        eventually(lambda: house.received("dsl") >= before + 8_000_000, 20)
+        assert "backup" in house.endpoints()["10.2.0.2"] and house.received("lte") < 100_000
+        house.on(house.provider, "tc qdisc add dev isp-dsl root tbf rate 6mbit burst 3028 limit 1000000")
+        eventually(lambda: "backup" not in house.endpoints()["10.2.0.2"], 20)
+        assert house.status()["dsl"]["shaped"]["download"] < 16_000_000
+        assert transfer.goes_on()

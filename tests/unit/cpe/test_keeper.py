@@ -138,7 +138,7 @@ def carry(script: Script, now: float, dsl: float) -> None:
     for second in range(30):
         received = int(dsl * (second + 1) * 10**6 / 8)
         counts = {"dsl": Octets(received, 0), "lte": Octets(received // 2, 0)}
-        script.keeper.count(counts, now + second)
+        script.keeper.count(counts, {}, now + second)
 
 
 def test_an_overflow_link_is_a_backup_until_the_others_are_full_and_no_subflow_ends_by_that() -> None:

@@ -12,7 +12,7 @@ class Script:
     """Links dsl and lte, of which lte overflows; or more of them."""
 
     def __init__(self, *waiting: str, told: dict[str, Rates] | None = None) -> None:
-        self.candidates = Candidates(("dsl",), waiting or ("lte",), told or {})
+        self.candidates, self.told = Candidates(("dsl",), waiting or ("lte",)), told or {}
         self.overflow = Overflow()
         self.overflow.consider(self.candidates)
         self.now = 1000.0
@@ -27,7 +27,8 @@ class Script:
             self.received.update({name: int(rate * MBIT) for name, rate in down.items()})
             self.sent["dsl"] += int(up * MBIT)
             names = ("dsl", *self.candidates.waiting)
-            self.overflow.count({name: Octets(self.received[name], self.sent[name]) for name in names}, self.now)
+            counts = {name: Octets(self.received[name], self.sent[name]) for name in names}
+            self.overflow.count(counts, self.told, self.now)
 
     @property
     def waiting(self) -> set[str]:
@@ -74,6 +75,20 @@ def test_between_full_and_fitting_it_stays_as_it_is() -> None:
     script.carry(2, dsl=48)
     script.carry(100, dsl=30, lte=10)
     assert script.waiting == set()
+
+
+def test_a_link_that_changes_is_full_by_what_it_can_carry_now() -> None:
+    script = Script(told=TOLD)
+    script.carry(60, dsl=20)
+    assert script.waiting == {"lte"}
+    script.told = {"dsl": Rates(download=22e6, upload=10e6)}
+    script.carry(2, dsl=20)
+    assert script.waiting == set()
+    script.carry(60, dsl=20, lte=5)
+    assert script.waiting == set()
+    script.told = TOLD
+    script.carry(10, dsl=20, lte=5)
+    assert script.waiting == {"lte"}
 
 
 def test_an_upload_fills_it_as_a_download_does() -> None:
@@ -141,7 +156,7 @@ def test_when_a_link_before_it_comes_or_goes_it_is_asked_anew_whether_it_is_need
     script.carry(2, dsl=48)
     script.overflow.consider(script.candidates)
     assert script.waiting == set()
-    script.overflow.consider(Candidates(("dsl", "cable"), ("lte",), TOLD))
+    script.overflow.consider(Candidates(("dsl", "cable"), ("lte",)))
     assert script.waiting == {"lte"}
 
 

@@ -140,8 +140,8 @@ def test_a_link_whose_cap_is_used_up_has_nothing_any_more_and_its_own_default_ro
     kernel = house(DSL, LTE)
     kernel = after(kernel, keeper.look(kernel, NOON).steps)
     assert keeper.counted == {"lte": "usb0"}
-    assert not keeper.count({"lte": Octets(0, 0)}, 1)
-    assert keeper.count({"lte": Octets(500_000, 500_000)}, 2)
+    assert not keeper.count({"lte": Octets(0, 0)}, {}, 1)
+    assert keeper.count({"lte": Octets(500_000, 500_000)}, {}, 2)
     steps = keeper.look(kernel, NOON).steps
     said = texts(steps, kernel)
     assert [each for each in said if "add" in each] == [
