@@ -50,9 +50,7 @@ def _missing(card: Card) -> Iterator[Contradiction]:
 
 def _of_names(card: Card) -> Iterator[Contradiction]:
     """Who is asked for names, while that is not the gateway."""
-    if card.other_names != names.LINKS and card.dials:
-        yield "lan.dns", "(given)", f"{names.LINKS!r}, since a link is by PPPoE or a modem"
-    elif card.other_names == names.NOBODY and not card.enrolments:
+    if card.other_names == names.NOBODY and not card.enrolments:
         yield "lan.dns", names.NOBODY, f"{names.LINKS!r} or servers, since without tunnels nobody else can be asked"
 
 

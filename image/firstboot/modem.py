@@ -5,7 +5,7 @@ provider says. It has modems alone: everything else stays systemd-networkd's.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -29,6 +29,8 @@ _IDS = uuid.UUID("764813c2-947f-58ab-b45d-a2813483ad90")
 """The namespace of the connections' ids: a link's stays the same whenever its file is written."""
 
 _FOR_EVER = ("autoconnect-retries", 0)
+_IN_CLEAR = ("dns-over-tls", 0)
+"""Whatever systemd-resolved does with its own servers: those of links rarely speak TLS."""
 _FOLDER = "/etc/NetworkManager"
 
 
@@ -45,24 +47,31 @@ class Modem(Settings):
     )
 
 
-def link(name: str, modem: Modem, metric: int) -> Iterator[Action]:
-    """Files and units of [wan.NAME]."""
+def link(name: str, modem: Modem, metric: int, domains: Sequence[str]) -> Iterator[Action]:
+    """Files and units of [wan.NAME]; ``domains`` are all that its servers are asked for; none: they are asked for all.
+
+    For all else systemd-resolved has servers of its own, for the domain ~. that comes before a link's default route,
+    which NetworkManager gives every modem.
+    """
     connection = f"{_FOLDER}/system-connections/tributary-{name}.nmconnection"
     general = f"{_FOLDER}/conf.d/50-tributary.conf"
     yield WriteFile(general, _GENERAL)
-    yield WriteFile(connection, _connection(name, modem, metric), PRIVATE)
+    yield WriteFile(connection, _connection(name, modem, metric, domains), PRIVATE)
     yield WriteFile("/etc/systemd/system/NetworkManager-wait-online.service.d/50-tributary.conf", _ONLINE)
     yield EnableUnit(MANAGER, reads=(general,))
     # A restart cuts the link for seconds.
     yield EnableUnit(DIALLER, reads=(general, connection))
 
 
-def _connection(name: str, modem: Modem, metric: int) -> str:
+def _connection(name: str, modem: Modem, metric: int, domains: Sequence[str]) -> str:
     """A connection in the keyfile format (nm-settings-keyfile(5))."""
     dialled = {"apn": modem.apn, "pin": modem.pin, "username": modem.user, "password": modem.password}
-    routes = [("method", "auto"), ("route-metric", metric)]
+    said = ("id", f"tributary-{name}"), ("uuid", uuid.uuid5(_IDS, name)), ("type", "gsm"), _FOR_EVER
+    routes: list[tuple[str, object]] = [("method", "auto"), ("route-metric", metric)]
+    if domains:
+        routes.append(("dns-search", "".join(f"~{each};" for each in domains)))
     return sections(
-        ("connection", [("id", f"tributary-{name}"), ("uuid", uuid.uuid5(_IDS, name)), ("type", "gsm"), _FOR_EVER]),
+        ("connection", [*said, *([_IN_CLEAR] if domains else [])]),
         ("gsm", [(key, _escaped(value)) for key, value in dialled.items() if value is not None]),
         ("ipv4", routes),
         ("ipv6", routes),

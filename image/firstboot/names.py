@@ -75,7 +75,12 @@ def resolved(enrolments: tuple[Enrolment, ...], others: Others) -> Iterator[Acti
 
 
 def _settings(enrolments: tuple[Enrolment, ...], others: Others) -> Iterator[tuple[str, str]]:
-    """The domain ~. leads all names to these servers, past those of the links (systemd-resolved.service(8))."""
+    """The domain ~. leads all names to these servers, past those of the links (systemd-resolved.service(8)).
+
+    Nor is a name of one word called out by the links, to whoever is there (RFC 4795, RFC 6762).
+    """
+    yield "LLMNR", "no"
+    yield "MulticastDNS", "no"
     if not isinstance(others, str):
         yield "DNS", " ".join(map(str, others))
         yield "DNSOverTLS", "yes"

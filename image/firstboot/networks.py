@@ -90,9 +90,9 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
 
 def _place(file: str, place: _Place, wan: Wan | None, metric: int, domains: Sequence[str]) -> Iterator[Action]:
     if wan and wan.pppoe and wan.interface:
-        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, metric)
+        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, metric, domains)
     elif wan and wan.modem:
-        yield from modem.link(str(place.link), wan.modem, metric)
+        yield from modem.link(str(place.link), wan.modem, metric, domains)
     else:
         yield WriteFile(f"{file}.network", _upstream(place, metric, domains))
 

@@ -4,7 +4,7 @@ pppd makes an interface of its own, ``ppp-NAME`` for [wan.NAME], with the addres
 metric. The interface below it carries PPPoE's frames alone.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -56,8 +56,11 @@ def contradictions(name: str, others: Collection[str], below: str | None) -> Ite
         yield f"wan.{name}.{key}", "(given)", "no such key with pppoe: interface alone says where the modem is"
 
 
-def link(file: str, name: str, below: str, pppoe: Pppoe, metric: int) -> Iterator[Action]:
-    """Files and unit of [wan.NAME]; ``file`` is how the names of its files for systemd-networkd begin."""
+def link(file: str, name: str, below: str, pppoe: Pppoe, metric: int, domains: Sequence[str]) -> Iterator[Action]:
+    """Files and unit of [wan.NAME]; ``file`` is how the names of its files for systemd-networkd begin.
+
+    ``domains`` are all that the provider's servers are asked for; none: they are asked for all.
+    """
     carrier = below
     if pppoe.vlan is not None:
         carrier = f"vlan-{name}"
@@ -67,7 +70,7 @@ def link(file: str, name: str, below: str, pppoe: Pppoe, metric: int) -> Iterato
     yield WriteFile(f"{file}.network", _bare(below, *([("VLAN", carrier)] if carrier != below else [])))
     settings = f"/etc/ppp/peers/tributary.{name}"
     yield WriteFile(settings, _settings(name, carrier, pppoe, metric), PRIVATE)
-    yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", _SERVERS, PROGRAM)
+    yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", _servers(domains), PROGRAM)
     yield WriteFile("/etc/systemd/system/ppp@.service.d/50-tributary.conf", _UNIT)
     # In an instance's name - would be a slash (systemd.unit(5)).
     instance = f"tributary.{name}".replace("-", r"\x2d")
@@ -114,13 +117,23 @@ def _quoted(text: str) -> str:
     return '"{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"'))
 
 
-_SERVERS = """\
-#!/bin/sh
+def _servers(domains: Sequence[str]) -> str:
+    """What has to be said of servers first comes before they are known: none is asked for more meanwhile."""
+    kept = f"""\
+    resolvectl domain "$PPP_IFACE" {" ".join(f"'~{each}'" for each in domains)}
+    resolvectl default-route "$PPP_IFACE" no
+    resolvectl dnsovertls "$PPP_IFACE" no
+"""
+    return f"""\
+#!/bin/sh -e
 # What a link by PPPoE was told of DNS servers goes to systemd-resolved, which forgets it when the interface is gone.
 if [ "$PPP_IPPARAM" = tributary ] && [ -n "$DNS1" ]; then
+{kept if domains else ""}\
     resolvectl dns "$PPP_IFACE" $DNS1 $DNS2
 fi
 """
+
+
 _UNIT = """\
 # Debian's unit has started when the line is up, and network.target waits for that: a box whose line is down would not
 # start. This one does not wait, and is tried for ever.

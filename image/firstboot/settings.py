@@ -307,12 +307,7 @@ class Card(Settings):
     def other_names(self) -> Others:
         """Who is asked for names while no tunnel leads to a gateway."""
         given = self.lan.dns if self.lan else None
-        return given or (names.NOBODY if self.enrolments and not self.dials else names.LINKS)
-
-    @property
-    def dials(self) -> bool:
-        """Whether a link is by PPPoE or a modem, whose name servers cannot be kept to a few names."""
-        return any(wan.pppoe or wan.modem for wan in self.wan.values())
+        return given or (names.NOBODY if self.enrolments else names.LINKS)
 
     @property
     def target(self) -> Target | None:

@@ -7,11 +7,12 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.systems import facts
-from tests.unit.image.firstboot.test_reading import CPE, ENROLMENT, LINKS
+from tests.unit.image.firstboot.test_reading import CPE, ENROLMENT, LINKS, LOGIN, MODEM
 
 QUAD9 = '["9.9.9.9#dns.quad9.net", "2620:fe::fe#dns.quad9.net"]'
 OVER_TLS = ["DNS=9.9.9.9#dns.quad9.net 2620:fe::fe#dns.quad9.net", "DNSOverTLS=yes", "Domains=~."]
 GATEWAY, HERE = "server=10.84.0.1", "server=127.0.0.53"
+SILENT = ["[Resolve]", "LLMNR=no", "MulticastDNS=no"]
 ASKED_OF_LINKS = "Domains=~gateway.example.net ~debian.pool.ntp.org"
 
 
@@ -44,9 +45,39 @@ def test_no_name_is_asked_in_clear_unless_the_card_says_so(
     files = written(card)
     lan = files["/etc/dnsmasq.d/tributary-lan.conf"].splitlines()
     assert [line for line in lan if line.startswith("server=")] == servers
-    assert files["/etc/systemd/resolved.conf.d/50-tributary.conf"].splitlines() == ["[Resolve]", *resolved]
+    assert files["/etc/systemd/resolved.conf.d/50-tributary.conf"].splitlines() == [*SILENT, *resolved]
     links = [text.splitlines() for path, text in files.items() if path.endswith(".network") and "lan" not in path]
     assert links
     for lines in links:
         domains = [line for line in lines if line.startswith(("Domains=", "DNSDefaultRoute=", "DNSOverTLS="))]
         assert domains == ([of_links, "DNSDefaultRoute=no", "DNSOverTLS=no"] if of_links else [])
+
+
+DIALLED = LINKS.replace("wlan0", "end1") + LOGIN + MODEM
+SCRIPT, CONNECTION = (
+    "/etc/ppp/ip-up.d/tributary-dns",
+    "/etc/NetworkManager/system-connections/tributary-lte.nmconnection",
+)
+
+
+@pytest.mark.parametrize("dns", ["", 'dns = "nobody"\n', f"dns = {QUAD9}\n"])
+def test_links_that_are_dialled_have_their_servers_asked_for_no_more_than_others(dns: str) -> None:
+    files = written(DIALLED.replace("[wan.dsl.pppoe]", f"{dns}[wan.dsl.pppoe]", 1) + ENROLMENT)
+    assert "Domains=~." in files["/etc/systemd/resolved.conf.d/50-tributary.conf"].splitlines()
+    said = [line.split() for line in files[SCRIPT].splitlines() if line.startswith("    resolvectl")]
+    assert [(words[1], words[3:]) for words in said] == [
+        ("domain", ["'~gateway.example.net'", "'~debian.pool.ntp.org'"]),
+        ("default-route", ["no"]),
+        ("dnsovertls", ["no"]),
+        ("dns", ["$DNS1", "$DNS2"]),
+    ]
+    modem = files[CONNECTION]
+    assert modem.count("\ndns-search=~gateway.example.net;~debian.pool.ntp.org;\n") == 2, "IPv4 and IPv6"
+    assert "\ndns-over-tls=0\n" in modem
+
+
+def test_links_that_are_dialled_are_asked_for_everything_where_the_card_says_so() -> None:
+    files = written(DIALLED.replace("[wan.dsl.pppoe]", 'dns = "links"\n[wan.dsl.pppoe]', 1) + ENROLMENT)
+    assert "Domains" not in files["/etc/systemd/resolved.conf.d/50-tributary.conf"]
+    assert files[SCRIPT].count("resolvectl") == 1
+    assert "dns-search" not in files[CONNECTION]

@@ -242,12 +242,6 @@ BETWEEN_KEYS = [
     (LINKS, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints them; or"]),
     ('leg = "plain"\n' + LINKS + ENROLMENT, ["gateway = '(missing)': accepted: an address"]),
     ('leg = "wireguard"\n' + CPE, ["enrolment = '(missing)': accepted: tables [[enrolment]]"]),
-    (
-        LINKS.replace('interface = "wlan0"', 'interface = "wlan0"\npppoe = { user = "a", password = "b" }')
-        + 'dns = "nobody"\n'
-        + ENROLMENT,
-        ["lan.dns = '(given)': accepted: 'links', since a link is by PPPoE or a modem"],
-    ),
     (CPE + 'dns = "nobody"\n', ["lan.dns = 'nobody': accepted: 'links' or servers, since without tunnels"]),
     (
         LINKS
