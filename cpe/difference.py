@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cpe.lan import LanAddress
-from cpe.observed import EVERY_BIT, Address, Endpoint, Flags, Limits, Mark, Route, Rule
+from cpe.observed import EVERY_BIT, Address, Endpoint, Flags, Limits, Mark, Network, Route, Rule
 from cpe.ours import MAIN, NUMBERS
+from cpe.translation import TABLE, Translation
 from cpe.tunnels import Setup
 from cpe.wanted import Installed, Wanted
 
@@ -76,7 +77,25 @@ class RemoveTunnel:
     name: str
 
 
-Step = Add | Remove | AddEndpoint | RemoveEndpoint | ChangeEndpoint | SetLimits | MakeTunnel | SetTunnel | RemoveTunnel
+@dataclass(frozen=True)
+class Translate:
+    """Put the rules that translate the LAN's prefix in the place of what is there; None: take them away."""
+
+    translation: Translation | None
+
+
+Step = (
+    Add
+    | Remove
+    | AddEndpoint
+    | RemoveEndpoint
+    | ChangeEndpoint
+    | SetLimits
+    | MakeTunnel
+    | SetTunnel
+    | RemoveTunnel
+    | Translate
+)
 
 
 def difference(wanted: Wanted, installed: Installed, taken: Collection[int], last: int) -> tuple[Step, ...]:
@@ -108,6 +127,7 @@ def difference(wanted: Wanted, installed: Installed, taken: Collection[int], las
         *(Add(rule) for rule in dict.fromkeys(wanted.rules) if rule not in installed.rules),
         # Behind the rules: what a tunnel sends first must leave by its own link.
         *map(SetTunnel, setups),
+        *((Translate(wanted.translation),) if wanted.translation != installed.translation else ()),
         *(Add(each) for each in wanted.lan if each not in installed.lan),
         *map(AddEndpoint, numbers(taken, last), new),
     )
@@ -126,10 +146,8 @@ def numbers(taken: Collection[int], last: int) -> Iterator[int]:
 def command(step: Step, names: Mapping[int, str]) -> str:
     """The command of ip(8) that does the same; ``names`` are those of the interfaces by their index."""
     match step:
-        case Add(what):
-            return _on_routing("add", what, names)
-        case Remove(what):
-            return _on_routing("del", what, names)
+        case Add(what) | Remove(what):
+            return _on_routing("add" if isinstance(step, Add) else "del", what, names)
         case AddEndpoint(number, endpoint):
             return f"ip mptcp endpoint add {_endpoint(number, endpoint, names)}"
         case RemoveEndpoint(number, endpoint):
@@ -144,6 +162,16 @@ def command(step: Step, names: Mapping[int, str]) -> str:
             return _setup(setup)
         case RemoveTunnel(name):
             return f"ip link delete dev {name}"
+        case Translate(translation):
+            return _translating(translation)
+
+
+def _translating(translation: Translation | None) -> str:
+    """As nft(8) gets it, in short."""
+    if translation is None:
+        return f"nft delete table inet {TABLE}"
+    said = ", ".join(f"{each.prefix} by {each.interface}" for each in translation.sides) or "nothing"
+    return f"nft --file - (table inet {TABLE}: {translation.inside} of {translation.lan} becomes {said})"
 
 
 def _name(interface: int, names: Mapping[int, str]) -> str:
@@ -192,7 +220,7 @@ def _rule(rule: Rule) -> str:
     return f"priority {rule.priority} {_packets(rule.packets)} {action} protocol {rule.protocol}"
 
 
-def _packets(packets: Address | Mark) -> str:
+def _packets(packets: Address | Network | Mark) -> str:
     if not isinstance(packets, Mark):
         return f"from {packets}"
     return f"fwmark {packets.value:#x}" + (f"/{packets.mask:#x}" if packets.mask != EVERY_BIT else "")

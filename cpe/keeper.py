@@ -1,6 +1,6 @@
 """All of the pure parts in a row: what was observed in, steps out. The clock is the caller's."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,11 +12,13 @@ from cpe.difference import (
     RemoveEndpoint,
     SetTunnel,
     Step,
+    Translate,
     difference,
     numbers,
 )
 from cpe.gateways import Gateways
 from cpe.health import Health
+from cpe.lan import Lan
 from cpe.links import Link, Reason, links
 from cpe.memory import Memory
 from cpe.observed import Address, Endpoint, Limits, Observed, Octets
@@ -25,7 +27,8 @@ from cpe.overflow import Candidates, Overflow, Rates
 from cpe.path_mtu import Path, Paths
 from cpe.policy import Now
 from cpe.repairs import Repairs
-from cpe.settings import CpeSettings
+from cpe.settings import CpeSettings, Wan
+from cpe.translation import UNKNOWN
 from cpe.tunnels import Leg
 from cpe.usage import Reading, Usage
 from cpe.wanted import Installed, Wanted, foreign, installed, wanted
@@ -78,6 +81,8 @@ class Keeper:
         self.endpoints: dict[Address, tuple[int, Endpoint]] = {}
         """Those of ours that stand, when the steps of the last look are done."""
         self.foreign: dict[int, Endpoint] = {}
+        self._translation = UNKNOWN if memory.translates else None
+        self._prefixes = lan.Prefixes()
         self._taken: frozenset[int] = frozenset()
         self._last = max(memory.endpoints, default=NUMBERS.start - 1)
 
@@ -86,6 +91,8 @@ class Keeper:
         self.settings = settings
         self.health = Health(settings.probe)
         self.gateways = Gateways(settings)
+        # Somebody may have flushed all rules: then this is how they come back.
+        self._translation = UNKNOWN if self._translation else None
 
     @property
     def limits(self) -> Limits:
@@ -107,21 +114,23 @@ class Keeper:
         self._keep_examined()
         made = _still_there(self.memory.endpoints, observed)
         self.foreign = foreign(observed, made)
-        aims = self._aims(observed)
+        aims = self._aims(observed, wall)
         ours = self._with_inside(installed(observed, made, aims.endpoints), observed)
         steps = difference(aims, ours, observed.endpoints, self._last)
         self._taken = frozenset(observed.endpoints)
         self._keep(ours.endpoints, steps)
         self.gateways.given |= {step.setup.name: step.setup for step in steps if isinstance(step, SetTunnel)}
         own = self.memory.tunnels | {step.name for step in steps if isinstance(step, MakeTunnel)}
-        self.memory = Memory(self._made(made, steps), self.memory.limits_before or observed.limits, own)
+        self._translation = aims.translation
+        limits = self.memory.limits_before or observed.limits
+        self.memory = Memory(self._made(made, steps), limits, own, aims.translation is not None)
         return Decision(steps, tuple(self._changes(wall)))
 
     def _leg(self, observed: Observed) -> Leg | None:
         enrolment = self.gateways.current
         return tunnels.leg(self.settings, enrolment, observed, self.health.answers) if enrolment else None
 
-    def _aims(self, observed: Observed) -> Wanted:
+    def _aims(self, observed: Observed, wall: float) -> Wanted:
         dead, shunned = self.health.dead, self.health.shunned
         aims = wanted(
             self.links,
@@ -134,6 +143,16 @@ class Keeper:
             waiting=self.overflow.waiting,
         )
         enrolment = self.gateways.current
+        inside = self._lan(observed, lan.working(self.links, {*dead, *shunned}))
+        self._prefixes.keep(inside, wall)
+        inside = replace(inside, remembered=self._prefixes.remembered)
+        aims = replace(
+            aims,
+            routes=(*aims.routes, *lan.routes(inside)),
+            rules=(*aims.rules, *lan.rules(inside)),
+            lan=lan.wanted(inside),
+            translation=lan.translation(inside),
+        )
         if enrolment is None:
             return aims
         found = self.gateways.found
@@ -143,13 +162,11 @@ class Keeper:
             alive = [link for link in self.links if link.name not in dead and link.name not in shunned]
             made = (*made, *tunnels.scout(self.settings, earlier, alive, self.gateways.found_of(earlier)))
             names = (*names, self.settings.scout_name)
-        return replace(
-            aims,
-            routes=(*aims.routes, *lan.routes(self.settings, observed)),
-            tunnels=names,
-            setups=made,
-            lan=lan.wanted(self.settings, enrolment, observed, self.health.answers),
-        )
+        return replace(aims, tunnels=names, setups=made)
+
+    def _lan(self, observed: Observed, working: Sequence[Link] = ()) -> Lan:
+        answering = self.gateways.current if self.health.answers else None
+        return Lan(self.settings, observed, working, answering)
 
     def _candidates(self) -> Candidates:
         """Which links are used, and which only when these are full; where there is no primary, one has to be."""
@@ -177,10 +194,10 @@ class Keeper:
         return self.overflow.count(counts, rates, now) or is_other
 
     def _with_inside(self, found: Installed, observed: Observed) -> Installed:
-        """``found`` with our tunnels that are there, and what they were given, and our address in the LAN."""
+        """``found`` with our tunnels that are there, what they were given, and what of ours is for the LAN."""
         there = {interface.name for interface in observed.interfaces}
         made = {name: self.gateways.given.get(name) for name in sorted(self.memory.tunnels) if name in there}
-        return replace(found, tunnels=made, lan=lan.standing(self.settings, observed))
+        return replace(found, tunnels=made, lan=lan.standing(self._lan(observed)), translation=self._translation)
 
     @property
     def target(self) -> Target | None:
@@ -272,6 +289,8 @@ class Keeper:
         """A step was not carried out: the next look tries again what the kernel does not show."""
         if isinstance(step, (MakeTunnel, SetTunnel)):
             self.gateways.given.pop(step.name if isinstance(step, MakeTunnel) else step.setup.name, None)
+        elif isinstance(step, Translate):
+            self._translation = UNKNOWN
 
     def state(self, link: Link) -> str | None:
         """Why ``link`` is not used; None if it is."""

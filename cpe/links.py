@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from ipaddress import IPv6Network
 
 from cpe.observed import Address, Interface, InterfaceAddress, Observed, Route
 from cpe.ours import MAIN, SHAPED, is_our_route
 from cpe.settings import CpeSettings, Wan
+from tributary.delegated import prefix_of
 
 
 class Reason(StrEnum):
@@ -28,12 +30,14 @@ class Way:
     """How a link leads out for one IP version: its addresses, the best first, and its gateway.
 
     Without a gateway all is on the link (point-to-point). ``on_link`` are the routes of its neighbourhood in main.
+    ``delegated`` is a prefix of its provider's for the LAN.
     """
 
     version: int
     addresses: tuple[Address, ...]
     gateway: Address | None
     on_link: tuple[Route, ...]
+    delegated: IPv6Network | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,11 @@ class Link:
     down: str | None = None
     kept_from: tuple[int, ...] = ()
     """The IP versions in which it leads out and must not, since the settings say so."""
+
+    @property
+    def delegated(self) -> IPv6Network | None:
+        """The prefix for the LAN that leads here, while the link leads out."""
+        return next((way.delegated for way in self.ways if way.delegated), None)
 
 
 def links(settings: CpeSettings, observed: Observed) -> tuple[Link, ...]:
@@ -121,7 +130,16 @@ def _ways(
         if route.table == MAIN and route.interface == interface.index and not is_our_route(route)
     ]
     # The older of two equal ones: one that comes must not take the subflows from one that works.
-    best = sorted(addresses, key=lambda each: (not each.is_lasting, each.address.is_private, each.created))
+    # One of a delegated prefix comes last: it serves where the provider gives the link itself none.
+    best = sorted(
+        addresses,
+        key=lambda each: (
+            prefix_of(each.address) is not None,
+            not each.is_lasting,
+            each.address.is_private,
+            each.created,
+        ),
+    )
     for version in (4, 6):
         own = tuple(each.address for each in best if each.address.version == version)
         of_version = [route for route in here if route.destination.version == version]
@@ -130,5 +148,10 @@ def _ways(
         if not own or not (told or defaults):
             continue
         gateway = told[0] if told else min(defaults, key=lambda route: route.metric).gateway
-        neighbourhood = (route for route in of_version if route.gateway is None and not route.is_default)
-        yield Way(version, own, gateway, tuple(neighbourhood))
+        delegated = next(filter(None, map(prefix_of, own)), None)
+        neighbourhood = (
+            route
+            for route in of_version
+            if route.gateway is None and not route.is_default and route.destination != delegated
+        )
+        yield Way(version, own, gateway, tuple(neighbourhood), delegated)

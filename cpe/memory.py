@@ -1,4 +1,4 @@
-"""What the kernel cannot tell a later start: which endpoints and tunnels are ours, and the limits from before us.
+"""What the kernel cannot tell a later start: what is ours there, and the limits from before us.
 
 A file for each network namespace, in a directory that a reboot empties as it empties the kernel (/run). It is written
 before endpoints are made, so that a daemon that is killed leaves none that nobody knows.
@@ -23,12 +23,13 @@ _SO_NETNS_COOKIE = 71  # asm-generic/socket.h
 class Memory:
     """What we made or are about to make: endpoints by their ids, and the names of tunnels' interfaces.
 
-    ``limits_before`` are those from before, None if we have not set any.
+    ``limits_before`` are those from before, None if we have not set any; ``translates``: there is a table of nft's.
     """
 
     endpoints: Mapping[int, Address] = field(default_factory=dict)
     limits_before: Limits | None = None
     tunnels: frozenset[str] = frozenset()
+    translates: bool = False
 
 
 def namespace() -> int:
@@ -62,6 +63,7 @@ def _written(memory: Memory) -> dict[str, Any]:
         "endpoints": {number: str(address) for number, address in memory.endpoints.items()},
         "limits_before": [before.subflows, before.accepted_addresses] if before else None,
         "tunnels": sorted(memory.tunnels),
+        "translates": memory.translates,
     }
 
 
@@ -72,4 +74,5 @@ def _read(document: dict[str, Any]) -> Memory:
         Limits(int(before[0]), int(before[1])) if before else None,
         # A daemon of an older version knew of none.
         frozenset(map(str, document.get("tunnels", []))),
+        bool(document.get("translates", False)),
     )

@@ -78,10 +78,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A policy routing rule: ``packets``, from an address or with a mark, look into ``table``; None is unreachable."""
+    """A policy routing rule: ``packets``, from there or with a mark, look into ``table``; None is unreachable."""
 
     priority: int
-    packets: Address | Mark
+    packets: Address | Network | Mark
     table: int | None
     protocol: int
 

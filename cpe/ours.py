@@ -15,6 +15,12 @@ RULES = 8400
 TABLES = range(8401, 8409)
 """A routing table for each link, as it stands in the settings file."""
 
+REFUSED = 8409
+"""The table for what has an address of a prefix that leads to no link any more: back to the LAN, whose rules refuse it.
+
+An unreachable route would do, but its ICMPv6 error is lost on a connection that has begun (RFC 5927 section 4.1).
+"""
+
 BEST = 8400
 """The table with the default routes of all links that work, by rank: the way out beside the tunnels."""
 
@@ -56,7 +62,7 @@ MOST_ENDPOINTS = 8
 
 
 _PRIORITIES = (TUNNELS_RULES, TUNNELS_END, LINKS_RULES, LINKS_END, RULES)
-_TABLES = (BEST, *TABLES, EVERYTHING_ELSE_TABLE, *TUNNEL_TABLES)
+_TABLES = (BEST, *TABLES, REFUSED, EVERYTHING_ELSE_TABLE, *TUNNEL_TABLES)
 
 
 def is_our_rule(rule: Rule) -> bool:

@@ -40,6 +40,7 @@ def _link(keeper: Keeper, link: Link, wall: float) -> Answer:
         "bus": link.interface.bus if link.interface else None,
         "addresses": [str(address) for address in link.addresses],
         "gateways": [str(way.gateway) if way.gateway else "point-to-point" for way in link.ways],
+        "delegated": str(link.delegated) if link.delegated else None,
         "table": TABLES[link.place],
         "rank": link.rank + 1,
         "use": link.wan.use,

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from tributary.settings.files import Settings
 from tributary.settings.hosts import Address, is_of_a_host
 from tributary.settings.hours import TIME_ZONE, TimeZone
+from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
 from tributary.settings.links import LinkPolicy
 from tributary.settings.probing import Probe
 from tributary.settings.values import accepting, as_text, or_none, require
@@ -29,6 +30,8 @@ MAC = "a MAC address such as '02:00:5e:10:00:01', or a pattern such as '02:00:5e
 GATEWAYS = "at most one IPv4 and one IPv6 address without scope, such as ['192.168.1.1']"
 PROBED = "adapt = true only with a probe.target or an enrolment, since delay is measured by probes"
 LAN = "the name of an interface that is none of the links, such as 'end0'"
+LAN_IPV6 = "'gateway', 'link', 'translated' or 'off'"
+TRANSLATED = f"with lan_ipv6 = 'translated', and only then, {PRIVATE}"
 ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
 
 
@@ -123,8 +126,10 @@ class CpeSettings(Settings):
         (), title="gateways to reach by tunnels, the first that answers; none: no tunnels", description=ENROLMENTS
     )
     lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
-        None, title="where devices are, for an address of the gateway's IPv6 prefix", description=LAN
+        None, title="where devices are, for an address of their IPv6 prefix", description=LAN
     )
+    lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="whose prefix that is", description=LAN_IPV6)
+    lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
 
     @field_validator("enrolment", mode="before")
@@ -141,6 +146,12 @@ class CpeSettings(Settings):
         if len(set(names)) < len(names):
             raise ValueError(f"{WANS}, no two of which name the same interface")
         return wans
+
+    @model_validator(mode="after")
+    def _translates(self) -> Self:
+        if (self.lan_ipv6 is LanIpv6.TRANSLATED) != (self.lan_prefix is not None):
+            raise ValueError(TRANSLATED)
+        return self
 
     @model_validator(mode="after")
     def _measures(self) -> Self:

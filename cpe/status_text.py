@@ -70,6 +70,7 @@ def _link(link: Answer) -> list[str]:
         f"interface {link['interface'] or '(none)'}",
         *(f"address {address}" for address in link["addresses"]),
         *(f"gateway {gateway}" for gateway in link["gateways"]),
+        *([f"prefix {link['delegated']} for the LAN"] if link["delegated"] else []),
         *(f"endpoint {endpoint['id']} for {endpoint['address']}" for endpoint in link["endpoints"]),
         *([f"tunnel {link['tunnel']['interface']} from {link['tunnel']['address']}"] if link["tunnel"] else []),
         f"table {link['table']}",

@@ -43,6 +43,7 @@ from cpe.ours import (
     is_our_route,
     is_our_rule,
 )
+from cpe.translation import Translation
 from cpe.tunnels import Leg, Setup, Tunnel
 from tributary.marks import BACK, BY_LINK
 from tributary.settings.links import Use
@@ -53,7 +54,7 @@ class Wanted:
     """Routes and endpoints in the order in which they are made; ``limits`` None leaves them as they are.
 
     ``tunnels`` are the interfaces that shall be there, ``setups`` what those of them get whose links are up. ``lan`` is
-    the router's own address in its LAN.
+    the router's own address in its LAN, ``translation`` what becomes of the LAN's prefix at links.
     """
 
     routes: tuple[Route, ...] = ()
@@ -63,6 +64,7 @@ class Wanted:
     tunnels: tuple[str, ...] = ()
     setups: tuple[Setup, ...] = ()
     lan: tuple[LanAddress, ...] = ()
+    translation: Translation | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Installed:
     limits: Limits | None = None
     tunnels: Mapping[str, Setup | None] = field(default_factory=dict)
     lan: tuple[LanAddress, ...] = ()
+    translation: Translation | None = None
 
 
 def wanted(
@@ -129,11 +132,16 @@ def _rules(links: Sequence[Link]) -> Iterator[Rule]:
 
 
 def _rules_of_marks(links: Sequence[Link], kind: int, each: int, end: int, otherwise: int | None) -> Iterator[Rule]:
-    """For each link's mark its table, for the mark of none the best link's; and ``otherwise`` for the whole kind."""
+    """For each link's mark its table, for the mark of none the best link's; and ``otherwise`` for the whole kind.
+
+    A link that works without IPv6 refuses what by-passes to it: devices then use IPv4, by the link that was meant.
+    """
     for version in (4, 6):
         yield Rule(each, Mark(version, kind), BEST, PROTOCOL)
         for link in links:
-            yield Rule(each, Mark(version, kind + link.place + 1), TABLES[link.place], PROTOCOL)
+            is_of_ipv4_alone = kind == BY_LINK and version == 6 and [way.version for way in link.ways] == [4]
+            table = None if is_of_ipv4_alone else TABLES[link.place]
+            yield Rule(each, Mark(version, kind + link.place + 1), table, PROTOCOL)
         yield Rule(end, Mark(version, kind, OF_A_KIND), otherwise, PROTOCOL)
 
 

@@ -217,11 +217,11 @@ def _cpe(inputs: Inputs) -> Package:
                 name, checkout, [f"docs/{page}.md" for page in ("cpe", "link-diagnosis", "link-quality", "links")]
             ),
         ),
-        # For tunnels, where the router is enrolled, and for rates of links. Else the daemon speaks to the kernel by
-        # itself, and iproute2 is for those who look at what it made.
+        # For tunnels, where the router is enrolled, for rates of links, and nft(8) for IPv6 that is translated. Else
+        # the daemon speaks to the kernel by itself, and iproute2 is for those who look at what it made.
         depends=_modules(inputs),
         recommends=("iproute2", "wireguard-tools"),
-        suggests=("wireguard-go",),
+        suggests=("nftables", "wireguard-go"),
         # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
         units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
         leftovers=("var/lib/tributary/cpe",),

@@ -19,12 +19,15 @@ from cpe.difference import (
     SetLimits,
     SetTunnel,
     Step,
+    Translate,
 )
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.endpoints import Command
 from cpe.lan import LanAddress
 from cpe.observed import Interface, Observed, Route, Rule
+from cpe.translation import NOTHING, TABLE, Translation, rules
+from tributary.commands import run
 from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
 from tributary.settings.failure import Exit, Failure
 from tributary.wireguard import device
@@ -36,6 +39,7 @@ _GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
 
 _MADE_BY = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, LanAddress: rtnl.RTM_NEWADDR}
 _TAKEN_BY = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, LanAddress: rtnl.RTM_DELADDR}
+_TELLS = {AddEndpoint: Command.ADD, ChangeEndpoint: Command.SET_FLAGS}
 
 T = TypeVar("T")
 
@@ -110,12 +114,10 @@ class Door:
                 self._make(what)
             case Remove(what):
                 self._take(what)
-            case AddEndpoint(number, endpoint):
-                self._tell(endpoints.endpoint_body(Command.ADD, number, endpoint))
+            case AddEndpoint(number, endpoint) | ChangeEndpoint(number, endpoint):
+                self._tell(endpoints.endpoint_body(_TELLS[type(step)], number, endpoint))
             case RemoveEndpoint(number, endpoint):
                 self._remove_endpoint(endpoints.endpoint_body(Command.DELETE, number, endpoint))
-            case ChangeEndpoint(number, endpoint):
-                self._tell(endpoints.endpoint_body(Command.SET_FLAGS, number, endpoint))
             case SetLimits(limits):
                 self._tell(endpoints.limits_body(limits))
             case MakeTunnel(name):
@@ -125,6 +127,8 @@ class Door:
                 device.give(setup.name, setup.inside, setup.mtu)
             case RemoveTunnel(name):
                 device.remove(name)
+            case Translate(translation):
+                _load(translation)
 
     def _make(self, what: Route | Rule | LanAddress) -> None:
         self._route.ask(_MADE_BY[type(what)], _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
@@ -152,6 +156,12 @@ def _body(what: Route | Rule | LanAddress) -> bytes:
     if isinstance(what, LanAddress):
         return rtnetlink.address_body(what)
     return rtnetlink.route_body(what) if isinstance(what, Route) else rtnetlink.rule_body(what)
+
+
+def _load(translation: Translation | None) -> None:
+    done = run(["nft", "--file", "-"], rules(translation) if translation else NOTHING)
+    if done.returncode:
+        raise Failure(Exit.SYSTEM, f"nft refuses the table {TABLE}: {' '.join(done.stderr.split())}")
 
 
 def _present(read: Callable[[Message], T | None], found: Iterator[Message]) -> tuple[T, ...]:

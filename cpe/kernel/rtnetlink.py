@@ -20,7 +20,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNI
 from pyroute2.netlink.rtnl.rtmsg import RTNH_F_ONLINK, rtmsg
 
 from cpe.lan import LanAddress
-from cpe.observed import EVERY_BIT, EVERYWHERE, Address, Interface, InterfaceAddress, Mark, Route, Rule
+from cpe.observed import EVERY_BIT, EVERYWHERE, Address, Interface, InterfaceAddress, Mark, Network, Route, Rule
 from tributary.mptcp.netlink import Malformed, Message
 
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
@@ -191,11 +191,12 @@ def _table_of_rule(found: Any, table: int | None) -> int | None:
     return int(found["table"]) if table is None else table
 
 
-def _packets(found: Any) -> Address | Mark | None:
-    """Those from one address, or with a mark from anywhere; None for all others."""
+def _packets(found: Any) -> Address | Network | Mark | None:
+    """Those from one address or network, or with a mark from anywhere; None for all others."""
     source, mark = _address(found, "FRA_SRC"), _attribute(found, "FRA_FWMARK", int)
     if source is not None and mark is None:
-        return source if found["src_len"] == source.max_prefixlen else None
+        bits = found["src_len"]
+        return source if bits == source.max_prefixlen else ip_network((source, bits), strict=False)
     if source is None and mark is not None:
         mask = _attribute(found, "FRA_FWMASK", int)
         return Mark(_FAMILIES[found["family"]], mark, EVERY_BIT if mask is None else mask)
@@ -247,8 +248,9 @@ def rule_body(rule: Rule) -> bytes:
     if isinstance(packets, Mark):
         which = [("FRA_FWMARK", packets.value), ("FRA_FWMASK", packets.mask)]
     else:
-        message.update(src_len=packets.max_prefixlen)
-        which = [("FRA_SRC", str(packets))]
+        network = ip_network(packets)
+        message.update(src_len=network.prefixlen)
+        which = [("FRA_SRC", str(network.network_address))]
     message["attrs"] = [
         *which,
         ("FRA_PRIORITY", rule.priority),

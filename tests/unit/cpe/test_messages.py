@@ -167,10 +167,13 @@ def test_a_route_without_the_destination_that_it_has_bits_of_is_malformed() -> N
         rtnetlink.routes(message(head + attribute(4, struct.pack("=i", 2))))
 
 
-def test_rules_of_other_kinds_are_left_out() -> None:
+def test_a_rule_of_somebody_elses_may_name_a_network_with_bits_of_a_host() -> None:
     body = rtnetlink.rule_body(RULES[0])
-    network = body[:2] + b"\x18" + body[3:]
-    assert rtnetlink.rule(message(network)) is None
+    found = rtnetlink.rule(message(body[:2] + b"\x18" + body[3:]))
+    assert found is not None and str(found.packets) == "192.168.1.0/24"
+
+
+def test_rules_of_other_kinds_are_left_out() -> None:
     assert rtnetlink.rule(message(struct.pack("=BBBBBBBBI", 2, 0, 0, 0, 254, 0, 0, 1, 0))) is None
 
 

@@ -78,7 +78,11 @@ def test_every_setting_of_the_home_router_is_told() -> None:
         **{f"probe.{key}": 0 for key in Probe.model_fields},
         **{f"tunnels.{key}": 0 for key in Tunnels.model_fields},
     }
-    assert keys_in("tributary-cpe.8") == {*Wan.model_fields, *tables, "bypass", "enrolment", "lan", "time_zone"}
+    assert keys_in("tributary-cpe.8") == {
+        *Wan.model_fields,
+        *tables,
+        *("bypass", "enrolment", "lan", "lan_ipv6", "lan_prefix", "time_zone"),
+    }
 
 
 def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:

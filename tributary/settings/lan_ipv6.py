@@ -1,0 +1,30 @@
+"""Where the IPv6 addresses of a home router's LAN come from."""
+
+from enum import StrEnum
+from ipaddress import IPv6Network
+from typing import Annotated
+
+from tributary.settings.values import accepting, as_text, or_none, require
+
+_PRIVATE = IPv6Network("fd00::/8")
+"""What anybody may take for himself (RFC 4193 section 3.1)."""
+
+PRIVATE = "a private IPv6 network of length 64, with ten digits of your own behind fd, such as 'fd12:3456:789a:1::/64'"
+
+
+class LanIpv6(StrEnum):
+    """From the gateway, from links' providers, from both by translation, or from nowhere."""
+
+    GATEWAY = "gateway"
+    LINK = "link"
+    TRANSLATED = "translated"
+    OFF = "off"
+
+
+def _private(value: object) -> IPv6Network:
+    network = value if isinstance(value, IPv6Network) else IPv6Network(as_text(value))
+    require(network.prefixlen == 64 and network.subnet_of(_PRIVATE))
+    return network
+
+
+PrivatePrefix = Annotated[IPv6Network | None, accepting(PRIVATE, or_none(_private))]
