@@ -27,7 +27,7 @@ from cpe.overflow import Candidates, Overflow, Rates
 from cpe.path_mtu import Path, Paths
 from cpe.policy import Now
 from cpe.repairs import Repairs
-from cpe.settings import CpeSettings, Wan
+from cpe.settings import CpeSettings
 from cpe.translation import UNKNOWN
 from cpe.tunnels import Leg
 from cpe.usage import Reading, Usage

@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from ipaddress import IPv4Network
+from ipaddress import ip_network
 from itertools import combinations
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from squid.targets import RANGES
+from squid.targets import RANGES, Network
 from tributary.settings.files import Settings
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, require
+from tributary.wireguard.addresses import GLOBAL
 
 MOST_TABLES, MOST_WITH_IPV6 = 16, 10
 """A line of dnsmasq's, of 1024 signs, takes a domain that is in that many of them (MAXDNAME in its sources)."""
@@ -24,7 +25,8 @@ DOMAIN = (
     " well; letters beyond a-z as xn--"
 )
 PREFIX = (
-    "an IPv4 network of the Internet without host bits, such as '198.51.100.0/24'; private addresses are never bonded"
+    "a network of the Internet without host bits, such as '198.51.100.0/24' or '2001:db8:9::/48'; private addresses are"
+    " never bonded"
 )
 DEVICE = "the MAC address of a device, such as '02:00:5e:10:00:01'"
 TO = f"the name of a link [wan.NAME], '{BEST}' (the best link that works) or '{GATEWAY}' (as without a by-pass)"
@@ -42,10 +44,15 @@ def _domain(value: object) -> str:
     return text
 
 
-def _prefix(value: object) -> IPv4Network:
-    network = IPv4Network(as_text(value))
-    require(not any(network.overlaps(each.network) for each in RANGES if isinstance(each.network, IPv4Network)))
+def _prefix(value: object) -> Network:
+    network = ip_network(as_text(value))
+    require(not any(_overlap(network, each.network) for each in RANGES))
+    require(network.version == 4 or network.subnet_of(GLOBAL))
     return network
+
+
+def _overlap(one: Network, other: Network) -> bool:
+    return one.version == other.version and one.overlaps(other)
 
 
 def mac_address(value: object) -> str:
@@ -58,7 +65,7 @@ def mac_address(value: object) -> str:
 
 
 Domain = Annotated[str, accepting(DOMAIN, _domain)]
-Prefix = Annotated[IPv4Network, accepting(PREFIX, _prefix)]
+Prefix = Annotated[Network, accepting(PREFIX, _prefix)]
 Device = Annotated[str, accepting(DEVICE, mac_address)]
 
 
@@ -97,7 +104,7 @@ def is_in(domain: str, outer: str) -> bool:
 
 _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "domains": lambda outer, inner: is_in(inner, outer),
-    "prefixes": lambda outer, inner: inner.subnet_of(outer),
+    "prefixes": lambda outer, inner: inner.version == outer.version and inner.subnet_of(outer),
     "ports": Ports.holds,
     "devices": lambda one, other: one == other,
 }

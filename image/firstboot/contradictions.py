@@ -5,6 +5,7 @@ from itertools import combinations
 
 from image.firstboot import access_point, bypass, forward, names, pppoe, values
 from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role, Wan
+from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6
 from tributary.settings.ports import Ports
 
 Contradiction = tuple[str, object, str]
@@ -26,6 +27,7 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
         yield from bypass.too_often(card.bypass)
     if card.lan is not None:
         yield from _around_lan(card, card.lan)
+        yield from _of_ipv6(card, card.lan)
 
 
 def _missing(card: Card) -> Iterator[Contradiction]:
@@ -46,6 +48,20 @@ def _missing(card: Card) -> Iterator[Contradiction]:
         if each.inside != card.enrolments[0].inside:
             accepted = f"{card.enrolments[0].inside}, as in the first table: one address for the converter"
             yield f"enrolment[{number}].inside", str(each.inside), accepted
+
+
+def _of_ipv6(card: Card, lan: Lan) -> Iterator[Contradiction]:
+    """Where the LAN's IPv6 addresses come from has to give some."""
+    if lan.ipv6 is LanIpv6.GATEWAY and not card.prefixes:
+        yield "lan.ipv6", "gateway", "another value, since no [[enrolment]] that is used has a prefix"
+    if (lan.ipv6 is LanIpv6.TRANSLATED) != (lan.ipv6_prefix is not None):
+        given = str(lan.ipv6_prefix or "(missing)")
+        yield "lan.ipv6_prefix", given, f"with ipv6 = 'translated', and only then, {PRIVATE}"
+    if lan.bond_ipv6 and not card.asks_links:
+        yield "lan.bond_ipv6", True, "only with ipv6 = 'link' or 'translated': a gateway's own is always bonded"
+    if card.asks_links and not any(card.by_dhcp(wan) for wan in card.wan.values()):
+        accepted = "'gateway' or 'off', since no link gets its address by DHCP, and so no prefix"
+        yield "lan.ipv6", card.ipv6.value, accepted
 
 
 def _of_names(card: Card) -> Iterator[Contradiction]:

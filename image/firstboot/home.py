@@ -3,7 +3,8 @@
 Access links for the daemon cpe, a converter that hands over to the gateway, and rules, DHCP and DNS for the LAN.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv6Network
 
 from image.firstboot import lan as lan_side
 from image.firstboot import names
@@ -54,6 +55,10 @@ def _cpe(card: Card, target: Target) -> str:
         settings |= {"tunnels": card.tunnels.written} if card.tunnels.written else {}
     if card.prefixes and card.lan:
         settings["lan"] = card.lan.interface
+        if card.asks_links:
+            settings["lan_ipv6"] = card.ipv6.value
+        if card.lan.ipv6_prefix:
+            settings["lan_prefix"] = str(card.lan.ipv6_prefix)
     return document(settings)
 
 
@@ -64,14 +69,21 @@ def _wan(name: str, wan: Wan) -> dict[str, object]:
 def _converter(card: Card, lan: Lan, target: Target) -> str:
     """On every address, since the LAN's may come late; who may come in is up to [clients], and to the firewall."""
     common = {"mptcp": False, "via_gateway": True}
-    everywhere = "[::]" if card.prefixes else "0.0.0.0"
+    devices = [lan.address.network, *(_wide(card.prefixes) if card.bonds_ipv6 else ())]
+    everywhere = "[::]" if card.bonds_ipv6 else "0.0.0.0"
     at = {"address": f"{everywhere}:{lan_side.PORT}"}
     taken = {"name": "lan", "kind": "transparent", "intercept": "tproxy", **at, **common}
     return document(
         {
-            "clients": {"networks": [str(lan.address.network), *map(str, card.prefixes)]},
+            "clients": {"networks": list(map(str, devices))},
             "timeouts": {"idle": IDLE},
             "gateway": {"address": str(target), "when_away": "direct"},
             "listen": [taken, {"name": "lan-proxy", "kind": "http", "address": f"0.0.0.0:{PROXY_PORT}", **common}],
         }
     )
+
+
+def _wide(prefixes: Sequence[IPv6Network]) -> Iterator[IPv6Network]:
+    """As the converter takes them, /7 or longer: what a link's provider will give nobody knows, but it is of these."""
+    for prefix in prefixes:
+        yield from prefix.subnets(new_prefix=max(prefix.prefixlen, 7))

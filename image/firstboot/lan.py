@@ -46,6 +46,8 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         forwards=card.forwards,
         back=f"{BACK:#x}",
         prefixes=card.prefixes,
+        ipv6=card.ipv6,
+        bonds_ipv6=card.bonds_ipv6,
         internet6=GLOBAL,
         tunnel=card.tunnels.name(EVERYTHING_ELSE),
     )
@@ -67,26 +69,35 @@ def names(card: Card, lan: Lan) -> str:
         fixed=leases,
         has_ipv6=bool(card.prefixes),
         lifetime=LIFETIME,
-        tunnel=card.tunnels.name(EVERYTHING_ELSE),
+        tunnel=None if card.asks_links else card.tunnels.name(EVERYTHING_ELSE),
     )
 
 
 def _ways(number: int, table: Bypass, links: Sequence[str], *, six: bool) -> Iterator[str]:
-    """The rules for one table [[bypass]]: a second one where addresses of names are of either IP version."""
-    for version in (4, 6) if six and table.domains and not table.prefixes else (4,):
+    """The rules for one table [[bypass]]: one for each IP version that it has servers' addresses of."""
+    for version in _versions(table, six=six):
         yield " ".join([*_matches(number, table, version), "counter", *_choice(table.to, links), "return"])
 
 
+def _versions(table: Bypass, *, six: bool) -> list[int]:
+    if not (table.prefixes or table.domains):
+        # Ports and devices are the same in both.
+        return [4]
+    known = {each.version for each in table.prefixes} or {4, 6}
+    return [version for version in ((4, 6) if six else (4,)) if version in known]
+
+
 def _matches(number: int, table: Bypass, version: int) -> Iterator[str]:
+    address = "ip daddr" if version == 4 else "ip6 daddr"
     if table.prefixes:
-        yield f"ip daddr {_elements(table.prefixes)}"
+        yield f"{address} {_elements([each for each in table.prefixes if each.version == version])}"
     if table.devices:
         yield f"ether saddr {_elements(table.devices)}"
     if table.ports:
         yield f"meta l4proto . th dport {_elements(f'{each.protocol} . {each.span}' for each in table.ports)}"
     if table.domains:
         # An address that is in use stays in the set, however long ago it was looked up.
-        known, address = _set(number, version), "ip daddr" if version == 4 else "ip6 daddr"
+        known = _set(number, version)
         yield f"{address} @{known} update @{known} {{ {address} }}"
 
 

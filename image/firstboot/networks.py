@@ -13,6 +13,7 @@ from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.ini import sections
 from image.firstboot.settings import Card, Lan, Network, Role, Wan
+from tributary.delegated import TOKEN
 
 _FOLDER = "/etc/systemd/network"
 _FIRST_METRIC = 1024
@@ -34,6 +35,16 @@ ExecStart=/usr/lib/systemd/systemd-networkd-wait-online --any --timeout=30
 """
 
 
+_DELEGATED = [
+    # Of the first /64 one address stays on the link, by which the daemon cpe knows it; devices have the others.
+    ("UplinkInterface", ":self"),
+    ("SubnetId", "0"),
+    ("Token", TOKEN),
+    ("Announce", "no"),
+    ("ManageTemporaryAddress", "no"),
+]
+
+
 @dataclass(frozen=True)
 class _Place:
     """One file: its name without number, which interfaces it is for, and how these get their addresses.
@@ -47,6 +58,18 @@ class _Place:
     link: str | None = None
 
 
+@dataclass(frozen=True)
+class _Said:
+    """What the rest of the card makes of an upstream interface.
+
+    ``domains`` are the only ones that its servers are asked for; none: they are asked for all.
+    """
+
+    metric: int
+    domains: Sequence[str]
+    asks_for_a_prefix: bool
+
+
 def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     """All that the card says of interfaces."""
     yield WriteFile("/etc/systemd/networkd.conf.d/50-tributary.conf", _DAEMON)
@@ -58,7 +81,8 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     domains = names.asked_of_links(card.enrolments, card.other_names) if lan is not None and card.target else ()
     for number, place in enumerate(_places(card, role, facts)):
         wan, metric = card.wan[place.link] if place.link else None, _FIRST_METRIC + _STEP * number
-        yield from _place(f"{_FOLDER}/{30 + number}-tributary-{place.name}", place, wan, metric, domains)
+        asks = card.asks_links and role is Role.CPE and place.link is not None
+        yield from _place(f"{_FOLDER}/{30 + number}-tributary-{place.name}", place, wan, _Said(metric, domains, asks))
     if card.wifi is not None:
         interface = wireless(card, facts)
         path = f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf"
@@ -88,13 +112,13 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     return places
 
 
-def _place(file: str, place: _Place, wan: Wan | None, metric: int, domains: Sequence[str]) -> Iterator[Action]:
+def _place(file: str, place: _Place, wan: Wan | None, said: _Said) -> Iterator[Action]:
     if wan and wan.pppoe and wan.interface:
-        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, metric, domains)
+        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, said.metric, said.domains)
     elif wan and wan.modem:
-        yield from modem.link(str(place.link), wan.modem, metric, domains)
+        yield from modem.link(str(place.link), wan.modem, said.metric, said.domains)
     else:
-        yield WriteFile(f"{file}.network", _upstream(place, metric, domains))
+        yield WriteFile(f"{file}.network", _upstream(place, said))
 
 
 def _precise_first(wans: Mapping[str, Wan]) -> Iterable[tuple[str, Wan]]:
@@ -112,9 +136,8 @@ def _match(wan: Wan) -> Mapping[str, str]:
     return {key: value for key, value in said.items() if value}
 
 
-def _upstream(place: _Place, metric: int, domains: Sequence[str]) -> str:
-    """``domains`` are the only ones that servers of such interfaces are asked for; none: they are asked for all."""
-    network = place.network
+def _upstream(place: _Place, said: _Said) -> str:
+    network, metric, domains = place.network, said.metric, said.domains
     # A router's word adds to fixed addresses of the other IP version, and to none of its own.
     listens = not any(each.version == 6 for each in network.address)
     # Known by its MAC address, the box keeps its lease when the card is written anew.
@@ -127,11 +150,19 @@ def _upstream(place: _Place, metric: int, domains: Sequence[str]) -> str:
             *(("Address", each) for each in network.address),
             *(("DNS", each) for each in network.dns),
             *(_names(domains) if domains else ()),
+            *([("DHCPPrefixDelegation", "yes")] if said.asks_for_a_prefix else ()),
         ]),
         *(("Route", [("Gateway", each), ("Metric", metric)]) for each in network.gateway),
         *([] if network.is_static else [("DHCPv4", leased)]),
-        *([("IPv6AcceptRA", [("RouteMetric", metric)])] if listens else []),
+        *([("IPv6AcceptRA", [("RouteMetric", metric), *_asking(said)])] if listens else []),
+        *([("DHCPPrefixDelegation", _DELEGATED)] if said.asks_for_a_prefix else []),
     )  # fmt: skip
+
+
+def _asking(said: _Said) -> Iterator[tuple[str, str]]:
+    """Also where the provider's router does not say that there are addresses by DHCPv6."""
+    if said.asks_for_a_prefix:
+        yield "DHCPv6Client", "always"
 
 
 def _names(domains: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -38,9 +38,11 @@ from squid.values import CLIENTS, ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
 from tributary.settings.hours import TIME_ZONE, TimeZone
+from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
 from tributary.settings.links import LinkPolicy
 from tributary.settings.ports import TCP_PORTS, Ports, TcpPorts
 from tributary.settings.probing import Probe
+from tributary.wireguard.addresses import GLOBAL
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import Tunnels
 
@@ -58,6 +60,7 @@ ROUTED = (
     "a gateway only with an address, at most one of each IP version, inside a network of an address, or in fe80::/10"
 )
 BOOLEAN = "true or false"
+IPV6 = "'gateway', 'link', 'translated' or 'off'"
 MOST_PORTS = 64
 NOT_BONDED = f"a list of up to {MOST_PORTS}, each {TCP_PORTS}"
 
@@ -184,6 +187,16 @@ class Lan(Settings):
         description=NOT_BONDED,
     )
 
+    ipv6: LanIpv6 | None = Field(
+        None,
+        strict=False,
+        title="whose IPv6 addresses devices have; none: the gateway's, if there is a prefix in the enrolment",
+        description=IPV6,
+    )
+    ipv6_prefix: PrivatePrefix = Field(None, title="the prefix of ipv6 = 'translated'", description=PRIVATE)
+    bond_ipv6: bool = Field(
+        False, title="with addresses of links: bond TCP over IPv6; the gateway must have IPv6", description=BOOLEAN
+    )
     dns: Dns = Field(
         None,
         title="who is asked for names while no tunnel leads to the gateway; none: nobody, without tunnels the links",
@@ -289,9 +302,30 @@ class Card(Settings):
         return bool(links or self.lan or self.access_point or self.bypass or self.forward)
 
     @property
+    def ipv6(self) -> LanIpv6:
+        """Where the IPv6 addresses of the LAN come from."""
+        given = self.lan.ipv6 if self.lan else None
+        has_one = self.leg is not Leg.PLAIN and any(each.prefix for each in self.enrolment)
+        return given or (LanIpv6.GATEWAY if has_one else LanIpv6.OFF)
+
+    @property
+    def asks_links(self) -> bool:
+        """Whether links' providers are asked for prefixes."""
+        return self.ipv6 in (LanIpv6.LINK, LanIpv6.TRANSLATED)
+
+    @property
+    def bonds_ipv6(self) -> bool:
+        """Whether TCP over IPv6 is for the gateway."""
+        return self.ipv6 is LanIpv6.GATEWAY or (self.asks_links and self.lan is not None and self.lan.bond_ipv6)
+
+    @property
     def enrolments(self) -> tuple[Enrolment, ...]:
-        """The gateways that tunnels lead to; none where the leg is plain."""
-        return () if self.leg is Leg.PLAIN else tuple(self.enrolment)
+        """The gateways that tunnels lead to, with a prefix where that is used; none where the leg is plain."""
+        if self.leg is Leg.PLAIN:
+            return ()
+        if self.ipv6 is LanIpv6.GATEWAY:
+            return tuple(self.enrolment)
+        return tuple(each.model_copy(update={"prefix": None}) for each in self.enrolment)
 
     @property
     def forwards(self) -> tuple[Forward, ...]:
@@ -300,7 +334,11 @@ class Card(Settings):
 
     @property
     def prefixes(self) -> tuple[IPv6Network, ...]:
-        """Where devices have IPv6 addresses: a prefix of each gateway that has one for this box."""
+        """Where devices have IPv6 addresses: prefixes of gateways that have one for this box, or what links bring."""
+        if self.ipv6 is LanIpv6.LINK:
+            return (GLOBAL,)
+        if self.ipv6 is LanIpv6.TRANSLATED and self.lan and self.lan.ipv6_prefix:
+            return (self.lan.ipv6_prefix,)
         return tuple(dict.fromkeys(each.prefix for each in self.enrolments if each.prefix))
 
     @property
@@ -308,6 +346,10 @@ class Card(Settings):
         """Who is asked for names while no tunnel leads to a gateway."""
         given = self.lan.dns if self.lan else None
         return given or (names.NOBODY if self.enrolments else names.LINKS)
+
+    def by_dhcp(self, wan: Wan) -> bool:
+        """Whether systemd-networkd asks the provider of ``wan`` for addresses, and can ask for a prefix."""
+        return not (wan.pppoe or wan.modem or (wan.interface in self.network))
 
     @property
     def target(self) -> Target | None:

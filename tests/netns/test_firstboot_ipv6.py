@@ -22,7 +22,7 @@ from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, Home, cable, heard, listening, listens
 from tests.netns.squid_world import inside
 from tests.netns.world import on, standing_nodes
-from tests.unit.image.firstboot.test_reading import ENROLMENT, LINKS
+from tests.unit.image.firstboot.test_reading import CPE, ENROLMENT, LINKS
 
 PREFIX = "2001:db8:1:1::/64"
 TUNNEL = "tb0"
@@ -173,7 +173,9 @@ def test_a_connection_that_the_converter_has_stays_with_it(home: Home) -> None:
             assert taken.recv(10) == b"hello"
 
 
-def test_what_is_by_passed_is_told_at_once_to_go_by_ipv4(home: Home, nodes: dict[str, Node]) -> None:
+def test_what_is_by_passed_to_a_link_without_ipv6_is_told_at_once_to_go_by_ipv4(
+    home: Home, nodes: dict[str, Node]
+) -> None:
     with listening(home.box, PORT, transparent=True, version=6):
         assert heard(home.device, SERVER, 2222) == "refused"
         assert heard(home.device, SERVER, 2223) == f"box {DEVICE} {SERVER}"
@@ -187,6 +189,33 @@ def test_what_is_by_passed_is_told_at_once_to_go_by_ipv4(home: Home, nodes: dict
         # As dnsmasq does it when a device asks for a name in example.com.
         home.box.run("nft", "add", "element", "inet", "tributary-lan", "bypass2_names6", f"{{ {SERVER} }}")
         _is_told_at_once(home, 443)
+
+
+def test_what_is_by_passed_leaves_by_a_link_that_has_ipv6_with_the_link_s_own_address(home: Home) -> None:
+    # As the daemon for the links does it for the first one, [wan.dsl].
+    home.box.ip("-6", "route", "add", "default", "via", "2001:db8:e::2", "table", "8401")
+    home.box.ip("-6", "rule", "add", "priority", "8393", "fwmark", "0x8401", "lookup", "8401")
+    try:
+        with listening(home.internet, 2222, version=6), listening(home.box, PORT, transparent=True, version=6):
+            assert heard(home.device, SERVER, 2222) == f"internet 2001:db8:e::1 {SERVER}"
+            assert heard(home.device, SERVER, 443) == f"box {DEVICE} {SERVER}"
+    finally:
+        home.box.ip("-6", "rule", "delete", "priority", "8393")
+        home.box.ip("-6", "route", "flush", "table", "8401")
+
+
+def test_with_addresses_of_links_tcp_is_for_the_converter_where_the_card_says_so(
+    home: Home, nodes: dict[str, Node]
+) -> None:
+    with listening(nodes["gateway"], 443, version=6), listening(home.box, PORT, transparent=True, version=6):
+        for more, listener in (("", "gateway"), ("bond_ipv6 = true\n", "box")):
+            home.write(f'{CPE}ipv6 = "link"\n{more}')
+            assert home.unit("ExecReload") == [0]
+            assert heard(home.device, SERVER, 443) == f"{listener} {DEVICE} {SERVER}"
+        # An address of nobody's, as after a provider has given another prefix.
+        home.device.ip("address", "add", "2001:db8:99::9/64", "dev", "eth0", "nodad")
+        assert heard(home.device, SERVER, 25, "2001:db8:99::9") == "silence"
+        home.device.ip("address", "delete", "2001:db8:99::9/64", "dev", "eth0")
 
 
 def test_nobody_on_the_internet_begins_to_talk_to_a_device(home: Home, nodes: dict[str, Node]) -> None:

@@ -181,6 +181,8 @@ WRONG = [
             str(["9.9.9.9#dns.quad9.net"] * 9),
         )
     ),
+    (CPE + 'ipv6 = "links"', "lan.ipv6 = 'links'", "'gateway', 'link', 'translated' or 'off'"),
+    (CPE + 'ipv6_prefix = "2001:db8::/64"', "lan.ipv6_prefix = '2001:db8::/64'", "a private IPv6 network of length 64"),
     (ENROLMENT + 'prefix = "2001:db8::/48"', "enrolment[0].prefix = '2001:db8::/48'", "of length 64"),
     (BYPASS, "bypass[0] = {'to': 'dsl'}", "at least one of the keys domains, prefixes, ports, devices"),
     ('[[bypass]]\nports = ["tcp/25"]', "bypass[0].to = '(missing)'", "'best' (the best link that works)"),
@@ -192,11 +194,14 @@ WRONG = [
     *(
         (BYPASS + f'prefixes = ["{prefix}"]', f"bypass[0].prefixes[0] = '{prefix}'", accepted)
         for prefix, accepted in (
-            ("2001:db8::/32", "an IPv4 network of the Internet"),
+            ("2001::/32", "a network of the Internet"),
+            ("fd00::/16", "private addresses are never bonded"),
+            ("4000::/16", "a network of the Internet"),
+            ("2001:db8::1/64", "without host bits"),
             ("198.51.100.1/24", "without host bits"),
             ("192.168.8.0/24", "private addresses are never bonded"),
-            ("0.0.0.0/0", "an IPv4 network of the Internet"),
-            ("224.0.0.0/4", "an IPv4 network of the Internet"),
+            ("0.0.0.0/0", "a network of the Internet"),
+            ("224.0.0.0/4", "a network of the Internet"),
         )
     ),
     *(
@@ -287,6 +292,19 @@ BETWEEN_KEYS = [
     (
         CPE + BYPASS + 'prefixes = ["198.51.100.0/24", "203.0.113.0/24", "198.51.100.7"]',
         ["bypass[0].prefixes[2] = '198.51.100.7/32': accepted: nothing that bypass[0].prefixes[0]"],
+    ),
+    (
+        CPE + BYPASS + 'prefixes = ["198.51.100.0/24", "2001:db8::/32", "2001:db8:1::/48"]',
+        ["bypass[0].prefixes[2] = '2001:db8:1::/48': accepted: nothing that bypass[0].prefixes[1], '2001:db8::/32'"],
+    ),
+    (CPE + 'ipv6 = "gateway"', ["lan.ipv6 = 'gateway': accepted: another value, since no [[enrolment]]"]),
+    (LINKS + 'ipv6 = "gateway"\n' + ENROLMENT, ["lan.ipv6 = 'gateway': accepted: another value, since no"]),
+    (CPE + 'ipv6 = "translated"', ["lan.ipv6_prefix = '(missing)': accepted: with ipv6 = 'translated', and only then"]),
+    (CPE + 'ipv6_prefix = "fd00::/64"', ["lan.ipv6_prefix = 'fd00::/64': accepted: with ipv6 = 'translated', and"]),
+    (CPE + "bond_ipv6 = true", ["lan.bond_ipv6 = True: accepted: only with ipv6 = 'link' or 'translated'"]),
+    (
+        CPE + 'ipv6 = "link"\n[network.wlan0]\naddress = "192.0.2.9/24"\n' + MODEM,
+        ["lan.ipv6 = 'link': accepted: 'gateway' or 'off', since no link gets its address by DHCP"],
     ),
     (
         CPE + BYPASS + 'ports = ["tcp/20-30", "udp/20-30", "tcp/30-40"]',

@@ -1,0 +1,224 @@
+"""The world of a home whose providers delegate IPv6 prefixes: real systemd-networkd, dhcpd, dnsmasq, nft and daemon.
+
+    device --- end0 [box] dsl  2001:db8:e1::/64 --- dsl  [provider] 2001:db8:5::2, the server
+                          lte0 2001:db8:e2::/64 --- lte0            delegates 2001:db8:a100::/56 and 2001:db8:a200::/56
+
+The provider lets no packet in whose address is not of the link that it comes by, and counts those (BCP 38).
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network
+from pathlib import Path
+
+from experiments.testbed.node import Node, Process
+from image.firstboot.actions import WriteFile
+from image.firstboot.plan import plan
+from image.firstboot.reading import read
+from image.firstboot.settings import Role
+from tests.netns.home_world import UNIT
+from tests.netns.world import ENVIRONMENT, eventually, standing_nodes
+from tests.unit.image.firstboot.systems import facts
+
+NETWORKD = Path("/lib/systemd/systemd-networkd")
+SERVER = "2001:db8:5::2"
+LINKS = {"dsl": 1, "lte0": 2}
+CARD = """\
+gateway = "203.0.113.5"
+[wan.dsl]
+interface = "dsl"
+priority = 1
+[wan.lte]
+interface = "lte*"
+[lan]
+interface = "end0"
+address = "192.168.77.1/24"
+"""
+
+_BEGIN = """\
+mount -o remount,ro /sys
+for folder in /run/systemd /run/dbus; do mkdir -p $folder; mount -t tmpfs tmpfs $folder; done
+mkdir /run/systemd/netif /run/systemd/network
+chown systemd-network /run/systemd/netif
+cp "$1"/*.network /run/systemd/network/
+exec "$2"
+"""
+"""With a /run/systemd of its own, and, as in a container, without udev and without a message bus."""
+
+
+def link_network(link: str) -> IPv6Network:
+    """Where the link's own addresses are."""
+    return IPv6Network(f"2001:db8:e{LINKS[link]}::/64")
+
+
+def delegated(link: str) -> IPv6Network:
+    """What the provider delegates by it."""
+    return IPv6Network(f"2001:db8:a{LINKS[link]}00::/56")
+
+
+@dataclass(frozen=True)
+class World:
+    """All three nodes."""
+
+    device: Node
+    box: Node
+    provider: Node
+
+    def cut(self, link: str) -> None:
+        """Take the carrier away, at the other end."""
+        self.provider.ip("link", "set", link, "down")
+
+    def restore(self, link: str) -> None:
+        self.provider.ip("link", "set", link, "up")
+        # The kernel has taken these away with the carrier.
+        _address(self.provider, link)
+        _lead(self, link)
+
+    def addresses(self) -> list[IPv6Address]:
+        """Those by which the device begins connections now, if the router says that it is a way to the Internet."""
+        if not self.device.ip("-6", "route", "show", "default"):
+            return []
+        (shown,) = json.loads(self.device.ip("-j", "-6", "address", "show", "dev", "eth0"))
+        found = [each for each in shown["addr_info"] if each["scope"] == "global" and not each.get("deprecated")]
+        return [IPv6Address(each["local"]) for each in found]
+
+    def address_in(self, network: IPv6Network, seconds: float = 20) -> str:
+        """The device's only one, as soon as it is in ``network``."""
+
+        def found() -> str | None:
+            own = self.addresses()
+            return str(own[0]) if len(own) == 1 and own[0] in network else None
+
+        return str(eventually(found, seconds))
+
+    def strays(self) -> bool:
+        """Whether the provider has seen an address that is not of its link."""
+        return "packets 0 " not in self.provider.run("nft", "list", "chain", "ip6", "seen", "strays")
+
+
+@contextmanager
+def world(directory: Path, card: str) -> Iterator[World]:
+    """A box with this card at work; its daemon for links is ended as a user would end it."""
+    with standing_nodes("pd6-", ("device", "box", "provider"), directory) as nodes:
+        built = World(*nodes)
+        files = _files(card, directory)
+        _cable(built)
+        with ExitStack() as stack:
+            for process in (*_provider(built, directory), *_box(built, files, directory)):
+                stack.enter_context(process)
+            yield built
+        assert "translated" not in built.box.run("nft", "list", "tables")
+        left = [*built.box.ip("-6", "rule", "show").splitlines(), *built.box.ip("-6", "route").splitlines()]
+        assert not [each for each in left if "proto 84" in each], left
+        assert "inet6 2001:db8:a" not in built.box.ip("-6", "address", "show", "dev", "end0")
+
+
+def _files(card: str, directory: Path) -> Path:
+    """The folder with what the card writes, by the files' names."""
+    folder = directory / "card"
+    folder.mkdir(mode=0o755)
+    for action in plan(read(card.encode(), Role.CPE), facts(Role.CPE)):
+        if isinstance(action, WriteFile):
+            (folder / Path(action.path).name).write_text(action.text)
+    for folder_of_networkd in (directory, folder):
+        folder_of_networkd.chmod(0o755)
+    return folder
+
+
+def _cable(built: World) -> None:
+    box, provider = built.box, built.provider
+    provider.sysctl(net__ipv6__conf__all__forwarding=1)
+    provider.ip("address", "add", f"{SERVER}/128", "dev", "lo")
+    for link in LINKS:
+        box.ip("link", "add", link, "type", "veth", "peer", "name", link, "netns", provider.namespace)
+        provider.ip("link", "set", link, "up")
+        _address(provider, link)
+        box.ip("link", "set", link, "up")
+        _lead(built, link)
+    box.ip("link", "add", "end0", "type", "veth", "peer", "name", "eth0", "netns", built.device.namespace)
+    for node, interface in ((box, "end0"), (built.device, "eth0")):
+        node.ip("link", "set", interface, "up")
+    nets = ", ".join(
+        f'"{link}" . {net}' for link in LINKS for net in (link_network(link), delegated(link), "fe80::/10")
+    )
+    rules = f"iifname . ip6 saddr != {{ {nets} }} ip6 saddr != :: counter drop"
+    provider.run("nft", "add", "table", "ip6", "seen")
+    provider.run("nft", "add", "chain", "ip6", "seen", "strays", "{ type filter hook prerouting priority 0; }")
+    provider.run("nft", "add", "rule", "ip6", "seen", "strays", "iifname", "{ dsl, lte0 }", *rules.split())
+
+
+def _address(provider: Node, link: str) -> None:
+    provider.ip("address", "replace", f"{link_network(link)[1]}/64", "dev", link)
+
+
+def _lead(built: World, link: str) -> None:
+    """What is delegated leads to the box, as a provider's router sees to it."""
+    (shown,) = json.loads(built.box.ip("-j", "-6", "address", "show", "dev", link, "scope", "link"))
+    way = ("via", shown["addr_info"][0]["local"], "dev", link)
+    built.provider.ip("-6", "route", "replace", str(delegated(link)), *way)
+
+
+def _provider(built: World, directory: Path) -> Iterator[Process]:
+    """Who answers by DHCPv6 and who advertises himself as a router, at both links."""
+    subnets = "".join(
+        f"subnet6 {link_network(link)} {{ prefix6 {delegated(link)[0]} {delegated(link)[0]} /56; }}\n" for link in LINKS
+    )
+    leases, conf = directory / "leases", directory / "dhcpd.conf"
+    leases.touch()
+    conf.write_text(f"authoritative;\ndefault-lease-time 600;\n{subnets}")
+    words = ("-6", "-f", "-d", "-cf", str(conf), "-lf", str(leases), "-pf", str(directory / "dhcpd.pid"), *LINKS)
+    yield built.provider.start("dhcpd", ["dhcpd", *words])
+    ranges = [f"--dhcp-range={link_network(link)[0]},ra-only,64,600" for link in LINKS]
+    advertised = [*ranges, *(f"--ra-param={link},4" for link in LINKS), *(f"--interface={link}" for link in LINKS)]
+    words = (
+        "--keep-in-foreground",
+        "--pid-file=",
+        "--conf-file=/dev/null",
+        "--log-facility=-",
+        "--port=0",
+        "--enable-ra",
+    )
+    yield built.provider.start("routers", ["dnsmasq", *words, "--bind-dynamic", *advertised])
+
+
+def _box(built: World, files: Path, directory: Path) -> Iterator[Process]:
+    """What the image's units start."""
+    begin = ["sh", "-ec", _BEGIN, "networkd", str(files), str(NETWORKD)]
+    yield built.box.start("networkd", begin)
+    _unit(built.box, "ExecStart", files)
+    words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={directory}/box-leases", "--log-facility=-")
+    yield built.box.start("dnsmasq", ["dnsmasq", *words, f"--conf-file={files / 'tributary-lan.conf'}"])
+    kept = ("env", f"STATE_DIRECTORY={directory}", f"PYTHONPATH={ENVIRONMENT['PYTHONPATH']}")
+    daemon = [
+        sys.executable,
+        "-m",
+        "cpe",
+        "run",
+        str(files / "cpe.toml"),
+        "--state-directory",
+        str(directory / "state"),
+    ]
+    yield built.box.start("cpe", [*kept, *daemon]).wait_until_ready()
+
+
+def _unit(box: Node, key: str, files: Path) -> None:
+    """The commands of tributary-lan.service."""
+    for line in UNIT.read_text().splitlines():
+        if line.startswith(f"{key}="):
+            words = line.partition("=")[2].removeprefix("-").replace("/etc/tributary", str(files)).split()
+            subprocess.run(box.command(words), check=not line.startswith(f"{key}=-"), capture_output=True)
+
+
+def needed() -> Sequence[str]:
+    """What of this is not installed."""
+    programs = ("dhcpd", "dnsmasq", "nft")
+    missing = [name for name in programs if not any((Path(at) / name).exists() for at in _PATH)]
+    return [*missing, *([] if NETWORKD.exists() else [NETWORKD.name])]
+
+
+_PATH = [*os.get_exec_path(), "/usr/sbin"]
