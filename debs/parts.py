@@ -261,7 +261,8 @@ def _gateway(inputs: Inputs) -> Package:
 def _image(inputs: Inputs) -> Package:
     name, checkout = "tributary-image", inputs.checkout
     units = [
-        *(f"image/firstboot/tributary-{unit}.service" for unit in ("firstboot", "firstboot-report", "lan")),
+        *(f"image/firstboot/tributary-{unit}.service" for unit in ("firstboot", "firstboot-report")),
+        *(f"image/firstboot/tributary-{unit}.service" for unit in ("first-start", "lan")),
         *(f"image/upgrade/tributary-upgrade-{unit}.service" for unit in ("confirm", "back")),
     ]
     return Package(
@@ -274,12 +275,16 @@ def _image(inputs: Inputs) -> Package:
         "that no such image made it does nothing.",
         files=(
             content.command("tributary-firstboot", "image.firstboot.__main__"),
+            content.command("tributary-first-start", "image.firstboot.page.__main__"),
             content.command("tributary-upgrade", "image.upgrade.__main__"),
             *(content.unit(checkout, unit) for unit in units),
             content.manual(checkout, "tributary-firstboot.8", inputs.release),
+            content.manual(checkout, "tributary-first-start.8", inputs.release),
             content.manual(checkout, "tributary-upgrade.8", inputs.release),
             *content.documents(
-                name, checkout, [f"docs/{page}.md" for page in ("install-pi", "upgrade-image", "clients")]
+                name,
+                checkout,
+                [f"docs/{page}.md" for page in ("install-pi", "first-start", "upgrade-image", "clients")],
             ),
             *content.documents(name, checkout, ["image/firstboot/tributary.toml"]),
         ),
@@ -291,10 +296,11 @@ def _image(inputs: Inputs) -> Package:
         ),
         # rauc where there are two slots: tributary-upgrade calls it.
         suggests=("dnsmasq", "rauc"),
-        # The LAN is served when the settings say so.
+        # The LAN is served when the settings say so, and the page when they say nothing.
         units=(
             Unit("tributary-firstboot.service", Upgrade.BOOT),
             Unit("tributary-firstboot-report.service", Upgrade.BOOT),
+            Unit("tributary-first-start.service", Upgrade.BOOT, enabled=False),
             Unit("tributary-lan.service", Upgrade.BOOT, enabled=False),
             Unit("tributary-upgrade-confirm.service", Upgrade.BOOT),
             Unit("tributary-upgrade-back.service", Upgrade.BOOT),

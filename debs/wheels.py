@@ -24,7 +24,7 @@ from debs.lock import Pin
 from debs.release import Release
 from tributary.settings.failure import Exit, Failure
 
-ROOTS = ("jinja2", "prometheus-client", "pydantic", "pyroute2", "rich", "scapy", "segno", "tomli-w")
+ROOTS = ("jinja2", "prometheus-client", "pydantic", "pyroute2", "rich", "scapy", "segno", "tomli-w", "waitress")
 """What the modules of parts.MODULES import. The experiments' libraries are not among them."""
 
 _OLDEST_GLIBC = 17  # manylinux_2_17, which is manylinux2014: the oldest that wheels are still made for

@@ -1,7 +1,7 @@
 """One boot: what is looked after in any case, then the card's file, if it is not the one that was applied last."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from image.firstboot import addresses, look, memory
@@ -55,13 +55,18 @@ def content(folder: Path) -> bytes:
 
 def look_ahead(task: Task) -> Outlook:
     """All that a boot would do; changes nothing. Raises Failure (64, 66, 69) as ``read`` and ``plan`` do."""
-    text = content(task.card)
+    ahead = foresee(task, content(task.card))
+    return replace(ahead, upkeep=_upkeep(task.system))
+
+
+def foresee(task: Task, text: bytes) -> Outlook:
+    """What would come of ``text`` as the card's file, beside upkeep; raises Failure as ``look_ahead`` does."""
     card = read(text, task.role)
     last = Memory.read(task.system.root)
     digest = memory.digest(text, task.role)
     facts = look.facts(task.system.root, task.role, last)
     is_news = task.again or digest != last.digest
-    return Outlook(_upkeep(task.system), card, facts, digest, is_news, plan(card, facts) if is_news else ())
+    return Outlook((), card, facts, digest, is_news, plan(card, facts) if is_news else ())
 
 
 def _upkeep(system: System) -> tuple[Upkeep, ...]:

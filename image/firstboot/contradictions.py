@@ -14,7 +14,7 @@ Contradiction = tuple[str, object, str]
 
 def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     """What is wrong between keys, for a box in ``role``."""
-    if role is Role.CPE and card.has_cpe:
+    if role is Role.CPE and card.has_cpe and not card.asks_by_page:
         yield from _missing(card)
         yield from _of_names(card)
     yield from _between_wans(card)

@@ -8,17 +8,25 @@ from image.firstboot.settings import Role
 
 @dataclass(frozen=True)
 class Facts:
-    """``role`` is the image's. ``units`` are the unit files that are there, ``owned_files`` what was written last time.
+    """``role`` is the image's. ``units`` are the unit files that are there; None: all that an image may have.
 
-    ``owned_units`` are instances of templates that were enabled last time.
+    ``built_in`` are those of ``wired`` that are on the board. ``owned_files`` are what was written last time,
+    ``owned_units`` instances of templates that were enabled then. ``code`` is the first-start page's.
     """
 
     role: Role
     home: str
     owner: Owner
-    units: frozenset[str]
+    units: frozenset[str] | None
     wired: tuple[str, ...] = ()
     wireless: tuple[str, ...] = ()
+    built_in: tuple[str, ...] = ()
+    code: str = ""
+
+    def has_unit(self, file: str) -> bool:
+        """Whether that unit file is there."""
+        return self.units is None or file in self.units
+
     owned_files: tuple[str, ...] = ()
     owned_units: tuple[str, ...] = ()
 

@@ -36,6 +36,20 @@ def changed(root: Path, actions: Sequence[OnFiles]) -> Iterator[None]:
     os.sync()
 
 
+def put(path: Path, text: str) -> None:
+    """One file by itself, also where there are neither links nor modes, as on the card; raises OSError.
+
+    It is there whole, or as it was before, and nobody but its owner reads what is new.
+    """
+    new = path.with_name(path.name + ".new")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
 def news(root: Path, actions: Iterable[OnFiles]) -> frozenset[str]:
     """The files that ``actions`` would write, and that are not there yet with this text."""
     written = [action for action in actions if isinstance(action, WriteFile)]

@@ -6,6 +6,7 @@ SSH from private addresses is among what the image lets in by itself.
 
 from collections.abc import Iterable, Iterator
 
+from image.firstboot import first_start
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.gateway import PORTS as GATEWAY_PORTS
 from image.firstboot.gateway import tunnels
@@ -16,6 +17,7 @@ from squid.targets import Network
 from tributary.settings.hosts import CONVERT_PORT
 
 UNIT = "tributary-firewall.service"
+TABLE, LAN_SIDE = "tributary-firewall", "lan_interfaces"
 
 _PATH = "/etc/nftables.d/tributary-site-card.nft"
 _HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n"
@@ -29,6 +31,8 @@ def firewall(card: Card, role: Role) -> Iterator[Action]:
         lines += _gateway(card)
     elif lan is not None:
         lines += _home(lan)
+    elif card.asks_by_page:
+        lines.append(_page(card))
     yield WriteFile(_PATH, _HEAD + "".join(f"{line}\n" for line in lines))
     yield EnableUnit(UNIT, gently=True)
 
@@ -48,18 +52,24 @@ def _gateway(card: Card) -> Iterator[str]:
 
 
 def _home(lan: Lan) -> Iterator[str]:
-    yield _add("lan_interfaces", [f'"{lan.interface}"'])
+    yield _add(LAN_SIDE, [f'"{lan.interface}"'])
     yield from _networks("client_networks", [lan.address.network])
     yield _add("client_ports", [PROXY_PORT])
     # What the LAN's rules bring to the converter still has the port of the server that it was sent to.
-    yield f"add rule inet tributary-firewall tcp_in iifname @lan_interfaces meta mark {TAKEN:#x} accept"
+    yield f"add rule inet {TABLE} tcp_in iifname @{LAN_SIDE} meta mark {TAKEN:#x} accept"
     yield from _tracking()
+
+
+def _page(card: Card) -> str:
+    """The page itself says which interface is the LAN's, while it serves there."""
+    at = first_start.address(card).ip
+    return f"add rule inet {TABLE} tcp_in iifname @{LAN_SIDE} ip daddr {at} tcp dport {first_start.PORT} accept"
 
 
 def _tracking() -> Iterator[str]:
     """Address translation needs the connections that a gateway's rules leave untracked; these come before them."""
     for chain in ("untracked_in", "untracked_out"):
-        yield f"insert rule inet tributary-firewall {chain} accept"
+        yield f"insert rule inet {TABLE} {chain} accept"
 
 
 def _networks(name: str, networks: Iterable[Network]) -> Iterator[str]:
@@ -70,4 +80,4 @@ def _networks(name: str, networks: Iterable[Network]) -> Iterator[str]:
 
 
 def _add(name: str, elements: Iterable[object]) -> str:
-    return f"add element inet tributary-firewall {name} {{ {', '.join(map(str, elements))} }}"
+    return f"add element inet {TABLE} {name} {{ {', '.join(map(str, elements))} }}"

@@ -2,12 +2,14 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
-from image.firstboot import superblock
-from image.firstboot.actions import Owner
+from image.firstboot import code, superblock
+from image.firstboot.actions import ROOT, Owner
 from image.firstboot.facts import Condition, Facts, GrowingPartition
 from image.firstboot.identity import USER
+from image.firstboot.interfaces import Kind, interfaces
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
 from tributary.settings.failure import Exit, Failure
@@ -17,7 +19,6 @@ ROLE = Path("usr/lib/tributary/role")
 
 _UNITS = ("usr/lib/systemd/system", "etc/systemd/system")
 _SECTOR = 512  # sysfs counts in these, whatever the disk's own are
-_ETHERNET = "1"  # ARPHRD_ETHER of linux/if_arp.h; wireless interfaces have it, too
 
 
 def image_role(root: Path) -> Role:
@@ -35,18 +36,29 @@ def facts(root: Path, role: Role, last: Memory, sys: Path = Path("/sys")) -> Fac
     """What a plan for the system below ``root`` needs; its interfaces are those below ``sys``."""
     home, owner = _account(root / "etc/passwd")
     units = {path.name for folder in _UNITS for path in (root / folder).glob("*.*")}
-    interfaces = [path for path in sorted((sys / "class/net").glob("*")) if (path / "device").exists()]
-    wireless = [path for path in interfaces if (path / "phy80211").exists()]
-    wired = [path for path in interfaces if path not in wireless and _text(path / "type") == _ETHERNET]
-    return Facts(
-        role=role,
+    return replace(
+        assumed(role, sys),
         home=home,
         owner=owner,
         units=frozenset(units),
-        wired=tuple(path.name for path in wired),
-        wireless=tuple(path.name for path in wireless),
+        code=code.kept(root),
         owned_files=last.files,
         owned_units=last.units,
+    )
+
+
+def assumed(role: Role, sys: Path = Path("/sys")) -> Facts:
+    """Of an image, if it ran on this machine: its interfaces, and all units that an image may have."""
+    found = interfaces(sys)
+    wired = [each for each in found if each.kind is Kind.WIRED]
+    return Facts(
+        role=role,
+        home=f"/home/{USER}",
+        owner=ROOT,
+        units=None,
+        wired=tuple(each.name for each in wired),
+        wireless=tuple(each.name for each in found if each.kind is Kind.WIRELESS),
+        built_in=tuple(each.name for each in wired if each.built_in),
     )
 
 

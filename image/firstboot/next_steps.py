@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from image.firstboot import first_start
+from image.firstboot.code import shown
 from image.firstboot.facts import Facts
 from image.firstboot.gateway import HTTP_PORT, SOCKS_PORT, client_side
 from image.firstboot.home import PROXY_PORT
@@ -10,6 +12,8 @@ from image.firstboot.reading import NAME
 from image.firstboot.settings import Card, Role
 from tributary.settings.hosts import CONVERT_PORT
 
+_BY_HAND = f"add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {NAME}, and start the box anew."
+
 
 def next_steps(card: Card, facts: Facts, addresses: Sequence[str] = ()) -> tuple[str, ...]:
     """Sentences, the most urgent first; ``addresses`` are the box's own, none if they are not known yet."""
@@ -17,7 +21,7 @@ def next_steps(card: Card, facts: Facts, addresses: Sequence[str] = ()) -> tuple
     where = addresses[0] if addresses else "ADDRESS"
     return (
         *_login(card, where),
-        *(_gateway(card, facts, where) if role is Role.GATEWAY else _home(card)),
+        *(_gateway(card, facts, where) if role is Role.GATEWAY else _home(card, facts)),
         *_unused(card, role),
     )
 
@@ -45,12 +49,9 @@ def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
         yield f"The throttler sees nothing: there was no wired interface. Later: sudo {USER}-firstboot --again"
 
 
-def _home(card: Card) -> Iterator[str]:
-    if card.lan is None or not card.has_cpe:
-        yield (
-            f"This is no router yet: add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {NAME}, and"
-            " start the box anew."
-        )
+def _home(card: Card, facts: Facts) -> Iterator[str]:
+    if card.lan is None or card.target is None:
+        yield f"This is no router yet: {''.join(_asking(card, facts))}{_BY_HAND}"
         return
     network, where = card.lan.address.network, card.lan.interface
     if card.access_point:
@@ -65,6 +66,14 @@ def _home(card: Card) -> Iterator[str]:
         yield f"All of it goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER}-cpe status"
     if ports := " ".join(str(each) for table in card.forwards for each in table.ports):
         yield f"On the gateway, once: tributary-gateway forward NAME {ports}"
+
+
+def _asking(card: Card, facts: Facts) -> Iterator[str]:
+    """Where the first-start page is, if the box has one."""
+    ports = " or ".join([card.lan.interface] if card.lan else facts.built_in)
+    if card.asks_by_page and ports:
+        where = first_start.address(card).ip
+        yield f"plug a computer in at {ports}, alone, and open http://{where}/ there. Code: {shown(facts.code)}. Or "
 
 
 def _unused(card: Card, role: Role) -> Iterator[str]:

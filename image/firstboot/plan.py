@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from image.firstboot.actions import Action, DisableUnit, EnableUnit, RemoveFile, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.firewall import firewall
+from image.firstboot.first_start import UNIT as FIRST_START
+from image.firstboot.first_start import first_start
 from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, TUNNELS, gateway
 from image.firstboot.home import CPE, DNSMASQ, LAN, home
 from image.firstboot.hostapd import bridged
@@ -14,7 +16,7 @@ from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
 from tributary.settings.failure import Exit, Failure
 
-_BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, CPE, LAN, DNSMASQ, DIALLER, MANAGER)
+_BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, FIRST_START, CPE, LAN, DNSMASQ, DIALLER, MANAGER)
 """Units that run in some role only; the firewall runs in all."""
 
 
@@ -38,6 +40,8 @@ def _services(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
         yield from gateway(card, facts)
     elif card.lan and card.target:
         yield from home(card, card.lan, card.target)
+    elif card.asks_by_page:
+        yield from first_start(facts)
 
 
 def _units(found: Iterable[Action], facts: Facts) -> Iterator[Action]:
@@ -47,10 +51,10 @@ def _units(found: Iterable[Action], facts: Facts) -> Iterator[Action]:
     ending = [action.unit for action in found if isinstance(action, DisableUnit)]
     others = [unit for unit in (*ending, *_BY_ROLE, *facts.owned_units) if unit not in wanted]
     for unit in dict.fromkeys(others):
-        if _file(unit) in facts.units:
+        if facts.has_unit(_file(unit)):
             yield DisableUnit(unit)
     for action in enabled:
-        if _file(action.unit) not in facts.units:
+        if not facts.has_unit(_file(action.unit)):
             raise Failure(Exit.UNAVAILABLE, f"{action.unit} is not on this image: it was made for another role")
         yield action
 

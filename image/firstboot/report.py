@@ -1,13 +1,12 @@
 """What a person gets to see: two files beside tributary.toml, the console, and the lines above its login prompt."""
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.firstboot.files import inside
+from image.firstboot.files import inside, put
 from image.firstboot.reading import NAME
 
 ERRORS, APPLIED = "tributary-errors.txt", "tributary-applied.txt"
@@ -56,14 +55,8 @@ class Report:
         """The card is spared a write of what it has. One that cannot be written is no reason to stop."""
         if path.exists() and path.read_text(errors="replace") == text:
             return
-        new = path.with_name(path.name + ".new")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with new.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(path)
+            put(path, text)
         except OSError as error:
             print(f"firstboot: {path}: cannot be written: {error.strerror}", file=sys.stderr)
 

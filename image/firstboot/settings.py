@@ -282,6 +282,11 @@ class Card(Settings):
         Tunnels(), title="cpe: how tunnels to the gateway are made", description="a table [tunnels]"
     )
     lan: Lan | None = Field(None, title="cpe: the side of the devices", description="a table [lan]")
+    first_start_page: bool = Field(
+        True,
+        title="cpe: while no link and no gateway stands here, a page for the LAN asks for them",
+        description=BOOLEAN,
+    )
     bypass: list[Bypass] = Field(
         [],
         max_length=bypass.MOST_TABLES,
@@ -298,8 +303,17 @@ class Card(Settings):
     @property
     def has_cpe(self) -> bool:
         """Whether anything of a home router is set up."""
+        return bool(self.lan or self._has_more_than_lan)
+
+    @property
+    def _has_more_than_lan(self) -> bool:
         links = self.wan or self.gateway or self.enrolment
-        return bool(links or self.lan or self.access_point or self.bypass or self.forward)
+        return bool(links or self.access_point or self.bypass or self.forward)
+
+    @property
+    def asks_by_page(self) -> bool:
+        """Whether a page for the LAN asks for what makes a home router: nothing but [lan] may stand here."""
+        return self.first_start_page and not self._has_more_than_lan
 
     @property
     def ipv6(self) -> LanIpv6:

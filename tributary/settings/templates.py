@@ -1,5 +1,6 @@
 """Text files from Jinja templates: a name that is not given is an error, and a statement leaves no empty line."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import jinja2
@@ -7,11 +8,21 @@ import jinja2
 
 def rendered(template: Path, **context: object) -> str:
     """The text of the file ``template`` with ``context``; raises jinja2.UndefinedError for a name that is missing."""
+    return _rendered(template, context, escapes=False)
+
+
+def rendered_html(template: Path, **context: object) -> str:
+    """The same as HTML, in which no value can be more than text."""
+    return _rendered(template, context, escapes=True)
+
+
+def _rendered(template: Path, context: Mapping[str, object], *, escapes: bool) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template.parent),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        autoescape=escapes,
     )
     return environment.get_template(template.name).render(context)

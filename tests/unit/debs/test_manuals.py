@@ -14,6 +14,7 @@ from doctor.__main__ import main as doctor
 from gateway import cli as gateway
 from gateway.settings import GatewaySettings
 from image.firstboot.__main__ import main as firstboot
+from image.firstboot.page.__main__ import main as first_start
 from image.upgrade.__main__ import main as upgrade
 from squid.settings import SquidSettings
 from tests.unit.debs.sample import release
@@ -110,7 +111,10 @@ def test_every_command_and_option_of_an_upgrade_is_told(capsys: pytest.CaptureFi
     assert options == {f"-{option}" for option in told}
 
 
-@pytest.mark.parametrize(("page", "main"), [("tributary-doctor", doctor), ("tributary-firstboot", firstboot)])
+@pytest.mark.parametrize(
+    ("page", "main"),
+    [("tributary-doctor", doctor), ("tributary-firstboot", firstboot), ("tributary-first-start", first_start)],
+)
 def test_every_option_is_told(
     page: str, main: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

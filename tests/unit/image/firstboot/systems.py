@@ -14,7 +14,10 @@ SHIPPED = Path(__file__).parents[4] / "image/firstboot/tributary.toml"
 FIREWALL = Path(__file__).parents[4] / "ansible/roles/firewall/files/tributary-firewall.nft"
 
 UNITS = (
-    *(f"tributary-{part}.service" for part in ("squid", "converter", "throttler", "gateway", "cpe", "lan")),
+    *(
+        f"tributary-{part}.service"
+        for part in ("squid", "converter", "throttler", "gateway", "cpe", "lan", "first-start")
+    ),
     *("dnsmasq.service", "systemd-resolved.service", "tributary-firewall.service", "ssh.service"),
     *("wpa_supplicant@.service", "hostapd@.service", "ppp@.service", "ModemManager.service", "NetworkManager.service"),
 )
@@ -24,7 +27,14 @@ SHA512 = "$6$zbVWNACiMVlwU.yD$RknYBtFxApRfiAo33CqSnBBoAUnSWDTPLBjOnWI4u.pJZEf2aU
 
 def facts(role: Role = Role.GATEWAY, **others: object) -> Facts:
     """Of a Raspberry Pi with one wired and one wireless interface."""
-    given: dict[str, object] = {"wired": ("end0",), "wireless": ("wlan0",), "units": frozenset(UNITS), **others}
+    given: dict[str, object] = {
+        "wired": ("end0",),
+        "wireless": ("wlan0",),
+        "built_in": ("end0",),
+        "units": frozenset(UNITS),
+        "code": "abcdefgh",
+        **others,
+    }
     return Facts(role, "/home/tributary", Owner(1000, 1000), **given)  # type: ignore[arg-type]
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from image.firstboot import look, superblock
+from image.firstboot import code, look, superblock
 from image.firstboot.actions import Owner
 from image.firstboot.facts import GrowingPartition
+from image.firstboot.interfaces import interfaces
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.systems import UNITS, make_system
@@ -120,6 +121,48 @@ def test_facts_name_interfaces_account_and_units(tmp_path: Path) -> None:
     assert (found.home, found.owner) == ("/home/tributary", Owner(os.getuid(), os.getgid()))
     assert found.units == frozenset(UNITS)
     assert (found.role, found.owned_files, found.owned_units) == (Role.CPE, ("/etc/a",), ("b@c.service",))
+
+
+@pytest.mark.parametrize(
+    ("bus", "described", "built_in"),
+    [
+        ("platform", "", True),
+        ("pci", "", True),
+        ("usb", "", False),
+        ("usb", "1-1.1", True),
+        ("usb", "1-1.1/1-1.1:1.0", True),
+    ],
+    ids=["a Pi 4's", "a PC's", "an adapter", "a Pi 3's, its device", "a Pi 3's, its interface"],
+)
+def test_a_port_on_the_board_is_told_from_an_adapter(tmp_path: Path, bus: str, described: str, built_in: bool) -> None:
+    sys, device = tmp_path / "sys", tmp_path / "sys/devices/1-1.1/1-1.1:1.0"
+    make_interface(sys, "end0", 1, device=False)
+    device.mkdir(parents=True)
+    (sys / "bus" / bus).mkdir(parents=True)
+    (device / "subsystem").symlink_to(sys / "bus" / bus)
+    (sys / "class/net/end0/device").symlink_to(device)
+    if described:
+        (sys / "devices" / described / "of_node").mkdir()
+    assert [each.built_in for each in interfaces(sys)] == [built_in]
+    assert look.assumed(Role.CPE, sys).built_in == (("end0",) if built_in else ())
+
+
+def test_a_code_that_was_made_stays(tmp_path: Path) -> None:
+    root = make_system(tmp_path)
+    first, second = (look.facts(root, Role.CPE, Memory()).code for _ in range(2))
+    assert first != second and len(first) == len(second) == 8
+    (root / code.PLACE).parent.mkdir(parents=True)
+    (root / code.PLACE).write_text(f"{first}\n")
+    assert look.facts(root, Role.CPE, Memory()).code == first
+
+
+def test_a_code_fits_however_it_is_typed() -> None:
+    assert code.shown("abcdefgh") == "abcd-efgh"
+    for given in ("abcd-efgh", "ABCDEFGH", " ab cd-ef gh ", "abcdefgh"):
+        assert code.fits(given, "abcdefgh")
+    for given in ("", "abcdefg", "abcdefghj", "abcdefg\u00e9"):
+        assert not code.fits(given, "abcdefgh")
+    assert not code.fits("", "")
 
 
 def test_an_image_without_the_user_is_named(tmp_path: Path) -> None:

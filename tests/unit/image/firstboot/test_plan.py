@@ -9,6 +9,7 @@ import pytest
 
 from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, RemoveFile, SetPassword, WriteFile
 from image.firstboot.apply import System, commands
+from image.firstboot.code import PLACE
 from image.firstboot.facts import Condition, Facts, GrowingPartition
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
@@ -38,6 +39,7 @@ def test_a_gateway_runs_both_converters_throttler_and_firewall() -> None:
         "tributary-throttler.service": True,
         "tributary-firewall.service": True,
         "tributary-gateway.service": False,
+        "tributary-first-start.service": False,
         "tributary-cpe.service": False,
         "tributary-lan.service": False,
         "dnsmasq.service": False,
@@ -58,6 +60,7 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
         "tributary-squid.service": False,
         "tributary-throttler.service": False,
         "tributary-gateway.service": False,
+        "tributary-first-start.service": False,
         "NetworkManager.service": False,
         "ModemManager.service": False,
         "ssh.service": False,
@@ -96,9 +99,43 @@ def test_an_edit_of_a_running_home_router_cuts_no_connection() -> None:
     assert {found[f"tributary-{part}.service"] for part in ("cpe", "converter", "lan")} == {"reload-or-restart"}
 
 
-def test_a_home_router_that_is_not_set_up_runs_nothing_behind_its_firewall() -> None:
-    found = units("", facts(Role.CPE))
-    assert [unit for unit, enabled in found.items() if enabled] == ["tributary-firewall.service"]
+@pytest.mark.parametrize(
+    ("card", "running"),
+    [
+        ("", ["tributary-firewall.service", "tributary-first-start.service"]),
+        (
+            '[lan]\ninterface = "end0"\naddress = "10.0.0.1/24"\n',
+            ["tributary-firewall.service", "tributary-first-start.service"],
+        ),
+        ("first_start_page = false", ["tributary-firewall.service"]),
+    ],
+)
+def test_a_home_router_that_is_not_set_up_runs_at_most_the_page_behind_its_firewall(
+    card: str, running: list[str]
+) -> None:
+    found = units(card, facts(Role.CPE))
+    assert [unit for unit, enabled in found.items() if enabled] == running
+
+
+def test_the_page_s_code_is_for_the_page_alone_and_goes_with_it() -> None:
+    (code,) = [
+        each for each in plan(read(b"", Role.CPE), facts(Role.CPE)) if getattr(each, "path", "").endswith("/code")
+    ]
+    assert isinstance(code, WriteFile) and (code.text, code.mode) == ("abcdefgh\n", 0o600)
+    assert f"/{PLACE}" not in paths(CPE, facts(Role.CPE)) | paths("first_start_page = false", facts(Role.CPE))
+    assert RemoveFile(f"/{PLACE}") in plan(read(CPE.encode(), Role.CPE), facts(Role.CPE, owned_files=(f"/{PLACE}",)))
+
+
+def test_the_firewall_lets_the_page_in_at_the_lan_s_side_alone() -> None:
+    def rules(card: str) -> str:
+        found = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
+        return next(each.text for each in found if isinstance(each, WriteFile) and each.path.endswith("site-card.nft"))
+
+    at = "tcp_in iifname @lan_interfaces ip daddr {} tcp dport 80 accept\n"
+    assert rules("").endswith(at.format("192.168.77.1"))
+    assert rules('[lan]\ninterface = "end0"\naddress = "10.0.0.1/24"\n').endswith(at.format("10.0.0.1"))
+    assert "dport 80" not in rules(CPE) + rules("first_start_page = false")
+    assert "add element" not in rules("")
 
 
 def test_units_end_before_others_start() -> None:

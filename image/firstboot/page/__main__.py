@@ -1,0 +1,214 @@
+"""The command ``first-start``: a page for the LAN that asks for what makes a home router of this box."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
+
+from image.firstboot import boot, code, files, first_start, interfaces, look, reading
+from image.firstboot.apply import System
+from image.firstboot.apply import run as perform
+from image.firstboot.boot import Outlook, Task
+from image.firstboot.page import lan_side, ports, serving
+from image.firstboot.page.app import Box, Page
+from image.firstboot.page.serving import LanSide
+from image.firstboot.plan import plan
+from image.firstboot.settings import Card, Lan, Role
+from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.failure import Exit, Failure
+
+DESCRIPTION = """\
+Serve the first-start page: a home router whose tributary.toml names neither links nor a gateway asks for them, by a
+page at the LAN's side.
+
+  first-start                what the service tributary-first-start does: see below
+  first-start --dry-run      show the page on any machine, at 127.0.0.1:8080; nothing is changed"""
+
+EPILOG = """\
+what it does
+  1. Ends at once if tributary.toml is a gateway's, names links or a gateway, or says first_start_page = false.
+  2. Finds the port for devices. That is the one of [lan], if that stands in tributary.toml; else a port on the board
+     that something has been connected to for 30 seconds, and where nobody has given this box an address, told it of a
+     router, or answered by PPPoE. There the box gives addresses itself, and becomes 192.168.77.1. If anybody else turns
+     out to give addresses there, it leaves at once, and looks again.
+  3. Serves the page there and nowhere else: http://192.168.77.1/. Whoever wants more than to read it needs the code,
+     which the box shows on its screen, above the login prompt, and in tributary-applied.txt on the card.
+  4. Checks what was given as tributary-firstboot does, and shows what is wrong, or what it will be.
+  5. Told to start, it writes tributary.toml, and starts the box anew: tributary-firstboot does the rest, and the
+     service is off. first_start_page = false stands there then.
+
+files
+  CARD/tributary.toml                           the settings; CARD is /boot/firmware, or --card
+  /var/lib/tributary/firstboot/code             the code
+
+exit status
+  0 settings were taken, or none are missing; 64 wrong arguments, or tributary.toml is not accepted; 66 it cannot be
+  read; 69 something is missing: dnsmasq, the firewall, the code; 71 the system refused an operation; 75 the address is
+  in use; 77 not root; 130 Ctrl-C; 143 SIGTERM
+
+example
+  first-start --dry-run --at 192.168.1.5:8080      for a look from a phone"""
+
+_EVERY = 1.0  # seconds between two looks at the ports
+
+
+@dataclass(frozen=True)
+class Options:
+    """What first-start is given; ``at`` is where a dry run listens."""
+
+    dry_run: bool
+    at: tuple[IPv4Address, int] | None
+    wait: float
+    root: Path
+    card: Path | None
+
+    def __post_init__(self) -> None:
+        if self.at and not self.dry_run:
+            raise ValueError("--at goes with --dry-run")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; raises Failure."""
+    return parser().perform(words)
+
+
+def parser() -> Arguments:
+    """The arguments of first-start."""
+    parser = Arguments(prog="first-start", description=DESCRIPTION, epilog=EPILOG)
+    parser.does(Options, _run)
+    parser.add_argument("--dry-run", action="store_true", help="show the page, change nothing")
+    parser.add_argument(
+        "--at", type=_address_and_port, metavar="ADDRESS:PORT", help="where a dry run listens (default: 127.0.0.1:8080)"
+    )
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=lan_side.QUIET_SECONDS,
+        metavar="SECONDS",
+        help="how long nobody may have answered at a port (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), metavar="FOLDER", help="for the system in FOLDER; nothing starts anew"
+    )
+    parser.add_argument(
+        "--card", type=Path, metavar="FOLDER", help="where tributary.toml is (default: boot/firmware below --root)"
+    )
+    return parser
+
+
+def _address_and_port(text: str) -> tuple[IPv4Address, int]:
+    address, _, port = text.partition(":")
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError
+    return IPv4Address(address), int(port)
+
+
+def _run(options: Options) -> None:
+    if options.dry_run:
+        _show(options)
+        return
+    system = System.at(options.root)
+    need_root("first-start")
+    task = Task(system, options.card or options.root / "boot/firmware", look.image_role(options.root))
+    card = reading.read(boot.content(task.card), task.role)
+    if (card.role or task.role) is not Role.CPE or not card.asks_by_page:
+        print(f"{reading.NAME} asks for no page")
+        return
+    _serve(task, card, options.wait)
+    if system.running:
+        # As service manager, not by logind: this service has no right to do it by itself.
+        perform(["systemctl", "--no-block", "start", "reboot.target"])
+
+
+def _show(options: Options) -> None:
+    """The page with this machine's interfaces, and with the card's file if one is given."""
+    text = boot.content(options.card) if options.card else b""
+    card, facts = reading.read(text, Role.CPE), look.assumed(Role.CPE)
+    address, port = options.at or (IPv4Address("127.0.0.1"), 8080)
+
+    def foresee(given: bytes) -> Outlook:
+        found = reading.read(given, Role.CPE)
+        return Outlook((), found, facts, "", is_news=True, actions=plan(found, facts))
+
+    box = Box(code.fresh(), lambda: text, interfaces.interfaces, foresee, lambda _: None)
+    page = Page(box, f"{address}:{port}", card, str(first_start.address(card)))
+    listener = serving.listening(address, port, None)
+    print(f"http://{address}:{port}/ Code: {code.shown(box.code)}. Nothing will be changed.", flush=True)
+    serving.serve(page, listener, lambda: True)
+
+
+def _serve(task: Task, card: Card, wait: float) -> None:
+    """Until settings were taken."""
+    address = first_start.address(card)
+    box = Box(
+        _code(task.system.root),
+        lambda: boot.content(task.card),
+        interfaces.interfaces,
+        lambda text: boot.foresee(task, text),
+        lambda text: _accept(task, text),
+    )
+    while True:
+        lan = card.lan or Lan.model_validate({"interface": _port(address, wait), "address": str(address)})
+        page = Page(box, str(address.ip), card, str(address))
+        with serving.lan_side(lan, gives_address=card.lan is None) as side:
+            listener = serving.listening(address.ip, first_start.PORT, lan.interface)
+            print(f"served at {lan.interface}: http://{address.ip}/", flush=True)
+            serving.serve(page, listener, _watch(side, None if card.lan else lan))
+        if page.accepted:
+            print(f"{reading.NAME} has settings", flush=True)
+            return
+        print(f"not at {lan.interface} any more: nothing is connected, or it leads to the Internet", flush=True)
+
+
+def _code(root: Path) -> str:
+    if not (root / code.PLACE).exists():
+        raise Failure(Exit.UNAVAILABLE, f"{root / code.PLACE} is missing: tributary-firstboot --again makes one")
+    return code.kept(root)
+
+
+def _accept(task: Task, text: bytes) -> None:
+    try:
+        files.put(task.card / reading.NAME, text.decode())
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{task.card / reading.NAME}: cannot be written: {error.strerror}") from error
+
+
+def _port(address: IPv4Interface, wait: float) -> str:
+    """The port that turns out to be the LAN's; waits for one."""
+    quiet: dict[str, float] = {}
+    providers: set[str] = set()
+    while True:
+        found = ports.looked_at(address)
+        providers &= {port.name for port in found if port.carrier}
+        left = [replace(port, upstream=port.upstream or port.name in providers) for port in found]
+        quiet = lan_side.quiet_since(quiet, left, time.monotonic())
+        if name := lan_side.found(quiet, time.monotonic(), wait):
+            if not ports.is_answered_by_pppoe(name):
+                return name
+            providers.add(name)
+        time.sleep(_EVERY)
+
+
+def _watch(side: LanSide, proposed: Lan | None) -> Callable[[], bool]:
+    """Each second: renews what the page needs, and says whether the port that it chose is still the LAN's."""
+    due = 0.0
+
+    def goes_on() -> bool:
+        nonlocal due
+        if time.monotonic() < due:
+            return True
+        due = time.monotonic() + _EVERY
+        side.renew()
+        return proposed is None or ports.is_free(proposed.interface, proposed.address)
+
+    return goes_on
+
+
+def command() -> None:
+    """The whole command: ends the process."""
+    run(main, "first-start")
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,73 @@
+"""The kernel's view of ports and of who is behind them, by ip(8), and who answers there by PPPoE."""
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from ipaddress import IPv4Interface
+from pathlib import Path
+
+from image.firstboot.interfaces import Interface, Kind, interfaces
+from image.firstboot.page.lan_side import Port
+from tributary import commands
+
+_DISCOVERY = 0x8863  # PPPoE's own Ethernet type, RFC 2516 section 4
+_ANSWER = 0x07  # PADO, section 5.2
+_WAIT = 2.0
+_EVERYBODY = b"\xff" * 6
+
+
+def looked_at(own: IPv4Interface, sys: Path = Path("/sys")) -> tuple[Port, ...]:
+    """The ports that may be the LAN's, now; ``own`` is the address that the page itself gives to one."""
+    ports = [each for each in interfaces(sys) if each.kind is Kind.WIRED and each.built_in]
+    return tuple(_port(each, own) for each in ports)
+
+
+def is_free(name: str, own: IPv4Interface, sys: Path = Path("/sys")) -> bool:
+    """Whether something is connected to the port, and nobody there gives addresses."""
+    found = [_port(each, own) for each in interfaces(sys) if each.name == name]
+    return any(port.carrier and not port.upstream for port in found)
+
+
+def _port(found: Interface, own: IPv4Interface) -> Port:
+    return Port(found.name, found.carrier, found.carrier and has_upstream(found.name, own))
+
+
+def has_upstream(name: str, own: IPv4Interface) -> bool:
+    """Whether the interface has an address that others know of, beside ``own``, or a default route."""
+    found = _shown("address", "show", "dev", name, "scope", "global")
+    given = [each["local"] for link in found for each in link.get("addr_info", ()) if each.get("local") != str(own.ip)]
+    return bool(given or _shown("-4", "route", "show", "default", "dev", name)) or bool(
+        _shown("-6", "route", "show", "default", "dev", name)
+    )
+
+
+def _shown(*words: str) -> Sequence[dict[str, list[dict[str, str]]]]:
+    """What ip(8) shows; nothing of an interface that is gone."""
+    done = commands.run(["ip", "-json", *words])
+    return json.loads(done.stdout or "[]") if done.returncode == 0 else []
+
+
+def is_answered_by_pppoe(name: str) -> bool:
+    """Whether a provider's access concentrator is there: asks as RFC 2516 section 5.1 says, and waits two seconds."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_DISCOVERY)) as asking:
+        asking.bind((name, _DISCOVERY))
+        mac = asking.getsockname()[4]
+        # Version 1, type 1, PADI, no session; one tag: any service (0x0101, empty).
+        question = struct.pack("!BBHH", 0x11, 0x09, 0, 4) + struct.pack("!HH", 0x0101, 0)
+        asking.send(_EVERYBODY + mac + struct.pack("!H", _DISCOVERY) + question)
+        return _is_answered(asking)
+
+
+def _is_answered(asking: socket.socket) -> bool:
+    end = time.monotonic() + _WAIT
+    while (left := end - time.monotonic()) > 0:
+        asking.settimeout(left)
+        try:
+            frame = asking.recv(1514)
+        except TimeoutError:
+            return False
+        if len(frame) > 15 and frame[15] == _ANSWER:
+            return True
+    return False

@@ -1,0 +1,156 @@
+"""What the page needs of the machine while it is served, and the server. Everything goes when the block ends."""
+
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+
+from waitress import create_server, wasyncore
+
+from image.firstboot.firewall import LAN_SIDE, TABLE
+from image.firstboot.page.app import LARGEST, Page
+from image.firstboot.settings import Lan
+from tributary import commands
+from tributary.settings.failure import Exit, Failure
+
+CONNECTIONS, SILENCE, LARGEST_HEAD = 32, 20, 16 << 10
+"""At a time; seconds of one that says nothing; bytes of a request's head."""
+
+_LIFETIME = 60
+"""Seconds that the address stays when nobody renews it: nothing is left behind, whatever ends this program."""
+
+_LEASE = "2m"
+"""The shortest that dnsmasq(8) knows. Soon after, devices ask the router that the box has become."""
+
+_FREEBIND = 15  # IP_FREEBIND of linux/in.h, ip(7)
+
+
+def listening(address: IPv4Address, port: int, interface: str | None) -> socket.socket:
+    """A socket for the page; with ``interface`` packets of no other one reach it (SO_BINDTODEVICE, socket(7))."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if interface is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        listener.setsockopt(socket.SOL_IP, _FREEBIND, 1)
+    try:
+        listener.bind((str(address), port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise Failure(Exit.IN_USE, f"{address}:{port}: cannot be listened on: {error.strerror}") from error
+    return listener
+
+
+def serve(page: Page, listener: socket.socket, goes_on: Callable[[], bool]) -> None:
+    """Answer until the page has taken settings, or ``goes_on``, which is asked about each second, says no.
+
+    Heads, bodies, connections and silence are bounded by the server, which takes a request in whole before the page
+    sees any of it.
+    """
+    descriptors: dict[int, wasyncore.dispatcher] = {}
+    server = create_server(
+        page,
+        map=descriptors,
+        sockets=[listener],
+        threads=1,
+        ident="",
+        connection_limit=CONNECTIONS,
+        channel_timeout=SILENCE,
+        cleanup_interval=5,
+        max_request_header_size=LARGEST_HEAD,
+        max_request_body_size=LARGEST,
+    )
+    try:
+        while goes_on() and not (page.accepted and _is_idle(descriptors)):
+            wasyncore.loop(timeout=1.0, use_poll=True, map=descriptors, count=1)
+    finally:
+        server.task_dispatcher.shutdown()
+        wasyncore.close_all(descriptors)
+
+
+def _is_idle(descriptors: dict[int, wasyncore.dispatcher]) -> bool:
+    """Whether every answer has left."""
+    return not any(each.writable() for each in descriptors.values())
+
+
+class LanSide:
+    """An interface as the LAN's: what ``serve`` needs of it, made true again as often as ``renew`` is called."""
+
+    def __init__(self, lan: Lan, gives_address: bool, dhcp: subprocess.Popen[bytes] | None) -> None:
+        self._lan, self._gives_address, self._dhcp = lan, gives_address, dhcp
+
+    def renew(self) -> None:
+        """Raises Failure (69, 71)."""
+        if self._gives_address:
+            _run("ip", "address", "replace", str(self._lan.address), "dev", self._lan.interface, *_LIFETIMES)
+        # The firewall may have been loaded anew.
+        _run("nft", "add", *_element(self._lan.interface))
+        if self._dhcp is not None and (ended := self._dhcp.poll()) is not None:
+            raise Failure(Exit.SYSTEM, f"dnsmasq at {self._lan.interface} ended with {ended}")
+
+
+_LIFETIMES = ("valid_lft", str(_LIFETIME), "preferred_lft", str(_LIFETIME))
+
+
+@contextmanager
+def lan_side(lan: Lan, *, gives_address: bool) -> Iterator[LanSide]:
+    """``lan.interface`` with the firewall open for the page, DHCP for devices, and its address if nobody else gives it.
+
+    Raises Failure (69, 71).
+    """
+    side = LanSide(lan, gives_address, None)
+    try:
+        side.renew()
+        with _dhcp(lan) as dhcp:
+            yield LanSide(lan, gives_address, dhcp)
+    finally:
+        commands.run(["nft", "delete", *_element(lan.interface)])
+        if gives_address:
+            commands.run(["ip", "address", "delete", str(lan.address), "dev", lan.interface])
+
+
+@contextmanager
+def _dhcp(lan: Lan) -> Iterator[subprocess.Popen[bytes] | None]:
+    """Addresses and nothing else: no router and no DNS server, so that devices keep what other network they have."""
+    if lan.leases is None:
+        yield None
+        return
+    try:
+        server = subprocess.Popen(dhcp_command(lan))
+    except FileNotFoundError as error:
+        raise Failure(Exit.UNAVAILABLE, "dnsmasq is not here: the image has to bring it") from error
+    try:
+        yield server
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def dhcp_command(lan: Lan) -> Sequence[str]:
+    """dnsmasq(8), without DNS, for one interface; it keeps no file of its leases."""
+    first, last = lan.leases or (lan.address.ip, lan.address.ip)
+    return (
+        *(
+            "dnsmasq",
+            "--keep-in-foreground",
+            "--conf-file=/dev/null",
+            "--port=0",
+            "--pid-file=",
+            "--log-facility=-",
+            "--quiet-dhcp",
+        ),
+        *(f"--interface={lan.interface}", "--except-interface=lo", "--bind-interfaces", "--leasefile-ro"),
+        f"--dhcp-range={first},{last},{lan.address.netmask},{_LEASE}",
+        *("--dhcp-option=option:router", "--dhcp-option=option:dns-server"),
+    )
+
+
+def _element(interface: str) -> Sequence[str]:
+    return "element", "inet", TABLE, LAN_SIDE, f'{{ "{interface}" }}'
+
+
+def _run(*command: str) -> None:
+    done = commands.run(command)
+    if done.returncode != 0:
+        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")

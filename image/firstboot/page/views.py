@@ -1,0 +1,58 @@
+"""What the page shows, as HTML. Pure."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from image.firstboot.interfaces import Interface
+from image.firstboot.page.form import LINK, Form
+from image.firstboot.settings import Card
+from tributary.settings.templates import rendered_html
+
+WRONG_CODE = "The code is another one: it is above the login prompt of the box's screen, and in tributary-applied.txt."
+
+_TEMPLATE = Path(__file__).parent / "page.html.j2"
+_STYLE = """
+body { font: 1.1em/1.5 sans-serif; max-width: 40em; margin: auto; padding: 1em; }
+input, textarea, button { font: inherit; max-width: 100%; box-sizing: border-box; }
+textarea { width: 100%; height: 8em; font-family: monospace; font-size: .9em; }
+fieldset, .wrong { margin: 1em 0; border: 1px solid #888; padding: .5em 1em; }
+.wrong { border-color: #b00; }
+label { display: block; margin: .5em 0; }
+li { overflow-wrap: anywhere; }
+"""
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+"""For the header Content-Security-Policy: no script at all, and nothing from anywhere else."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On a form: what is ``wrong`` with it, or what would come of it, in sentences and in ``files`` and units."""
+
+    wrong: Sequence[str] = ()
+    steps: Sequence[str] = ()
+    files: Sequence[str] = ()
+
+
+def form(given: Form, card: Card, interfaces: Sequence[Interface], verdict: Verdict, *, keeps_tables: bool) -> str:
+    """The form as it was filled in, without what was secret in it, below the verdict on it."""
+    about = {"wrong": verdict.wrong, "steps": verdict.steps, "files": verdict.files, "keeps_tables": keeps_tables}
+    return _page("form", form=given, card=card, interfaces=interfaces, link=LINK, **about)
+
+
+def started(steps: Sequence[str]) -> str:
+    """The last page."""
+    return _page("started", steps=steps)
+
+
+def refused(line: str) -> str:
+    """Why there is no other answer."""
+    return _page("refused", line=line)
+
+
+def _page(view: str, **context: object) -> str:
+    return rendered_html(_TEMPLATE, view=view, style=_STYLE, **context)

@@ -1,0 +1,321 @@
+"""The first-start page: the real command, server, firewall and DHCP, asked by a device and by a stranger at a link.
+
+    device 192.168.77.9 --- end0 192.168.77.1 [box] wan0 10.7.0.2 --- 10.7.0.1 [stranger]
+
+An interface between namespaces is no device to /sys: where the box has to choose, a folder says that end0 is one.
+"""
+
+import http.client
+import os
+import random
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from scapy.layers.dhcp import BOOTP, DHCP
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from experiments.testbed.node import Node, Process
+from image.firstboot.actions import WriteFile
+from image.firstboot.code import PLACE
+from image.firstboot.page import ports
+from image.firstboot.page.app import LARGEST
+from image.firstboot.plan import plan
+from image.firstboot.reading import read
+from image.firstboot.settings import Role
+from tests.netns.home_world import SITE, cable, heard
+from tests.netns.squid_world import inside
+from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts, make_system, public_key
+from tests.unit.image.firstboot.test_reading import ENROLMENT
+
+AT, ORIGIN = "192.168.77.1", "http://192.168.77.1"
+CODE, SECRET = "abcd-efgh", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+LAN = f'[lan]\ninterface = "end0"\naddress = "{AT}/24"\n'
+LINKS = {
+    "link.enx1": "dsl",
+    "link.enx2": "lte",
+    "link.end0": "",
+    "ssh_keys": f"{public_key()}\r\n",
+    "tables": ENROLMENT,
+}
+
+missing = [tool for tool in ("ip", "nft", "dnsmasq") if shutil.which(tool) is None]
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
+]
+
+
+@dataclass
+class World:
+    """A box that is no router yet, in a folder, with its firewall loaded."""
+
+    device: Node
+    box: Node
+    stranger: Node
+    directory: Path
+
+    @property
+    def root(self) -> Path:
+        return self.directory / "root"
+
+    @property
+    def card(self) -> Path:
+        return self.root / "boot/firmware/tributary.toml"
+
+    def write(self, card: str) -> None:
+        """The card, and what firstboot makes of it as far as the page asks: the code, and the firewall."""
+        self.card.write_text(card)
+        found = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
+        texts = {Path(each.path).name: each.text for each in found if isinstance(each, WriteFile)}
+        (self.root / PLACE).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / PLACE).write_text(texts["code"])
+        rules = {"tributary-site.nft": SITE, "tributary-site-card.nft": texts["tributary-site-card.nft"]}
+        for name, text in {**rules, FIREWALL.name: FIREWALL.read_text()}.items():
+            (self.directory / name).write_text(text)
+        self.box.run("nft", "--includepath", str(self.directory), "--file", str(self.directory / FIREWALL.name))
+
+    def start(self) -> Process:
+        return self.box.start("page", [sys.executable, "-m", "image.firstboot.page", "--root", str(self.root)])
+
+    def lan_side(self) -> str:
+        return self.box.run("nft", "list", "set", "inet", "tributary-firewall", "lan_interfaces")
+
+    def ask(self, path: str = "/", fields: Mapping[str, str] | None = None, **headers: str) -> tuple[int, str]:
+        """As a browser on the device does it."""
+        body = None if fields is None else urlencode(fields).encode()
+        sent = {"Host": AT}
+        if body is not None:
+            sent |= {"Origin": ORIGIN, "Content-Type": "application/x-www-form-urlencoded"}
+        with inside(self.device):
+            connection = http.client.HTTPConnection(AT, timeout=5)
+            connection.connect()
+        connection.request("GET" if body is None else "POST", path, body, {**sent, **headers})
+        answer = connection.getresponse()
+        found = answer.status, answer.read().decode()
+        connection.close()
+        return found
+
+
+def eventually(met: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with ExitStack() as made:
+        directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
+        nodes = [Node(f"fsp-{name}-{os.getpid()}", directory) for name in ("device", "box", "stranger")]
+        for node in nodes:
+            node.create()
+            made.callback(node.delete)
+        device, box, stranger = nodes
+        cable(device, "eth0", "192.168.77.9/24", box, "end0", "192.168.77.254/24")
+        box.ip("address", "flush", "dev", "end0")
+        cable(box, "wan0", "10.7.0.2/24", stranger, "outer", "10.7.0.1/24")
+        stranger.ip("route", "add", f"{AT}/32", "via", "10.7.0.2")
+        root = make_system(directory / "root")
+        (root / "usr/lib/tributary").mkdir(parents=True)
+        (root / "usr/lib/tributary/role").write_text("cpe\n")
+        yield World(device, box, stranger, directory)
+
+
+def offered(device: Node) -> str:
+    """Who offers an address to whoever asks (RFC 2131), and in which network."""
+    with inside(device):
+        asking = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+    with asking:
+        asking.bind(("eth0", 0x0800))
+        asking.settimeout(1)
+        mac = asking.getsockname()[4]
+        number = random.getrandbits(32)
+        asking.send(
+            bytes(
+                Ether(src=mac, dst="ff:ff:ff:ff:ff:ff")
+                / IP(src="0.0.0.0", dst="255.255.255.255")
+                / UDP(sport=68, dport=67)
+                / BOOTP(chaddr=mac, xid=number, flags=0x8000)
+                / DHCP(options=[("message-type", "discover"), "end"])
+            )
+        )
+        deadline = time.monotonic() + 4
+        while time.monotonic() < deadline:
+            try:
+                frame = Ether(asking.recv(1514))
+            except TimeoutError:
+                continue
+            if BOOTP in frame and frame[BOOTP].op == 2 and frame[BOOTP].xid == number:
+                return f"{frame[IP].src} {frame[BOOTP].yiaddr.rpartition('.')[0]}."
+    return ""
+
+
+@contextmanager
+def concentrator(node: Node, interface: str) -> Iterator[None]:
+    """Answers the first PADI with a PADO (RFC 2516 section 5.2)."""
+    with inside(node):
+        answering = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8863))
+    answering.bind((interface, 0x8863))
+    answering.settimeout(5)
+
+    def answer() -> None:
+        asked = answering.recv(1514)
+        assert asked[14:16] == b"\x11\x09"
+        own = answering.getsockname()[4]
+        answering.send(asked[6:12] + own + b"\x88\x63\x11\x07\x00\x00" + asked[18:])
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        answering.close()
+
+
+def test_what_is_right_is_shown_then_written_as_a_card_and_the_page_ends(world: World) -> None:
+    world.write(SHIPPED.read_text() + LAN)
+    world.box.ip("address", "replace", f"{AT}/24", "dev", "end0")
+    with world.start() as process:
+        eventually(lambda: "served at end0" in process.output())
+        status, page = world.ask("/look", {"code": CODE.upper(), **LINKS})
+        assert (status, "Their TCP connections take dsl, lte" in page) == (200, True), page
+        assert SECRET not in page and CODE not in page
+        assert world.card.read_text() == SHIPPED.read_text() + LAN
+        token = page.partition('name="token" value="')[2].partition('"')[0]
+        status, page = world.ask("/start", {"token": token})
+        assert (status, "starts anew" in page, SECRET in page) == (200, True, False)
+        assert process.popen.wait(10) == 0
+    card = read(world.card.read_bytes(), Role.CPE)
+    assert not card.first_start_page and not card.asks_by_page
+    assert ({name: wan.interface for name, wan in card.wan.items()}) == {"dsl": "enx1", "lte": "enx2"}
+    assert card.ssh_keys == [public_key()] and len(card.enrolment) == 1
+    assert stat.S_IMODE(world.card.stat().st_mode) == 0o600
+    assert "end0" not in world.lan_side()
+    with world.start() as again:
+        assert again.popen.wait(20) == 0
+    assert "asks for no page" in again.output()
+    world.box.ip("address", "flush", "dev", "end0")
+
+
+def test_it_finds_the_lan_by_itself_and_leaves_it_to_whoever_else_gives_addresses_there(world: World) -> None:
+    world.write(SHIPPED.read_text())
+    fake = world.directory / "sys/class/net/end0"
+    (fake / "device").mkdir(parents=True)
+    for name, text in {"type": "1", "carrier": "1", "address": "02:00:00:00:00:01"}.items():
+        (fake / name).write_text(f"{text}\n")
+    page = f"{sys.executable} -m image.firstboot.page --root {world.root} --wait 1"
+    with world.box.start("page", ["sh", "-c", f"mount --bind {world.directory}/sys /sys && exec {page}"]) as process:
+        eventually(lambda: "served at end0" in process.output())
+        assert "my devices are here" in world.ask()[1]
+        eventually(lambda: offered(world.device) == f"{AT} 192.168.77.", 10)
+        world.box.ip("address", "add", "10.9.0.2/24", "dev", "end0")  # as a DHCP client does
+        eventually(lambda: "not at end0 any more" in process.output())
+        eventually(lambda: "end0" not in world.lan_side())
+        assert AT not in world.box.ip("address", "show", "dev", "end0")
+        world.box.ip("address", "del", "10.9.0.2/24", "dev", "end0")
+        eventually(lambda: process.output().count("served at end0") == 2)
+        assert world.ask()[0] == 200
+    assert AT not in world.box.ip("address", "show", "dev", "end0")
+    assert "end0" not in world.lan_side()
+
+
+def test_a_provider_that_answers_by_pppoe_is_noticed(world: World) -> None:
+    with concentrator(world.stranger, "outer"), inside(world.box):
+        assert ports.is_answered_by_pppoe("wan0")
+    with inside(world.box):
+        assert not ports.is_answered_by_pppoe("end0")
+
+
+@pytest.fixture(scope="module")
+def said(world: World) -> Iterator[World]:
+    """With the page at the LAN's side that its card names, whose address somebody else has given to it."""
+    world.write(SHIPPED.read_text() + LAN)
+    world.box.ip("address", "add", f"{AT}/24", "dev", "end0")
+    with world.start() as process:
+        eventually(lambda: "served at end0" in process.output())
+        yield world
+    assert "end0" not in world.lan_side()
+    assert SECRET not in process.output() and "abcdefgh" not in process.output()
+    world.box.ip("address", "flush", "dev", "end0")
+
+
+def test_it_shows_the_form_and_no_code(said: World) -> None:
+    status, page = said.ask()
+    assert status == 200
+    assert "no router yet" in page and "Your devices" not in page  # /sys has no end0
+    assert "abcd" not in page
+
+
+def test_a_stranger_at_a_link_gets_no_answer(said: World) -> None:
+    for address in ("10.7.0.2", AT):
+        assert heard(said.stranger, address, 80) == "silence"
+
+
+def test_a_stranger_gets_no_page_even_without_the_firewall(said: World) -> None:
+    said.box.run("nft", "flush", "chain", "inet", "tributary-firewall", "input")
+    said.box.run("nft", "add", "rule", "inet", "tributary-firewall", "input", "accept")
+    try:
+        for address in ("10.7.0.2", AT):
+            assert heard(said.stranger, address, 80) == "refused"
+        assert said.ask()[0] == 200
+    finally:
+        said.write(said.card.read_text())
+
+
+def test_others_names_for_it_and_others_forms_are_refused(said: World) -> None:
+    good = {"code": CODE, **LINKS}
+    eventually(lambda: "end0" in said.lan_side())  # the firewall may have been loaded anew
+    for host in ("tributary.example", f"{AT}:81", "192.168.77.2", ""):
+        assert said.ask(Host=host)[0] == 421
+        assert said.ask("/look", good, Host=host, Origin=f"http://{host}")[0] == 421
+    for origin in ("null", "http://evil.example", "https://192.168.77.1", ""):
+        assert said.ask("/look", good, Origin=origin)[0] == 403
+    assert said.ask("/look", good, **{"Content-Type": "text/plain"})[0] == 415
+    assert said.ask("/look", {**good, "code": "abcd-efgi"})[0] == 403
+    assert said.ask("/look", {**good, "surprise": "x"})[0] == 400
+    assert said.ask("/start", {"token": ""})[0] == 403
+    assert said.ask("/other")[0] == 404
+    assert said.card.read_text() == SHIPPED.read_text() + LAN
+
+
+def test_what_is_too_large_is_refused_before_it_comes(said: World) -> None:
+    head = f"POST /look HTTP/1.1\r\nHost: {AT}\r\nOrigin: {ORIGIN}\r\n"
+    for more, answer in (
+        (f"Content-Length: {LARGEST + 1}\r\n\r\n", "413 Request Entity Too Large"),
+        (f"X-Long: {'x' * (16 << 10)}\r\n\r\n", "431 Request Header Fields Too Large"),
+    ):
+        with inside(said.device):
+            asking = socket.create_connection((AT, 80), 5)
+        with asking:
+            asking.sendall((head + more).encode())
+            assert asking.recv(100).decode().partition(" ")[2].startswith(answer)
+    assert said.ask()[0] == 200
+
+
+def test_what_is_wrong_is_said_and_nothing_secret_comes_back(said: World) -> None:
+    cases = {
+        ENROLMENT.replace(SECRET, "AAE"): "enrolment[0].secret = &#39;(not shown)&#39;: accepted: 32 bytes in base64",
+        ENROLMENT.replace('"', "\u201c"): "quotes must be straight ones",
+        ENROLMENT + "psk = 1": "enrolment[0].psk = &#39;(not shown)&#39;",
+    }
+    for tables, words in cases.items():
+        status, page = said.ask("/look", {"code": CODE, **LINKS, "tables": tables})
+        assert (status, words in page) == (422, True), page
+        assert SECRET not in page and 'value="dsl"' not in page  # the interfaces are not here
+    status, page = said.ask("/look", {"code": CODE, **LINKS, "link.enx2": "dsl"})
+    assert (status, "Cannot declare" in page) == (422, True), page
+    assert said.card.read_text() == SHIPPED.read_text() + LAN
