@@ -17,13 +17,14 @@ _OF_ROLE = {
     # With what makes a home router of it where its card says so.
     Role.GATEWAY: (
         *("tributary-squid", "tributary-throttler", "tributary-gateway"),
-        *("tributary-cpe", "dnsmasq", "tributary-converter", "tributary-firstboot"),
+        *("tributary-cpe", "dnsmasq", "tributary-converter", "tributary-firstboot", "tributary-first-start"),
     ),
-    Role.CPE: ("tributary-cpe", "dnsmasq", "tributary-converter", "tributary-firstboot"),
+    Role.CPE: ("tributary-cpe", "dnsmasq", "tributary-converter", "tributary-firstboot", "tributary-first-start"),
 }
 _ASIDE = {
     "/etc/systemd/system/multi-user.target.wants": (
         *("squid.service", "ssh.service", "dnsmasq.service", "NetworkManager.service", "ModemManager.service"),
+        "tributary-first-start.service",
     ),
     "/etc/systemd/system/sockets.target.wants": ("tributary-converter.socket", "ssh.socket"),
 }

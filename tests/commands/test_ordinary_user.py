@@ -21,6 +21,7 @@ COMMANDS = (
     ("experiment", "report", "--help"),
     ("build-deb", "--dry-run"),
     ("firstboot", "--help"),
+    ("first-start", "--help"),
     ("squid", "--help"),
     ("cpe", "--help"),
     ("gateway", "--help"),

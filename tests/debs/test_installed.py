@@ -12,7 +12,7 @@ from tests.debs.world import NAMES, SERVICES, Made
 
 HANDOFF = ("tributary-switch", "tributary-backend")
 TUNNELS = ("tributary-cpe", "tributary-gateway")
-IMAGE = ("tributary-firstboot", "tributary-upgrade")
+IMAGE = ("tributary-firstboot", "tributary-first-start", "tributary-upgrade")
 
 
 def test_the_converter_runs_and_tells_its_version(installed: Chroot, made: Made) -> None:
@@ -49,6 +49,7 @@ def test_the_other_commands_tell_of_themselves_and_take_their_settings(installed
     assert installed.run("tributary-gateway", "check").stdout == "valid\n"
     card = "/usr/share/doc/tributary-image/examples/tributary.toml"
     assert installed.run("tributary-firstboot", "--check", card).stdout == "valid, for a gateway\n"
+    assert "Serve the first-start page" in installed.run("tributary-first-start", "--help").stdout
     program = "import sys; sys.path.insert(0, '/usr/lib/tributary/python'); import cpe.daemon"
     installed.run("python3", "-ISB", "-c", program)
 
@@ -91,7 +92,7 @@ def test_the_services_are_enabled_and_what_needs_settings_first_is_not(installed
     wants = installed.root / "etc/systemd/system/multi-user.target.wants"
     for name in (*SERVICES, "tributary-firstboot", "tributary-firstboot-report", "tributary-upgrade-confirm"):
         assert (wants / f"{name}.service").is_symlink()
-    for name in (*HANDOFF, *TUNNELS, "tributary-lan"):
+    for name in (*HANDOFF, *TUNNELS, "tributary-lan", "tributary-first-start"):
         assert not (wants / f"{name}.service").is_symlink()
     assert not (installed.root / "etc/systemd/system/sockets.target.wants/tributary-converter.socket").exists()
 

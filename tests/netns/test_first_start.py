@@ -8,6 +8,7 @@ An interface between namespaces is no device to /sys: where the box has to choos
 import http.client
 import os
 import random
+import re
 import shutil
 import socket
 import stat
@@ -27,6 +28,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from experiments.testbed.node import Node, Process
+from image.firstboot import first_start
 from image.firstboot.actions import WriteFile
 from image.firstboot.code import PLACE
 from image.firstboot.page import ports
@@ -50,7 +52,12 @@ LINKS = {
     "tables": ENROLMENT,
 }
 
-missing = [tool for tool in ("ip", "nft", "dnsmasq") if shutil.which(tool) is None]
+KEPT = re.findall(r"CAP_(\w+)", (SHIPPED.parent / first_start.UNIT).read_text())
+CONFINED = ["setpriv", "--no-new-privs", "--bounding-set", ",".join(["-all", *(f"+{name.lower()}" for name in KEPT)])]
+"""With the powers of its unit."""
+PAGE = [sys.executable, "-m", "image.firstboot.page"]
+
+missing = [tool for tool in ("ip", "nft", "dnsmasq", "setpriv") if shutil.which(tool) is None]
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
     pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
@@ -87,7 +94,7 @@ class World:
         self.box.run("nft", "--includepath", str(self.directory), "--file", str(self.directory / FIREWALL.name))
 
     def start(self) -> Process:
-        return self.box.start("page", [sys.executable, "-m", "image.firstboot.page", "--root", str(self.root)])
+        return self.box.start("page", [*CONFINED, *PAGE, "--root", str(self.root)])
 
     def lan_side(self) -> str:
         return self.box.run("nft", "list", "set", "inet", "tributary-firewall", "lan_interfaces")
@@ -217,7 +224,7 @@ def test_it_finds_the_lan_by_itself_and_leaves_it_to_whoever_else_gives_addresse
     (fake / "device").mkdir(parents=True)
     for name, text in {"type": "1", "carrier": "1", "address": "02:00:00:00:00:01"}.items():
         (fake / name).write_text(f"{text}\n")
-    page = f"{sys.executable} -m image.firstboot.page --root {world.root} --wait 1"
+    page = " ".join([*CONFINED, *PAGE, "--root", str(world.root), "--wait", "1"])
     with world.box.start("page", ["sh", "-c", f"mount --bind {world.directory}/sys /sys && exec {page}"]) as process:
         eventually(lambda: "served at end0" in process.output())
         assert "my devices are here" in world.ask()[1]

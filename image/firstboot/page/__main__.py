@@ -117,8 +117,7 @@ def _run(options: Options) -> None:
         return
     _serve(task, card, options.wait)
     if system.running:
-        # As service manager, not by logind: this service has no right to do it by itself.
-        perform(["systemctl", "--no-block", "start", "reboot.target"])
+        perform(["systemctl", "reboot"])
 
 
 def _show(options: Options) -> None:

@@ -70,8 +70,8 @@ def serve(page: Page, listener: socket.socket, goes_on: Callable[[], bool]) -> N
 
 
 def _is_idle(descriptors: dict[int, wasyncore.dispatcher]) -> bool:
-    """Whether every answer has left."""
-    return not any(each.writable() for each in descriptors.values())
+    """Whether every answer was made, and has left."""
+    return not any(each.writable() or getattr(each, "requests", ()) for each in descriptors.values())
 
 
 class LanSide:

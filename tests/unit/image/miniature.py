@@ -113,7 +113,7 @@ def _system(role: Role) -> dict[str, str]:
         "etc/machine-id": "",
         "etc/ssh/sshd_config": "",
         "var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nVersion: 5.2-1\n\n",
-        **{f"usr/lib/systemd/system/tributary-{unit}.service": "" for unit in (*units, "firstboot")},
+        **{f"usr/lib/systemd/system/tributary-{unit}.service": "" for unit in (*units, "firstboot", "first-start")},
         "usr/lib/systemd/system/dnsmasq.service": "",
         **{f"{wants}/tributary-{unit}.service": "" for unit in ("firstboot", "firstboot-report")},
         f"{wants}/systemd-networkd.service": "",

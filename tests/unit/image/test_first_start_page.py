@@ -34,9 +34,9 @@ def test_limits_are_those_of_the_page() -> None:
     assert bounds in WORDS
 
 
-def test_its_unit_keeps_five_capabilities_and_is_confined() -> None:
+def test_its_unit_keeps_six_capabilities_and_is_confined() -> None:
     kept = re.search(r"^CapabilityBoundingSet=(.*)$", UNIT, re.MULTILINE)
-    assert kept and len(kept[1].split()) == 5
+    assert kept and len(kept[1].split()) == 6
     row = next(
         line for line in (ROOT / "docs/security.md").read_text().splitlines() if "| `tributary-first-start` |" in line
     )
