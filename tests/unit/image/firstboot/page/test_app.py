@@ -1,0 +1,133 @@
+"""The page as a WSGI application, without a socket: what it remembers between two requests, and what it forgets."""
+
+import io
+import re
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+import pytest
+
+from image.firstboot.boot import Outlook
+from image.firstboot.interfaces import Interface, Kind
+from image.firstboot.page.app import Box, Page
+from image.firstboot.plan import plan
+from image.firstboot.reading import read
+from image.firstboot.settings import Card, Role
+from tests.unit.image.firstboot.systems import facts
+from tests.unit.image.firstboot.test_reading import ENROLMENT
+from tributary.settings.failure import Exit, Failure
+
+HOST = "192.168.77.1"
+PORTS = [Interface(name, Kind.WIRED, "02:00:00:00:00:01", True, name == "end0") for name in ("end0", "enx1", "enx2")]
+GOOD = {"code": "abcd-efgh", "lan": "end0", "address": f"{HOST}/24", "link.enx1": "dsl", "link.enx2": "lte"}
+SECRET = re.findall('secret = "(.*)"', ENROLMENT)[0]
+
+
+class Browser:
+    """One that asks a page of its own, whose box has ``card`` on its card."""
+
+    def __init__(self, card: str = "") -> None:
+        self.card = card.encode()
+        self.broken = False
+        self.page = Page(
+            Box("abcdefgh", lambda: self.card, lambda: PORTS, self._foresee, self._accept), HOST, Card(), f"{HOST}/24"
+        )
+        self.shown = ""
+
+    def ask(self, path: str = "/", fields: Mapping[str, str] | None = None, method: str | None = None) -> int:
+        body = urlencode(fields or {}).encode()
+        environ = {
+            "HTTP_HOST": HOST,
+            "HTTP_ORIGIN": f"http://{HOST}",
+            "PATH_INFO": path,
+            "wsgi.input": io.BytesIO(body),
+        }
+        environ["REQUEST_METHOD"] = method or ("GET" if fields is None else "POST")
+        environ["CONTENT_TYPE"] = "application/x-www-form-urlencoded; charset=UTF-8"
+        answered: list[str] = []
+        self.shown = b"".join(self.page(environ, lambda status, _headers: answered.append(status))).decode()
+        return int(answered[0].split(" ")[0])
+
+    @property
+    def token(self) -> str:
+        return str(re.findall(r'name="token" value="([^"]+)"', self.shown)[0])
+
+    def _foresee(self, text: bytes) -> Outlook:
+        card = read(text, Role.CPE)
+        return Outlook((), card, facts(Role.CPE), "", is_news=True, actions=plan(card, facts(Role.CPE)))
+
+    def _accept(self, text: bytes) -> None:
+        if self.broken:
+            raise Failure(Exit.SYSTEM, "the card cannot be written")
+        self.card = text
+
+
+@pytest.fixture
+def browser() -> Browser:
+    return Browser()
+
+
+def test_a_snippet_that_was_pasted_once_is_kept_and_not_shown(browser: Browser) -> None:
+    assert browser.ask("/look", {**GOOD, "tables": ENROLMENT, "link.enx2": ""}) == 422
+    assert "two or more" in browser.shown and SECRET not in browser.shown and 'value="dsl"' in browser.shown
+    again = {**GOOD, "code": "", "token": browser.token, "tables": ""}
+    assert browser.ask("/look", again) == 200
+    assert SECRET not in browser.shown
+    assert browser.ask("/start", {"token": browser.token}) == 200
+    assert browser.page.accepted and SECRET.encode() in browser.card
+
+
+def test_a_new_visitor_does_not_learn_whether_anything_was_pasted(browser: Browser) -> None:
+    browser.ask()
+    before = browser.shown
+    browser.ask("/look", {**GOOD, "tables": ENROLMENT})
+    browser.ask()
+    assert browser.shown == before
+
+
+def test_a_wrong_code_learns_nothing_and_changes_nothing(browser: Browser) -> None:
+    assert browser.ask("/look", {**GOOD, "code": "abcd-efgx", "tables": ENROLMENT}) == 403
+    assert "The code is another one" in browser.shown and "token" not in browser.shown
+    assert browser.ask("/look", {**GOOD, "token": "x" * 32, "code": ""}) == 403
+
+
+def test_nothing_starts_that_was_not_looked_at(browser: Browser) -> None:
+    browser.ask("/look", {**GOOD, "tables": "wrong"})
+    assert browser.ask("/start", {"token": browser.token}) == 409
+    assert not browser.page.accepted and browser.card == b""
+
+
+def test_a_card_that_was_edited_meanwhile_is_not_overwritten(browser: Browser) -> None:
+    browser.ask("/look", {**GOOD, "tables": ENROLMENT})
+    token = browser.token
+    browser.card = b'hostname = "other"\n'
+    assert browser.ask("/start", {"token": token}) == 409
+    assert (browser.page.accepted, browser.card) == (False, b'hostname = "other"\n')
+
+
+def test_a_card_that_cannot_be_written_is_said(browser: Browser) -> None:
+    browser.ask("/look", {**GOOD, "tables": ENROLMENT})
+    browser.broken = True
+    assert browser.ask("/start", {"token": browser.token}) == 500
+    assert "the card cannot be written" in browser.shown and not browser.page.accepted
+
+
+def test_what_somebody_types_is_text_and_never_markup(browser: Browser) -> None:
+    for field in ("address", "ssh_keys", "link.enx1", "lan"):
+        browser.ask("/look", {**GOOD, field: '"><script>alert(1)</script>'})
+        assert "<script" not in browser.shown
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/", "HEAD", 200),
+        ("/", "POST", 405),
+        ("/look", "GET", 405),
+        ("/start", "PUT", 405),
+        ("/favicon.ico", "GET", 404),
+    ],
+)
+def test_each_path_has_its_method(browser: Browser, path: str, method: str, status: int) -> None:
+    assert browser.ask(path, method=method) == status
+    assert bool(browser.shown) == (method != "HEAD")
