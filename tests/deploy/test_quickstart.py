@@ -46,6 +46,10 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
         (guest.root / "root/packages").mkdir()
         for path in made.now:
             path.rename(guest.root / "root/packages" / path.name)
+        # The clock is this machine's, and nothing here sets it.
+        variables = guest.root / "root/tributary/ansible/inventory/host_vars/gw1.example.net.yml"
+        variables.parent.mkdir()
+        variables.write_text("health_doctor_checks: [kernel, mptcp, settings, rp_filter, firewall, limits]\n")
         yield guest
 
 
