@@ -1,6 +1,7 @@
 """The LAN's rules for nft(8), and its DHCP and DNS for dnsmasq(8). Pure."""
 
 from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from image.firstboot.bypass import BEST, GATEWAY, Bypass, is_in
@@ -44,6 +45,7 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         name_sets=[_set(number) for number, table in enumerate(card.bypass, start=1) if table.domains],
         ways=ways,
         forwards=card.forwards,
+        gateways=[each.gateway.address for each in card.enrolments if isinstance(each.gateway.address, IPv4Address)],
         back=f"{BACK:#x}",
         prefixes=card.prefixes,
         ipv6=card.ipv6,
@@ -65,7 +67,7 @@ def names(card: Card, lan: Lan) -> str:
         hostname=card.hostname,
         inside=inside,
         asks_others=card.other_names != NOBODY,
-        sets_of=dict(_sets_by_domain(card.bypass, six=bool(card.prefixes))),
+        sets_of=dict(_sets_by_domain(card.bypass, _names_of_gateways(card), six=bool(card.prefixes))),
         fixed=leases,
         has_ipv6=bool(card.prefixes),
         lifetime=LIFETIME,
@@ -114,10 +116,17 @@ def _set(number: int, version: int = 4) -> str:
     return f"bypass{number}_names" if version == 4 else f"bypass{number}_names6"
 
 
-def _sets_by_domain(tables: Sequence[Bypass], *, six: bool) -> Iterator[tuple[str, str]]:
+def _names_of_gateways(card: Card) -> Sequence[str]:
+    """Of those that have names, where the addresses of these matter."""
+    named = (each.gateway.host.rstrip(".") for each in card.enrolments if each.gateway.address is None)
+    return tuple(dict.fromkeys(named)) if card.forwards else ()
+
+
+def _sets_by_domain(tables: Sequence[Bypass], gateways: Sequence[str], *, six: bool) -> Iterator[tuple[str, str]]:
     """Each domain, and the sets of all tables that it is in: dnsmasq looks no further than the longest that fits."""
-    for domain in dict.fromkeys(domain for table in tables for domain in table.domains):
-        sets = [
+    for domain in dict.fromkeys((*(domain for table in tables for domain in table.domains), *gateways)):
+        sets = [f"4#inet#{_TABLE}#gateways"] if domain in gateways else []
+        sets += [
             f"{version}#inet#{_TABLE}#{_set(number, version)}"
             for number, table in enumerate(tables, start=1)
             if any(is_in(domain, outer) for outer in table.domains)

@@ -19,7 +19,7 @@ from tests.netns.converter_names import Names
 from tests.netns.home_world import BOX, DEVICE, Home, cable
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, standing_nodes
-from tests.unit.image.firstboot.test_reading import ENROLMENT, LINKS
+from tests.unit.image.firstboot.test_reading import ENROLMENT, FORWARD, LINKS
 
 GATEWAY, HERE = "10.84.0.1", "127.0.0.53"
 NAME = "server.example.net"
@@ -44,13 +44,13 @@ def home(request: pytest.FixtureRequest) -> Iterator[Home]:
         yield home
 
 
-def asked(home: Home) -> str | None:
+def asked(home: Home, name: str = NAME) -> str | None:
     """The address that a device is told, 'none' if it is told that there is none, None if nobody answers."""
     with inside(home.device):
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with client:
         client.settimeout(1)
-        client.sendto(bytes(DNS(id=7, rd=1, qd=DNSQR(qname=NAME))), (BOX, 53))
+        client.sendto(bytes(DNS(id=7, rd=1, qd=DNSQR(qname=name))), (BOX, 53))
         try:
             answer = DNS(client.recv(512))
         except OSError:
@@ -79,3 +79,16 @@ def test_names_are_asked_of_the_gateway_and_while_no_tunnel_leads_there_of_whom_
     assert time.monotonic() - begun < 1
     assert bool(links.asked) == (told != "none")
     links.close()
+
+
+@pytest.mark.skipif(shutil.which("nft") is None, reason="missing: nft")
+@pytest.mark.parametrize("home", [FORWARD], indirect=True)
+def test_the_gateways_address_is_among_those_whose_ports_lead_to_devices_when_a_device_has_asked_for_its_name(
+    home: Home,
+) -> None:
+    home.box.run("nft", "--file", f"{home.directory}/lan.nft")
+    gateway = Names(home.box, GATEWAY)
+    gateway.records["gateway.example.net"] = ["203.0.113.1"]
+    assert eventually(lambda: asked(home, "gateway.example.net")) == "203.0.113.1"
+    assert "203.0.113.1" in home.box.run("nft", "list", "set", "inet", "tributary-lan", "gateways")
+    gateway.close()

@@ -149,6 +149,21 @@ def test_a_device_is_reached_by_tcp_and_udp_and_sees_who_asks(home: Served, aske
     assert asked.passes() == STRANGER
 
 
+def test_a_device_that_asks_at_the_gateways_public_address_reaches_a_device(home: Served, asked: Asked) -> None:
+    """Here it reaches itself. What it sees is the box, by which the answer has to come back."""
+    with listening(home.box, PORT, transparent=True):
+        with listening(home.device, 27015), listening(home.device, 22):
+            assert heard(home.device, GATEWAY, 27015) == f"device {BOX} {DEVICE}"
+            assert heard(home.device, GATEWAY, 2222) == f"device {BOX} {DEVICE}"
+        assert heard(home.device, GATEWAY, 27019).startswith("box "), "other ports go to the converter as before"
+    with inside(home.device):
+        neighbour = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with neighbour:
+        neighbour.settimeout(1)
+        neighbour.connect((GATEWAY, 27018))
+        assert Asked(asked.service, neighbour).passes() == BOX
+
+
 def test_answers_leave_by_the_tunnel_also_while_something_else_is_the_way_out(home: Served, asked: Asked) -> None:
     assert asked.passes() == STRANGER
     before = home.box.run("ip", "-s", "-json", "link", "show", "dev", f"{TUNNEL}0")
