@@ -2,7 +2,8 @@
 
 A captive network answers every request for a web page, whosever it is, mostly with the address of its login page (RFC
 8952 section 2.4). So when the gateway does not answer by a link, a page is asked for at an address that is nobody's:
-what comes is such an answer. No third party is asked, and no name is looked up.
+what comes is such an answer. No third party is asked, and no name is looked up. Some networks say by DHCP where to log
+in (RFC 8910): then the gateway's silence is enough.
 """
 
 import re
@@ -32,23 +33,23 @@ class Way:
     source: Address
 
 
-def login_page(answer: bytes) -> str | None:
-    """Where to log in, by what was answered: None if that is not HTTP."""
+def login_page(answer: bytes, said: str | None = None) -> str | None:
+    """Where to log in, by what was answered, else by what the network has ``said``; None if neither tells it."""
     head = answer.partition(b"\r\n\r\n")[0].decode("latin-1")
     if not re.match(r"HTTP/1\.[01] \d{3}", head):
-        return None
+        return said
     told = re.search(r"^location:[ \t]*(https?://[!-~]{1,500})[ \t]*\r?$", head, re.IGNORECASE | re.MULTILINE)
-    return told[1] if told else PAGE
+    return told[1] if told else said or PAGE
 
 
 class Portals(Rounds[Way, str]):
     """What is known of login pages: ``found`` are their addresses."""
 
-    def told(self, name: str, answer: bytes, now: float) -> None:
-        """What came by a link; nothing if nothing did."""
+    def told(self, name: str, answer: bytes, said: str | None, now: float) -> None:
+        """What came by a link, nothing if nothing did, and what its network has ``said`` of a login page."""
         if not self.is_under_way(name):
             return
-        page = login_page(answer)
+        page = login_page(answer, said)
         if page is None:
             self.found.pop(name, None)
         else:

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from cpe import lease
 from cpe.asker import Asker
 from cpe.keeper import Keeper
 from cpe.multipath import TIMEOUT, Verdict
@@ -91,7 +92,8 @@ class Examination:
 
     def _look_for_logins(self, keeper: Keeper, now: float) -> None:
         for reply in self._asker.replies(now):
-            keeper.portals.told(reply.link, reply.answer, now)
+            way = keeper.portals.way(reply.link)
+            keeper.portals.told(reply.link, reply.answer, lease.login_page(way.interface) if way else None, now)
         for name in keeper.portals.begin(now):
             if way := keeper.portals.way(name):
                 self._asker.start(name, way, now)
