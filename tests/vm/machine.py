@@ -1,4 +1,4 @@
-"""A Debian 13 machine with Debian's own kernel, in QEMU under software emulation.
+"""Debian 13 machines with Debian's own kernel, in QEMU under software emulation.
 
 The test machine's kernel may lack sch_netem, fq_codel, PPPoE, simulated radios and more; Debian's has them. The guest
 is built from Debian packages (mmdebstrap), keeps no state, and has no network: what it needs, the checkout or some
@@ -10,54 +10,83 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed import native
 from image.debian import base
+from image.make.foreign import runnable
 from tributary.places import CACHE, ROOT
 
 _PACKAGES = ("linux-image-cloud-amd64", "kmod")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _HOST_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-# No KVM: it may be there and unusable. The processor has what NumPy's wheels need (x86-64-v2); of that the kernel must
-# not use cmpxchg16b (clearcpuid=cx16), which QEMU before 8 emulates in a way that crashes SLUB.
-_QEMU = (
-    *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-m", "2G"),
-    *("-cpu", "qemu64,-svm,+ssse3,+sse4.1,+sse4.2,+popcnt"),
-    *("-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"),
-)
+# No KVM: it may be there and unusable.
+_REAL_TIME = ("-accel", "tcg,thread=multi", "-smp", "2")
+# Each instruction takes one nanosecond of the guest's clock, and time in which the guest is idle takes none of ours.
+_COUNTING = ("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1")
+_BARE = ("-m", "2G", "-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none")
 
 
-def root_folder(work: Path) -> Path:
-    """A root file system in ``work``/root: packages, the Python environment, our programs, the checkout."""
+@dataclass(frozen=True)
+class Machine:
+    """What is emulated: Debian's name of the processor, QEMU's command, and what the kernel is told."""
+
+    architecture: str
+    command: tuple[str, ...]
+    kernel: str
+
+
+def pc(*, counting: bool = False) -> Machine:
+    """Two processors that run as fast as they can, or one of a thousand million instructions each second."""
+    # The processor has what NumPy's wheels need (x86-64-v2); of that the kernel must not use cmpxchg16b
+    # (clearcpuid=cx16), which QEMU before 8 emulates in a way that crashes SLUB.
+    processor = ("-cpu", "qemu64,-svm,+ssse3,+sse4.1,+sse4.2,+popcnt")
+    emulated = ("qemu-system-x86_64", *(_COUNTING if counting else _REAL_TIME), *processor, *_BARE)
+    return Machine("amd64", emulated, "console=ttyS0 clearcpuid=cx16")
+
+
+def arm(processor: str) -> Machine:
+    """One ``processor`` of QEMU's list, of a thousand million instructions each second."""
+    emulated = ("qemu-system-aarch64", "-machine", "virt", "-cpu", processor, *_COUNTING, *_BARE)
+    return Machine("arm64", emulated, "console=ttyAMA0")
+
+
+_PC = pc()
+
+
+def root_folder(work: Path, more: Sequence[str] = ()) -> Path:
+    """A root file system in ``work``/root: packages, ``more``, the Python environment, our programs, the checkout."""
     lists = (ROOT / "scripts/setup.d/packages.txt", ROOT / "scripts/setup.d/packages-testbed.txt")
     named = [name for each in lists for name in each.read_text().split()]
-    root = debian_folder(work, (*_PACKAGES, *named))
+    root = debian_folder(work, (*_PACKAGES, *named, *more))
     _copy_checkout(root / "tributary")
     _install_python(root)
     shutil.copytree(native.build().converter.parent, root / str(CACHE).lstrip("/") / "bin", dirs_exist_ok=True)
     return root
 
 
-def debian_folder(work: Path, packages: Sequence[str]) -> Path:
+def debian_folder(work: Path, packages: Sequence[str], architecture: str = _PC.architecture) -> Path:
     """A root file system in ``work``/root: a Debian with ``packages``, a kernel among them, and nothing of ours."""
     root = work / "root"
     root.mkdir()
-    subprocess.run(["tar", "-xf", base(CACHE, "trixie", "amd64", packages), "-C", root], check=True)
+    with runnable(architecture):
+        made = base(CACHE, "trixie", architecture, packages)
+    subprocess.run(["tar", "-xf", made, "-C", root], check=True)
     shutil.copy(ROOT / "tests/vm/guest-init", root / "guest-init")
     (root / "tributary").mkdir()
     return root
 
 
-def boot(root: Path, script: str, seconds: int) -> str:
+def boot(root: Path, script: str, seconds: int, machine: Machine = _PC) -> str:
     """Boot ``root`` with bash ``script`` as its only job; returns what it printed. Raises TimeoutExpired."""
     (root / "guest-script").write_text(script)
     disk = root.parent / "disk.img"
     disk.unlink(missing_ok=True)
     subprocess.run(["mkfs.ext4", "-q", "-F", "-d", root, disk, "3G"], check=True)
     kernel, initrd = (next((root / "boot").glob(f"{name}-*")) for name in ("vmlinuz", "initrd.img"))
-    command = [*_QEMU, "-kernel", str(kernel), "-initrd", str(initrd)]
-    command += ["-append", "console=ttyS0 root=/dev/vda rw quiet clearcpuid=cx16 init=/guest-init"]
+    command = [*machine.command, "-kernel", str(kernel), "-initrd", str(initrd)]
+    command += ["-append", f"{machine.kernel} root=/dev/vda rw quiet init=/guest-init"]
     command += ["-drive", f"file={disk},if=virtio,format=raw"]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
     sys.stdout.write(done.stdout + done.stderr)  # shown by pytest if the test fails
