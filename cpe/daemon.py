@@ -11,7 +11,7 @@ from pathlib import Path
 from cpe import report, signals
 from cpe.control import CONTROL
 from cpe.debounce import Debounce
-from cpe.difference import SetTunnel, Step, command
+from cpe.difference import Step, command
 from cpe.examination import Examination
 from cpe.keeper import Decision, Keeper
 from cpe.kernel import clock, preflight
@@ -20,7 +20,8 @@ from cpe.kernel.door import Door
 from cpe.kernel.watch import Watch
 from cpe.memory import Store, namespace
 from cpe.prober import Prober
-from cpe.quality import PROBE, Quality
+from cpe.probes import Probes
+from cpe.quality import Quality
 from cpe.resolver import Resolver
 from cpe.settings import CpeSettings
 from cpe.stillness import Stillness
@@ -103,11 +104,12 @@ class Daemon:
         self._door = door
         self._store, self._usage_file = store, setup.usage
         self._saved = keeper.memory
-        self._watch, self._events, self._prober = inputs.watch, inputs.events, inputs.prober
+        self._watch, self._events = inputs.watch, inputs.events
         self._resolver, self._next_names = inputs.resolver, 0.0
         self._stillness, self._next_count = Stillness(), 0.0
         self._next_measure = 0.0
         self._quality = Quality(setup.settings)
+        self._probes = Probes(inputs.prober, keeper, self._quality, setup.log, self._tell)
         self._debounce = Debounce()
         self._next_look = 0.0
         self._failed_looks = 0
@@ -146,11 +148,9 @@ class Daemon:
         names = self._next_names if keeper.gateways.names else None
         count = self._next_count if keeper.leg and keeper.leg.answers else None
         measure = self._next_measure if keeper.counted else None
-        scouted = keeper.gateways.scout.next_due if keeper.scouted_by else None
         examined = self._examination.next_due(keeper)
-        own = (self._debounce.due, self._prober.next_due, names, count, measure, scouted, examined)
-        due = (*own, keeper.repairs.next_due, keeper.health.next_due)
-        return min(each for each in (self._next_look, self._quality.next_due, *due) if each is not None)
+        own = (self._debounce.due, self._probes.next_due, names, count, measure, examined)
+        return min(each for each in (self._next_look, *own, keeper.repairs.next_due) if each is not None)
 
     def turn(self) -> None:
         """Hear what happened, and do what is due; the look comes first, since probes and repairs go by it."""
@@ -158,7 +158,8 @@ class Daemon:
         if self._watch.has_changes():
             self._debounce.change(now)
         self._read_events(now)
-        self._read_probes(now)
+        if self._probes.hear(now):
+            self._next_look = now
         self._look_up(now)
         self._measure(now)
         if self._examination.turn(self._keeper, now, self._log):
@@ -166,8 +167,7 @@ class Daemon:
         if now >= min(self._next_look, self._debounce.due or self._next_look):
             self._attempt(self._look)
         self._count(now)
-        self._probe(now)
-        self._probe_delay(now)
+        self._probes.begin(now)
         if (repair := self._keeper.repairs.next_due) is not None and now >= repair:
             self._attempt(self._repair)
 
@@ -194,7 +194,7 @@ class Daemon:
         decision = self._keeper.look(observed, time.time(), is_right=clock.is_right())
         self._tell_changes(decision)
         is_well = self._carry_out(decision.steps)
-        self._speak_up(decision.steps)
+        self._probes.speak_up(decision.steps, time.monotonic())
         is_well &= self._quality.look(self._keeper.links, observed, time.monotonic(), self._tell)
         self._failed_looks = 0 if is_well else self._failed_looks + 1
         self._next_look = time.monotonic() + self._pause()
@@ -256,18 +256,6 @@ class Daemon:
         decision = self._keeper.repair({token: frozenset(each) for token, each in living.items()}, now)
         self._carry_out(decision.steps)
 
-    def _probe(self, now: float) -> None:
-        due = self._keeper.health.begin(now)
-        target = self._keeper.target
-        for link in self._keeper.links:
-            probed_by = self._keeper.probed_by(link)
-            if link.name in due and probed_by and target:
-                self._prober.start(link.name, *probed_by, target, now, self._keeper.health.timeout(link.name))
-        scouted = self._keeper.scouted_by
-        if scouted and self._keeper.gateways.scout.begin(now):
-            name, address, there = scouted
-            self._prober.start(name, name, address, there, now, self._keeper.settings.probe.timeout.seconds)
-
     def _measure(self, now: float) -> None:
         """Read what links have carried."""
         if now < self._next_measure:
@@ -295,15 +283,6 @@ class Daemon:
         # Also if it was not: it is tried again when as much more is used.
         usage.saved(now)
 
-    def _probe_delay(self, now: float) -> None:
-        """Probe the delay of links whose rates move, while they are in use."""
-        target, timeout = self._keeper.target, self._keeper.settings.probe.timeout.seconds
-        busy = self._quality.count(now)
-        for link in self._keeper.links:
-            by = self._keeper.probed_by(link)
-            if link.name in busy and by and target:
-                self._prober.start(f"{PROBE}{link.name}", *by, target, now, timeout)
-
     def _tell(self, step: str, why: str | None) -> None:
         if why is None:
             self._log.event("done", step=step)
@@ -323,43 +302,6 @@ class Daemon:
             self._log.event("no longer answered")
             self._keeper.health.doubt()
         self._next_count = now + self._stillness.interval
-
-    def _speak_up(self, steps: tuple[Step, ...]) -> None:
-        """Have tunnels that leave another way say where they are now: the gateway sends to where it heard them last.
-
-        A tunnel that only brings in would have nothing to send until its next keepalive.
-        """
-        settings, target, now = self._keeper.settings, self._keeper.target, time.monotonic()
-        timeout = settings.probe.timeout.seconds
-        for step in steps:
-            if isinstance(step, SetTunnel) and target and step.setup.name != settings.scout_name:
-                name, address = step.setup.name, step.setup.address
-                # One that is under way left the old way.
-                self._prober.forget(name)
-                self._prober.start(name, name, address, target, now, timeout)
-
-    def _read_probes(self, now: float) -> None:
-        health = self._keeper.health
-        before = (health.dead, health.shunned, health.silent, health.answers)
-        gateways, scout = self._keeper.gateways, self._keeper.settings.scout_name
-        for outcome in self._prober.outcomes(now):
-            if outcome.link == scout:
-                gateways.scout.told(outcome.rtt is not None, gateways.number, now)
-                continue
-            self._quality.told(outcome.link.removeprefix(PROBE), outcome.rtt, now, self._tell)
-            if outcome.link.startswith(PROBE):
-                continue
-            if outcome.rtt is None and outcome.link not in health.dead:
-                self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
-            health.told(outcome.link, outcome.rtt)
-        if (health.dead, health.shunned, health.silent, health.answers) != before:
-            self._next_look = now
-        if self._keeper.give_up_gateway(now):
-            self._log.event("gateway is silent", Level.WARNING, next=gateways.place)
-            self._next_look = now
-        elif self._keeper.return_to_gateway(now):
-            self._log.event("gateway answers again", place=gateways.place)
-            self._next_look = now
 
     def _look_up(self, now: float) -> None:
         """Where the gateways are; a gateway that does not answer may have moved."""
