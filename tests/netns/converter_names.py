@@ -1,9 +1,11 @@
-"""The name server that the native converter asks in its tests."""
+"""A name server for tests, and who asks one."""
 
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+
+from scapy.layers.dns import DNS, DNSQR
 
 from experiments.testbed.node import Node
 from tests.netns.squid_world import inside
@@ -52,3 +54,19 @@ class Names:
         fixed = b"\xc0\x0c" + kind.to_bytes(2, "big") + b"\0\1" + bytes(4) + length.to_bytes(2, "big")
         counts = b"\0\1" + len(records).to_bytes(2, "big") + bytes(4)
         return head + counts + question + b"".join(fixed + record for record in records)
+
+
+def looked_up(node: Node, name: str, server: str, source: str = "") -> list[str] | None:
+    """The IPv4 addresses of ``name`` that ``server`` tells ``node``; None if it says nothing."""
+    with inside(node):
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with client:
+        client.settimeout(1)
+        client.bind((source, 0))
+        client.connect((server, 53))
+        try:
+            client.send(bytes(DNS(id=77, rd=1, qd=DNSQR(qname=name))))
+            answer = DNS(client.recv(512))
+        except OSError:
+            return None
+    return [each.rdata for each in answer.an or []]

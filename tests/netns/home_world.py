@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.testbed.node import Node
+from experiments.testbed.node import Node, Process
 from image.firstboot.actions import WriteFile
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
@@ -85,6 +85,12 @@ def cable(one: Node, name: str, address: str, other: Node, its_name: str, its_ad
     for node, interface, own in ((one, name, address), (other, its_name, its_address)):
         node.ip("address", "add", own, "dev", interface)
         node.ip("link", "set", interface, "up")
+
+
+def dnsmasq(node: Node, directory: Path) -> Process:
+    """Start it with the card's file in ``directory``; a context manager."""
+    words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={directory}/leases", "--log-facility=-")
+    return node.start("dnsmasq", ["dnsmasq", *words, f"--conf-file={directory}/tributary-lan.conf"])
 
 
 def access_links(box: Node, far: Node, names: Sequence[str]) -> None:

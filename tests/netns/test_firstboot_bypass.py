@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Node
-from tests.netns.converter_names import Names
+from tests.netns.converter_names import Names, looked_up
 from tests.netns.converter_world import start
-from tests.netns.home_world import BOX, DEVICE, Home, access_links, cable, heard, listening
+from tests.netns.home_world import BOX, DEVICE, Home, access_links, cable, dnsmasq, heard, listening
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, in_namespace, process, said_ready, standing_nodes
 
@@ -214,28 +214,14 @@ def names(home: Bypassed) -> Iterator[None]:
 @contextmanager
 def naming(home: Bypassed) -> Iterator[None]:
     """Run dnsmasq as the card has it."""
-    words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={home.directory}/leases", "--log-facility=-")
-    conf = f"--conf-file={home.directory}/tributary-lan.conf"
-    with home.box.start("dnsmasq", ["dnsmasq", *words, conf]):
-        eventually(lambda: looked_up(home, "tributary.lan") == BOX)
+    with dnsmasq(home.box, home.directory):
+        eventually(lambda: told(home, "tributary.lan") == [BOX])
         yield
 
 
-def looked_up(home: Bypassed, name: str) -> str | None:
-    """The address that the box gives the device for ``name``."""
-    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
-    question = b"\0\1\1\0\0\1\0\0\0\0\0\0" + labels + b"\0\0\1\0\1"
-    with inside(home.device):
-        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with client:
-        client.settimeout(1)
-        client.connect((BOX, 53))
-        try:
-            client.send(question)
-            answer = client.recv(512)
-        except (ConnectionRefusedError, TimeoutError):
-            return None
-    return socket.inet_ntoa(answer[-4:]) if answer[7] else None
+def told(home: Bypassed, name: str) -> list[str] | None:
+    """The addresses that the box gives the device for ``name``."""
+    return looked_up(home.device, name, BOX)
 
 
 @pytest.mark.usefixtures("names")
@@ -243,10 +229,10 @@ def test_names_and_those_below_them_are_by_passed_once_they_are_looked_up(home: 
     table = 'domains = ["example.com"]\nto = "lte"'
     with bypassing(home, table), naming(home):
         assert way(home, OTHER) == GATEWAY
-        assert looked_up(home, "www.example.com") == OTHER
+        assert told(home, "www.example.com") == [OTHER]
         assert way(home, OTHER) == LTE
         assert way(home, SERVER) == GATEWAY
-        assert looked_up(home, "example.com") == SERVER
+        assert told(home, "example.com") == [SERVER]
         assert way(home, SERVER) == LTE
 
 
@@ -254,7 +240,7 @@ def test_names_and_those_below_them_are_by_passed_once_they_are_looked_up(home: 
 def test_a_name_counts_for_every_table_that_it_is_in(home: Bypassed) -> None:
     tables = 'domains = ["www.example.com"]\nports = ["tcp/443"]\nto = "sat"', 'domains = ["example.com"]\nto = "lte"'
     with bypassing(home, *tables), naming(home):
-        assert looked_up(home, "www.example.com") == OTHER
+        assert told(home, "www.example.com") == [OTHER]
         assert way(home, OTHER, 443) == SAT
         assert way(home, OTHER, 80) == LTE
 
@@ -277,12 +263,12 @@ def test_names_are_by_passed_again_after_rules_and_dnsmasq_are_new(home: Bypasse
     table = 'domains = ["example.com"]\nto = "lte"'
     with bypassing(home, table):
         with naming(home):
-            looked_up(home, "www.example.com")
+            told(home, "www.example.com")
         _apply(home, table.replace("lte", "sat"))
         assert home.unit("ExecReload") == [0]
         with naming(home):
             assert way(home, OTHER) == GATEWAY
-            assert looked_up(home, "www.example.com") == OTHER
+            assert told(home, "www.example.com") == [OTHER]
             assert way(home, OTHER) == SAT
 
 

@@ -5,7 +5,6 @@ device 192.168.77.9 --- 192.168.77.1 [box], where 10.84.0.1 stands for the gatew
 
 import os
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,11 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from scapy.layers.dns import DNS, DNSQR
 
-from tests.netns.converter_names import Names
-from tests.netns.home_world import BOX, DEVICE, Home, cable
-from tests.netns.squid_world import inside
+from tests.netns.converter_names import Names, looked_up
+from tests.netns.home_world import BOX, DEVICE, Home, cable, dnsmasq
 from tests.netns.world import eventually, standing_nodes
 from tests.unit.image.firstboot.test_reading import ENROLMENT, FORWARD, LINKS
 
@@ -39,23 +36,14 @@ def home(request: pytest.FixtureRequest) -> Iterator[Home]:
         box.ip("address", "add", f"{GATEWAY}/32", "dev", "lo")
         home = Home(device, box, device, directory)
         home.write(LINKS + request.param + ENROLMENT)
-        words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={directory}/leases", "--log-facility=-")
-        made.enter_context(box.start("dnsmasq", ["dnsmasq", *words, f"--conf-file={directory}/tributary-lan.conf"]))
+        made.enter_context(dnsmasq(box, directory))
         yield home
 
 
 def asked(home: Home, name: str = NAME) -> str | None:
     """The address that a device is told, 'none' if it is told that there is none, None if nobody answers."""
-    with inside(home.device):
-        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with client:
-        client.settimeout(1)
-        client.sendto(bytes(DNS(id=7, rd=1, qd=DNSQR(qname=name))), (BOX, 53))
-        try:
-            answer = DNS(client.recv(512))
-        except OSError:
-            return None
-    return answer.an[0].rdata if answer.an else "none"
+    told = looked_up(home.device, name, BOX)
+    return told if told is None else next(iter(told), "none")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
-from scapy.layers.dns import DNS, DNSQR
 
-from tests.netns.converter_names import Names
+from tests.netns.converter_names import Names, looked_up
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, streams, world
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
@@ -379,23 +378,8 @@ def test_names_are_looked_up_for_routers_and_for_nobody_else(gateway: World) -> 
     try:
         words = [sys.executable, "-m", "gateway", "dns", "--settings", str(gateway.folder / "gateway.toml")]
         with gateway.gate.start("dns", words):
-            eventually(lambda: looked_up(gateway.house, address, INSIDE) == [SERVER])
-            assert looked_up(gateway.house, "192.0.2.2", OUTSIDE) is None
+            eventually(lambda: looked_up(gateway.house.node, "server.example.net", INSIDE, address) == [SERVER])
+            assert looked_up(gateway.house.node, "server.example.net", OUTSIDE, "192.0.2.2") is None
     finally:
         known.close()
         shutil.rmtree(folder)
-
-
-def looked_up(house: House, source: str, server: str) -> list[str] | None:
-    """The addresses of server.example.net as ``server`` says; None if it says nothing."""
-    with inside(house.node):
-        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with client:
-        client.bind((source, 0))
-        client.settimeout(0.5)
-        client.sendto(bytes(DNS(id=77, rd=1, qd=DNSQR(qname="server.example.net"))), (server, 53))
-        try:
-            answer = DNS(client.recv(512))
-        except OSError:
-            return None
-    return [each.rdata for each in answer.an or []]

@@ -26,7 +26,7 @@ from experiments.home.router import Router, router_at_work
 from experiments.testbed.node import Node
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
-from tests.netns.home_world import heard, listening
+from tests.netns.home_world import dnsmasq, heard, listening
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, on
 from tributary.settings.files import load
@@ -64,7 +64,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         with (
             gateway_at_work(network, tunnels=True, lan_prefix=PREFIX) as gateway,
             router_at_work(network, gateway.enrol(), probe=PROBE) as router,
-            _dnsmasq(router.node),
+            dnsmasq(router.node, router.node.directory),
         ):
             address = eventually(lambda: next(iter(_addresses(network.device)), None), 20)
             yield Home(network, router, address)
@@ -92,14 +92,6 @@ def _give_ipv6(network: Network) -> None:
     internet.run(
         "nft", "add", "rule", "ip6", "seen", "leaks", f"iifname != {{ gateway, server }} ip6 saddr {PREFIX} counter"
     )
-
-
-@contextmanager
-def _dnsmasq(router: Node) -> Iterator[None]:
-    folder = router.directory
-    words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={folder}/leases", "--log-facility=-")
-    with router.start("dnsmasq", ["dnsmasq", *words, f"--conf-file={folder}/tributary-lan.conf"]):
-        yield
 
 
 def _addresses(device: Node, *, deprecated: bool = False) -> list[str]:
