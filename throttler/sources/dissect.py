@@ -2,8 +2,8 @@
 
 Ethernet, or the nothing that tunnels have in its place, IP and TCP, which is what nearly every packet has, are read
 here: in 3 microseconds, where Scapy's layers take 130, and there may be thousands a second. What else there is (VLAN
-tags, other link layers) goes through Scapy. Both ways give the same: nothing of a header that is not whole, since its
-receiver would drop it. No bytes raise.
+tags, other link layers) has its layers below IP taken off by Scapy. Of a header that is not whole nothing is given,
+since its receiver would drop it. No bytes raise.
 """
 
 import socket
@@ -44,7 +44,7 @@ def segment(data: bytes, link: type[Packet], time: int, interface: str, outgoing
             return _ipv6(data, _ETHERNET_HEADER, time, interface, outgoing)
     if link is IPv46 and data:
         return (_ipv6 if data[0] >> 4 == 6 else _ipv4)(data, 0, time, interface, outgoing)
-    return by_scapy(data, link, time, interface, outgoing)
+    return _in_layers(data, link, time, interface, outgoing)
 
 
 def _ipv4(data: bytes, at: int, time: int, interface: str, outgoing: bool) -> Segment | None:
@@ -91,38 +91,15 @@ def _tcp(data: bytes, at: int, ends: tuple[str, str], time: int, interface: str,
     )
 
 
-def by_scapy(data: bytes, link: type[Packet], time: int, interface: str, outgoing: bool) -> Segment | None:
-    """The same as ``segment``, by Scapy's layers alone."""
+def _in_layers(data: bytes, link: type[Packet], time: int, interface: str, outgoing: bool) -> Segment | None:
+    """What is in the first IP layer that Scapy finds; from there on it is read as everywhere."""
     try:
-        return _dissected(link(data), time, interface, outgoing)
+        layers = link(data).iterpayloads()
+        network = next((layer for layer in layers if isinstance(layer, IP | IPv6)), None)
     except Exception:
         # Anybody can send any bytes: whatever Scapy makes of them must not end the throttler.
         return None
-
-
-def _dissected(packet: Packet, time: int, interface: str, outgoing: bool) -> Segment | None:
-    network = next((layer for layer in packet.iterpayloads() if isinstance(layer, IP | IPv6)), None)
-    transport = network.payload if network is not None else None
-    if network is None or not _is_sound(network) or not isinstance(transport, TCP):
+    if network is None:
         return None
-    length = transport.dataofs * 4
-    if length < _TCP_HEADER or len(transport.original) < length:
-        return None
-    # Scapy keeps unknown options as they are but takes known ones apart, hence the header's own bytes.
-    return Segment(
-        time=time,
-        interface=interface,
-        outgoing=outgoing,
-        source=network.src,
-        source_port=transport.sport,
-        destination=network.dst,
-        destination_port=transport.dport,
-        flags=_FLAGS[int(transport.flags) & 0xFF],
-        options=transport.original[_TCP_HEADER:length],
-    )
-
-
-def _is_sound(network: Packet) -> bool:
-    if isinstance(network, IP):
-        return bool(network.version == 4 and network.ihl * 4 >= _IPV4_HEADER)
-    return bool(network.version == 6)
+    read = _ipv4 if isinstance(network, IP) else _ipv6
+    return read(network.original, 0, time, interface, outgoing)

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP
 from scapy.layers.inet6 import IPv6, IPv46
 from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.packet import Packet
 
-from throttler.sources.dissect import by_scapy, segment
+from throttler.sources.dissect import segment
 from throttler.sources.order import InOrder
 from tributary.wire.segments import Flags, Segment
 
@@ -63,10 +64,34 @@ PLAIN = [
 ]
 
 
+def by_scapy(data: bytes, link: type[Packet]) -> Segment | None:
+    """What Scapy's own layers say of the packet, whose header has to be whole."""
+    try:
+        packet = link(data)
+    except Exception:  # of any kind, by what is cut off where
+        return None
+    network = next((layer for layer in packet.iterpayloads() if isinstance(layer, IP | IPv6)), None)
+    transport = network.payload if network is not None else None
+    if network is None or not is_sound(network) or not isinstance(transport, TCP):
+        return None
+    length = (transport.dataofs or 0) * 4
+    if length < 20 or len(transport.original) < length:
+        return None
+    flags = Flags(int(transport.flags) & int(Flags.FIN | Flags.SYN | Flags.RST | Flags.ACK))
+    ends = (network.src, transport.sport, network.dst, transport.dport)
+    return Segment(5, "wired", False, *ends, flags, transport.original[20:length])
+
+
+def is_sound(network: Packet) -> bool:
+    if isinstance(network, IP):
+        return bool(network.version == 4 and (network.ihl or 0) * 4 >= 20)
+    return bool(network.version == 6)
+
+
 def both_ways_agree(data: bytes) -> bool:
     """Of a frame, and of what is in it as a packet without a frame."""
     return all(
-        segment(form, link, 5, "wired", False) == by_scapy(form, link, 5, "wired", False)
+        segment(form, link, 5, "wired", False) == by_scapy(form, link)
         for link, form in ((Ether, data), (IPv46, data[14:]))
     )
 
