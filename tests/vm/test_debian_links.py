@@ -5,9 +5,9 @@
 
 The router is the machine itself, with pppd, hostapd, dnsmasq and nft(8) as in the image, and without systemd, which
 would take minutes here; the others are network namespaces. The line is a veth with Debian's pppoe-server at its end,
-the radios are mac80211_hwsim's, and the phone is a USB gadget of this kernel at a host controller of this kernel
-(dummy_hcd), which speaks RNDIS as Android does. No modem could be had: what NetworkManager reads of its settings is
-looked at, and nothing dials.
+and a web server and a gateway's converter behind that. The radios are mac80211_hwsim's. The phone is a USB gadget of
+this kernel at a host controller of this kernel (dummy_hcd), which speaks RNDIS as Android does. No modem could be had:
+what NetworkManager reads of its settings is looked at, and nothing dials.
 """
 
 import json
@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from experiments.testbed import native
 from image.firstboot.access_point import AccessPoint
 from image.firstboot.actions import WriteFile
 from image.firstboot.hostapd import configuration
@@ -88,7 +89,29 @@ network={
     psk="one long passphrase"
 }
 """
+GATEWAY = """\
+[clients]
+networks = ["100.64.0.0/10"]
+[targets]
+allow = ["203.0.113.80/32"]
+[control]
+socket = "/tmp/gateway.sock"
+[[listen]]
+kind = "convert"
+address = "203.0.113.5:5124"
+"""
+SYNS = """\
+table inet seen {
+    chain of_devices {
+        type filter hook input priority filter
+        tcp dport 80 tcp flags & (syn | ack) == syn tcp option maxseg size 1452 counter comment "fits"
+        tcp dport 80 tcp flags & (syn | ack) == syn tcp option maxseg size > 1452 counter comment "too long"
+    }
+}
+"""
 FILES = {
+    "gateway.toml": GATEWAY,
+    "syns.nft": SYNS,
     "etc/ppp/isp": "require-chap\nname isp\nms-dns 198.51.100.53\nnoipv6\nlcp-echo-interval 5\n",
     "etc/ppp/chap-secrets": f"{AT_THE_PROVIDER}\n",
     "lease": LEASE,
@@ -168,7 +191,7 @@ nft --file /etc/tributary/lan.nft
 sysctl -qw net.ipv4.ip_forward=1
 dnsmasq --conf-file=/etc/dnsmasq.d/tributary-lan.conf --pid-file=
 hostapd -B /etc/hostapd/wlan0.conf
-until_true 'iw dev wlan0 info | grep "type AP"'
+until_true 'iw dev wlan0 info | grep channel' # it is of the type before it sends
 said point iw dev wlan0 info
 said ports ip -json link show master br-lan
 ip netns add device
@@ -181,9 +204,33 @@ said lease ip -json -n device -4 address show wlan1
 said through $device ping -c 3 -W 5 100.64.0.1
 took served
 
+# TCP of the device by the line: past where no converter is, then by one at each end.
+ip route delete default via 192.168.42.129 # the phone's
+mkdir /tmp/web
+head -c 2000000 /dev/urandom >/tmp/web/file
+for address in 203.0.113.5 203.0.113.80; do ip -n isp address add $address dev lo; done
+$isp nft --file /syns.nft
+$isp busybox httpd -f -vv -p 203.0.113.80:80 -h /tmp/web 2>>/tmp/web.log &
+fetch() { $device busybox wget -q -T 30 -O - http://203.0.113.80/file | sha256sum; }
+said file sha256sum /tmp/web/file
+said past fetch
+said past_client cat /tmp/web.log
+said syns $isp nft -j list table inet seen
+ip rule add priority 8300 fwmark 0x1 lookup 8300 # as tributary-lan.service
+ip route add local default dev lo table 8300
+mkdir /run/tributary-converter
+$isp tributary-converter --config /gateway.toml >/tmp/gateway.log 2>&1 &
+tributary-converter --config /etc/tributary/converter.toml >/tmp/converter.log 2>&1 &
+until_true 'grep ready /tmp/gateway.log && grep ready /tmp/converter.log'
+: >/tmp/web.log
+said converted fetch
+said converted_client cat /tmp/web.log
+said sessions $isp nstat --ignore --noupdate MPTcpExtMPCapableACKRX
+took fetched
+
 # Another access point, by WPA3.
 hostapd -B /wide.conf
-until_true 'iw dev wlan2 info | grep "type AP"'
+until_true 'iw dev wlan2 info | grep channel'
 $device wpa_cli -i wlan1 terminate
 until_true '! $device wpa_cli -i wlan1 ping'
 $device wpa_supplicant -B -i wlan1 -c /joins-wide.conf
@@ -231,6 +278,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     try:
         root = debian_folder(work, PACKAGES)
         router(root)
+        shutil.copy(native.build().converter, root / "usr/bin")
         return boot(root, SCRIPT, seconds=400).replace("\r", "")
     finally:
         shutil.rmtree(work)
@@ -290,6 +338,20 @@ def test_the_cable_and_the_radio_are_in_one_network(console: str) -> None:
 
 def test_a_device_gets_out_by_the_line(console: str) -> None:
     assert re.search(r" [123] received", section(console, "through"))
+
+
+def test_tcp_of_a_device_fits_the_line_and_arrives_whole_where_no_converter_is(console: str) -> None:
+    assert section(console, "past").split()[0] == section(console, "file").split()[0]
+    assert "100.64.0.10" in section(console, "past_client")
+    counted = (each["rule"]["expr"] for each in json.loads(section(console, "syns"))["nftables"] if "rule" in each)
+    packets = [part["counter"]["packets"] for rule in counted for part in rule if "counter" in part]
+    assert packets == [1, 0]
+
+
+def test_tcp_of_a_device_goes_by_multipath_tcp_over_the_line_where_converters_are(console: str) -> None:
+    assert section(console, "converted").split()[0] == section(console, "file").split()[0]
+    assert "203.0.113." in section(console, "converted_client")
+    assert re.search(r"MPTcpExtMPCapableACKRX\s+[1-9]", section(console, "sessions"))
 
 
 def test_wpa3_and_a_wide_channel_are_accepted(console: str) -> None:
