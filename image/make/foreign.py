@@ -1,11 +1,13 @@
 """Programs of another processor, run by QEMU through the kernel's binfmt_misc, for the time of a build."""
 
+import fcntl
 import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from tributary.settings.failure import Exit, Failure
 
@@ -23,47 +25,74 @@ _FLAGS = "OCF"
 
 
 @contextmanager
-def runnable(architecture: str) -> Iterator[None]:
-    """Programs of Debian's ``architecture`` run while the block does; raises Failure (69, 71). What was there stays."""
+def runnable(architecture: str, locks: Path = Path("/run/lock")) -> Iterator[None]:
+    """Programs of Debian's ``architecture`` run while the block does; raises Failure (69, 71). What was there stays.
+
+    What is made for that is the whole machine's: of several builds at once, the last to end takes it away. Files in
+    ``locks`` say who is at work.
+    """
     machine = _MACHINES[architecture]
     if machine == platform.machine():
         yield
         return
-    with _mounted(), _registered(machine):
-        yield
+    gate, users = (locks / f"tributary-{name}" for name in (f"{machine}-made", f"{machine}-users"))
+    with users.open("w") as at_work:
+        with _alone(gate) as made:
+            _make(machine, made)
+            fcntl.flock(at_work, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            with _alone(gate) as made:
+                _unmake(machine, made, at_work)
 
 
 @contextmanager
-def _mounted() -> Iterator[None]:
-    if (PLACE / "status").exists():
-        yield
-        return
-    mounting = ["mount", "-t", "binfmt_misc", "binfmt_misc", str(PLACE)]
-    done = subprocess.run(mounting, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Failure(Exit.UNAVAILABLE, f"the kernel has no binfmt_misc (modprobe binfmt_misc): {done.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(PLACE)], check=False)
+def _alone(gate: Path) -> Iterator[IO[str]]:
+    """Nobody else comes or goes meanwhile; the file says what of it was made by a build."""
+    with gate.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
 
 
-@contextmanager
-def _registered(machine: str) -> Iterator[None]:
+def _make(machine: str, made: IO[str]) -> None:
+    if not (PLACE / "status").exists():
+        mounting = ["mount", "-t", "binfmt_misc", "binfmt_misc", str(PLACE)]
+        done = subprocess.run(mounting, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            why = done.stderr.strip()
+            raise Failure(Exit.UNAVAILABLE, f"the kernel has no binfmt_misc (modprobe binfmt_misc): {why}")
+        _note(made, "mount")
     entry = PLACE / f"qemu-{machine}"
     if entry.exists():
         _check(entry)
-        yield
         return
     try:
         (PLACE / "register").write_text(f":{entry.name}:M::{_MAGIC[machine]}:{_MASK}:{_qemu(machine)}:{_FLAGS}\n")
     except OSError as error:
         raise Failure(Exit.SYSTEM, f"binfmt_misc does not take QEMU for {machine}: {error.strerror}") from error
+    _note(made, "entry")
+
+
+def _note(made: IO[str], what: str) -> None:
+    made.write(f"{what}\n")
+    made.flush()
+
+
+def _unmake(machine: str, made: IO[str], at_work: IO[str]) -> None:
+    """Take away what builds made, unless another one is still at work."""
     try:
-        yield
-    finally:
+        fcntl.flock(at_work, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    made.seek(0)
+    noted = made.read().split()
+    made.truncate(0)
+    if "entry" in noted:
         with suppress(OSError):
-            entry.write_text("-1")
+            (PLACE / f"qemu-{machine}").write_text("-1")
+    if "mount" in noted and {path.name for path in PLACE.iterdir()} <= {"register", "status"}:
+        subprocess.run(["umount", str(PLACE)], check=False)
 
 
 def _check(entry: Path) -> None:
