@@ -19,7 +19,7 @@ from cpe.difference import (
 from cpe.gateways import Gateways
 from cpe.health import Health
 from cpe.lan import Lan
-from cpe.links import Link, Reason, links
+from cpe.links import Link, Reason, links, working
 from cpe.memory import Memory
 from cpe.observed import Address, Endpoint, Limits, Observed, Octets
 from cpe.ours import NUMBERS
@@ -143,7 +143,7 @@ class Keeper:
             waiting=self.overflow.waiting,
         )
         enrolment = self.gateways.current
-        inside = self._lan(observed, lan.working(self.links, {*dead, *shunned}))
+        inside = self._lan(observed, working(self.links, {*dead, *shunned}))
         self._prefixes.keep(inside, wall)
         inside = replace(inside, remembered=self._prefixes.remembered)
         aims = replace(
@@ -170,9 +170,9 @@ class Keeper:
 
     def _candidates(self) -> Candidates:
         """Which links are used, and which only when these are full; where there is no primary, one has to be."""
-        working = [link for link in self.links if link.ways and link.name not in self.health.dead]
-        spare = tuple(link.name for link in working if link.wan.use is Use.OVERFLOW)
-        front = tuple(link.name for link in working if link.wan.use is Use.PRIMARY) or spare[:1]
+        used = working(self.links, self.health.dead)
+        spare = tuple(link.name for link in used if link.wan.use is Use.OVERFLOW)
+        front = tuple(link.name for link in used if link.wan.use is Use.PRIMARY) or spare[:1]
         return Candidates(front, tuple(name for name in spare if name not in front))
 
     @property

@@ -97,11 +97,6 @@ class Prefixes:
         self._seen = {prefix: seen for prefix, seen in self._seen.items() if abs(wall - seen) < _REMEMBERED}
 
 
-def working(links: Sequence[Link], unfit: Collection[str]) -> list[Link]:
-    """Those that lead out and are not named ``unfit``."""
-    return [link for link in links if link.ways and link.name not in unfit]
-
-
 def routes(lan: Lan) -> Iterator[Route]:
     """The way to the LAN for each prefix, also from the tables of links, in which its packets look for theirs."""
     number = lan.interface

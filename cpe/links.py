@@ -1,6 +1,6 @@
 """Which interface is which link, by what ways it leads out, and if by none, why. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -92,6 +92,11 @@ def _interfaces(settings: CpeSettings, interfaces: Sequence[Interface]) -> dict[
             chosen[name] = found
             free.remove(found)
     return chosen
+
+
+def working(links: Sequence[Link], unfit: Collection[str]) -> list[Link]:
+    """Those that lead out and are not named ``unfit``."""
+    return [link for link in links if link.ways and link.name not in unfit]
 
 
 def fits(wan: Wan, interface: Interface) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
-from cpe.links import Link
+from cpe.links import Link, working
 from cpe.observed import EVERYWHERE, Address, Observed
 from cpe.ours import BY_TUNNEL
 from cpe.settings import CpeSettings
@@ -119,7 +119,7 @@ def setups(
     ``links`` as they rank. A link that is down leaves its tunnel as it was. ``paths`` has the largest packet in bytes
     that passes between a link and the gateway, by the link's name, where that was measured.
     """
-    alive = [link for link in links if link.ways and link.name not in dead and link.name not in shunned]
+    alive = working(links, {*dead, *shunned})
     if alive:
         yield _setup(settings, enrolment, addresses.EVERYTHING_ELSE, alive, found, paths)
     for link in links:

@@ -38,7 +38,7 @@ from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.home_world import SITE, cable, heard
 from tests.netns.squid_world import inside
-from tests.netns.world import eventually
+from tests.netns.world import eventually, standing_nodes
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts, make_system, public_key
 from tests.unit.image.firstboot.test_reading import ENROLMENT
 
@@ -123,11 +123,8 @@ class World:
 def world() -> Iterator[World]:
     with ExitStack() as made:
         directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
-        nodes = [Node(f"fsp-{name}-{os.getpid()}", directory) for name in ("device", "box", "stranger")]
-        for node in nodes:
-            node.create()
-            made.callback(node.delete)
-        device, box, stranger = nodes
+        names = ["device", "box", "stranger"]
+        device, box, stranger = made.enter_context(standing_nodes("fsp-", names, directory))
         cable(device, "eth0", "192.168.77.9/24", box, "end0", "192.168.77.254/24")
         box.ip("address", "flush", "dev", "end0")
         cable(box, "wan0", "10.7.0.2/24", stranger, "outer", "10.7.0.1/24")

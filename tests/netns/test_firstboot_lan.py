@@ -20,6 +20,7 @@ from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
 from tests.netns.squid_world import inside
+from tests.netns.world import standing_nodes
 from tests.unit.image.firstboot.test_reading import CPE
 
 SERVER, MODEM, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "10.7.0.2"
@@ -35,11 +36,8 @@ pytestmark = [
 def home() -> Iterator[Home]:
     with ExitStack() as made:
         directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
-        nodes = [Node(f"fbt-{name}-{os.getpid()}", directory) for name in ("device", "box", "internet")]
-        for node in nodes:
-            node.create()
-            made.callback(node.delete)
-        device, box, internet = nodes
+        names = ["device", "box", "internet"]
+        device, box, internet = made.enter_context(standing_nodes("fbt-", names, directory))
         cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
         cable(box, "wlan0", f"{BOX_OUTSIDE}/24", internet, "outer", f"{MODEM}/24")
         device.ip("route", "add", "default", "via", BOX)
