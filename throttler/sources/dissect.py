@@ -9,10 +9,9 @@ since its receiver would drop it. No bytes raise.
 import socket
 import struct
 
-from scapy.config import conf
-from scapy.layers.inet import IP, TCP
+from scapy.layers.inet import IP
 from scapy.layers.inet6 import IPv6, IPv46
-from scapy.layers.l2 import Dot1Q, Ether
+from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from tributary.wire.segments import Flags, Segment
@@ -29,9 +28,6 @@ _TCP = struct.Struct("!HH8xBB")
 """Ports, data offset, flags."""
 _FRAGMENT_OFFSET = 0x1FFF
 _FLAGS = [Flags(number & int(Flags.FIN | Flags.SYN | Flags.RST | Flags.ACK)) for number in range(256)]
-
-# No dissecting of what TCP carries: it is cut off by the capture filter's snap length anyway.
-conf.layers.filter([Ether, Dot1Q, IP, IPv6, TCP])
 
 
 def segment(data: bytes, link: type[Packet], time: int, interface: str, outgoing: bool) -> Segment | None:

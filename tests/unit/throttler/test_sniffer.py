@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scapy.layers.inet import IP, TCP
+from scapy.layers.dhcp import BOOTP
+from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv46
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet
@@ -150,3 +151,8 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     order = InOrder()
     assert order.sort([at(hour + 2)], complete_until=hour) == []
     assert order.sort([at(3)], complete_until=2) == [at(3), at(hour + 2)]
+
+
+def test_other_programs_in_this_process_may_read_whatever_scapy_can() -> None:
+    asked = ETHER / IP(src="0.0.0.0", dst="255.255.255.255") / UDP(sport=68, dport=67) / BOOTP()
+    assert BOOTP in Ether(bytes(asked))
