@@ -140,8 +140,8 @@ class Home:
 def standing_home(image: Path, folder: Path) -> Iterator[Home]:
     """All of it, the gateway first: what it prints for the router goes onto the router's card, as a person does it."""
     with ExitStack() as stack:
-        network = stack.enter_context(_network(folder))
-        key = _key(folder)
+        network = stack.enter_context(surroundings(folder))
+        key = make_key(folder)
         public = key.with_suffix(".pub").read_text().strip()
         internet = network.internet
         (folder / "gateway").mkdir()
@@ -155,15 +155,8 @@ def standing_home(image: Path, folder: Path) -> Iterator[Home]:
 
         (folder / "router").mkdir()
         card = _ROUTER_CARD.format(key=public, router=ROUTER) + printed
-        cables = [Cable(internet, link.name, _MACS[link.name]) for link in network.links]
-        cables.append(Cable(network.device, "eth0", _MACS["lan"]))
-        box = stack.enter_context(standing_pc(Medium.of(image, folder / "router", card), cables))
-        for link in network.links:
-            _shape(internet, link)
-        network.device.ip("address", "add", f"{DEVICE}/24", "dev", "eth0")
-        network.device.ip("route", "add", "default", "via", ROUTER)
-        providers = stack.enter_context(_providing(network))
-        provide(network)
+        medium = Medium.of(image, folder / "router", card)
+        box, providers = stack.enter_context(standing_router(network, medium))
         stack.enter_context(serving(network.server))
         router = Login(network.device, ROUTER, key)
         router.wait()
@@ -171,7 +164,23 @@ def standing_home(image: Path, folder: Path) -> Iterator[Home]:
 
 
 @contextmanager
-def _network(folder: Path) -> Iterator[Network]:
+def standing_router(network: Network, medium: Medium) -> Iterator[tuple[Standing, Providers]]:
+    """A home router with its links, whose providers give it addresses, and a device in its LAN."""
+    cables = [Cable(network.internet, link.name, _MACS[link.name]) for link in network.links]
+    cables.append(Cable(network.device, "eth0", _MACS["lan"]))
+    with standing_pc(medium, cables) as box:
+        for link in network.links:
+            _shape(network.internet, link)
+        network.device.ip("address", "add", f"{DEVICE}/24", "dev", "eth0")
+        network.device.ip("route", "add", "default", "via", ROUTER)
+        with _providing(network) as providers:
+            provide(network)
+            yield box, providers
+
+
+@contextmanager
+def surroundings(folder: Path) -> Iterator[Network]:
+    """All that is no box of ours: the Internet, a server, a device, and no cable to a box yet."""
     names = ("device", "internet", "server")
     links = Topology.of(Profile.model_validate({"links": _PROFILE})).links
     with standing_nodes("pair-", names, folder) as nodes:
@@ -183,7 +192,8 @@ def _network(folder: Path) -> Iterator[Network]:
         yield network
 
 
-def _key(folder: Path) -> Path:
+def make_key(folder: Path) -> Path:
+    """The SSH key of whoever owns the boxes."""
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     return key

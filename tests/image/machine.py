@@ -85,16 +85,17 @@ class Medium:
     path: Path
 
     @classmethod
-    def of(cls, image: Path, folder: Path, settings: str) -> "Medium":
-        """``image`` unpacked onto a disk that is larger, with a person's ``settings`` on its boot partition."""
+    def of(cls, image: Path, folder: Path, settings: str | None) -> "Medium":
+        """``image`` unpacked onto a disk that is larger, with a person's ``settings`` on its boot partition, if any."""
         path = folder / "disk.img"
         subprocess.run(["zstd", "-q", "-d", "--sparse", "-f", image, "-o", path], check=True)
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size + GROWTH)
-        (folder / "tributary.toml").write_text(settings)
         medium = cls(path)
-        where = f"{path}@@{medium.boot.start}"
-        subprocess.run(["mcopy", "-o", "-i", where, folder / "tributary.toml", "::/"], check=True)
+        if settings is not None:
+            (folder / "tributary.toml").write_text(settings)
+            where = f"{path}@@{medium.boot.start}"
+            subprocess.run(["mcopy", "-o", "-i", where, folder / "tributary.toml", "::/"], check=True)
         return medium
 
     @property

@@ -23,7 +23,7 @@ _TUNSETIFF = 0x400454CA  # linux/if_tun.h, as are the next two
 _IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
 _FIRST_SLOT = 3
 """The first network card is called ens3, the next one ens4 (systemd.net-naming-scheme(7))."""
-_FIRST_START = 900.0
+FIRST_START = 900.0
 """Seconds until somebody can log in; an emulated processor that shares ours with others takes one or two hundred."""
 _LOG_IN = (
     *("ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=10"),
@@ -121,7 +121,7 @@ class Login:
 
     def wait(self) -> None:
         """Until the box lets its owner in."""
-        deadline = time.monotonic() + _FIRST_START
+        deadline = time.monotonic() + FIRST_START
         while (done := self.tries("true")).returncode != 0:
-            assert time.monotonic() < deadline, f"nobody can log in after {_FIRST_START:g} s: {done.stderr}"
+            assert time.monotonic() < deadline, f"nobody can log in after {FIRST_START:g} s: {done.stderr}"
             time.sleep(1)

@@ -7,7 +7,6 @@ An interface between namespaces is no device to /sys: where the box has to choos
 
 import http.client
 import os
-import random
 import re
 import shutil
 import socket
@@ -15,7 +14,6 @@ import stat
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,9 +21,6 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from scapy.layers.dhcp import BOOTP, DHCP
-from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import Ether
 
 from experiments.testbed.node import Node, Process
 from image.firstboot import first_start
@@ -36,6 +31,7 @@ from image.firstboot.page.app import LARGEST
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
+from tests.netns.dhcp import offered
 from tests.netns.home_world import SITE, cable, heard
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, standing_nodes
@@ -133,35 +129,6 @@ def world() -> Iterator[World]:
         (root / "usr/lib/tributary").mkdir(parents=True)
         (root / "usr/lib/tributary/role").write_text("cpe\n")
         yield World(device, box, stranger, directory)
-
-
-def offered(device: Node) -> str:
-    """Who offers an address to whoever asks (RFC 2131), and in which network."""
-    with inside(device):
-        asking = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
-    with asking:
-        asking.bind(("eth0", 0x0800))
-        asking.settimeout(1)
-        mac = asking.getsockname()[4]
-        number = random.getrandbits(32)
-        asking.send(
-            bytes(
-                Ether(src=mac, dst="ff:ff:ff:ff:ff:ff")
-                / IP(src="0.0.0.0", dst="255.255.255.255")
-                / UDP(sport=68, dport=67)
-                / BOOTP(chaddr=mac, xid=number, flags=0x8000)
-                / DHCP(options=[("message-type", "discover"), "end"])
-            )
-        )
-        deadline = time.monotonic() + 4
-        while time.monotonic() < deadline:
-            try:
-                frame = Ether(asking.recv(1514))
-            except TimeoutError:
-                continue
-            if BOOTP in frame and frame[BOOTP].op == 2 and frame[BOOTP].xid == number:
-                return f"{frame[IP].src} {frame[BOOTP].yiaddr.rpartition('.')[0]}."
-    return ""
 
 
 @contextmanager
