@@ -59,8 +59,8 @@ def _of_ipv6(card: Card, lan: Lan) -> Iterator[Contradiction]:
         yield "lan.ipv6_prefix", given, f"with ipv6 = 'translated', and only then, {PRIVATE}"
     if lan.bond_ipv6 and not card.asks_links:
         yield "lan.bond_ipv6", True, "only with ipv6 = 'link' or 'translated': a gateway's own is always bonded"
-    if card.asks_links and not any(card.by_dhcp(wan) for wan in card.wan.values()):
-        accepted = "'gateway' or 'off', since no link gets its address by DHCP, and so no prefix"
+    if card.asks_links and not any(card.may_bring_a_prefix(wan) for wan in card.wan.values()):
+        accepted = "'gateway' or 'off', since no link is by DHCP or PPPoE, and so none brings a prefix"
         yield "lan.ipv6", card.ipv6.value, accepted
 
 

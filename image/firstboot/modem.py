@@ -5,13 +5,14 @@ provider says. It has modems alone: everything else stays systemd-networkd's.
 """
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.ini import sections
+from image.firstboot.said import Said
 from image.firstboot.values import matching
 from tributary.settings.files import Settings
 
@@ -47,31 +48,31 @@ class Modem(Settings):
     )
 
 
-def link(name: str, modem: Modem, metric: int, domains: Sequence[str]) -> Iterator[Action]:
-    """Files and units of [wan.NAME]; ``domains`` are all that its servers are asked for; none: they are asked for all.
+def link(name: str, modem: Modem, said: Said) -> Iterator[Action]:
+    """Files and units of [wan.NAME], which is asked for no prefix.
 
-    For all else systemd-resolved has servers of its own, for the domain ~. that comes before a link's default route,
-    which NetworkManager gives every modem.
+    Where its servers are asked for some domains alone, systemd-resolved has its own for all else, for the domain ~.
+    that comes before a link's default route, which NetworkManager gives every modem.
     """
     connection = f"{_FOLDER}/system-connections/tributary-{name}.nmconnection"
     general = f"{_FOLDER}/conf.d/50-tributary.conf"
     yield WriteFile(general, _GENERAL)
-    yield WriteFile(connection, _connection(name, modem, metric, domains), PRIVATE)
+    yield WriteFile(connection, _connection(name, modem, said), PRIVATE)
     yield WriteFile("/etc/systemd/system/NetworkManager-wait-online.service.d/50-tributary.conf", _ONLINE)
     yield EnableUnit(MANAGER, reads=(general,))
     # A restart cuts the link for seconds.
     yield EnableUnit(DIALLER, reads=(general, connection))
 
 
-def _connection(name: str, modem: Modem, metric: int, domains: Sequence[str]) -> str:
+def _connection(name: str, modem: Modem, link: Said) -> str:
     """A connection in the keyfile format (nm-settings-keyfile(5))."""
     dialled = {"apn": modem.apn, "pin": modem.pin, "username": modem.user, "password": modem.password}
     said = ("id", f"tributary-{name}"), ("uuid", uuid.uuid5(_IDS, name)), ("type", "gsm"), _FOR_EVER
-    routes: list[tuple[str, object]] = [("method", "auto"), ("route-metric", metric)]
-    if domains:
-        routes.append(("dns-search", "".join(f"~{each};" for each in domains)))
+    routes: list[tuple[str, object]] = [("method", "auto"), ("route-metric", link.metric)]
+    if link.domains:
+        routes.append(("dns-search", "".join(f"~{each};" for each in link.domains)))
     return sections(
-        ("connection", [*said, *([_IN_CLEAR] if domains else [])]),
+        ("connection", [*said, *([_IN_CLEAR] if link.domains else [])]),
         ("gsm", [(key, _escaped(value)) for key, value in dialled.items() if value is not None]),
         ("ipv4", routes),
         ("ipv6", routes),

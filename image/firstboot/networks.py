@@ -12,6 +12,7 @@ from image.firstboot import hostapd, modem, names, pppoe, wifi
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.ini import sections
+from image.firstboot.said import Said
 from image.firstboot.settings import Card, Lan, Network, Role, Wan
 from tributary.delegated import TOKEN
 
@@ -58,18 +59,6 @@ class _Place:
     link: str | None = None
 
 
-@dataclass(frozen=True)
-class _Said:
-    """What the rest of the card makes of an upstream interface.
-
-    ``domains`` are the only ones that its servers are asked for; none: they are asked for all.
-    """
-
-    metric: int
-    domains: Sequence[str]
-    asks_for_a_prefix: bool
-
-
 def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     """All that the card says of interfaces."""
     yield WriteFile("/etc/systemd/networkd.conf.d/50-tributary.conf", _DAEMON)
@@ -82,7 +71,7 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     for number, place in enumerate(_places(card, role, facts)):
         wan, metric = card.wan[place.link] if place.link else None, _FIRST_METRIC + _STEP * number
         asks = card.asks_links and role is Role.CPE and place.link is not None
-        yield from _place(f"{_FOLDER}/{30 + number}-tributary-{place.name}", place, wan, _Said(metric, domains, asks))
+        yield from _place(f"{_FOLDER}/{30 + number}-tributary-{place.name}", place, wan, Said(metric, domains, asks))
     if card.wifi is not None:
         interface = wireless(card, facts)
         path = f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf"
@@ -112,11 +101,13 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     return places
 
 
-def _place(file: str, place: _Place, wan: Wan | None, said: _Said) -> Iterator[Action]:
+def _place(file: str, place: _Place, wan: Wan | None, said: Said) -> Iterator[Action]:
     if wan and wan.pppoe and wan.interface:
-        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, said.metric, said.domains)
+        if said.asks_for_a_prefix:
+            yield WriteFile(f"{file}-ppp.network", _dialled(pppoe.interface(str(place.link)), said))
+        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, said)
     elif wan and wan.modem:
-        yield from modem.link(str(place.link), wan.modem, said.metric, said.domains)
+        yield from modem.link(str(place.link), wan.modem, said)
     else:
         yield WriteFile(f"{file}.network", _upstream(place, said))
 
@@ -136,7 +127,7 @@ def _match(wan: Wan) -> Mapping[str, str]:
     return {key: value for key, value in said.items() if value}
 
 
-def _upstream(place: _Place, said: _Said) -> str:
+def _upstream(place: _Place, said: Said) -> str:
     network, metric, domains = place.network, said.metric, said.domains
     # A router's word adds to fixed addresses of the other IP version, and to none of its own.
     listens = not any(each.version == 6 for each in network.address)
@@ -159,7 +150,25 @@ def _upstream(place: _Place, said: _Said) -> str:
     )  # fmt: skip
 
 
-def _asking(said: _Said) -> Iterator[tuple[str, str]]:
+def _dialled(interface: str, said: Said) -> str:
+    """What pppd made, with the addresses that it gave: asked for a prefix alone."""
+    return sections(
+        ("Match", [("Name", interface)]),
+        ("Link", [("RequiredForOnline", "no")]),
+        ("Network", [
+            ("KeepConfiguration", "yes"),
+            ("LinkLocalAddressing", "no"),
+            ("DHCP", "no"),
+            ("IPv6AcceptRA", "yes"),
+            *(_names(said.domains) if said.domains else ()),
+            ("DHCPPrefixDelegation", "yes"),
+        ]),
+        ("IPv6AcceptRA", [("RouteMetric", said.metric), *_asking(said)]),
+        ("DHCPPrefixDelegation", _DELEGATED),
+    )  # fmt: skip
+
+
+def _asking(said: Said) -> Iterator[tuple[str, str]]:
     """Also where the provider's router does not say that there are addresses by DHCPv6."""
     if said.asks_for_a_prefix:
         yield "DHCPv6Client", "always"

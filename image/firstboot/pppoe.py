@@ -11,6 +11,7 @@ from pydantic import Field
 
 from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
 from image.firstboot.ini import sections
+from image.firstboot.said import Said
 from image.firstboot.values import matching
 from tributary.settings.files import Settings
 
@@ -56,11 +57,8 @@ def contradictions(name: str, others: Collection[str], below: str | None) -> Ite
         yield f"wan.{name}.{key}", "(given)", "no such key with pppoe: interface alone says where the modem is"
 
 
-def link(file: str, name: str, below: str, pppoe: Pppoe, metric: int, domains: Sequence[str]) -> Iterator[Action]:
-    """Files and unit of [wan.NAME]; ``file`` is how the names of its files for systemd-networkd begin.
-
-    ``domains`` are all that the provider's servers are asked for; none: they are asked for all.
-    """
+def link(file: str, name: str, below: str, pppoe: Pppoe, said: Said) -> Iterator[Action]:
+    """Files and unit of [wan.NAME]; ``file`` is how the names of its files for systemd-networkd begin."""
     carrier = below
     if pppoe.vlan is not None:
         carrier = f"vlan-{name}"
@@ -69,8 +67,8 @@ def link(file: str, name: str, below: str, pppoe: Pppoe, metric: int, domains: S
         yield WriteFile(f"{file}-vlan.network", _bare(carrier))
     yield WriteFile(f"{file}.network", _bare(below, *([("VLAN", carrier)] if carrier != below else [])))
     settings = f"/etc/ppp/peers/tributary.{name}"
-    yield WriteFile(settings, _settings(name, carrier, pppoe, metric), PRIVATE)
-    yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", _servers(domains), PROGRAM)
+    yield WriteFile(settings, _settings(name, carrier, pppoe, said), PRIVATE)
+    yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", _servers(said.domains), PROGRAM)
     yield WriteFile("/etc/systemd/system/ppp@.service.d/50-tributary.conf", _UNIT)
     # In an instance's name - would be a slash (systemd.unit(5)).
     instance = f"tributary.{name}".replace("-", r"\x2d")
@@ -86,7 +84,7 @@ def _bare(interface: str, *more: tuple[str, object]) -> str:
     )
 
 
-def _settings(name: str, carrier: str, pppoe: Pppoe, metric: int) -> str:
+def _settings(name: str, carrier: str, pppoe: Pppoe, said: Said) -> str:
     lines = (
         "plugin pppoe.so",
         f"nic-{carrier}",
@@ -96,9 +94,9 @@ def _settings(name: str, carrier: str, pppoe: Pppoe, metric: int) -> str:
         "noauth",  # of the provider to us
         f"mtu {MTU}",
         f"mru {MTU}",
-        "noipv6",
+        "+ipv6" if said.asks_for_a_prefix else "noipv6",
         "defaultroute",
-        f"defaultroute-metric {metric}",
+        f"defaultroute-metric {said.metric}",
         "usepeerdns",
         "ipparam tributary",
         # For ever, and not so often that a provider locks whoever has a wrong password.

@@ -361,9 +361,9 @@ class Card(Settings):
         given = self.lan.dns if self.lan else None
         return given or (names.NOBODY if self.enrolments else names.LINKS)
 
-    def by_dhcp(self, wan: Wan) -> bool:
-        """Whether systemd-networkd asks the provider of ``wan`` for addresses, and can ask for a prefix."""
-        return not (wan.pppoe or wan.modem or (wan.interface in self.network))
+    def may_bring_a_prefix(self, wan: Wan) -> bool:
+        """Whether systemd-networkd can ask the provider of ``wan`` for one: no modem's, none with fixed addresses."""
+        return not (wan.modem or wan.interface in self.network)
 
     @property
     def target(self) -> Target | None:

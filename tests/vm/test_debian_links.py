@@ -14,9 +14,7 @@ import json
 import platform
 import re
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,6 +28,7 @@ from image.firstboot.settings import Role, Wifi
 from image.firstboot.wifi import configuration as joining
 from tests.unit.image.firstboot.systems import facts
 from tests.vm.machine import boot, debian_folder
+from tests.vm.said import SHELL, addresses, section, write
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
@@ -121,11 +120,6 @@ FILES = {
 }
 
 SCRIPT = r"""
-until_true() {
-    for _ in $(seq 200); do if eval "$1" >/dev/null 2>&1; then return; fi; sleep 0.2; done
-    echo "never: $1"
-}
-said() { echo "BEGIN $1"; shift; "$@" 2>&1; echo; echo "END"; }
 took() { said "$1" cut -d ' ' -f 1 /proc/uptime; }
 isp="ip netns exec isp" device="ip netns exec device" phone="ip netns exec phone"
 took began
@@ -266,12 +260,6 @@ def router(root: Path) -> None:
         write(root / name, text, 0o755 if name == "lease" else 0o600)
 
 
-def write(path: Path, text: str, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(mode)
-
-
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     work = tmp_path_factory.mktemp("links", numbered=True)
@@ -279,19 +267,9 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
         root = debian_folder(work, PACKAGES)
         router(root)
         shutil.copy(native.build().converter, root / "usr/bin")
-        return boot(root, SCRIPT, seconds=400).replace("\r", "")
+        return boot(root, SHELL + SCRIPT, seconds=400).replace("\r", "")
     finally:
         shutil.rmtree(work)
-
-
-def section(console: str, name: str) -> str:
-    found = re.search(rf"BEGIN {name}\n(.*?)\n?END\n", console, re.DOTALL)
-    assert found is not None, f"the guest printed no {name}"
-    return found[1].strip()
-
-
-def addresses(console: str, name: str) -> Iterable[dict[str, Any]]:
-    return [each for interface in json.loads(section(console, name)) for each in interface["addr_info"]]
 
 
 def test_nothing_that_was_waited_for_stayed_away(console: str) -> None:

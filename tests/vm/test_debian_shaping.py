@@ -16,6 +16,7 @@ from statistics import median
 import pytest
 
 from tests.vm.machine import boot, pc, root_folder
+from tests.vm.said import SHELL, section
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
@@ -27,11 +28,6 @@ DIRECTIONS = ("download", "upload")
 SCRIPT = r"""
 python=/var/cache/tributary/python/bin/python
 router="ip netns exec router" provider="ip netns exec provider" server="ip netns exec server"
-until_true() {
-    for _ in $(seq 300); do if eval "$1" >/dev/null 2>&1; then return; fi; sleep 0.2; done
-    echo "never: $1"
-}
-said() { echo "BEGIN $1"; shift; "$@" 2>&1; echo; echo "END"; }
 for each in router provider server; do ip netns add $each; ip -n $each link set lo up; done
 ip -n router link add lte type veth peer name isp-lte netns provider
 ip -n provider link add far type veth peer name near netns server
@@ -108,15 +104,9 @@ both_ways short
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     work = tmp_path_factory.mktemp("shaping", numbered=True)
     try:
-        return boot(root_folder(work, ("iperf3",)), SCRIPT, 600, pc(counting=True)).replace("\r", "")
+        return boot(root_folder(work, ("iperf3",)), SHELL + SCRIPT, 600, pc(counting=True)).replace("\r", "")
     finally:
         shutil.rmtree(work)
-
-
-def section(console: str, name: str) -> str:
-    found = re.search(rf"BEGIN {name}\n(.*?)\n?END\n", console, re.DOTALL)
-    assert found is not None, f"the guest printed no {name}"
-    return found[1].strip()
 
 
 def by(console: str, name: str) -> str:

@@ -304,7 +304,7 @@ BETWEEN_KEYS = [
     (CPE + "bond_ipv6 = true", ["lan.bond_ipv6 = True: accepted: only with ipv6 = 'link' or 'translated'"]),
     (
         CPE + 'ipv6 = "link"\n[network.wlan0]\naddress = "192.0.2.9/24"\n' + MODEM,
-        ["lan.ipv6 = 'link': accepted: 'gateway' or 'off', since no link gets its address by DHCP"],
+        ["lan.ipv6 = 'link': accepted: 'gateway' or 'off', since no link is by DHCP or PPPoE"],
     ),
     (
         CPE + BYPASS + 'ports = ["tcp/20-30", "udp/20-30", "tcp/30-40"]',
