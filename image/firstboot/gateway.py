@@ -26,13 +26,6 @@ _SQUID_STATE = "/var/lib/tributary/squid"
 """The one folder that the unit of the packages lets Squid write to."""
 _ACCESS_LOG = "/var/log/tributary-converter/access.log"
 
-_WITH_TUNNELS = f"""\
-# One of its paths is the interface of the tunnels, which is there while that unit runs.
-[Unit]
-After={TUNNELS}
-PartOf={TUNNELS}
-"""
-
 
 def gateway(card: Card, facts: Facts) -> Iterator[Action]:
     """Settings and units."""
@@ -45,8 +38,6 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
         # A restart would stop all of them; the converter listens inside, and comes after it.
         yield EnableUnit(TUNNELS, gently=True, reads=(_TUNNELS_FILE,))
     yield WriteFile("/etc/tributary/converter.toml", _converter(clients, routers))
-    if routers:
-        yield WriteFile("/etc/systemd/system/tributary-throttler.service.d/50-tributary.conf", _WITH_TUNNELS)
     yield WriteFile("/etc/tributary/throttler.toml", _policy(_paths(card, facts, routers)))
     for unit in (SQUID, CONVERTER, THROTTLER):
         yield EnableUnit(unit)

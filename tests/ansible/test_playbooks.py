@@ -105,6 +105,31 @@ def test_what_is_wrong_stops_before_anything_is_changed(said: dict[str, Any], co
 
 
 @needs_ansible
+@pytest.mark.parametrize(
+    ("interface", "parts", "code"),
+    [
+        ("lo", ["throttler"], 0),
+        ("tb-inside", ["throttler", "gateway"], 0),
+        ("tb-inside", ["throttler"], 2),
+        ("tributary", ["throttler", "gateway"], 2),
+    ],
+)
+def test_a_paths_interface_is_there_or_will_be_that_of_the_tunnels(
+    interface: str, parts: list[str], code: int, tmp_path: Path
+) -> None:
+    said = {
+        "tributary_parts": parts,
+        "gateway_settings": {"name": "gw1.example.net", "interface": "tb-inside"},
+        "throttler_policy": {"paths": {"inside": {"interface": interface}}},
+    }
+    # Without the throttler's own judgement, for which its package would have to be there.
+    options = ["--start-at-task", "Look for the interfaces of its paths", "-e", json.dumps(said)]
+    done = play(HERE / "paths.yml", "routers", tmp_path, *options)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert (f"paths.inside.interface = {interface}: accepted:" in " ".join(done.stdout.split())) is (code == 2)
+
+
+@needs_ansible
 def test_one_host_that_is_wrong_keeps_all_from_being_changed(tmp_path: Path) -> None:
     here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": "/usr/bin/python3"}
     said = json.dumps(here | {"tributary_packages": str(tmp_path)})

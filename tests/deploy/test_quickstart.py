@@ -15,6 +15,7 @@ from tests.debs.world import make
 from tests.deploy.guest import OUTSIDE, SUITE, Guest, booted, missing
 from tests.netns.gateway_world import House
 from tests.netns.squid_world import inside
+from tests.netns.world import eventually
 from tributary.places import ROOT
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment
@@ -28,6 +29,15 @@ pytestmark = [
 ]
 
 QUICKSTART = f"/root/tributary/scripts/gateway-quickstart --name {OUTSIDE} --packages /root/packages"
+VARIABLES = """\
+# The clock is this machine's, and nothing here sets it.
+health_doctor_checks: [kernel, mptcp, settings, rp_filter, firewall, limits]
+# A throttler from the first, by a policy that names an interface which is not there yet.
+tributary_parts: [converter, gateway, throttler]
+throttler_policy:
+  paths: {tunnels: {interface: tributary}}
+  rules: [{name: nothing-yet, path: tunnels}]
+"""
 INSIDE, CONVERTER = "10.84.0.1", 5124
 TUNNELS = 51840
 WITHIN = 900.0
@@ -46,10 +56,9 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
         (guest.root / "root/packages").mkdir()
         for path in made.now:
             path.rename(guest.root / "root/packages" / path.name)
-        # The clock is this machine's, and nothing here sets it.
         variables = guest.root / "root/tributary/ansible/inventory/host_vars/gw1.example.net.yml"
         variables.parent.mkdir()
-        variables.write_text("health_doctor_checks: [kernel, mptcp, settings, rp_filter, firewall, limits]\n")
+        variables.write_text(VARIABLES)
         yield guest
 
 
@@ -61,7 +70,7 @@ def ready(guest: Guest) -> str:
 
 def test_it_makes_a_gateway_that_is_ready_to_enrol(guest: Guest, ready: str) -> None:
     assert ready.endswith("ready: now 'tributary-gateway enrol NAME'"), ready
-    units = "tributary-converter tributary-gateway tributary-firewall"
+    units = "tributary-converter tributary-gateway tributary-firewall tributary-throttler"
     assert set(guest.ask(f"systemctl is-active {units}").split()) == {"active"}
     assert guest.ask("systemctl is-system-running") == "running"
 
@@ -95,6 +104,23 @@ def test_who_was_enrolled_reaches_the_converter(guest: Guest, ready: str) -> Non
         assert not house.reaches(address, INSIDE, 22)
     finally:
         house.remove_tunnels()
+
+
+def test_the_throttler_comes_and_goes_with_the_tunnels(guest: Guest, ready: str) -> None:
+    first = throttler(guest)
+    assert first, ready
+    guest.ask("systemctl restart tributary-gateway")
+    second = eventually(lambda: throttler(guest) not in ("", first) and throttler(guest))
+    guest.ask("systemctl stop tributary-gateway")
+    assert not throttler(guest)
+    guest.ask("systemctl start tributary-gateway")
+    assert eventually(lambda: throttler(guest)) != second
+
+
+def throttler(guest: Guest) -> str:
+    """Which start of it answers, with the tunnels as its path; empty: none does."""
+    asked = "tributary-throttler status --json"
+    return guest.ask(f"{asked} | grep -q tunnels && systemctl show --property=InvocationID --value tributary-throttler")
 
 
 def test_the_second_run_changes_nothing(guest: Guest, ready: str) -> None:
