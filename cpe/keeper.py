@@ -120,7 +120,7 @@ class Keeper:
         self._taken = frozenset(observed.endpoints)
         self._keep(ours.endpoints, steps)
         self.gateways.given |= {step.setup.name: step.setup for step in steps if isinstance(step, SetTunnel)}
-        own = self.memory.tunnels | {step.name for step in steps if isinstance(step, MakeTunnel)}
+        own = frozenset(ours.tunnels) | {step.name for step in steps if isinstance(step, MakeTunnel)}
         self._translation = aims.translation
         limits = self.memory.limits_before or observed.limits
         self.memory = Memory(self._made(made, steps), limits, own, aims.translation is not None)

@@ -200,6 +200,20 @@ def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
     assert not script.kernel.rules and not script.kernel.endpoints
 
 
+def test_a_tunnel_that_is_gone_is_forgotten_and_another_interface_of_its_name_is_left_alone() -> None:
+    script = Script(SECOND, FIRST)
+    script.now(DSL, LTE)
+    script.failed("dsl", "lte")
+    script.keeper.give_up_gateway(0.0)
+    script.look()
+    assert "tb9" in script.keeper.memory.tunnels
+    script.keeper.change_settings(Script(FIRST).keeper.settings)
+    assert "ip link delete dev tb9" in script.look()
+    assert script.keeper.memory.tunnels == {"tb0", "tb1", "tb2"}
+    somebody_elses = Plug(Interface(9, "tb9"))
+    assert script.now(DSL, LTE, somebody_elses) == []
+
+
 def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
     keeper = Keeper(settings("bypass = true\n" + SETTINGS), Memory())
     said = texts(keeper.look(house(DSL, LTE), 0).steps, house(DSL, LTE))
