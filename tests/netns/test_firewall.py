@@ -1,19 +1,20 @@
 """The gateways' firewall (ansible/roles/firewall) in the real kernel.
 
-trfw-client 10.0.0.2, 192.0.2.2, 2001:db8::2 --- trfw-gateway 10.0.0.1, 192.0.2.1, 2001:db8::1
+client 10.0.0.2, 192.0.2.2, 2001:db8::2 --- gateway 10.0.0.1, 192.0.2.1, 2001:db8::1
 """
 
 import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from experiments.testbed.node import Node
 from tests.netns.squid_world import inside
+from tests.netns.world import standing_nodes
 from tributary.places import ROOT
 from tributary.settings.failure import Failure
 
@@ -37,9 +38,8 @@ GATEWAY = {CLIENT: "10.0.0.1", STRANGER: "192.0.2.1", SIX: "2001:db8::1"}
 class Place:
     """Both nodes, and a listener at each of the ports."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.gateway, self.client = (Node(f"trfw-{name}", directory) for name in ("gateway", "client"))
+    def __init__(self, directory: Path, gateway: Node, client: Node) -> None:
+        self.directory, self.gateway, self.client = directory, gateway, client
         self.listeners: dict[int, socket.socket] = {}
 
     def load(self) -> None:
@@ -75,13 +75,9 @@ class Place:
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
     with ExitStack() as made:
-        place = Place(Path(made.enter_context(tempfile.TemporaryDirectory(prefix="firewall-"))))
-        (place.directory / "tributary-site.nft").write_text(SITE)
-        for node in (place.gateway, place.client):
-            with suppress(Failure):
-                node.delete()  # what a killed run left
-            node.create()
-            made.callback(node.delete)
+        directory = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="firewall-")))
+        (directory / "tributary-site.nft").write_text(SITE)
+        place = Place(directory, *made.enter_context(standing_nodes("fw-", ["gateway", "client"], directory)))
         place.gateway.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", place.client.namespace)
         for node, last in ((place.gateway, 1), (place.client, 2)):
             for address in (f"10.0.0.{last}/24", f"192.0.2.{last}/24", f"2001:db8::{last}/64"):
