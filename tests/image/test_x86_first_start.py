@@ -21,7 +21,7 @@ from tests.image.standing import FIRST_START, Login
 from tests.netns.dhcp import offered
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
-from tests.unit.image.firstboot.test_reading import ENROLMENT
+from tests.unit.image.firstboot.cards import ENROLMENT
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),

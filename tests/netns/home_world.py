@@ -15,8 +15,8 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.squid_world import inside
+from tests.unit.image.firstboot.cards import CPE
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts
-from tests.unit.image.firstboot.test_reading import CPE
 
 UNIT = SHIPPED.parent / "tributary-lan.service"
 RULES = "/etc/tributary/lan.nft"

@@ -35,8 +35,8 @@ from tests.netns.dhcp import offered
 from tests.netns.home_world import SITE, cable, heard
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, standing_nodes
+from tests.unit.image.firstboot.cards import ENROLMENT
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts, make_system, public_key
-from tests.unit.image.firstboot.test_reading import ENROLMENT
 
 AT, ORIGIN = "192.168.77.1", "http://192.168.77.1"
 CODE, SECRET = "abcd-efgh", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

@@ -22,7 +22,7 @@ from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, Home, cable, heard, listening, listens
 from tests.netns.squid_world import inside
 from tests.netns.world import on, standing_nodes
-from tests.unit.image.firstboot.test_reading import CPE, ENROLMENT, LINKS
+from tests.unit.image.firstboot.cards import CPE, ENROLMENT, LINKS
 
 PREFIX = "2001:db8:1:1::/64"
 TUNNEL = "tb0"

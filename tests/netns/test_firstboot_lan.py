@@ -21,7 +21,7 @@ from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
 from tests.netns.squid_world import inside
 from tests.netns.world import standing_nodes
-from tests.unit.image.firstboot.test_reading import CPE
+from tests.unit.image.firstboot.cards import CPE
 
 SERVER, MODEM, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "10.7.0.2"
 

@@ -16,7 +16,7 @@ import pytest
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.home_world import BOX, DEVICE, Home, cable, dnsmasq
 from tests.netns.world import eventually, standing_nodes
-from tests.unit.image.firstboot.test_reading import ENROLMENT, FORWARD, LINKS
+from tests.unit.image.firstboot.cards import ENROLMENT, FORWARD, LINKS
 
 GATEWAY, HERE = "10.84.0.1", "127.0.0.53"
 NAME = "server.example.net"

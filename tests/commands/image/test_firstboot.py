@@ -12,8 +12,8 @@ import pytest
 
 from image.firstboot.actions import MakeHostKeys
 from image.firstboot.apply import System, keep_up
+from tests.unit.image.firstboot.cards import CPE
 from tests.unit.image.firstboot.systems import SHIPPED, YESCRYPT, make_system, public_key
-from tests.unit.image.firstboot.test_reading import CPE
 from tributary.settings.failure import Failure
 
 needs_systemctl = pytest.mark.skipif(shutil.which("systemctl") is None, reason="needs systemctl")

@@ -5,7 +5,7 @@ import re
 from image.firstboot.forward import MOST_PORTS, MOST_TABLES, Forward
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
-from tests.unit.image.firstboot.test_reading import ENROLMENT, LINKS
+from tests.unit.image.firstboot.cards import ENROLMENT, LINKS
 from tributary.places import ROOT
 
 PAGE = (ROOT / "docs/forwarding.md").read_text()

@@ -6,7 +6,7 @@ from image.firstboot.bypass import MOST_TABLES, MOST_VALUES, Bypass
 from image.firstboot.gateway import IDLE
 from image.firstboot.reading import read
 from image.firstboot.settings import MOST_PORTS, Role
-from tests.unit.image.firstboot.test_reading import CPE
+from tests.unit.image.firstboot.cards import CPE
 from tributary.places import ROOT
 
 PAGE = (ROOT / "docs/lan.md").read_text()

@@ -20,8 +20,8 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from squid.settings import SquidSettings
+from tests.unit.image.firstboot.cards import CPE
 from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts
-from tests.unit.image.firstboot.test_reading import CPE
 from throttler.policy import model
 from tributary.settings.files import load
 

@@ -6,8 +6,8 @@ from image.firstboot.actions import WriteFile
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
+from tests.unit.image.firstboot.cards import CPE, ENROLMENT, LINKS, LOGIN, MODEM
 from tests.unit.image.firstboot.systems import facts
-from tests.unit.image.firstboot.test_reading import CPE, ENROLMENT, LINKS, LOGIN, MODEM
 
 QUAD9 = '["9.9.9.9#dns.quad9.net", "2620:fe::fe#dns.quad9.net"]'
 OVER_TLS = ["DNS=9.9.9.9#dns.quad9.net 2620:fe::fe#dns.quad9.net", "DNSOverTLS=yes", "Domains=~."]

@@ -15,8 +15,8 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from image.firstboot.upkeep import upkeep
+from tests.unit.image.firstboot.cards import CPE
 from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, public_key
-from tests.unit.image.firstboot.test_reading import CPE
 from tributary.settings.failure import Exit, Failure
 
 SUDO = "/etc/sudoers.d/tributary"

@@ -13,8 +13,8 @@ from image.firstboot.page.app import Box, Page
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Card, Role
+from tests.unit.image.firstboot.cards import ENROLMENT
 from tests.unit.image.firstboot.systems import facts
-from tests.unit.image.firstboot.test_reading import ENROLMENT
 from tributary.settings.failure import Exit, Failure
 
 HOST = "192.168.77.1"

@@ -7,8 +7,8 @@ import pytest
 from image.firstboot.page.form import MOST_FIELDS, Form
 from image.firstboot.reading import Wrong, read
 from image.firstboot.settings import Card, Role
+from tests.unit.image.firstboot.cards import ENROLMENT
 from tests.unit.image.firstboot.systems import SHIPPED, public_key
-from tests.unit.image.firstboot.test_reading import ENROLMENT
 
 LAN = '[lan]\ninterface = "end0"\naddress = "192.168.77.1/24"\n'
 GIVEN = {
