@@ -157,8 +157,9 @@ def _dialled(interface: str, said: Said) -> str:
         ("Link", [("RequiredForOnline", "no")]),
         ("Network", [
             ("KeepConfiguration", "yes"),
-            ("LinkLocalAddressing", "no"),
-            ("DHCP", "no"),
+            # The address itself is pppd's; without the word networkd hears no routers.
+            ("LinkLocalAddressing", "ipv6"),
+            ("DHCP", "ipv6"),
             ("IPv6AcceptRA", "yes"),
             *(_names(said.domains) if said.domains else ()),
             ("DHCPPrefixDelegation", "yes"),

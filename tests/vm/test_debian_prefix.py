@@ -81,7 +81,7 @@ ip link set lo up
 networkd() {
     mount -o remount,ro /sys
     mkdir -p /run/systemd/netif
-    chown systemd-network /run/systemd/netif
+    chown systemd-network:systemd-network /run/systemd/netif
     exec /usr/lib/systemd/systemd-networkd
 }
 export -f networkd
@@ -97,6 +97,9 @@ serve() {
     $isp pppoe-server -I line -L 100.64.0.1 -R 100.64.0.10 -C isp -O /etc/ppp/isp
     until_true 'ip -n isp -6 address show dev ppp0 | grep fe80'
     ip -n isp address add 2001:db8:e7::1/64 dev ppp0 nodad
+    # Of an address with a peer, as pppd makes it, Kea takes the peer's for its own.
+    ip -n isp address flush dev ppp0 scope link
+    ip -n isp address add fe80::1/64 dev ppp0 nodad
     ip -n isp route add 2001:db8:a000::/40 dev ppp0
     mkdir -p /run/kea /run/lock/kea /var/lib/kea
     $isp kea-dhcp6 -c /kea.json >/tmp/kea.log 2>&1 &
@@ -104,20 +107,20 @@ serve() {
 }
 pppd call tributary.dsl nodetach >/tmp/pppd.log 2>&1 &
 serve
-until_true 'ip -6 address show dev ppp-dsl | grep 8400:0:0:1'
+until_true 'ip -6 address show dev ppp-dsl | grep 8400::1'
 until_true 'ip -6 route show default dev ppp-dsl | grep default'
 said address ip -json address show dev ppp-dsl
 said routes ip -json -6 route show default
 said routes4 ip -json -4 route show default
 said below ip -json address show dev end1
-own=$(ip -6 -o address show dev ppp-dsl | grep -o '2001:db8:a[0-9a-f:]*8400:0:0:1')
+own=$(ip -6 -o address show dev ppp-dsl | grep -o '2001:db8:a[0-9a-f:]*8400::1')
 said ping ping -n -c 3 -W 5 -I "$own" 2001:db8:e7::1
 
 # The line ends, and comes back.
 ip netns pids isp | xargs kill
 until_true '! ip link show dev ppp-dsl'
 serve
-until_true 'ip -6 address show dev ppp-dsl | grep 8400:0:0:1'
+until_true 'ip -6 address show dev ppp-dsl | grep 8400::1'
 said again ip -json address show dev ppp-dsl
 for each in networkd pppd kea; do said $each cat /tmp/$each.log; done
 """
