@@ -2,7 +2,7 @@
 
 import socket
 import subprocess
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,33 +48,43 @@ def apply(actions: Sequence[Action], digest: str, system: System) -> None:
     news = files.news(system.root, on_files)
     memory = WriteFile(f"/{PLACE}", Memory.after(digest, actions).text())
     with files.changed(system.root, [*on_files, memory]):
-        for action in on_machine:
-            for command in commands(action, system, news):
-                run(command)
-            if isinstance(action, SetHostname) and system.running:
-                socket.sethostname(action.name)
+        if system.running:
+            for action in on_machine:
+                if isinstance(action, SetHostname):
+                    socket.sethostname(action.name)
+        for command in commands(on_machine, system, news):
+            run(command)
 
 
-def commands(action: OnMachine, system: System, news: Set[str]) -> Iterable[Sequence[str]]:
-    """What does ``action``, where the files ``news`` are new.
+def commands(actions: Iterable[OnMachine], system: System, news: Set[str]) -> Iterator[Sequence[str]]:
+    """What does all that ``actions`` say of units, where the files ``news`` are new.
 
-    ``--no-block``: this program runs before those units may start, and would wait for itself.
+    systemd reads its units anew once: each time takes a slow board half a second. ``--no-block``: this program runs
+    before those units may start, and would wait for itself.
     """
-    match action:
-        case EnableUnit(unit, gently, reads):
-            yield _systemctl(system, "enable", unit)
-            if system.running:
-                again = "reload-or-restart" if gently else "restart"
-                yield "systemctl", "start" if reads and news.isdisjoint(reads) else again, "--no-block", unit
-        case DisableUnit(unit):
-            yield _systemctl(system, "disable", unit)
-            if system.running:
-                yield "systemctl", "stop", "--no-block", unit
-
-
-def _systemctl(system: System, verb: str, unit: str) -> Sequence[str]:
     root = () if system.running else (f"--root={system.root}",)
-    return "systemctl", *root, "--quiet", verb, unit
+    jobs: dict[str, list[str]] = {}
+    for action in actions:
+        match action:
+            case EnableUnit(unit):
+                jobs.setdefault("enable", []).append(unit)
+                jobs.setdefault(_start(action, news), []).append(unit)
+            case DisableUnit(unit):
+                jobs.setdefault("disable", []).append(unit)
+                jobs.setdefault("stop", []).append(unit)
+    for verb in ("enable", "disable"):
+        if verb in jobs:
+            yield "systemctl", *root, "--quiet", "--no-reload", verb, *jobs.pop(verb)
+    if system.running and jobs:
+        yield "systemctl", "daemon-reload"
+        for verb, units in jobs.items():
+            yield "systemctl", verb, "--no-block", *units
+
+
+def _start(action: EnableUnit, news: Set[str]) -> str:
+    if action.reads and news.isdisjoint(action.reads):
+        return "start"
+    return "reload-or-restart" if action.gently else "restart"
 
 
 def keep_up(action: Upkeep, system: System) -> None:

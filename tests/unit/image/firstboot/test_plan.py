@@ -1,13 +1,13 @@
 """What a plan says beside its files: units by role, what goes again, what an image lacks."""
 
 import tomllib
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, RemoveFile, SetPassword, WriteFile
+from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, OnMachine, RemoveFile, SetPassword, WriteFile
 from image.firstboot.apply import System, commands
 from image.firstboot.code import PLACE
 from image.firstboot.facts import Condition, Facts, GrowingPartition
@@ -79,8 +79,23 @@ def done(text: str, news: Set[str]) -> dict[str, str]:
     wifi = '[wifi]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\n'
     system = System(Path("/"), running=True)
     found = [each for each in plan(read((text + wifi).encode(), Role.CPE), facts(Role.CPE)) if type(each) is EnableUnit]
-    last = [list(commands(each, system, news))[-1] for each in found]
-    return {command[-1]: command[1] for command in last}
+    return started(found, system, news)
+
+
+def started(found: Iterable[EnableUnit], system: System, news: Set[str]) -> dict[str, str]:
+    """By unit, how it is started after all are known."""
+    enabling, reading, *starting = commands(found, system, news)
+    assert reading == ("systemctl", "daemon-reload")
+    given = {unit: verb for _, verb, _, *units in starting for unit in units}
+    assert set(given) == set(enabling[enabling.index("enable") + 1 :])
+    return given
+
+
+def test_units_of_a_system_in_a_folder_are_enabled_and_not_started() -> None:
+    found: list[OnMachine] = [EnableUnit("a.service"), DisableUnit("b.service"), EnableUnit("c.service")]
+    asked = list(commands(found, System(Path("/mnt"), running=False), frozenset()))
+    common = ("systemctl", "--root=/mnt", "--quiet", "--no-reload")
+    assert asked == [(*common, "enable", "a.service", "c.service"), (*common, "disable", "b.service")]
 
 
 def test_an_edit_of_a_running_home_router_touches_only_what_it_is_about() -> None:
@@ -215,8 +230,8 @@ def test_a_line_by_pppoe_is_dialled_again_only_when_its_settings_change() -> Non
     (unit,) = (each for each in found if each.unit.startswith("ppp@"))
     assert unit.reads == ("/etc/ppp/peers/tributary.my-dsl",)
     system = System(Path("/"), running=True)
-    assert list(commands(unit, system, frozenset()))[-1][1] == "start"
-    assert list(commands(unit, system, set(unit.reads)))[-1][1] == "restart"
+    assert set(started([unit], system, frozenset()).values()) == {"start"}
+    assert set(started([unit], system, set(unit.reads)).values()) == {"restart"}
 
 
 def test_a_line_by_pppoe_that_is_no_longer_on_the_card_ends() -> None:
