@@ -50,8 +50,8 @@ def modules(checkout: Mapping[str, bytes], part: str) -> tuple[File, ...]:
     )
 
 
-def command(name: str, module: str) -> File:
-    """The command ``name``, which runs the function ``main`` of ``module``.
+def command(name: str, module: str, folder: str = "usr/bin") -> File:
+    """The command ``name`` in ``folder``, which runs the function ``main`` of ``module``.
 
     Python looks at its own library and at ours, and at nothing else: not at the environment, the current folder, or
     modules of Debian's or of a user's (-I, -S). It writes no compiled modules (-B): dpkg would not know of them.
@@ -67,7 +67,7 @@ from {module} import main
 
 run(main, "{name}")
 """
-    return File(f"usr/bin/{name}", program.encode(), 0o755)
+    return File(f"{folder}/{name}", program.encode(), 0o755)
 
 
 def program(name: str, content: bytes) -> File:

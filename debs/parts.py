@@ -277,6 +277,8 @@ def _image(inputs: Inputs) -> Package:
             content.command("tributary-firstboot", "image.firstboot.__main__"),
             content.command("tributary-first-start", "image.firstboot.page.__main__"),
             content.command("tributary-upgrade", "image.upgrade.__main__"),
+            # Called by RAUC and by hooks of the kernel (image/make/firmware.py).
+            content.command("firmware-slots", "image.upgrade.firmware", "usr/lib/tributary"),
             *(content.unit(checkout, unit) for unit in units),
             content.manual(checkout, "tributary-firstboot.8", inputs.release),
             content.manual(checkout, "tributary-first-start.8", inputs.release),

@@ -35,8 +35,10 @@ def examine(image: Path, board: str, role: str) -> list[Finding]:
 def _inside(disk: Disk, board: ModuleType, role: Role) -> list[Finding]:
     return [
         *board.boot(disk),
+        *on_any_board.kernel(disk, board.ARCHITECTURE),
+        *on_any_board.data(disk),
         *on_any_board.settings(disk, role),
-        *on_any_board.mounts(disk, board.devices(disk)),
+        *on_any_board.mounts(disk),
         *on_any_board.identity(disk, role),
         *on_any_board.units(disk, role),
         *on_any_board.leftovers(disk),

@@ -51,8 +51,3 @@ class Disk:
     def data(self) -> Ext4:
         """What two slots share; of a disk that has slots, the last partition."""
         return Ext4(self.image, self.table.partitions[-1].start)
-
-    @property
-    def root_name(self) -> str:
-        """How the kernel is told of the root."""
-        return f"root=PARTUUID={self.root_partition.name}"

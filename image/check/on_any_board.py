@@ -1,11 +1,13 @@
-"""What every image must be: partitions, settings, and a system that is nobody's yet."""
+"""What every image must be: settings, a system that is nobody's yet, and what two slots share."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from image.check.findings import Disk, Finding, found
+from image.check.kernel_files import initramfs_flaw, kernel_flaw
 from image.firstboot.identity import USER
 from image.firstboot.reading import NAME, Wrong, read
 from image.firstboot.settings import Role
+from image.make.slots import KEPT
 
 _WANTS = "/etc/systemd/system/multi-user.target.wants"
 _ENABLED = (
@@ -28,6 +30,13 @@ _ASIDE = {
     ),
     "/etc/systemd/system/sockets.target.wants": ("tributary-converter.socket", "ssh.socket"),
 }
+# A slot knows nothing of the disk that it lies on (image/make/slots.py).
+_DEVICES = {
+    "/": "/dev/root",
+    "/boot/firmware": "/dev/tributary/boot",
+    "/data": "/dev/tributary/data",
+    **{f"/{path}": f"/data/{path}" for path in KEPT},
+}
 _OTHERS = {"/usr/sbin": ("ifup", "dhclient")}
 _EMPTY = ("/var/lib/apt/lists", "/var/cache/apt/archives", "/etc/ssl/private", "/run")
 _SMALL = {"lock", "partial"}  # folders that apt makes anew by itself
@@ -46,11 +55,28 @@ def settings(disk: Disk, role: Role) -> Iterator[Finding]:
         yield Finding(what, wrong.lines[0])
 
 
-def mounts(disk: Disk, devices: Mapping[str, str]) -> Iterator[Finding]:
-    """The file system table has what is mounted where, by the names ``devices`` that the board has for it."""
+def kernel(disk: Disk, architecture: str) -> Iterator[Finding]:
+    """The links that lead to the kernel, and what is there."""
+    for name, judge in (("vmlinuz", lambda data: kernel_flaw(data, architecture)), ("initrd.img", initramfs_flaw)):
+        path = disk.root.link(f"/{name}")
+        given = disk.root.read(f"/{path}") if path else b""
+        yield Finding(f"root: /{name} leads to {path or 'nothing'}", judge(given) or "" if given else "it is not there")
+
+
+def data(disk: Disk) -> Iterator[Finding]:
+    """What both slots share has its place."""
+    flaw = disk.data.flaw()
+    yield Finding("data: a clean ext4 file system", flaw or "")
+    for path in () if flaw else KEPT:
+        folder, _, name = path.rpartition("/")
+        yield found(f"data: {path}", met=name in disk.data.names(f"/{folder}"), otherwise="missing")
+
+
+def mounts(disk: Disk) -> Iterator[Finding]:
+    """The file system table has what is mounted where."""
     lines = [line.split() for line in disk.root.read("/etc/fstab").decode().splitlines() if line.strip()]
     table = {fields[1]: fields for fields in lines if len(fields) > 3}
-    for place, wanted in devices.items():
+    for place, wanted in _DEVICES.items():
         fields = table.get(place, ["nothing", "", "", ""])
         what = f"root: /etc/fstab mounts {place}"
         wrong = f"by {fields[0]}: accepted: {wanted}" if fields[0] != wanted else ""

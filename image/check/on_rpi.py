@@ -5,7 +5,11 @@ from collections.abc import Iterator, Mapping
 from image.check import device_tree
 from image.check.findings import Disk, Finding, found
 from image.check.kernel_files import initramfs_flaw, kernel_flaw
-from image.check.tables import FAT32, LINUX, Table
+from image.check.tables import FAT32, LINUX, Partition, Table
+from image.upgrade.boot_partition import COMMAND_LINE
+from image.upgrade.choice import BACK, CONFIG, SLOTS, STATES, folder, states
+
+ARCHITECTURE = "arm64"
 
 MODELS: Mapping[str, tuple[str, str]] = {
     "3 Model B": ("bcm2837-rpi-3-b.dtb", "raspberrypi,3-model-b"),
@@ -25,34 +29,34 @@ _WIRELESS = {"/usr/lib/firmware/brcm": ("brcmfmac43430-sdio.bin", "brcmfmac43455
 
 
 def partitions(table: Table) -> Iterator[Finding]:
-    """An MBR, which all models read, with two partitions of their kinds."""
+    """An MBR, which all models read, with four partitions of their kinds; slots are of one size."""
     kinds = [each.kind for each in table.partitions]
     yield found("table: MBR", met=table.kind == "mbr", otherwise=table.kind)
-    yield found("table: FAT32, Linux", met=kinds == [FAT32, LINUX], otherwise=", ".join(kinds))
-
-
-def devices(disk: Disk) -> Mapping[str, str]:
-    """What is mounted where: both partitions, by their own numbers."""
-    return {"/": f"PARTUUID={disk.root_partition.name}", "/boot/firmware": f"PARTUUID={disk.boot_partition.name}"}
+    wanted = [FAT32, LINUX, LINUX, LINUX]
+    yield found("table: FAT32, two roots, data", met=kinds == wanted, otherwise=", ".join(kinds))
+    sizes = {each.size for each in table.partitions[1:3]}
+    yield found("table: both roots are of one size", met=len(sizes) == 1, otherwise=f"{sorted(sizes)} bytes")
 
 
 def boot(disk: Disk) -> Iterator[Finding]:
-    """Firmware, config.txt, cmdline.txt, kernel, initramfs, device trees."""
+    """Firmware, config.txt, and the folders of both slots, of which the first is full."""
     there = disk.boot.names()
     for name in _FIRMWARE:
         yield found(f"boot partition: {name}", met=name in there, otherwise="missing")
-    if not {"config.txt", "cmdline.txt"} <= there:
-        yield Finding("boot partition: config.txt and cmdline.txt", "missing")
+    lines = {slot: f"{folder(slot)}/{COMMAND_LINE}" for slot in SLOTS}
+    missing = sorted({CONFIG, STATES, *lines.values()} - there)
+    if missing:
+        yield Finding("boot partition: what the firmware and upgrades read", f"no {', '.join(missing)}")
         return
-    yield from _configuration(disk, settings(disk.boot.read("config.txt").decode()), there)
-    yield from _command_line(disk, disk.boot.read("cmdline.txt").decode())
+    yield from _configuration(disk, settings(disk.boot.read(CONFIG).decode()), there)
+    yield found("boot partition: no slot is on trial", met=BACK not in there, otherwise=f"{BACK} is there")
+    written = disk.boot.read(STATES).decode()
+    yield found(f"{STATES}: A is good, B is empty", met=written == states(SLOTS[:1]), otherwise=repr(written))
+    for slot, place in zip(SLOTS, disk.table.partitions[1:3], strict=True):
+        yield from _command_line(lines[slot], disk.boot.read(lines[slot]).decode(), slot, place)
     for model, (name, compatible) in MODELS.items():
-        yield _tree(disk, there, model, name, compatible)
-    for folder, names in _WIRELESS.items():
-        missing = sorted(
-            set(names) - {name.removesuffix(".xz").removesuffix(".zst") for name in disk.root.names(folder)}
-        )
-        yield found("root: firmware of the wireless interfaces", met=not missing, otherwise=f"no {', '.join(missing)}")
+        yield _tree(disk, there, model, f"{folder(SLOTS[0])}/{name}", compatible)
+    yield from _wireless(disk)
 
 
 def settings(config: str) -> dict[str, str]:
@@ -63,23 +67,25 @@ def settings(config: str) -> dict[str, str]:
 
 
 def _configuration(disk: Disk, config: Mapping[str, str], there: frozenset[str]) -> Iterator[Finding]:
-    for key, value in (("arm_64bit", "1"), ("upstream_kernel", "1")):
-        yield found(f"config.txt: {key}={value}", met=config.get(key) == value, otherwise=f"{config.get(key)}")
-    for key, judge in (("kernel", lambda data: kernel_flaw(data, "arm64")), ("initramfs", initramfs_flaw)):
-        name = config.get(key, "")
-        wrong = judge(disk.boot.read(name)) if name in there else f"{name or 'not named'}: it is not there"
-        yield Finding(f"config.txt: {key} {name}", wrong or "")
+    prefix = f"{folder(SLOTS[0])}/"
+    for key, value in (("arm_64bit", "1"), ("upstream_kernel", "1"), ("os_prefix", prefix)):
+        yield found(f"{CONFIG}: {key}={value}", met=config.get(key) == value, otherwise=f"{config.get(key)}")
+    for key, judge in (("kernel", lambda data: kernel_flaw(data, ARCHITECTURE)), ("initramfs", initramfs_flaw)):
+        name = prefix + config.get(key, "")
+        wrong = judge(disk.boot.read(name)) if name in there else "it is not there"
+        yield Finding(f"{CONFIG}: {key} {name}", wrong or "")
 
 
-def _command_line(disk: Disk, text: str) -> Iterator[Finding]:
+def _command_line(name: str, text: str, slot: str, place: Partition) -> Iterator[Finding]:
     words = text.split()
-    yield found("cmdline.txt: one line", met=len(text.strip().splitlines()) == 1, otherwise="several")
-    yield found(f"cmdline.txt: {disk.root_name}", met=disk.root_name in words, otherwise=text.strip())
-    yield found("cmdline.txt: rootwait", met="rootwait" in words, otherwise="missing: cards come late")
+    yield found(f"{name}: one line", met=len(text.strip().splitlines()) == 1, otherwise="several")
+    number = place.name.partition("-")[0]
+    for word in (f"root=PARTUUID={place.name}", f"rauc.slot={slot}", f"tributary_disk={number}", "panic=30"):
+        yield found(f"{name}: {word}", met=word in words, otherwise=text.strip())
+    yield found(f"{name}: rootwait", met="rootwait" in words, otherwise="missing: cards come late")
     sized = [word for word in words if word.startswith("cma=")]
-    yield found("cmdline.txt: memory as each model has it", met=not sized, otherwise=f"{sized}: a model 4 hangs")
-    names = [word for word in words if word.startswith("net.ifnames=")]
-    yield found("cmdline.txt: lasting names of interfaces", met=names[-1:] == ["net.ifnames=1"], otherwise=f"{names}")
+    yield found(f"{name}: memory as each model has it", met=not sized, otherwise=f"{sized}: a model 4 hangs")
+    yield found(f"{name}: lasting names of interfaces", met="net.ifnames=0" not in words, otherwise="net.ifnames=0")
 
 
 def _tree(disk: Disk, there: frozenset[str], model: str, name: str, compatible: str) -> Finding:
@@ -91,3 +97,10 @@ def _tree(disk: Disk, there: frozenset[str], model: str, name: str, compatible: 
     except ValueError as error:
         return Finding(what, str(error))
     return found(what, met=compatible in root.compatible, otherwise=f"it is for {root.model}")
+
+
+def _wireless(disk: Disk) -> Iterator[Finding]:
+    for place, names in _WIRELESS.items():
+        there = {name.removesuffix(".xz").removesuffix(".zst") for name in disk.root.names(place)}
+        missing = sorted(set(names) - there)
+        yield found("root: firmware of the wireless interfaces", met=not missing, otherwise=f"no {', '.join(missing)}")

@@ -1,11 +1,12 @@
-"""What an image for PCs must have: both ways to boot lead to the same menu, and that to two slots that share data."""
+"""What an image for PCs must have: both ways to boot lead to the same menu, and that to two slots."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from image.check.findings import Disk, Finding, found
-from image.check.kernel_files import initramfs_flaw, kernel_flaw
 from image.check.tables import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR, Table
-from image.make.slots import ENVIRONMENT_BYTES, KEPT
+from image.make.menu import ENVIRONMENT_BYTES
+
+ARCHITECTURE = "amd64"
 
 _LOADER = "EFI/BOOT/BOOTX64.EFI"
 _MENU, _ENVIRONMENT = "grub/grub.cfg", "grub/grubenv"
@@ -22,22 +23,14 @@ def partitions(table: Table) -> Iterator[Finding]:
     yield found("table: both roots are of one size", met=len(sizes) == 1, otherwise=f"{sorted(sizes)} bytes")
 
 
-def devices(_: Disk) -> Mapping[str, str]:
-    """What is mounted where: a slot knows nothing of the disk that it lies on (image/make/slots.py)."""
-    shared = {f"/{path}": f"/data/{path}" for path in KEPT}
-    return {"/": "/dev/root", "/boot/firmware": "/dev/tributary/boot", "/data": "/dev/tributary/data", **shared}
-
-
 def boot(disk: Disk) -> Iterator[Finding]:
-    """GRUB for BIOS and for UEFI, a menu that names what is there, and what both slots share."""
+    """GRUB for BIOS and for UEFI, and a menu that names what is there."""
     yield _bios(disk)
     there = _LOADER in disk.boot.names()
     yield found(
         f"UEFI: {_LOADER}", met=there and disk.boot.read(_LOADER).startswith(b"MZ"), otherwise="no program for UEFI"
     )
     yield from _menu(disk)
-    yield from _kernel(disk)
-    yield from _data(disk)
 
 
 def _bios(disk: Disk) -> Finding:
@@ -67,18 +60,3 @@ def _menu(disk: Disk) -> Iterator[Finding]:
     variables = disk.boot.read(_ENVIRONMENT)
     first = len(variables) == ENVIRONMENT_BYTES and b"\nORDER=A B\nA_OK=1\nA_TRY=0\n" in variables
     yield found("GRUB: its variables let slot A start", met=first, otherwise=f"{variables[:100]!r}")
-
-
-def _kernel(disk: Disk) -> Iterator[Finding]:
-    for name, judge in (("vmlinuz", lambda data: kernel_flaw(data, "amd64")), ("initrd.img", initramfs_flaw)):
-        path = disk.root.link(f"/{name}")
-        data = disk.root.read(f"/{path}") if path else b""
-        yield Finding(f"root: /{name} leads to {path or 'nothing'}", judge(data) or "" if data else "it is not there")
-
-
-def _data(disk: Disk) -> Iterator[Finding]:
-    flaw = disk.data.flaw()
-    yield Finding("data: a clean ext4 file system", flaw or "")
-    for path in () if flaw else KEPT:
-        folder, _, name = path.rpartition("/")
-        yield found(f"data: {path}", met=name in disk.data.names(f"/{folder}"), otherwise="missing")

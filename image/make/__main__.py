@@ -48,7 +48,7 @@ result, in DIR
   ....img.bmap                           its block map (bmap-tools): only blocks that hold something are written
   ....manifest                           packages with their versions, and all files
   ....os_list.json                       for the Raspberry Pi: what Raspberry Pi Imager has to know, for its --repo
-  ....raucb                              for x86, with --key: what tributary-upgrade takes on a box that runs already
+  ....raucb                              with --key: what tributary-upgrade takes on a box that runs already
 
 upgrades
   --certificate FILE puts certificates (X.509, PEM) into the image: it takes upgrades that one of them signed, and no

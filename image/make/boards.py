@@ -47,8 +47,7 @@ class Board:
     """A kind of machine: as Debian names its processor, its own packages, and its boot partition.
 
     ``boot_bytes`` is the size of the FAT partition, and ``gpt`` the kind of partition table. Firmware of the Raspberry
-    Pi reads GPT from model 4 on, and the other one, MBR, in all models. ``slot_bytes`` is the size of each of two root
-    partitions, of which an upgrade writes the one that does not run; None: there is one, which fills the disk.
+    Pi reads GPT from model 4 on, and the other one, MBR, in all models.
     """
 
     name: str
@@ -57,7 +56,10 @@ class Board:
     gpt: bool
     boot_bytes: int
     imager: bool = False  # Raspberry Pi Imager writes its images
-    slot_bytes: int | None = None
+    slot_bytes: int = 2048 * MIB
+
+    """Of each of two root partitions, of which an upgrade writes the one that does not run. A system takes 0.7 to 1.2
+    GiB; it also needs room for a second kernel and for what apt fetches."""
 
     def all_packages(self, role: Role) -> tuple[str, ...]:
         """All that mmdebstrap is to install, sorted."""
@@ -71,6 +73,8 @@ _EVERYWHERE = (
     # Logins, networks, and what Ansible's roles install: unattended updates, the clock, the firewall.
     *("openssh-server", "sudo", "iproute2", "nftables", "procps", "netbase", "wpasupplicant", "wireless-regdb", "iw"),
     *("ca-certificates", "logrotate", "python3", "python3-apt", "unattended-upgrades"),
+    # Upgrades: rauc writes the other slot.
+    *("rauc", "rauc-service"),
     # For whoever looks after the box.
     *("bsdextrautils", "curl", "ethtool", "iputils-ping", "less", "nano", "tcpdump", "whois"),
 )
@@ -82,22 +86,20 @@ BOARDS = {
             "amd64",
             # No grub-pc or grub-efi-amd64: each would install one way to boot anew with every upgrade, and take the
             # other's place. No grub2-common, which would write a menu: the disk's own names links to the newest kernel
-            # of each slot. rauc writes the other slot and tells GRUB so.
+            # of each slot.
             (
-                *("linux-image-amd64", "grub-pc-bin", "grub-efi-amd64-bin", "rauc", "rauc-service"),
+                *("linux-image-amd64", "grub-pc-bin", "grub-efi-amd64-bin"),
                 *("amd64-microcode", "intel-microcode", "firmware-realtek"),
             ),
             gpt=True,
             boot_bytes=128 * MIB,
-            # A system takes 0.7 GiB; it also needs room for a second kernel and for what apt fetches.
-            slot_bytes=2048 * MIB,
         ),
         Board(
             "rpi",
             "arm64",
             ("linux-image-arm64", "raspi-firmware", "firmware-brcm80211"),
             gpt=False,
-            # Kernel and initramfs twice during an upgrade, firmware and device trees.
+            # Firmware, and kernel and initramfs of both slots; those of one twice while they are replaced.
             boot_bytes=512 * MIB,
             imager=True,
         ),

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from image.make.boards import Board
 from image.make.command import Runner
 from image.make.layout import Partition
 from tributary.settings.failure import Exit, Failure
@@ -25,10 +24,8 @@ class Signing:
     key: str
 
 
-def certificate(path: Path, board: Board) -> str:
-    """The text of the PEM file ``path``, for an image of ``board``; raises Failure (64, 66)."""
-    if not board.slot_bytes:
-        raise Failure(Exit.USAGE, f"--certificate: an image for {board.name} has one slot: accepted: --board x86")
+def certificate(path: Path) -> str:
+    """The text of the PEM file ``path``; raises Failure (64, 66)."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

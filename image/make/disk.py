@@ -20,7 +20,7 @@ DISK, MANIFEST = "disk.img", "manifest.txt"
 LABEL, ROOT_LABEL, DATA_LABEL = "TRIBUTARY", "tributary-root", "tributary-data"
 
 _BLOCK = 4096
-_FREE = 384 * MIB  # until the first boot has grown it
+_FREE = 384 * MIB  # for a second kernel, and for what apt fetches
 _PART_FOR_TABLES = 20  # inodes, journal, bitmaps: a twentieth
 # What mke2fs would leave out as holes is written as zeros: a card may hold anything there, and a block map leaves holes
 # out (mke2fs(8), unix_io.c of e2fsprogs).
@@ -47,8 +47,8 @@ class Plan:
             boot = root.parent / "boot"
             (root / FIRMWARE).rename(boot)
             (root / FIRMWARE).mkdir()
-            found = layout.layout(self.board, self.identity, room(root, self.board.slot_bytes))
-            Disk(self, found, target / DISK, runner).make(root, boot)
+            insist_on_room(root, self.board.slot_bytes)
+            Disk(self, layout.layout(self.board, self.identity), target / DISK, runner).make(root, boot)
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,7 @@ class Disk:
             file.truncate(self.layout.size)
         self._partition()
         self._make_boot(boot)
-        if self.layout.data:
-            data = kept(root)
-            self._make_ext4(data, self.layout.data, DATA_LABEL, self.plan.identity.data_filesystem)
+        self._make_ext4(kept(root), self.layout.data, DATA_LABEL, self.plan.identity.data_filesystem)
         self._make_ext4(root, self.layout.root, ROOT_LABEL, self.plan.identity.root_filesystem)
         if self.layout.bios:
             self._make_bootable(root / GRUB)
@@ -117,17 +115,13 @@ def cluster(size: int) -> int:
     return 1 if size <= 260 * MIB else 8
 
 
-def room(root: Path, most: int | None = None) -> int:
-    """Bytes that a file system with the contents of the folder ``root`` takes, and some that are free; whole MiB.
-
-    Raises Failure (71) if that is more than ``most``, the size of a slot.
-    """
+def insist_on_room(root: Path, slot: int) -> None:
+    """Raise Failure (71) if what is in ``root``, and what must be free, takes more than the ``slot`` bytes."""
     blocks = sum(-(-os.lstat(path).st_size // _BLOCK) for path in root.rglob("*"))
     needed = blocks * _BLOCK + _FREE
-    size = -(-(needed + needed // _PART_FOR_TABLES) // MIB) * MIB
-    if most is not None and size > most:
-        raise Failure(Exit.SYSTEM, f"the system takes {size} bytes with what must be free, a slot has {most}")
-    return size
+    size = needed + needed // _PART_FOR_TABLES
+    if size > slot:
+        raise Failure(Exit.SYSTEM, f"the system takes {size} bytes with what must be free, a slot has {slot}")
 
 
 def kept(root: Path) -> Path:

@@ -21,13 +21,17 @@ _LINUX_DATA = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 
 @dataclass(frozen=True)
 class Partition:
-    """``start`` and ``size`` in bytes; ``kind`` and ``fields`` as sfdisk(8) takes them; ``name`` as fstab(5) does."""
+    """``start`` and ``size`` in bytes; ``kind`` and ``fields`` as sfdisk(8) takes them; ``name`` as fstab(5) does.
+
+    ``link`` is what it is called in /dev/tributary (image/make/slots.py).
+    """
 
     start: int
     size: int
     kind: str
     name: str
     fields: str = ""
+    link: str = ""
 
     @property
     def end(self) -> int:
@@ -37,19 +41,19 @@ class Partition:
 
 @dataclass(frozen=True)
 class Layout:
-    """A disk of ``size`` bytes, whose last partition can grow.
+    """A disk of ``size`` bytes with the number ``disk``, whose last partition can grow.
 
-    ``bios`` is where GRUB lies on a GPT disk. A disk that can be upgraded has ``other``, a second root, and ``data``,
-    which both roots share.
+    ``other`` is a second root, and ``data`` what both share. ``bios`` is where GRUB lies on a GPT disk.
     """
 
     size: int
+    disk: str
     head: str
     boot: Partition
     root: Partition
+    other: Partition
+    data: Partition
     bios: Partition | None = None
-    other: Partition | None = None
-    data: Partition | None = None
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -66,33 +70,36 @@ class Layout:
         return f"{self.head}unit: sectors\n\n" + "".join(f"{line}\n" for line in lines)
 
 
-def layout(board: Board, identity: Identity, root_bytes: int) -> Layout:
-    """The disk of ``board`` with a root file system of ``root_bytes``, a multiple of 1 MiB.
-
-    The slots of a board that has two are as large as the board says, and no smaller than that.
-    """
-    return _gpt(board, identity, board.slot_bytes or root_bytes) if board.gpt else _mbr(board, identity, root_bytes)
+def layout(board: Board, identity: Identity) -> Layout:
+    """The disk of ``board``."""
+    return _gpt(board, identity) if board.gpt else _mbr(board, identity)
 
 
-def _gpt(board: Board, identity: Identity, root_bytes: int) -> Layout:
-    """Names are those of links in /dev/tributary (image/make/slots.py)."""
+def _gpt(board: Board, identity: Identity) -> Layout:
     first = _FIRST[True]
     bios = _named(first, MIB, _BIOS_BOOT, "bios", identity.bios)
     boot = _named(bios.end, board.boot_bytes, _EFI_SYSTEM, "boot", identity.boot)
-    root = _named(boot.end, root_bytes, _LINUX_ROOT_X86_64, "root-a", identity.root)
-    other = _named(root.end, root_bytes, _LINUX_ROOT_X86_64, "root-b", identity.other_root)
+    root = _named(boot.end, board.slot_bytes, _LINUX_ROOT_X86_64, "root-a", identity.root)
+    other = _named(root.end, board.slot_bytes, _LINUX_ROOT_X86_64, "root-b", identity.other_root)
     data = _named(other.end, _DATA, _LINUX_DATA, "data", identity.data)
     head = f"label: gpt\nlabel-id: {identity.disk}\nfirst-lba: {first // SECTOR}\n"
-    return Layout(data.end + _BACKUP, head, boot, root, bios, other, data)
+    return Layout(data.end + _BACKUP, str(identity.disk), head, boot, root, other, data, bios)
 
 
 def _named(start: int, size: int, kind: str, name: str, number: UUID) -> Partition:
-    return Partition(start, size, kind, f"PARTUUID={number}", f', uuid={number}, name="{name}"')
+    link = "" if name == "bios" else name
+    return Partition(start, size, kind, f"PARTUUID={number}", f', uuid={number}, name="{name}"', link)
 
 
-def _mbr(board: Board, identity: Identity, root_bytes: int) -> Layout:
+def _mbr(board: Board, identity: Identity) -> Layout:
     """The kernel names partitions of an MBR disk by the disk's number and theirs (block/partitions/msdos.c)."""
     number = f"{identity.disk_number:08x}"
-    boot = Partition(_FIRST[False], board.boot_bytes, "c", f"PARTUUID={number}-01", ", bootable")
-    root = Partition(boot.end, root_bytes, "83", f"PARTUUID={number}-02")
-    return Layout(root.end, f"label: dos\nlabel-id: 0x{number}\n", boot, root)
+
+    def numbered(start: int, size: int, kind: str, link: str, which: int, fields: str = "") -> Partition:
+        return Partition(start, size, kind, f"PARTUUID={number}-{which:02x}", fields, link)
+
+    boot = numbered(_FIRST[False], board.boot_bytes, "c", "boot", 1, ", bootable")
+    root = numbered(boot.end, board.slot_bytes, "83", "root-a", 2)
+    other = numbered(root.end, board.slot_bytes, "83", "root-b", 3)
+    data = numbered(other.end, _DATA, "83", "data", 4)
+    return Layout(data.end, number, f"label: dos\nlabel-id: 0x{number}\n", boot, root, other, data)

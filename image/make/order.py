@@ -13,7 +13,7 @@ from debs import checkout
 from debs.release import ARCHITECTURES, SUITES, Release
 from image.check.examination import examine
 from image.make import base, bundle, disk, imager, pack, root, stage
-from image.make.boards import MIB, SUITE, Board, Role
+from image.make.boards import SUITE, Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import Layout, layout
@@ -28,11 +28,12 @@ LOCKS = Path(__file__).parent / "lock"
 # What the work of a stage depends on beside what it is given: its own program.
 _OF_ROOT = (
     *("ansible", "image/make/root.py", "image/make/texts.py", "image/make/tidy.py", "image/make/boards.py"),
-    *("image/make/slots.py", "image/make/text.py"),
+    *("image/make/slots.py", "image/make/menu.py", "image/make/firmware.py", "image/make/text.py"),
+    "image/make/layout.py",
 )
 _OF_DISK = (
     *("image/make/disk.py", "image/make/layout.py", "image/make/grub.py", "image/make/identity.py"),
-    "image/make/slots.py",
+    *("image/make/slots.py", "image/make/boards.py"),
 )
 _OF_FILES = ("image/make/pack.py", "image/make/block_map.py", "image/make/imager.py")
 _OF_BUNDLE = ("image/make/bundle.py",)
@@ -60,7 +61,7 @@ class Order:
     @property
     def trusted(self) -> str:
         """The certificates; raises Failure (64, 66) if there are none in the file."""
-        return bundle.certificate(self.certificate, self.board) if self.certificate else ""
+        return bundle.certificate(self.certificate) if self.certificate else ""
 
     @property
     def kind(self) -> str:
@@ -187,8 +188,7 @@ class Making:
 
     @property
     def _layout(self) -> Layout:
-        """Names and numbers; its size is known when the root is."""
-        return layout(self.order.board, self._identity, MIB)
+        return layout(self.order.board, self._identity)
 
     def _stage(self, name: str, sources: tuple[str, ...], suffix: str, seconds: float, make: stage.Make) -> Stage:
         return Stage(name, self.order.kind, sources, suffix, seconds, make)

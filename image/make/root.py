@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from image.make import foreign, lock, slots, tidy
+from image.make import firmware, foreign, lock, menu, slots, tidy
 from image.make.boards import Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import Layout
 from image.make.text import Text
 from image.make.texts import texts
+from image.upgrade.boot_partition import fill
 from tributary.settings.failure import Exit, Failure
 
 USER = "tributary"
@@ -151,23 +152,30 @@ class Build:
 
     def _boot(self) -> None:
         self._inside("update-initramfs", "-c", "-k", self._kernel)
-        if self.recipe.board.slot_bytes:
-            self._inside(slots.KERNEL_HOOK.path, self._kernel)
+        self._inside(slots.KERNEL_HOOK.path, self._kernel)
+        if self.recipe.board.gpt:
             self._install_grub()
-            self._make_room_for_what_is_kept()
+        else:
+            self._fill_first_slot()
+        self._make_room_for_what_is_kept()
 
     def _install_grub(self) -> None:
         """As grub-install(8) does, but for both ways to boot, without asking for disks, and all of it in one piece."""
-        identity, place = self.recipe.identity, self.root / FIRMWARE / slots.FOLDER
-        self._write(Text(f"/{GRUB}/early.cfg", slots.early(identity)))
-        self._write(Text(f"/{FIRMWARE}/{slots.FOLDER}/grub.cfg", slots.menu(identity)))
-        (place / "grubenv").write_bytes(slots.environment())
+        place = self.root / FIRMWARE / menu.FOLDER
+        self._write(Text(f"/{GRUB}/early.cfg", menu.early(self.recipe.identity)))
+        self._write(Text(f"/{FIRMWARE}/{menu.FOLDER}/grub.cfg", menu.menu(self.recipe.layout)))
+        (place / "grubenv").write_bytes(menu.environment())
         (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         for kind, output in (("i386-pc", f"/{GRUB}/core.img"), ("x86_64-efi", _EFI)):
-            making = ["grub-mkimage", f"--format={kind}", f"--prefix=/{slots.FOLDER}", f"--config=/{GRUB}/early.cfg"]
+            making = ["grub-mkimage", f"--format={kind}", f"--prefix=/{menu.FOLDER}", f"--config=/{GRUB}/early.cfg"]
             self._inside(*making, f"--output={output}", *_ALWAYS, *_MODULES[kind])
         self._inside("cp", "/usr/lib/grub/i386-pc/boot.img", f"/{GRUB}/boot.img")
         (self.root / GRUB / "early.cfg").unlink()
+
+    def _fill_first_slot(self) -> None:
+        for text in firmware.card(self.recipe.layout):
+            self._write(text)
+        fill(self.root, self.root / FIRMWARE / "a")
 
     def _make_room_for_what_is_kept(self) -> None:
         for path in (*slots.KEPT, slots.DATA):

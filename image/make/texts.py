@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from image.make import slots
+from image.make import firmware, menu, slots
 from image.make.boards import SUITE, Board, Role
 from image.make.layout import Layout
 from image.make.text import Text
@@ -19,41 +19,35 @@ _DPKG = """\
 path-exclude=/usr/share/locale/*
 path-include=/usr/share/locale/locale.alias
 """
-_RASPI = """\
-# For the hook of raspi-firmware, which writes config.txt and cmdline.txt anew with every kernel and initramfs.
-ROOTPART={root}
-# A size would keep a Raspberry Pi 4 from booting; other models have one of their own without it.
-CMA=0
-CONSOLES="tty0"
-"""
-# The hook says net.ifnames=0, and of two values systemd takes the last: eth0 and eth1 would change places.
-_RASPI_COMMAND_LINE = "net.ifnames=1\n"
 
 
 def texts(board: Board, role: Role, layout: Layout) -> tuple[Text, ...]:
     """All of them, for the disk of ``layout``."""
     return (
-        Text("/etc/fstab", _fstab(board, layout)),
+        Text("/etc/fstab", "".join(_fstab())),
         Text("/etc/hostname", "tributary\n"),
         Text("/etc/hosts", "127.0.0.1 localhost\n127.0.1.1 tributary\n::1 localhost ip6-localhost ip6-loopback\n"),
         Text("/etc/default/locale", "LANG=C.UTF-8\n"),
         Text("/etc/apt/sources.list.d/debian.sources", "\n".join(_sources())),
         Text("/etc/dpkg/dpkg.cfg.d/50-tributary", _DPKG),
         Text("/usr/lib/tributary/role", f"{role}\n"),
-        *(_of_slots(board, role) if board.slot_bytes else _of_firmware(layout)),
+        slots.udev_rules(layout),
+        slots.KERNEL_HOOK,
+        (menu if board.gpt else firmware).rauc(compatible(board, role)),
+        *(() if board.gpt else firmware.texts()),
     )
 
 
-def _fstab(board: Board, layout: Layout) -> str:
+def _fstab() -> Iterator[str]:
     """Without its boot partition a box boots all the same, with what was applied last, and says what is missing.
 
-    Where there are two slots, / is the one that the kernel was told of.
+    / is the slot that the kernel was told of.
     """
-    root, boot = ("/dev/root", "/dev/tributary/boot") if board.slot_bytes else (layout.root.name, layout.boot.name)
     # Two minutes: a slow card and a first start take half of one until devices are looked at.
     options = "noatime,umask=0077,nofail,x-systemd.device-timeout=120s"
-    lines = (f"{root} / ext4 noatime,errors=remount-ro 0 1\n", f"{boot} /boot/firmware vfat {options} 0 2\n")
-    return "".join((*lines, *(slots.fstab() if board.slot_bytes else ())))
+    yield "/dev/root / ext4 noatime,errors=remount-ro 0 1\n"
+    yield f"/dev/tributary/boot /boot/firmware vfat {options} 0 2\n"
+    yield from slots.fstab()
 
 
 def _sources() -> Iterator[str]:
@@ -64,18 +58,3 @@ def _sources() -> Iterator[str]:
 def compatible(board: Board, role: Role) -> str:
     """For which images an upgrade is made, as RAUC compares it."""
     return f"tributary-{role}-{board.name}"
-
-
-def _of_slots(board: Board, role: Role) -> tuple[Text, ...]:
-    return (
-        Text("/etc/rauc/system.conf", slots.rauc(compatible(board, role))),
-        slots.UDEV_RULES,
-        slots.KERNEL_HOOK,
-    )
-
-
-def _of_firmware(layout: Layout) -> tuple[Text, ...]:
-    return (
-        Text("/etc/default/raspi-firmware", _RASPI.format(root=layout.root.name)),
-        Text("/etc/default/raspi-extra-cmdline", _RASPI_COMMAND_LINE),
-    )

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from image.upgrade import bundle, machine, own
+from image.upgrade.boot_partition import BOOT, fill
 from image.upgrade.bundle import Bundle, Slots
+from image.upgrade.choice import folder
 from image.upgrade.health import Health, Verdict
 from image.upgrade.trial import Trial
 from tributary.settings.entry import Arguments, need_root, run
@@ -128,9 +130,17 @@ def _install(options: Install) -> None:
     machine.install(options.bundle)
     with machine.mounted(slots.other.device, change=True) as root:
         own.carry(Path("/"), root)
+        _bring_kernel(root, slots.other.name)
         Trial(root).begin()
     machine.mark("active", "other")
     print(f"version {found.version} is in slot {slots.other.name}: {_next(options.restart)}")
+
+
+def _bring_kernel(root: Path, slot: str) -> None:
+    """Where firmware starts a slot by its folder on the boot partition, as a Raspberry Pi's does, fill the folder."""
+    place = BOOT / folder(slot)
+    if place.exists():
+        fill(root, place)
 
 
 def _accepted(options: Install) -> tuple[Slots, Bundle]:

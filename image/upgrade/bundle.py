@@ -25,7 +25,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Slot:
-    """``name`` is A or B; ``good``: GRUB may start it, and did not try in vain since it was last found good."""
+    """``name`` is A or B; ``good``: it may be started, and was not in vain since it was last found good."""
 
     name: str
     device: str
@@ -50,7 +50,7 @@ class Slots:
         running = [each for each in found if each.runs]
         others = [each for each in found if not each.runs]
         if len(running) != 1 or len(others) != 1:
-            raise Failure(Exit.UNAVAILABLE, "this system was not started from one of two slots: see GRUB's menu")
+            raise Failure(Exit.UNAVAILABLE, "this system was not started from one of two slots")
         first = named.get(status.get("boot_primary") or "")
         return cls(str(status["compatible"]), running[0], others[0], _slot(first).name if first else "")
 

@@ -24,7 +24,7 @@ _NOT_SIGNED = "signature"  # in all that RAUC says of one that it does not accep
 def slots() -> Slots:
     """Both slots; raises Failure (69) if this is no image that has them."""
     if not CONFIGURATION.exists():
-        raise Failure(Exit.UNAVAILABLE, f"no {CONFIGURATION} here: accepted: an image with two slots, on x86")
+        raise Failure(Exit.UNAVAILABLE, f"no {CONFIGURATION} here: accepted: an image with two slots")
     return Slots.of(_rauc_json("status"))
 
 

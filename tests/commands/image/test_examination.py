@@ -77,32 +77,32 @@ X86 = {
     "data that only one slot has": (with_words("etc/fstab", "/data/var/lib/rauc", "/var/rauc"), "mounts /var/lib/rauc"),
     "a kernel that is none": (with_file("boot/vmlinuz-6.12", bytes(9000)), "no kernel for x86"),
 }
+A = f"{BOOT}/a"
 RPI = {
     "no firmware for model 4": (without(f"{BOOT}/start4.elf"), "start4.elf: missing"),
-    "no device tree for model 400": (
-        without(f"{BOOT}/bcm2711-rpi-400.dtb"),
-        "Pi 400: bcm2711-rpi-400.dtb: missing",
-    ),
+    "no device tree for model 400": (without(f"{A}/bcm2711-rpi-400.dtb"), "Pi 400: a/bcm2711-rpi-400.dtb: missing"),
     "a device tree of another model": (
-        with_file(f"{BOOT}/bcm2711-rpi-400.dtb", device_tree("Another", "raspberrypi,2-model-b")),
+        with_file(f"{A}/bcm2711-rpi-400.dtb", device_tree("Another", "raspberrypi,2-model-b")),
         "bcm2711-rpi-400.dtb: it is for Another",
     ),
     "a device tree cut short": (
-        with_file(f"{BOOT}/bcm2711-rpi-400.dtb", device_tree("Another", "raspberrypi,400")[:-9]),
+        with_file(f"{A}/bcm2711-rpi-400.dtb", device_tree("Another", "raspberrypi,400")[:-9]),
         "cut short",
     ),
-    "a line for another root": (with_words(f"{BOOT}/cmdline.txt", "-02", "-01"), "cmdline.txt: root="),
-    "memory that a model 4 does not boot with": (
-        with_words(f"{BOOT}/cmdline.txt", "rootwait", "rootwait cma=64M"),
+    "a line for another root": (with_words(f"{BOOT}/b/cmdline.txt", "-03", "-02"), "b/cmdline.txt: root="),
+    "a line for another disk": (with_words(f"{A}/cmdline.txt", "tributary_disk=", "x="), "a/cmdline.txt: tributary_d"),
+    "no line for the other slot": (without(f"{BOOT}/b/cmdline.txt"), "upgrades read: no b/cmdline.txt"),
+    "memory that a model 4 hangs with": (
+        with_words(f"{A}/cmdline.txt", "rootwait", "rootwait cma=64M"),
         "hangs",
     ),
-    "names that change places": (with_words(f"{BOOT}/cmdline.txt", " net.ifnames=1", ""), "lasting names"),
-    "a kernel that is not there": (
-        with_words(f"{BOOT}/config.txt", "vmlinuz-6.12", "vmlinuz-7"),
-        "vmlinuz-7: it is not",
-    ),
-    "a kernel of another processor": (with_file(f"{BOOT}/vmlinuz-6.12", bytes(9000)), "no kernel for arm64"),
+    "names that change places": (with_words(f"{A}/cmdline.txt", "rootwait", "rootwait net.ifnames=0"), "lasting names"),
+    "a kernel that is not there": (with_words(f"{BOOT}/config.txt", "vmlinuz", "linux"), "kernel a/linux: it is not"),
+    "a kernel of another processor": (with_file(f"{A}/vmlinuz", bytes(9000)), "no kernel for arm64"),
     "a processor in its old mode": (with_words(f"{BOOT}/config.txt", "arm_64bit=1\n", ""), "arm_64bit=1: None"),
+    "the slot that is empty first": (with_words(f"{BOOT}/config.txt", "=a/", "=b/"), "os_prefix=a/: b/"),
+    "a slot on trial": (with_file(f"{BOOT}/back.txt"), "no slot is on trial: back.txt is there"),
+    "a slot that may not start": (with_words(f"{BOOT}/slots.txt", "A good", "A bad"), "A is good, B is empty"),
     "no firmware for WiFi": (without("usr/lib/firmware/brcm/brcmfmac43455-sdio.bin"), "no brcmfmac43455-sdio.bin"),
 }
 ALL = {

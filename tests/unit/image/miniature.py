@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from image.check.on_rpi import MODELS
-from image.make import disk, slots
+from image.make import disk, firmware, menu
 from image.make.boards import BOARDS, MIB, Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import layout
 from image.make.texts import texts
 from image.make.watch import Watch
+from image.upgrade.boot_partition import fill
 from tributary.places import ROOT
 
 NAME = "tributary-miniature-0.1.0"
@@ -43,7 +44,7 @@ class Quiet(Watch):
 def small(board: str) -> Board:
     """The board with partitions that are made fast; 40 MiB is about the least that can be FAT32."""
     full = BOARDS[board]
-    return replace(full, boot_bytes=40 * MIB, slot_bytes=full.slot_bytes and 24 * MIB)
+    return replace(full, boot_bytes=40 * MIB, slot_bytes=24 * MIB)
 
 
 def device_tree(model: str, compatible: str) -> bytes:
@@ -81,7 +82,7 @@ def boot_image() -> bytes:
 def root_folder(folder: Path, board: str, role: Role) -> Path:
     """The root, boot partition's files and all, as root.py leaves it."""
     root = folder / "root"
-    drive = layout(small(board), IDENTITY, MIB)
+    drive = layout(small(board), IDENTITY)
     for text in texts(small(board), role, drive):
         put(root, text.path, text.content)
     for path, content in _system(role).items():
@@ -90,6 +91,8 @@ def root_folder(folder: Path, board: str, role: Role) -> Path:
         (root / path).mkdir(parents=True, exist_ok=True)
     (root / "etc/resolv.conf").symlink_to("../run/systemd/resolve/stub-resolv.conf")
     shutil.copy(ROOT / "image/firstboot/tributary.toml", _made(root / "boot/firmware/tributary.toml"))
+    put(root, "var/lib/tributary/squid/kept", "shared")
+    _put_kernel(root, board)
     (_put_x86 if board == "x86" else _put_rpi)(root)
     return root
 
@@ -121,33 +124,32 @@ def _system(role: Role) -> dict[str, str]:
     }
 
 
-def _put_x86(root: Path) -> None:
-    put(root, "boot/vmlinuz-6.12", kernel("x86"))
+def _put_kernel(root: Path, board: str) -> None:
+    put(root, "boot/vmlinuz-6.12", kernel(board))
     put(root, "boot/initrd.img-6.12", b"070701" + bytes(100))
     (root / "vmlinuz").symlink_to("boot/vmlinuz-6.12")
     (root / "initrd.img").symlink_to("boot/initrd.img-6.12")
-    put(root, "boot/firmware/grub/grub.cfg", slots.menu(IDENTITY))
-    put(root, "boot/firmware/grub/grubenv", slots.environment())
-    put(root, "var/lib/tributary/squid/kept", "shared")
+
+
+def _put_x86(root: Path) -> None:
+    put(root, "boot/firmware/grub/grub.cfg", menu.menu(layout(small("x86"), IDENTITY)))
+    put(root, "boot/firmware/grub/grubenv", menu.environment())
     put(root, "boot/grub/core.img", core_image())
     put(root, "boot/grub/boot.img", boot_image())
     put(root, "boot/firmware/EFI/BOOT/BOOTX64.EFI", b"MZ" + bytes(100))
 
 
 def _put_rpi(root: Path) -> None:
-    name = layout(small("rpi"), IDENTITY, MIB).root.name
     for path in ("bootcode.bin", "start.elf", "fixup.dat", "start4.elf", "fixup4.dat"):
         put(root, f"boot/firmware/{path}", b"x")
     for tree, compatible in MODELS.values():
-        put(root, f"boot/firmware/{tree}", device_tree(f"Raspberry Pi ({tree})", compatible))
+        made = device_tree(f"Raspberry Pi ({tree})", compatible)
+        put(root, f"usr/lib/linux-image-6.12/broadcom/{tree}", made)
     for path in ("brcmfmac43430-sdio.bin", "brcmfmac43455-sdio.bin"):
         put(root, f"usr/lib/firmware/brcm/{path}", b"x")
-    put(root, "boot/firmware/vmlinuz-6.12", kernel("rpi"))
-    put(root, "boot/firmware/initrd.img-6.12", b"070701" + bytes(100))
-    config = "arm_64bit=1\nenable_uart=1\nupstream_kernel=1\n\nkernel=vmlinuz-6.12\n# Why\ninitramfs initrd.img-6.12\n"
-    put(root, "boot/firmware/config.txt", config)
-    line = f" console=tty0 root={name} rw fsck.repair=yes net.ifnames=0  rootwait net.ifnames=1\n"
-    put(root, "boot/firmware/cmdline.txt", line)
+    for text in firmware.card(layout(small("rpi"), IDENTITY)):
+        put(root, text.path, text.content)
+    fill(root, root / "boot/firmware/a")
 
 
 def made(root: Path, board: str) -> Path:
@@ -156,7 +158,7 @@ def made(root: Path, board: str) -> Path:
     (root / "boot/firmware").rename(boot)
     (root / "boot/firmware").mkdir()
     plan = disk.Plan(small(board), IDENTITY, Path("/nowhere"), SECONDS)
-    found = layout(plan.board, IDENTITY, 24 * MIB)
+    found = layout(plan.board, IDENTITY)
     path = root.parent / "disk.img"
     disk.Disk(plan, found, path, Runner(root.parent / "log", Quiet())).make(root, boot)
     return path

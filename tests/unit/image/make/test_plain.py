@@ -28,21 +28,21 @@ def test_the_same_image_has_the_same_numbers_and_another_has_others() -> None:
 
 @BOTH
 def test_partitions_lie_apart_on_whole_mebibytes_and_the_one_that_grows_comes_last(board: Board) -> None:
-    found = layout(board, IDENTITY, 700 * MIB)
+    found = layout(board, IDENTITY)
     places = [(each.start, each.end) for each in found.partitions]
     assert all(start % MIB == end % MIB == 0 for start, end in places)
     assert places == sorted(places)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(places))
-    assert found.partitions[-1] is (found.data or found.root)
-    assert found.root.size == (board.slot_bytes or 700 * MIB)
+    assert found.partitions[-1] is found.data
+    assert found.root.size == found.other.size == board.slot_bytes
     assert found.size - places[-1][1] == (MIB if board.gpt else 0)  # a GPT has a second table
 
 
 @BOTH
 def test_the_table_names_partitions_as_fstab_does(board: Board) -> None:
-    found = layout(board, IDENTITY, MIB)
+    found = layout(board, IDENTITY)
     script = found.script()
-    for each in (found.boot, found.root):
+    for each in (found.boot, found.root, found.other, found.data):
         number = each.name.removeprefix("PARTUUID=")
         assert f"uuid={number}" in script if board.gpt else f"label-id: 0x{number[:8]}" in script
         assert f"start={each.start // SECTOR}, size={each.size // SECTOR}" in script
@@ -63,18 +63,17 @@ def test_packages_are_named_once_and_only_modems_have_another_way_to_be_configur
 
 @BOTH
 def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
-    found = layout(board, IDENTITY, MIB)
+    found = layout(board, IDENTITY)
     files = {text.path: text.content for text in texts(board, Role.CPE, found)}
     assert files["/usr/lib/tributary/role"] == "cpe\n"
     root, boot = (line.split() for line in files["/etc/fstab"].splitlines()[:2])
-    names = ("/dev/root", "/dev/tributary/boot") if board.slot_bytes else (found.root.name, found.boot.name)
-    assert (root[0], root[1], boot[0], boot[1]) == (names[0], "/", names[1], "/boot/firmware")
+    assert (root[0], root[1], boot[0], boot[1]) == ("/dev/root", "/", "/dev/tributary/boot", "/boot/firmware")
     assert "noauto" not in boot[3].split(",")
-    assert ("/etc/rauc/system.conf" in files, "/etc/default/raspi-firmware" in files) == (board.gpt, not board.gpt)
+    assert ("/etc/default/raspi-firmware" in files) is not board.gpt
 
 
 def test_apt_gets_security_updates() -> None:
-    files = {text.path: text.content for text in texts(BOARDS["rpi"], Role.CPE, layout(BOARDS["rpi"], IDENTITY, MIB))}
+    files = {text.path: text.content for text in texts(BOARDS["rpi"], Role.CPE, layout(BOARDS["rpi"], IDENTITY))}
     sources = files["/etc/apt/sources.list.d/debian.sources"]
     assert re.findall(r"^Suites: (.*)$", sources, re.MULTILINE) == ["trixie trixie-updates", "trixie-security"]
     assert sources.count("Signed-By: /") == 2
