@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from image.check import tables
+from image.check import on_rpi, tables
 from image.check.filesystems import Fat
 
 GUEST = Path(__file__).parent / "guest"
@@ -112,7 +112,7 @@ class Medium:
     @property
     def roots(self) -> list[tables.Partition]:
         kinds = (tables.LINUX_ROOT_X86_64, tables.LINUX)
-        return [each for each in self._table.partitions if each.kind in kinds]
+        return [each for each in self._table.partitions if each.kind in kinds][:2]
 
     @property
     def root_name(self) -> str:
@@ -130,10 +130,7 @@ def boot_pc(
     """Boot as a PC does, by BIOS or UEFI, with an ``other`` disk if there is one; returns what the self-test said."""
     folder = medium.path.parent
     (folder / "report").unlink(missing_ok=True)
-    command = [*PC, *_COMMON, *network, *_drives(medium, folder)]
-    if other is not None:
-        command += ["-drive", f"file={other},if=none,id=other,format=raw,readonly=on"]
-        command += ["-device", "virtio-blk-pci,drive=other,addr=0x13"]
+    command = [*PC, *_COMMON, *network, *_drives(medium, folder), *_other(other)]
     for number, (name, text) in enumerate(_credentials(sections).items()):
         told = folder / f"credential-{number}"
         told.write_text(f"io.systemd.credential.binary:{name}={base64.b64encode(text.encode()).decode()}")
@@ -145,18 +142,22 @@ def boot_pc(
     return _run(command, folder, seconds)
 
 
-def boot_virt(medium: Medium, *sections: str, seconds: int) -> str:
-    """Boot the root of an arm64 image on QEMU's ``virt`` machine, by the kernel and initramfs of its boot partition."""
+def boot_virt(medium: Medium, *sections: str, seconds: int, other: Path | None = None, also: str = "") -> str:
+    """Boot an arm64 image on QEMU's ``virt`` machine by what config.txt names; the kernel is told ``also`` these words.
+
+    A Raspberry Pi's firmware reads config.txt; QEMU has none, so this function stands in for it.
+    """
     folder, fat = medium.path.parent, medium.boot
-    config = dict(re.findall(r"^(kernel|initramfs)[= ](\S+)$", fat.read("config.txt").decode(), re.MULTILINE))
-    for part, name in config.items():
-        (folder / part).write_bytes(fat.read(name))
+    config = on_rpi.settings(fat.read("config.txt").decode())
+    for part in ("kernel", "initramfs"):
+        (folder / part).write_bytes(fat.read(config["os_prefix"] + config[part]))
+    given = fat.read(f"{config['os_prefix']}cmdline.txt").decode().strip()
     told = [
         f"systemd.set_credential_binary={name}:{base64.b64encode(text.encode()).decode()}"
         for name, text in _credentials(sections).items()
     ]
-    line = " ".join([f"console=ttyAMA0 root=PARTUUID={medium.root_name} rw quiet", *told])
-    command = [*_VIRT, "-m", "2G", *_COMMON, *_NETWORK, *_drives(medium, folder)]
+    line = " ".join([given, "console=ttyAMA0 quiet", also, *told])
+    command = [*_VIRT, "-m", "2G", *_COMMON, *_NETWORK, *_drives(medium, folder), *_other(other)]
     command += ["-kernel", str(folder / "kernel"), "-initrd", str(folder / "initramfs"), "-append", line]
     return _run(command, folder, seconds)
 
@@ -184,6 +185,13 @@ def _drives(medium: Medium, folder: Path) -> list[str]:
         *("-drive", f"file={bench},if=none,id=bench,format=raw,readonly=on"),
         *("-device", "virtio-blk-pci,drive=bench,addr=0x12"),
     ]
+
+
+def _other(disk: Path | None) -> list[str]:
+    if disk is None:
+        return []
+    given = f"file={disk},if=none,id=other,format=raw,readonly=on"
+    return ["-drive", given, "-device", "virtio-blk-pci,drive=other,addr=0x13"]
 
 
 def _run(command: list[Any], folder: Path, seconds: int) -> str:

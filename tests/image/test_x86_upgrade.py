@@ -4,63 +4,21 @@ It starts five times, which takes half an hour: it runs by its path alone.
 """
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from image.check import tables
-from image.make import bundle
 from image.make.boards import Role
-from image.make.bundle import Signing
-from image.make.command import Runner
-from image.make.layout import Partition
 from tests.image.conftest import Build
 from tests.image.machine import Medium, boot_pc, section
-from tests.unit.image.miniature import Quiet
+from tests.image.upgrading import SETTINGS, TOOLS, Bundles, booted, signing
 
-TOOLS = ("qemu-system-x86_64", "rauc", "mksquashfs", "openssl", "debugfs", "mkfs.ext4")
-missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+missing = [tool for tool in ("qemu-system-x86_64", *TOOLS) if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f somebody@laptop"
-SETTINGS = f'hostname = "attic"\nssh_keys = ["{KEY}"]\nclient_networks = ["10.0.0.0/8"]\n'
-COMPATIBLE = "tributary-gateway-x86"
-LATER, EARLIER = "9999-1", "0.0.1-1"
+EARLIER = "0.0.1-1"
 SECONDS = 1500
-
-
-def signing(folder: Path, name: str) -> Signing:
-    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    making = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9000", "-subj", f"/CN={name}"]
-    subprocess.run([*making, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    return Signing(certificate, str(key))
-
-
-def change(image: Path, place: tables.Partition, request: str) -> None:
-    """Change the ext4 at ``place`` of ``image`` by debugfs(8), which says what is wrong and ends with 0."""
-    command = ["debugfs", "-w", "-R", request, f"{image}?offset={place.start}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert len(done.stderr.splitlines()) == 1, done.stderr  # its version
-
-
-class Bundles:
-    """Makes bundles from an image's first root."""
-
-    def __init__(self, medium: Medium, folder: Path) -> None:
-        self.medium, self.folder = medium, folder
-        self.runner = Runner(folder.parent / "bundles.log", Quiet())
-        folder.mkdir()
-
-    def make(
-        self, name: str, by: Signing, compatible: str = COMPATIBLE, version: str = LATER, small: bool = False
-    ) -> None:
-        """``small``: with a part of the root, which is refused before anybody looks at it."""
-        root = self.medium.roots[0]
-        place = Partition(root.start, 8 << 20 if small else root.size, "", "")
-        text = bundle.manifest(compatible, version)
-        bundle.make(self.medium.path, place, text, by, self.folder / f"{name}.raucb", self.runner)
 
 
 @pytest.fixture(scope="module")
@@ -71,26 +29,15 @@ def medium(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Medium:
 @pytest.fixture(scope="module")
 def other(medium: Medium) -> Path:
     """A disk with bundles; the image trusts those who signed the good ones."""
-    folder = medium.path.parent
-    ours, others = signing(folder, "ours"), signing(folder, "others")
-    root = medium.roots[0]
-    change(medium.path, root, f"write {ours.certificate} /etc/rauc/keyring.pem")
-    bundles = Bundles(medium, folder / "bundles")
-    bundles.make("good", ours)
-    bundles.make("refused-stranger", others, small=True)
-    bundles.make("refused-role", ours, compatible="tributary-cpe-x86", small=True)
-    bundles.make("refused-older", ours, version=EARLIER, small=True)
-    plain = medium.path.with_name("broken.img")
-    subprocess.run(["cp", "--sparse=always", medium.path, plain], check=True)
-    change(plain, root, "rm /usr/bin/tributary-converter")
-    Bundles(Medium(plain), folder / "broken").make("broken", ours)
-    plain.unlink()
-    (folder / "broken/broken.raucb").rename(folder / "bundles/broken.raucb")
-    damaged = (folder / "bundles/refused-older.raucb").read_bytes()
-    (folder / "bundles/refused-damaged.raucb").write_bytes(damaged[:1000])
-    made = folder / "bundles.img"
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-L", "bundles", "-d", folder / "bundles", made, "1200M"], check=True)
-    return made
+    bundles = Bundles.trusted(medium, "tributary-gateway-x86")
+    bundles.make("good")
+    bundles.refuse("stranger", by=signing(medium.path.parent, "others"))
+    bundles.refuse("role", compatible="tributary-cpe-x86")
+    bundles.refuse("older", version=EARLIER)
+    bundles.break_()
+    damaged = (bundles.folder / "refused-older.raucb").read_bytes()
+    (bundles.folder / "refused-damaged.raucb").write_bytes(damaged[:1000])
+    return bundles.disk()
 
 
 @pytest.fixture(scope="module")
@@ -110,19 +57,11 @@ def first(starts: list[str]) -> dict[str, Any]:
     return section(starts[0], "slots")
 
 
-def booted(medium: Medium, found: dict[str, Any]) -> str:
-    names = {f"root=PARTUUID={place.name}": slot for place, slot in zip(medium.roots, "AB", strict=True)}
-    (slot,) = (names[word] for word in found["command"].split() if word in names)
-    assert f"rauc.slot={slot}" in found["command"].split()
-    assert found["status"]["running"]["slot"] == slot
-    return slot
-
-
 def test_a_new_disk_starts_slot_a_and_has_none_other(medium: Medium, first: dict[str, Any]) -> None:
     assert booted(medium, first) == "A"
     status = first["status"]
     assert (status["running"]["on_trial"], status["other"]["version"], status["next"]) == (False, "", "A")
-    assert {"ORDER=A B", "A_OK=1", "A_TRY=0", "B_OK=0"} <= set(first["environment"])
+    assert {"ORDER=A B", "A_OK=1", "A_TRY=0", "B_OK=0"} <= set(first["loader"])
 
 
 @pytest.mark.parametrize(("name", "words"), [
@@ -170,7 +109,7 @@ def test_a_good_version_starts_with_the_settings_and_stays(
     assert booted(medium, found) == "B"
     assert (system["state"], system["failed"], system["hostname"]) == ("running", [], "attic")
     assert (found["status"]["running"]["on_trial"], found["status"]["next"]) == (False, "B")
-    assert {"ORDER=B A", "B_OK=1", "B_TRY=0"} <= set(found["environment"])
+    assert {"ORDER=B A", "B_OK=1", "B_TRY=0"} <= set(found["loader"])
     assert found["host_keys"] == first["host_keys"]
     assert (first["hand_made"], found["hand_made"]) == ("", "# by hand\n")
     assert found["state"] == "counted\n"

@@ -16,7 +16,7 @@ from typing import Any
 
 from network import LINKS, SERVER, build, run  # the folder of this file is Python's first place
 from tenants import tenants
-from upgrades import back, broken, refusals, slots, upgrade
+from upgrades import back, broken, kernel, refusals, slots, upgrade
 
 HERE = Path(__file__).parent
 URL = f"http://{SERVER}:8080/file"
@@ -166,7 +166,10 @@ def links() -> dict[str, Any]:
 
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     each.__name__: each
-    for each in (system, features, network, downloads, doctor, tenants, links, slots, refusals, broken, upgrade, back)
+    for each in (
+        *(system, features, network, downloads, doctor, tenants, links),
+        *(slots, refusals, broken, upgrade, back, kernel),
+    )
 }
 
 

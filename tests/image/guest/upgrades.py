@@ -35,13 +35,35 @@ def slots() -> dict[str, Any]:
     return {
         "status": json.loads(run("tributary-upgrade status --json")),
         "command": Path("/proc/cmdline").read_text(),
-        "environment": run("grub-editenv /boot/firmware/grub/grubenv list").splitlines(),
+        "loader": loader(),
         "host_keys": {key.name: key.read_text() for key in keys},
         "hand_made": HAND_MADE.read_text() if HAND_MADE.exists() else "",
         "state": STATE.read_text() if STATE.exists() else "",
         "boots": len(run("journalctl --list-boots --no-pager --quiet").splitlines()),
         "mounts": run("findmnt --noheadings --list --output=TARGET,SOURCE --types=ext4,vfat").splitlines(),
     }
+
+
+def loader() -> list[str]:
+    """GRUB's variables; what a Raspberry Pi's firmware reads, and its slots' states."""
+    card = Path("/boot/firmware")
+    if (card / "grub").exists():
+        return run(f"grub-editenv {card}/grub/grubenv list").splitlines()
+    texts = {name: card / f"{name}.txt" for name in ("config", "back", "slots")}
+    return [f"{name}: {line}" for name, path in texts.items() if path.exists() for line in path.read_text().split("\n")]
+
+
+def kernel() -> dict[str, Any]:
+    """What hooks do with a new initramfs, and with a new kernel; it is the old one with four zeros behind it."""
+    release = run("uname -r").strip()
+    made, card = Path(f"/boot/initrd.img-{release}"), Path("/boot/firmware")
+    made.write_bytes(made.read_bytes() + bytes(4))
+    run(f"run-parts --arg={release} --arg={made} /etc/initramfs/post-update.d")
+    taken = [path.parent.name for path in card.glob("?/initrd.img") if path.read_bytes() == made.read_bytes()]
+    for hook in ("z50-raspi-firmware", "zz-tributary", "zz-tributary-firmware"):
+        run(f"env DEB_MAINT_PARAMS=configure /etc/kernel/postinst.d/{hook} {release} /boot/vmlinuz-{release}")
+    patterns = ("vmlinuz*", "initrd*", "*.dtb", "cmdline.txt", "*/*.new")
+    return {"taken": taken, "astray": [path.name for pattern in patterns for path in card.glob(pattern)], **slots()}
 
 
 def refusals() -> dict[str, Any]:
