@@ -32,7 +32,6 @@ exit 0
 _HOOK = f"""\
 #!/bin/sh
 # The firmware starts the kernel in the folder of the slot that runs. Where an image is made, none runs.
-[ -z "$INITRAMFS_TOOLS_KERNEL_HOOK" ] || exit 0 # the kernel's own hook follows
 grep -q rauc.slot= /proc/cmdline && [ -e /vmlinuz ] || exit 0
 exec {PROGRAM} fill >&2
 """
