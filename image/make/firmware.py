@@ -59,14 +59,13 @@ while [ ! -e "$place" ] && [ $waited -lt 30 ]; do # a card comes late
     sleep 1
     waited=$((waited + 1))
 done
-mkdir -p /tributary
-mount -t vfat -o noatime "$place" /tributary || exit 0
-cd /tributary
-if [ -e {BACK} ]; then
-    cat {BACK} >config.new && sync && mv config.new {CONFIG} && sync
+card=/tributary
+mkdir -p $card
+mount -t vfat -o noatime "$place" $card || exit 0
+if [ -e $card/{BACK} ]; then
+    cat $card/{BACK} >$card/config.new && sync && mv $card/config.new $card/{CONFIG} && sync
 fi
-cd /
-umount /tributary
+umount $card
 """
 
 
