@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use overlay_paths::{Coordinates, MOST_NODES, Node};
 
+use crate::distances::graph;
 use crate::name::Name;
 use crate::snapshot::Snapshot;
-use crate::tables;
 use crate::threshold::Threshold;
 use crate::values::{Delay, Delays};
 
@@ -26,7 +26,7 @@ pub fn of(taken: &Snapshot) -> Estimates {
     if taken.alive.len() > MOST_NODES || !taken.alive.iter().any(only_some) {
         return Estimates::new();
     }
-    let graph = tables::graph(&taken.alive, &taken.delays);
+    let graph = graph(&taken.alive, &taken.delays);
     let coordinates = Coordinates::of(&graph);
     let nodes: Vec<(Node, &Name)> = (0..)
         .zip(&taken.alive)

@@ -4,8 +4,8 @@
 use overlay_paths::Rounds;
 
 use crate::egresses::{Egress, Egresses};
+use crate::mesh::{Best, Mesh};
 use crate::name::Name;
-use crate::tables::{Best, Mesh};
 use crate::threshold::Threshold;
 use crate::values::{Delay, Exit, Exits, MOST_ROUNDS};
 
@@ -136,8 +136,8 @@ mod tests {
 
     use super::*;
     use crate::estimates::Estimates;
+    use crate::mesh::Known;
     use crate::snapshot::Snapshot;
-    use crate::tables::Known;
     use crate::values::Delays;
 
     fn name(text: &str) -> Name {

@@ -6,6 +6,7 @@ use std::num::NonZero;
 use overlay_paths::{Graph, Rounds, transfer_time};
 use serde::Serialize;
 
+use crate::distances::to_servers;
 use crate::egresses::{Egress, Egresses};
 use crate::estimates;
 use crate::exits::{self, in_order};
@@ -13,12 +14,12 @@ use crate::failure::{Exit, Failure};
 use crate::keys::{self, EGRESSES, TABLES};
 use crate::lost::Lost;
 use crate::members::Members;
+use crate::mesh::{Known, Mesh};
 use crate::name::Name;
 use crate::published;
 use crate::routes::by_preference;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::tables::{self, Known, Mesh};
 use crate::values::{self, Delay, MOST_ROUNDS, Table};
 
 /// What is asked for.
@@ -174,7 +175,7 @@ fn explain(
     let node = in_order(egress, exit).into_iter().find(reached);
     let node = node.unwrap_or(&egress.node);
     let measured = exit.filter(|exit| exit.node == *node);
-    let last = tables::to_servers(taken, egress, node).filter(|_| !egress.others.is_empty());
+    let last = to_servers(taken, egress, node).filter(|_| !egress.others.is_empty());
     let way = |through: &[Name]| Way::new(ingress, through, node, last, rounds, &graphs);
     let chains = by_preference(chains(node).map_or(&[][..], Vec::as_slice), rounds);
     let mut chains: Vec<&[Name]> = chains.iter().map(|chain| &*chain.through).collect();
@@ -216,7 +217,7 @@ fn candidates(
     joined.insert(ingress.clone());
     let mesh = Mesh::of(&joined, known);
     let each = egress.candidates().map(|node| {
-        let last = tables::to_servers(taken, egress, node).map(Delay::microseconds);
+        let last = to_servers(taken, egress, node).map(Delay::microseconds);
         let time = last
             .zip(Rounds::new(rounds))
             .and_then(|(last, rounds)| exits::time(&mesh, ingress, node, last, rounds));

@@ -2,10 +2,10 @@
 //! by them and publishes to each ingress the table that it needs. All of them are clients of etcd.
 //!
 //! Pure: what etcd holds ([`name`], [`values`], [`keys`]), whom an agent measures ([`few`]), what it publishes
-//! ([`window`], [`threshold`], [`health`]), what a controller does ([`estimates`], [`tables`], [`exits`], [`canary`]), what an ingress's converter is told
-//! ([`egresses`], [`routes`]), who may write what ([`permissions`]). The rest talks: to peers ([`meter`]), to servers
-//! ([`servers`]), to the kernel ([`standing`]), to etcd ([`store`], [`election`], [`users`], `published`) and to the
-//! converter ([`answering`], [`handed`]).
+//! ([`window`], [`threshold`], [`health`]), what a controller does ([`distances`], [`estimates`], [`mesh`], [`exits`],
+//! [`tables`], [`canary`]), what an ingress's converter is told ([`egresses`], [`routes`]), who may write what
+//! ([`permissions`]). The rest talks: to peers ([`meter`]), to servers ([`servers`]), to the kernel ([`standing`]), to etcd
+//! ([`store`], [`election`], [`users`], `published`) and to the converter ([`answering`], [`handed`]).
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod answering;
 pub mod canary;
 mod clock;
 pub mod controller;
+pub mod distances;
 pub mod egresses;
 pub mod election;
 pub mod embedded;
@@ -28,6 +29,7 @@ pub mod ingress;
 pub mod keys;
 pub mod lost;
 pub mod members;
+pub mod mesh;
 pub mod meter;
 pub mod name;
 pub mod permissions;

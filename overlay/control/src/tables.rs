@@ -1,26 +1,17 @@
 //! Tables out of delays: the decisions of a controller, without etcd.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use overlay_paths::{Chains, Figures, Graph, MOST_NODES, Node, Rounds, transfer_time};
+use overlay_paths::MOST_NODES;
 
+use crate::distances::to_servers;
 use crate::egresses::Egress;
-use crate::estimates::{self, Estimates};
+use crate::estimates::Estimates;
 use crate::exits;
-use crate::health::{Health, Pressure};
+use crate::mesh::{Known, Mesh};
 use crate::name::Name;
 use crate::snapshot::Snapshot;
-use crate::values::{Chain, Delay, Delays, Exits, MOST_ROUNDS, Table};
-
-/// Agents keep to themselves what changes by less than 2 ms: a detour that gains no more is noise. With delays in whole
-/// steps of as much, nodes that are next to each other have no detours, and a little noise no say in the others'.
-const STEP_US: u32 = 2000;
-
-/// So much farther is a node from all others, in milliseconds, from this pressure on its processors on.
-///
-/// What waits for a processor waits for a few milliseconds: a busy node is worth a little detour, one that hardly gets on a
-/// large one.
-const FARTHER_MS: [(u8, u128); 4] = [(20, 2), (40, 6), (60, 20), (80, 60)];
+use crate::values::{Chain, Exits, Table};
 
 /// For each ingress what its table says.
 pub type Chosen = BTreeMap<Name, Contents>;
@@ -74,200 +65,6 @@ pub fn choose(
     Ok(chosen)
 }
 
-/// How far nodes are from each other, with what the pressure on them adds.
-pub struct Known {
-    /// What they measured.
-    measured: BTreeMap<Name, Delays>,
-    /// What is estimated of other pairs.
-    estimated: BTreeMap<Name, Delays>,
-}
-
-impl Known {
-    /// By what etcd holds, and what is estimated by that.
-    pub fn of(taken: &Snapshot, estimates: &Estimates) -> Self {
-        Self {
-            measured: farther(&taken.delays, &taken.health),
-            estimated: farther(&estimates::as_delays(estimates), &taken.health),
-        }
-    }
-
-    /// The measured links of these nodes, and the estimated ones.
-    pub fn graphs(&self, nodes: &BTreeSet<Name>) -> (Graph, Graph) {
-        (graph(nodes, &self.measured), graph(nodes, &self.estimated))
-    }
-}
-
-/// How far the servers of a line are from a node: what it measured, as much more as the pressure on it adds, in whole steps.
-pub(crate) fn to_servers(taken: &Snapshot, line: &Egress, node: &Name) -> Option<Delay> {
-    let measured = *taken.servers.get(node)?.round_trip_us.get(&line.to)?;
-    let pressure = taken.health.get(node).map(|health| health.pressure_percent);
-    let more = pressure.map_or(0, added_ms) * 1000;
-    let whole = Delay::of_microseconds(u128::from(measured.microseconds()) + more);
-    Some(Delay::of_microseconds(stepped(whole).into()))
-}
-
-/// What nodes measured, and as much more on each link as the pressure on both of its ends adds.
-pub fn farther(
-    delays: &BTreeMap<Name, Delays>,
-    health: &BTreeMap<Name, Health>,
-) -> BTreeMap<Name, Delays> {
-    let added = |node: &Name| {
-        health
-            .get(node)
-            .map_or(0, |of| added_ms(of.pressure_percent))
-    };
-    let mut farther = delays.clone();
-    for (owner, measured) in &mut farther {
-        for (peer, delay) in &mut measured.round_trip_us {
-            let more = (added(owner) + added(peer)) * 1000;
-            *delay = Delay::of_microseconds(u128::from(delay.microseconds()) + more);
-        }
-    }
-    farther
-}
-
-fn added_ms(pressure: Pressure) -> u128 {
-    let reached = |step: &&(u8, u128)| step.0 <= pressure.percent();
-    FARTHER_MS.iter().rfind(reached).map_or(0, |step| step.1)
-}
-
-/// The round-trip times between nodes that are alive. Where both ends measured, the longer one is taken: a link that
-/// became slow is slow as soon as one of them says so.
-pub(crate) fn graph(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Graph {
-    let mut graph = Graph::new(alive.iter().map(Name::to_string).collect());
-    let places: BTreeMap<&Name, u16> = alive.iter().zip(0..).collect();
-    for (owner, measured) in delays {
-        let Some(&from) = places.get(owner) else {
-            continue;
-        };
-        for (peer, delay) in &measured.round_trip_us {
-            if let Some(&to) = places.get(peer).filter(|&&to| to != from) {
-                let other = graph.delay(from, to).unwrap_or(0);
-                graph.set(from, to, Some(other.max(stepped(*delay))));
-            }
-        }
-    }
-    graph
-}
-
-fn stepped(delay: Delay) -> u32 {
-    delay.microseconds().div_ceil(STEP_US) * STEP_US
-}
-
-/// The best chain for a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Best {
-    /// What its time follows from.
-    pub figures: Figures,
-    /// Whether it is the way without converters, which nobody measured.
-    estimated: bool,
-}
-
-/// The chains of all pairs of some nodes.
-///
-/// They consist of measured links. An estimate is only ever compared with them, for the whole way without converters
-/// between: among many chains with estimated hops the best one is likely to be one whose estimates are too low.
-pub struct Mesh {
-    chains: Chains,
-    estimated: Graph,
-    /// In order.
-    nodes: Vec<Name>,
-}
-
-impl Mesh {
-    /// Of these nodes.
-    pub fn of(nodes: &BTreeSet<Name>, known: &Known) -> Self {
-        let (measured, estimated) = known.graphs(nodes);
-        Self {
-            chains: Chains::of(measured),
-            estimated,
-            nodes: nodes.iter().cloned().collect(),
-        }
-    }
-
-    /// The best chains from `ingress` to all others, by ascending rounds.
-    fn to_all(&self, ingress: &Name) -> BTreeMap<Name, Vec<Chain>> {
-        let others = self.nodes.iter().filter(|egress| *egress != ingress);
-        let found = others.map(|egress| (egress.clone(), self.best(ingress, egress)));
-        found.filter(|(_, chains)| !chains.is_empty()).collect()
-    }
-
-    /// What is best if a hop of `last` microseconds follows; None where no chain joins the two, or one of them is not among
-    /// the nodes.
-    pub fn best_before(
-        &self,
-        ingress: &Name,
-        egress: &Name,
-        last: u32,
-        rounds: Rounds,
-    ) -> Option<Best> {
-        let (from, to) = self.place(ingress).zip(self.place(egress))?;
-        let chain = self.chains.best_before(from, to, last, rounds);
-        let chain = chain.map(|figures| Best {
-            figures,
-            estimated: false,
-        });
-        let direct = self.estimated.delay(from, to).map(|delay| Best {
-            figures: Figures {
-                length: delay,
-                longest: delay,
-                hops: 1,
-            },
-            estimated: true,
-        });
-        let both = chain.into_iter().chain(direct);
-        both.min_by(|one, other| f64::total_cmp(&one.time(last, rounds), &other.time(last, rounds)))
-    }
-
-    /// The nodes between the ends of the best chain.
-    ///
-    /// # Panics
-    /// If it is not a chain of these.
-    pub fn through(&self, from: &Name, to: &Name, best: &Best) -> Vec<Name> {
-        if best.estimated {
-            return Vec::new();
-        }
-        let ends = self.place(from).zip(self.place(to));
-        let longest = best.figures.longest;
-        let whole = ends.and_then(|(from, to)| self.chains.chain(from, to, longest));
-        let whole = whole.expect("a chain of these figures");
-        let between = whole.get(1..whole.len() - 1).unwrap_or_default();
-        let names = between.iter().map(|&node| &self.nodes[usize::from(node)]);
-        names.cloned().collect()
-    }
-
-    fn place(&self, name: &Name) -> Option<Node> {
-        let place = self.nodes.binary_search(name).ok()?;
-        Some(Node::try_from(place).expect("MOST_NODES fits"))
-    }
-
-    fn best(&self, ingress: &Name, egress: &Name) -> Vec<Chain> {
-        let mut found = Vec::new();
-        let mut before = None;
-        for rounds in (1..=MOST_ROUNDS).filter_map(Rounds::new) {
-            let best = self.best_before(ingress, egress, 0, rounds);
-            if let Some(best) = best.filter(|_| best != before) {
-                found.push(Chain {
-                    rounds: rounds.count(),
-                    through: self.through(ingress, egress, &best),
-                });
-            }
-            before = best;
-        }
-        found
-    }
-}
-
-impl Best {
-    /// What a transfer takes if a hop of `last` microseconds follows, in microseconds.
-    pub fn time(&self, last: u32, rounds: Rounds) -> f64 {
-        let Figures {
-            length, longest, ..
-        } = self.figures;
-        transfer_time(length + last, longest.max(last), rounds)
-    }
-}
-
 /// The tables that differ from what was published, or are new, with this version and time.
 pub fn changed(
     chosen: &Chosen,
@@ -295,9 +92,13 @@ pub fn changed(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::distances::farther;
     use crate::egresses::Egresses;
-    use crate::values::{ServerDelays, decode_table, encode};
+    use crate::health::Health;
+    use crate::values::{Delay, Delays, ServerDelays, decode_table, encode};
     use proptest::prelude::*;
 
     /// Where all nodes are passable.
