@@ -130,6 +130,7 @@ def _throttler(inputs: Inputs) -> Package:
             content.command(name, "throttler.cli"),
             content.unit(checkout, "throttler/systemd/tributary-throttler.service"),
             content.setting(checkout, "throttler.toml"),
+            content.overrides(checkout, name),
             content.manual(checkout, "tributary-throttler.8", inputs.release),
             content.manual(checkout, "tributary-throttler.toml.5", inputs.release),
             *content.documents(name, checkout, ["docs/throttler.md", "docs/throttler-reference.md"]),
@@ -235,10 +236,10 @@ def _gateway(inputs: Inputs) -> Package:
         name,
         "all",
         "lets home routers in by keys, through tunnels of WireGuard",
-        "Gives each home router a tunnel over each of its links, in which Multipath TCP's\n"
-        "subflows to the converter run, and one for everything else, which leaves by\n"
-        "address translation. Routers are enrolled, listed, given new keys and revoked\n"
-        "one by one. As installed it lets nobody in.",
+        "Gives each home router a tunnel over each of its links, in which subflows of\n"
+        "Multipath TCP run to the converter, and one for everything else, which leaves\n"
+        "by address translation. Routers are enrolled, listed, given new keys and\n"
+        "revoked one by one. As installed it lets nobody in.",
         files=(
             content.command(name, "gateway.cli"),
             *(content.unit(checkout, f"gateway/systemd/{unit}") for unit in units),
@@ -288,6 +289,7 @@ def _image(inputs: Inputs) -> Package:
                 checkout,
                 [f"docs/{page}.md" for page in ("install-pi", "first-start", "upgrade-image", "clients")],
             ),
+            content.overrides(checkout, name),
             *content.documents(name, checkout, ["image/firstboot/tributary.toml"]),
         ),
         # growpart(1), resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.

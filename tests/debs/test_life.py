@@ -26,6 +26,7 @@ def test_an_upgrade_keeps_what_the_administrator_changed(debian: Chroot, made: M
         "backend.conf",
         "converter.toml",
         "cpe.toml",
+        "gateway.toml",
         "squid.toml",
         "switch.conf",
         "throttler.toml",
