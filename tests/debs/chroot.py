@@ -41,6 +41,7 @@ _NOT_COUNTED = (
     "root",
     "run",
     "tmp",
+    "usr/share/python3/debpython/__pycache__",  # of py3clean(1), which packages call
 )
 
 
