@@ -215,7 +215,7 @@ def _providing(network: Network) -> Iterator[Providers]:
     Providers.leases(network, dict.fromkeys(names, 2))
     command = [
         *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=", "--log-facility=-"),
-        *("--bind-interfaces", "--interface=gateway", "--no-dhcp-interface=gateway", "--except-interface=lo"),
+        *("--bind-dynamic", "--interface=gateway", "--no-dhcp-interface=gateway", "--except-interface=lo"),
         *("--no-resolv", "--no-hosts", f"--address=/{NAME}/{SERVER}"),
         *(f"--interface={name}" for name in names),
         *(f"--dhcp-range=10.0.{link.number}.0,static,255.255.255.0,10m" for link in network.links),

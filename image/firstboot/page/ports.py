@@ -37,10 +37,10 @@ def _port(found: Interface, own: IPv4Interface) -> Port:
 def has_upstream(name: str, own: IPv4Interface) -> bool:
     """Whether the interface has an address that others know of, beside ``own``, or a default route."""
     found = _shown("address", "show", "dev", name, "scope", "global")
-    given = [each["local"] for link in found for each in link.get("addr_info", ()) if each.get("local") != str(own.ip)]
-    return bool(given or _shown("-4", "route", "show", "default", "dev", name)) or bool(
-        _shown("-6", "route", "show", "default", "dev", name)
-    )
+    # For an address of another scope, ip(8) of Debian 13 shows an empty object.
+    shown = {each.get("local") for link in found for each in link.get("addr_info", ())}
+    routes = (_shown(version, "route", "show", "default", "dev", name) for version in ("-4", "-6"))
+    return bool(shown - {None, str(own.ip)}) or any(routes)
 
 
 def _shown(*words: str) -> Sequence[dict[str, list[dict[str, str]]]]:
