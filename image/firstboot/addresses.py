@@ -4,11 +4,15 @@ import json
 import subprocess
 
 
-def own() -> tuple[str, ...]:
-    """Those of global scope, without temporary ones (RFC 8981); none if ip(8) is not here."""
+def own(interface: str = "") -> tuple[str, ...]:
+    """Those of global scope, without temporary ones (RFC 8981), of one ``interface`` or of all that are up.
+
+    None if ip(8) or the interface is not here. For an address of another scope Debian 13's shows an empty object.
+    """
+    which = ("dev", interface) if interface else ("up",)
     try:
         shown = subprocess.run(
-            ["ip", "-json", "address", "show", "up", "scope", "global"], capture_output=True, text=True, check=True
+            ["ip", "-json", "address", "show", *which, "scope", "global"], capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return ()

@@ -64,15 +64,15 @@ def link(name: str, modem: Modem, said: Said) -> Iterator[Action]:
     yield EnableUnit(DIALLER, reads=(general, connection))
 
 
-def _connection(name: str, modem: Modem, link: Said) -> str:
+def _connection(name: str, modem: Modem, said: Said) -> str:
     """A connection in the keyfile format (nm-settings-keyfile(5))."""
     dialled = {"apn": modem.apn, "pin": modem.pin, "username": modem.user, "password": modem.password}
-    said = ("id", f"tributary-{name}"), ("uuid", uuid.uuid5(_IDS, name)), ("type", "gsm"), _FOR_EVER
-    routes: list[tuple[str, object]] = [("method", "auto"), ("route-metric", link.metric)]
-    if link.domains:
-        routes.append(("dns-search", "".join(f"~{each};" for each in link.domains)))
+    general = ("id", f"tributary-{name}"), ("uuid", uuid.uuid5(_IDS, name)), ("type", "gsm"), _FOR_EVER
+    routes: list[tuple[str, object]] = [("method", "auto"), ("route-metric", said.metric)]
+    if said.domains:
+        routes.append(("dns-search", "".join(f"~{each};" for each in said.domains)))
     return sections(
-        ("connection", [*said, *([_IN_CLEAR] if link.domains else [])]),
+        ("connection", [*general, *([_IN_CLEAR] if said.domains else [])]),
         ("gsm", [(key, _escaped(value)) for key, value in dialled.items() if value is not None]),
         ("ipv4", routes),
         ("ipv6", routes),

@@ -57,7 +57,6 @@ class Board:
     boot_bytes: int
     imager: bool = False  # Raspberry Pi Imager writes its images
     slot_bytes: int = 2048 * MIB
-
     """Of each of two root partitions, of which an upgrade writes the one that does not run. A system takes 0.7 to 1.2
     GiB; it also needs room for a second kernel and for what apt fetches."""
 

@@ -29,7 +29,7 @@ LOCKS = Path(__file__).parent / "lock"
 _OF_ROOT = (
     *("ansible", "image/make/root.py", "image/make/texts.py", "image/make/tidy.py", "image/make/boards.py"),
     *("image/make/slots.py", "image/make/menu.py", "image/make/firmware.py", "image/make/text.py"),
-    "image/make/layout.py",
+    *("image/make/layout.py", "image/upgrade/boot_partition.py", "image/upgrade/choice.py"),
 )
 _OF_DISK = (
     *("image/make/disk.py", "image/make/layout.py", "image/make/grub.py", "image/make/identity.py"),

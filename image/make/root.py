@@ -18,6 +18,7 @@ from image.make.layout import Layout
 from image.make.text import Text
 from image.make.texts import texts
 from image.upgrade.boot_partition import fill
+from image.upgrade.choice import folder
 from tributary.settings.failure import Exit, Failure
 
 USER = "tributary"
@@ -175,7 +176,7 @@ class Build:
     def _fill_first_slot(self) -> None:
         for text in firmware.card(self.recipe.layout):
             self._write(text)
-        fill(self.root, self.root / FIRMWARE / "a")
+        fill(self.root, self.root / FIRMWARE / folder(slots.SLOTS[0].name))
 
     def _make_room_for_what_is_kept(self) -> None:
         for path in (*slots.KEPT, slots.DATA):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Interface
 from pathlib import Path
 
+from image.firstboot import addresses
 from image.firstboot.interfaces import Interface, Kind, interfaces
 from image.firstboot.page.lan_side import Port
 from tributary import commands
@@ -36,17 +37,15 @@ def _port(found: Interface, own: IPv4Interface) -> Port:
 
 def has_upstream(name: str, own: IPv4Interface) -> bool:
     """Whether the interface has an address that others know of, beside ``own``, or a default route."""
-    found = _shown("address", "show", "dev", name, "scope", "global")
-    # For an address of another scope, ip(8) of Debian 13 shows an empty object.
-    shown = {each.get("local") for link in found for each in link.get("addr_info", ())}
-    routes = (_shown(version, "route", "show", "default", "dev", name) for version in ("-4", "-6"))
-    return bool(shown - {None, str(own.ip)}) or any(routes)
+    others = set(addresses.own(name)) - {str(own.ip)}
+    return bool(others) or any(_default_routes(version, name) for version in ("-4", "-6"))
 
 
-def _shown(*words: str) -> Sequence[dict[str, list[dict[str, str]]]]:
+def _default_routes(version: str, name: str) -> Sequence[object]:
     """What ip(8) shows; nothing of an interface that is gone."""
-    done = commands.run(["ip", "-json", *words])
-    return json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    done = commands.run(["ip", "-json", version, "route", "show", "default", "dev", name])
+    found: Sequence[object] = json.loads(done.stdout or "[]") if done.returncode == 0 else []
+    return found
 
 
 def is_answered_by_pppoe(name: str) -> bool:
