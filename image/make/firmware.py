@@ -89,5 +89,5 @@ def card(layout: Layout) -> Iterator[Text]:
     top = "/boot/firmware"
     yield Text(f"{top}/{CONFIG}", _CONFIG)
     yield Text(f"{top}/{STATES}", states(slots.SLOTS[0].name))
-    for slot, words in slots.starting(layout):
+    for slot, _, words in slots.starting(layout):
         yield Text(f"{top}/{folder(slot.name)}/{COMMAND_LINE}", f"console=tty0 rootwait {words}\n")

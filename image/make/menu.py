@@ -41,9 +41,8 @@ def menu(layout: Layout) -> str:
     (linux-update-symlinks(1) of Debian).
     """
     choices = "\n".join(_choice(slot) for slot in SLOTS)
-    numbers = {SLOTS[0].name: layout.root, SLOTS[1].name: layout.other}
     entries = "\n".join(
-        _entry(slot, 1 + layout.partitions.index(numbers[slot.name]), words) for slot, words in starting(layout)
+        _entry(slot, 1 + layout.partitions.index(place), words) for slot, place, words in starting(layout)
     )
     return f"""\
 # Of the disk. It starts the first slot of ORDER that is good and was not started in vain {_TRIES} times.

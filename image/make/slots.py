@@ -7,7 +7,7 @@ machine, udev gives the partitions of the one that the kernel's command line nam
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from image.make.layout import Layout
+from image.make.layout import Layout, Partition
 from image.make.text import Text
 
 RAUC = "var/lib/rauc"
@@ -43,11 +43,11 @@ class Slot:
 SLOTS = (Slot("A", "root-a"), Slot("B", "root-b"))
 
 
-def starting(layout: Layout) -> Iterator[tuple[Slot, str]]:
-    """Each slot with what the kernel is told when it starts: which root, which disk, and to start anew if it fails."""
+def starting(layout: Layout) -> Iterator[tuple[Slot, Partition, str]]:
+    """Each slot, where it lies, and what its kernel is told: which root, which disk, and to start anew if it fails."""
     for slot, place in zip(SLOTS, (layout.root, layout.other), strict=True):
         disk = f"rauc.slot={slot.name} tributary_disk={layout.disk}"
-        yield slot, f"root={place.name} ro fsck.repair=yes panic=30 {disk}"
+        yield slot, place, f"root={place.name} ro fsck.repair=yes panic=30 {disk}"
 
 
 def udev_rules(layout: Layout) -> Text:

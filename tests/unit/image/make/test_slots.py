@@ -47,7 +47,7 @@ def test_each_slot_has_a_link_and_starts_with_its_own_root(board: Board) -> None
     rules = slots.udev_rules(drive).content
     links = dict(re.findall(r'NUMBER}=="(\d)", SYMLINK\+="tributary/(\S+)"', rules))
     assert sorted(links.values()) == ["boot", "data", "root-a", "root-b"]
-    for slot, words in slots.starting(drive):
+    for slot, _, words in slots.starting(drive):
         number = next(each for each, link in links.items() if link == slot.partition)
         place = drive.partitions[int(number) - 1]
         assert {f"root={place.name}", f"rauc.slot={slot.name}", f"tributary_disk={drive.disk}"} <= set(words.split())
