@@ -85,7 +85,10 @@ def serving(
         said_ready(child)
         command = [str(program), "--listen", way.listens, "--to", way.origin, *arguments]
         with nodes["relay"].start(program.name, command).wait_until_ready() as relay:
-            yield relay.log
+            try:
+                yield relay.log
+            finally:
+                print(relay.log.read_text())
 
 
 def told(log: Path, what: str) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 
 const MOST: usize = 256 << 10;
+/// So often it is read at a time. Two ends that are faster than the relay would keep it from all else until they are done.
+const READS: u32 = 8;
 
 /// Bytes that were read from one socket, and those of them that the other one has not taken yet.
 pub struct Direction {
@@ -37,9 +39,9 @@ impl Direction {
         u32::try_from(self.to - self.from).unwrap_or(u32::MAX)
     }
 
-    /// Moves what can be moved without waiting.
+    /// Moves what can be moved without waiting, as far as some reads go.
     pub fn pump(&mut self, mut reader: &TcpStream, mut writer: &TcpStream) -> io::Result<()> {
-        loop {
+        for _ in 0..READS {
             while !self.is_empty() {
                 match writer.write(&self.buffer[self.from..self.to]) {
                     Ok(count) => {
@@ -61,6 +63,7 @@ impl Direction {
                 other => return if_not_now(other),
             }
         }
+        Ok(())
     }
 }
 
