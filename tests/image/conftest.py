@@ -3,18 +3,24 @@
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
 from image.make import order, tools
 from image.make.boards import BOARDS, Role
+from image.make.bundle import Signing
 from image.make.watch import Text
 from tributary.places import CACHE
 from tributary.settings.failure import Exit, Failure
 
-Build = Callable[[str, Role], Path]
+
+class Build(Protocol):
+    """Gives the image for a board and a role, packed; with ``signing`` beside a bundle, which it takes."""
+
+    def __call__(self, board: str, role: Role, signing: Signing | None = None) -> Path: ...
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,19 +38,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
-    """Gives the image for a board and a role, packed. A lock that is out of date is written anew, in a copy."""
-    made: dict[tuple[str, Role], Path] = {}
+    """A lock that is out of date is written anew, in a copy."""
+    made: dict[tuple[str, Role, Signing | None], Path] = {}
     folder = tmp_path_factory.mktemp("images", numbered=True)
     locks = shutil.copytree(order.LOCKS, folder / "lock")
 
-    def once(board: str, role: Role) -> Path:
-        if (board, role) not in made:
-            made[board, role] = _built(order.Order(BOARDS[board], role, folder, CACHE / "image"))
-        return made[board, role]
+    def once(board: str, role: Role, signing: Signing | None = None) -> Path:
+        asked = (board, role, signing)
+        if asked not in made:
+            output = folder / ("signed" if signing else "unsigned")
+            made[asked] = _built(order.Order(BOARDS[board], role, output, CACHE / "image", **_signed(signing)))
+        return made[asked]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order, "LOCKS", locks)
         yield once
+
+
+def _signed(signing: Signing | None) -> dict[str, Any]:
+    return {"certificate": signing.certificate, "key": signing.key} if signing else {}
 
 
 def _built(asked: order.Order) -> Path:

@@ -33,6 +33,13 @@ def change(image: Path, place: tables.Partition, request: str) -> None:
     assert len(done.stderr.splitlines()) == 1, done.stderr  # its version
 
 
+def disk_of(bundles: Path) -> Path:
+    """A disk with what is in the folder, beside it."""
+    made = bundles.with_suffix(".img")
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-L", "bundles", "-d", bundles, made, "1600M"], check=True)
+    return made
+
+
 @dataclass(frozen=True)
 class Bundles:
     """Bundles of a disk's first root, which comes to trust ``ours``, in a folder beside it."""
@@ -68,9 +75,7 @@ class Bundles:
         plain.unlink()
 
     def disk(self) -> Path:
-        made = self.folder.with_suffix(".img")
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-L", "bundles", "-d", self.folder, made, "1600M"], check=True)
-        return made
+        return disk_of(self.folder)
 
     def _make(self, image: Path, size: int, name: str, told: tuple[str, str], by: Signing) -> None:
         text = bundle.manifest(told[0] or self.compatible, told[1])
