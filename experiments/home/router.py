@@ -73,22 +73,22 @@ def _prefix() -> str:
 
 
 def files(
-    links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None = None, probe: str = ""
+    links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None = None, probe: str = "", lan: str = ""
 ) -> dict[str, str]:
-    """The files of a router with such a card, by their names; ``probe`` are further lines of [probe]. Pure.
+    """The files of a router with such a card, by their names; ``probe`` and ``lan`` are further lines of these. Pure.
 
     With a ``share`` the card says how fast links are: so much of what they carry.
     """
-    card = read(_card(links, enrolment, share, probe).encode(), Role.CPE)
+    card = read(_card(links, enrolment, share, probe, lan).encode(), Role.CPE)
     assert card.lan and card.target, "a card of ours is complete"
     actions = (*home(card, card.lan, card.target), *firewall(card, Role.CPE))
     return {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
 
 
-def _card(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None, probe: str) -> str:
+def _card(links: tuple[Link, ...], enrolment: Enrolment | None, share: float | None, probe: str, lan: str) -> str:
     lines = [] if enrolment else [f'gateway = "{GATEWAY}"']
     lines += [f"[probe]\n{probe}", "[tunnels]", f'prefix = "{_prefix()}"']
-    lines += ["[lan]", f'interface = "{LAN_SIDE}"', f'address = "{ROUTER}/24"']
+    lines += ["[lan]", f'interface = "{LAN_SIDE}"', f'address = "{ROUTER}/24"', lan]
     for link in links:
         lines += [f"[wan.{link.name}]", f'interface = "{link.name}"']
         if share is not None:
@@ -105,11 +105,12 @@ def router_at_work(
     *,
     released: bool = False,
     probe: str = "",
+    lan: str = "",
 ) -> Iterator[Router]:
     """It, for the length of the block; with a ``share`` of what links carry as their rates."""
     node, links = network.router, network.links
     tune(node)
-    for name, content in files(links, enrolment, share, probe).items():
+    for name, content in files(links, enrolment, share, probe, lan).items():
         node.write(name, content).chmod(0o600)
     folder = node.directory
     with (folder / "converter.toml").open("a") as file:
