@@ -179,8 +179,8 @@ impl Session {
         let late = Instant::now() + REST;
         loop {
             match self.obstacle()? {
-                Some(Obstacle::InFlight(_) | Obstacle::Unread(_)) if Instant::now() < late => {}
-                Some(other) => return Ok(Err(other)),
+                Some(obstacle) if obstacle.may_pass() && Instant::now() < late => {}
+                Some(obstacle) => return Ok(Err(obstacle)),
                 None => return Ok(Ok(())),
             }
             self.wait(Some(LOOK))?;
