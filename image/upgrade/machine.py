@@ -17,6 +17,10 @@ from tributary.settings.failure import Exit, Failure
 CONFIGURATION = Path("/etc/rauc/system.conf")
 KEYRING = Path("/etc/rauc/keyring.pem")
 
+_MODULES = ("nbd", "dm-verity")
+"""RAUC reads a bundle at a URL by a device of the first, which the second opens. udev opens it as well, and the kernel
+ends it when the last one has closed it: what has to be loaded in between comes too late (RAUC's pull request 1741).
+"""
 _PACKAGE = "tributary-image"
 _NOT_SIGNED = "signature"  # in all that RAUC says of one that it does not accept
 
@@ -48,6 +52,8 @@ def bundle(where: str) -> Bundle:
 
 def install(where: str) -> None:
     """Write the bundle into the other slot, with progress on standard error; raises Failure (71)."""
+    commands.run(["modprobe", "--all", *_MODULES])
+    commands.run(["udevadm", "settle", "--timeout=10"])
     done = subprocess.run(["rauc", "install", "--progress", where], stdout=sys.stderr, check=False)
     if done.returncode != 0:
         raise Failure(Exit.SYSTEM, f"rauc install ended with {done.returncode}: see above; what runs is as it was")
