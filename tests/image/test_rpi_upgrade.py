@@ -4,7 +4,7 @@ QEMU has no firmware of the Raspberry Pi. What it does is small, and a function 
 config.txt, and starts what lies in the folder that os_prefix names, with the command line there (boot_virt in
 tests/image/machine.py). So it is shown what the boot partition says at each start, not that a board does that.
 
-It starts seven times, by emulation, which takes an hour: it runs by its path alone.
+It starts seven times, by emulation, which takes half an hour: it runs by its path alone.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from image.check.on_rpi import settings
 from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.machine import Medium, boot_virt, section
-from tests.image.upgrading import SETTINGS, TOOLS, Bundles, booted
+from tests.image.upgrading import SETTINGS, TOOLS, Bundles, booted, disk_of
 
 missing = [tool for tool in ("qemu-system-aarch64", *TOOLS) if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
@@ -48,7 +48,7 @@ def other(medium: Medium) -> Path:
     bundles = Bundles.trusted(medium, "tributary-gateway-rpi")
     bundles.make("good")
     bundles.break_()
-    return bundles.disk()
+    return disk_of(bundles.folder)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The x86 image of a gateway as `scripts/build-image --certificate --key` makes it, upgraded by the bundle beside it.
 
-It starts three times by UEFI, which takes half an hour, and is built with a key of its own, which puts the image
+It starts three times by UEFI, which takes 15 minutes, and is built with a key of its own, which puts the image
 without one out of the cache: it runs by its path alone.
 """
 

@@ -12,7 +12,7 @@ import pytest
 from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.machine import Medium, boot_pc, section
-from tests.image.upgrading import SETTINGS, TOOLS, Bundles, booted, signing
+from tests.image.upgrading import SETTINGS, TOOLS, Bundles, booted, disk_of, signing
 
 missing = [tool for tool in ("qemu-system-x86_64", *TOOLS) if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
@@ -37,7 +37,7 @@ def other(medium: Medium) -> Path:
     bundles.break_()
     damaged = (bundles.folder / "refused-older.raucb").read_bytes()
     (bundles.folder / "refused-damaged.raucb").write_bytes(damaged[:1000])
-    return bundles.disk()
+    return disk_of(bundles.folder)
 
 
 @pytest.fixture(scope="module")

@@ -74,9 +74,6 @@ class Bundles:
         self._make(plain, self.medium.roots[0].size, "broken", ("", LATER), self.ours)
         plain.unlink()
 
-    def disk(self) -> Path:
-        return disk_of(self.folder)
-
     def _make(self, image: Path, size: int, name: str, told: tuple[str, str], by: Signing) -> None:
         text = bundle.manifest(told[0] or self.compatible, told[1])
         place = Partition(self.medium.roots[0].start, size, "", "")

@@ -3,6 +3,7 @@
 The network is that of experiments/home/network.py, and these:
 
     gateway 2001:db8:a::2 --- 2001:db8:a::1 internet 2001:db8:5::1 --- 2001:db8:5::2 server
+    router 2001:db8:d::2 ==dsl== 2001:db8:d::1 internet
 """
 
 import json
@@ -22,6 +23,8 @@ from tests.netns.squid_world import inside
 from tributary.settings.files import load
 
 LINKS = Topology.of(load(PROFILES / "home.toml", Profile)).links[:2]
+LINK = LINKS[0].name
+"""The one of them that has IPv6."""
 GATEWAY, SERVER = "2001:db8:a::2", "2001:db8:5::2"
 PROBE = 'interval = "1s"\ntimeout = "1s"\nfailures = 2\n'
 SIZE = 12_000_000
@@ -33,21 +36,17 @@ _RATES = ("40mbit", "20mbit")
 def network_with_ipv6(name: str, directory: Path) -> Iterator[Network]:
     with standing_network(name, directory, LINKS, shaped=False) as network:
         network.internet.sysctl(net__ipv6__conf__all__forwarding=1)
-        for node, side, net in (
-            (network.gateway, "gateway", "2001:db8:a::"),
-            (network.server, "server", "2001:db8:5::"),
+        for node, interface, side, net in (
+            (network.gateway, "eth0", "gateway", "2001:db8:a::"),
+            (network.server, "eth0", "server", "2001:db8:5::"),
+            (network.router, LINK, LINK, "2001:db8:d::"),
         ):
-            join(network.internet, side, node, "eth0", net)
+            network.internet.ip("address", "add", f"{net}1/64", "dev", side)
+            node.ip("address", "add", f"{net}2/64", "dev", interface)
+            node.ip("-6", "route", "add", "default", "via", f"{net}1", "dev", interface, "metric", "1024")
         for link, rate in zip(LINKS, _RATES, strict=True):
             network.internet.run("tc", "qdisc", "add", "dev", link.name, "root", *_shape(rate))
         yield network
-
-
-def join(internet: Node, side: str, node: Node, interface: str, net: str) -> None:
-    """Give both ends of a cable their addresses of ``net``, and ``node`` its default route."""
-    internet.ip("address", "add", f"{net}1/64", "dev", side)
-    node.ip("address", "add", f"{net}2/64", "dev", interface)
-    node.ip("-6", "route", "add", "default", "via", f"{net}1", "dev", interface, "metric", "1024")
 
 
 def addresses(device: Node, *, deprecated: bool = False) -> list[str]:

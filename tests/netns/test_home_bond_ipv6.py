@@ -11,13 +11,12 @@ from experiments.home.gateway import gateway_at_work
 from experiments.home.router import router_at_work
 from tests.netns.home_ipv6_world import (
     GATEWAY,
-    LINKS,
+    LINK,
     PROBE,
     SIZE,
     Download,
     addresses,
     download,
-    join,
     network_with_ipv6,
 )
 from tests.netns.home_world import dnsmasq
@@ -39,10 +38,8 @@ def downloaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Download]:
     """By a port that nobody treats in a way of its own."""
     directory = tmp_path_factory.mktemp("bond6")
     with network_with_ipv6(f"bond{os.getpid()}", directory) as network:
-        link = LINKS[0].name
-        join(network.internet, link, network.router, link, "2001:db8:d::")
         # As systemd-networkd does it when the provider has delegated a prefix.
-        network.router.ip("address", "add", f"{DELEGATED[int(TOKEN)]}/64", "dev", link, "nodad")
+        network.router.ip("address", "add", f"{DELEGATED[int(TOKEN)]}/64", "dev", LINK, "nodad")
         with (
             gateway_at_work(network, tunnels=True) as gateway,
             router_at_work(network, gateway.enrol(), probe=PROBE, lan=LAN) as router,
