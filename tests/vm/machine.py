@@ -88,9 +88,14 @@ def boot(root: Path, script: str, seconds: int, machine: Machine = _PC) -> str:
     command = [*machine.command, "-kernel", str(kernel), "-initrd", str(initrd)]
     command += ["-append", f"{machine.kernel} root=/dev/vda rw quiet init=/guest-init"]
     command += ["-drive", f"file={disk},if=virtio,format=raw"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
-    sys.stdout.write(done.stdout + done.stderr)  # shown by pytest if the test fails
-    return done.stdout
+    console = root.parent / "console"
+    try:
+        with console.open("w") as said:
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=seconds, check=False)
+    finally:
+        printed = console.read_text(errors="replace")
+        sys.stdout.write(printed)  # shown by pytest if the test fails
+    return printed
 
 
 def _copy_checkout(target: Path) -> None:
