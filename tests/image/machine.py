@@ -75,7 +75,10 @@ HOME = tuple(
     )
     for word in ("-netdev", backend, "-device", f"virtio-net-pci,netdev=n{number},addr={number:#x}")
 )
-"""Two links and a LAN, called ens3, ens4 and ens5 by where they are plugged in (systemd.net-naming-scheme(7))."""
+"""Two links and a LAN."""
+PC_CARDS = ("ens3", "ens4", "ens5")
+"""What HOME is called by where it is plugged in (systemd.net-naming-scheme(7)): firmware numbers a PC's slots."""
+VIRT_CARDS = ("enp0s3", "enp0s4", "enp0s5")
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,14 @@ def boot_pc(
     return _run(command, folder, seconds)
 
 
-def boot_virt(medium: Medium, *sections: str, seconds: int, other: Path | None = None, also: str = "") -> str:
+def boot_virt(
+    medium: Medium,
+    *sections: str,
+    seconds: int,
+    network: tuple[str, ...] = _NETWORK,
+    other: Path | None = None,
+    also: str = "",
+) -> str:
     """Boot an arm64 image on QEMU's ``virt`` machine by what config.txt names; the kernel is told ``also`` these words.
 
     A Raspberry Pi's firmware reads config.txt; QEMU has none, so this function stands in for it.
@@ -157,7 +167,7 @@ def boot_virt(medium: Medium, *sections: str, seconds: int, other: Path | None =
         for name, text in _credentials(sections).items()
     ]
     line = " ".join([given, "console=ttyAMA0 quiet", also, *told])
-    command = [*_VIRT, "-m", "2G", *_COMMON, *_NETWORK, *_drives(medium, folder), *_other(other)]
+    command = [*_VIRT, "-m", "2G", *_COMMON, *network, *_drives(medium, folder), *_other(other)]
     command += ["-kernel", str(folder / "kernel"), "-initrd", str(folder / "initramfs"), "-append", line]
     return _run(command, folder, seconds)
 

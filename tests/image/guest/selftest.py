@@ -145,14 +145,14 @@ def links() -> dict[str, Any]:
     """A home router's links, and what serves its LAN."""
     for _ in range(60):
         status = json.loads(run("tributary-cpe status --json"))
-        if "ens4" in quietly("ip route show table 8402"):
+        if "default" in quietly("ip route show table 8402"):
             break
         time.sleep(1)
     return {
         "status": status,
         "endpoints": quietly("ip mptcp endpoint show"),
         "rules": quietly("ip rule show"),
-        "lan": quietly("ip -brief address show dev ens5"),
+        "lan": quietly("ip -brief address show to 192.168.77.0/24"),
         "active": {
             unit: quietly(f"systemctl is-active {unit}") for unit in ("dnsmasq.service", "tributary-lan.service")
         },

@@ -1,6 +1,8 @@
-"""The x86 image of a home router: two links and a LAN, set up from the boot partition."""
+"""A home router's images: two links and a LAN, set up from the boot partition."""
 
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,39 +10,66 @@ import pytest
 
 from image.make.boards import Role
 from tests.image.conftest import Build
-from tests.image.machine import HOME, Medium, boot_pc, section
-
-pytestmark = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64")
+from tests.image.machine import HOME, PC_CARDS, VIRT_CARDS, Medium, boot_pc, boot_virt, section
 
 SETTINGS = """\
 gateway = "203.0.113.5"
 
 [wan.dsl]
-interface = "ens3"
+interface = "{dsl}"
 
 [wan.lte]
-interface = "ens4"
+interface = "{lte}"
 priority = 200
 
 [lan]
-interface = "ens5"
+interface = "{lan}"
 address = "192.168.77.1/24"
 
-[network.ens3]
+[network.{dsl}]
 address = "192.168.76.15/24"
 gateway = "192.168.76.2"
 
-[network.ens4]
+[network.{lte}]
 address = "192.168.86.15/24"
 gateway = "192.168.86.2"
 """
 
 
+@dataclass(frozen=True)
+class Machine:
+    """What a board's image is booted on, and the names of its links' cards and of the LAN's."""
+
+    board: str
+    command: str
+    boot: Callable[..., str]
+    cards: tuple[str, str, str]
+    seconds: int
+
+    def __str__(self) -> str:
+        return self.board
+
+
+MACHINES = (
+    Machine("x86", "qemu-system-x86_64", boot_pc, PC_CARDS, 900),
+    Machine("rpi", "qemu-system-aarch64", boot_virt, VIRT_CARDS, 1800),
+)
+
+
+@pytest.fixture(scope="module", params=MACHINES, ids=str)
+def machine(request: pytest.FixtureRequest) -> Machine:
+    given: Machine = request.param
+    if shutil.which(given.command) is None:
+        pytest.skip(f"no {given.command}")
+    return given
+
+
 @pytest.fixture(scope="module")
-def console(build: Build, tmp_path_factory: pytest.TempPathFactory) -> str:
+def console(machine: Machine, build: Build, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("cpe", numbered=True)
-    medium = Medium.of(build("x86", Role.CPE), folder, SETTINGS)
-    return boot_pc(medium, "system", "links", network=HOME, seconds=900)
+    dsl, lte, lan = machine.cards
+    medium = Medium.of(build(machine.board, Role.CPE), folder, SETTINGS.format(dsl=dsl, lte=lte, lan=lan))
+    return machine.boot(medium, "system", "links", network=HOME, seconds=machine.seconds)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +77,10 @@ def links(console: str) -> dict[str, Any]:
     return section(console, "links")
 
 
-def test_the_first_boot_makes_a_home_router_of_it(console: str) -> None:
+def test_the_first_boot_makes_a_home_router_of_it(machine: Machine, console: str) -> None:
     found = section(console, "system")
     assert (found["state"], found["failed"], found["role"]) == ("running", [], "cpe")
-    assert "Plug devices in at ens5" in found["applied"]
+    assert f"Plug devices in at {machine.cards[-1]}" in found["applied"]
     running = {name for name, state in found["active"].items() if state == "active"}
     assert {f"tributary-{part}.service" for part in ("cpe", "converter", "lan", "firewall", "firstboot")} <= running
     assert "tributary-squid.service" not in found["active"]
