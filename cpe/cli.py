@@ -2,11 +2,10 @@
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
-from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -15,15 +14,13 @@ from cpe.control import CONTROL
 from cpe.settings import CpeSettings, Multipath, Wan
 from cpe.usage_file import UsageFile
 from tributary.daemons import directories, logs
-from tributary.settings.entry import Arguments, need_root
+from tributary.settings.entry import Arguments, Commands, need_root
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
 from tributary.settings.probing import Probe
 from tributary.settings.units import Size
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import Tunnels
-
-_Options = TypeVar("_Options")
 
 _DESCRIPTION = """\
 Keeps policy routing and MPTCP endpoints of a home router right while its access links (WANs) come, go and change
@@ -128,13 +125,7 @@ class UsageOf:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="cpe", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
-    commands = made.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
-        added: Arguments = commands.add_parser(name, help=about, description=text, epilog=_EXIT_CODES)
-        added.does(of, act)
-        return added
-
+    command = Commands(made, _EXIT_CODES).add
     run = command("run", Run, _run, "keep the links until stopped", _RUN)
     plan = command("plan", Plan, _plan, "what run would change now", _PLAN)
     check = command("check", Check, _check, "whether the settings are accepted", _CHECK)

@@ -19,7 +19,7 @@ from gateway.registry import free_number, name_of
 from gateway.settings import GatewaySettings
 from gateway.tunnels import Gateway
 from tributary.daemons import directories
-from tributary.settings.entry import Arguments, need_root
+from tributary.settings.entry import Arguments, Commands, need_root
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.files import load
 from tributary.settings.ports import SERVICE, Ports
@@ -182,11 +182,10 @@ class List(Common):
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="gateway", description=_DESCRIPTION, epilog=f"{_keys()}\n\n{_EXIT_CODES}")
-    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    commands = Commands(made, _EXIT_CODES)
 
     def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
-        added: Arguments = commands.add_parser(name, help=about, description=text, epilog=_EXIT_CODES)
-        added.does(of, act)
+        added = commands.add(name, of, act, about, text)
         added.add_argument("--settings", type=Path, default=SETTINGS, metavar="FILE", help=f"default: {SETTINGS}")
         added.add_argument(
             "--state-directory", type=Path, metavar="DIRECTORY", help=f"keys and routers (default: {state.DIRECTORY})"

@@ -3,9 +3,9 @@
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from throttler import dry_run
 from throttler.options import (
@@ -25,13 +25,12 @@ from throttler.service.state import DIRECTORY
 from throttler.shaping import apply
 from tributary.daemons.control import Answer
 from tributary.daemons.logs import Format
-from tributary.settings.entry import Arguments, need_root
+from tributary.settings.entry import Arguments, Commands, need_root
 from tributary.settings.failure import refused
 
 if TYPE_CHECKING:
     from throttler.service.status import Status
 
-_Options = TypeVar("_Options")
 
 _DESCRIPTION = """\
 Holds chosen subflows of Multipath TCP sessions to a rate, so that MPTCP moves their load to the other subflows.
@@ -140,13 +139,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="throttler", description=_DESCRIPTION, epilog=_EXIT_CODES)
-    commands = made.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
-        added: Arguments = commands.add_parser(name, help=about, description=text, epilog=_EXIT_CODES)
-        added.does(of, act)
-        return added
-
+    command = Commands(made, _EXIT_CODES).add
     run = command("run", RunOptions, _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")

@@ -3,10 +3,10 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from image.upgrade import bundle, machine, own
 from image.upgrade.boot_partition import BOOT, fill
@@ -14,10 +14,8 @@ from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.choice import folder
 from image.upgrade.health import Health, Verdict
 from image.upgrade.trial import Trial
-from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.entry import Arguments, Commands, need_root, run
 from tributary.settings.failure import Exit, Failure
-
-_Options = TypeVar("_Options")
 
 DESCRIPTION = """\
 Upgrades this box as a whole, with a way back. The disk has two slots, A and B, each with a whole system, of which one
@@ -98,13 +96,7 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary-upgrade", description=DESCRIPTION, epilog=EPILOG)
-    commands = made.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
-        added: Arguments = commands.add_parser(name, help=about, description=text, epilog=EPILOG)
-        added.does(of, act)
-        return added
-
+    command = Commands(made, EPILOG).add
     install = command("install", Install, _install, "put a bundle into the other slot", _INSTALL)
     install.add_argument("bundle", metavar="BUNDLE", help="a file, or an http or https URL")
     install.add_argument("--allow-older", action="store_true", help="also a version older than the one that runs")

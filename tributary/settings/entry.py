@@ -48,6 +48,22 @@ class Arguments(argparse.ArgumentParser):
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+class Commands:
+    """The commands of a program: each has arguments of its own, and their help ends alike."""
+
+    def __init__(self, program: Arguments, epilog: str) -> None:
+        self._added = program.add_subparsers(required=True, metavar="COMMAND")
+        self._epilog = epilog
+
+    def add(
+        self, name: str, options: type[_Options], act: Callable[[_Options], int | None], about: str, text: str
+    ) -> Arguments:
+        """A command, with a line ``about`` it for the program's help and a ``text`` for its own."""
+        added: Arguments = self._added.add_parser(name, help=about, description=text, epilog=self._epilog)
+        added.does(options, act)
+        return added
+
+
 def need_root(what: str) -> None:
     """Raise Failure (exit 77) unless root runs this."""
     if os.geteuid() != 0:
