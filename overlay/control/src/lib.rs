@@ -5,7 +5,8 @@
 //! ([`window`], [`threshold`], [`health`]), what a controller does ([`distances`], [`estimates`], [`mesh`], [`exits`],
 //! [`tables`], [`canary`]), what an ingress's converter is told ([`egresses`], [`routes`]), who may write what
 //! ([`permissions`]). The rest talks: to peers ([`meter`]), to servers ([`servers`]), to the kernel ([`standing`]), to etcd
-//! ([`store`], [`election`], [`users`], `published`) and to the converter ([`answering`], [`handed`]).
+//! ([`store`], [`election`], [`users`], `published`) and to the converter ([`answering`], [`handed`]). [`program`] is what a
+//! command does around that.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ pub mod mesh;
 pub mod meter;
 pub mod name;
 pub mod permissions;
+pub mod program;
 mod published;
 pub mod routes;
 pub mod servers;

@@ -5,12 +5,10 @@
 mod arguments;
 
 use std::convert::Infallible;
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use arguments::{Agent, Arguments, Authorize, Command, Controller, Revoke};
-use clap::Parser;
 use overlay_control::egresses::Egresses;
 use overlay_control::embedded::Etcd;
 use overlay_control::explain::{self, Transfer};
@@ -20,6 +18,7 @@ use overlay_control::handed::Handed;
 use overlay_control::ingress::Ingress;
 use overlay_control::members::Members;
 use overlay_control::meter::{Peers, Readings, measure};
+use overlay_control::program::{self, asked_to_end};
 use overlay_control::servers::Wanted;
 use overlay_control::store::{Lease, forever};
 use overlay_control::threshold::Threshold;
@@ -31,30 +30,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let code = if error.use_stderr() {
-                Exit::Usage as u8
-            } else {
-                0
-            };
-            error.print().ok();
-            return ExitCode::from(code);
-        }
-    };
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_target(false)
-        .with_ansi(false)
-        .init();
-    match run(arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("tributary-overlay: {}", failure.line);
-            ExitCode::from(failure.exit as u8)
-        }
-    }
+    program::main(|arguments: Arguments| run(arguments.command))
 }
 
 /// On one thread: it does not end before the process does, so that an etcd of ours ends with us alone.
@@ -217,17 +193,6 @@ async fn control(
         lease.give_back().await;
     }
     end
-}
-
-async fn asked_to_end() -> Result<(), Failure> {
-    let failed = |error| Failure::from_io("signals", &error);
-    let mut term = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }
 
 async fn show(members: &Members) -> Result<(), Failure> {

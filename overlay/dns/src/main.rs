@@ -12,12 +12,12 @@ use clap::Parser;
 use hickory_server::ServerFuture;
 use overlay_control::failure::{Exit, Failure};
 use overlay_control::members::{Members, endpoint};
+use overlay_control::program::{self, asked_to_end};
 use overlay_control::store::forever;
 use overlay_dns::alive;
 use overlay_dns::server::Answers;
 use overlay_dns::settings::Settings;
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::info;
 
@@ -73,30 +73,7 @@ Exit status:
   77  not permitted";
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let code = if error.use_stderr() {
-                Exit::Usage as u8
-            } else {
-                0
-            };
-            error.print().ok();
-            return ExitCode::from(code);
-        }
-    };
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_target(false)
-        .with_ansi(false)
-        .init();
-    match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("overlay-dns: {}", failure.line);
-            ExitCode::from(failure.exit as u8)
-        }
-    }
+    program::main(run)
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -148,19 +125,9 @@ async fn serve(settings: Settings, listen: SocketAddr, members: Members) -> Resu
         ended = server.block_until_done() => {
             return Err(Failure::new(Exit::System, format!("the server ended: {ended:?}")));
         }
-        end = asked_to_end() => end.map_err(|error| Failure::from_io("signals", &error))?,
+        end = asked_to_end() => end?,
     }
     // Answers on their way still leave; nothing else is lost.
     let _ = server.shutdown_gracefully().await;
-    Ok(())
-}
-
-async fn asked_to_end() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
     Ok(())
 }
