@@ -106,6 +106,13 @@ class Adapter:
             return self._slower(now)
         return not any(self._late) and self._faster(now)
 
+    def forget(self) -> bool:
+        """Nobody answers any more, by whichever link: what that has slowed is undone. Returns whether rates changed."""
+        before, self.rates = self.rates, dict(self.most)
+        self._late.clear()
+        self._seen.clear()
+        return self.rates != before
+
     def _learn(self, rtt: float | None) -> None:
         """On an idle link: a shorter time counts at once, a longer one by and by."""
         self._late.clear()

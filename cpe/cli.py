@@ -11,12 +11,11 @@ from pydantic import BaseModel
 
 from cpe import difference, memory, usage_file
 from cpe.control import CONTROL
-from cpe.settings import CpeSettings, Multipath, Wan
+from cpe.settings import Multipath, Wan, read
 from cpe.usage_file import UsageFile
 from tributary.daemons import directories, logs
 from tributary.settings.entry import Arguments, Commands, need_root
 from tributary.settings.failure import Exit, Failure
-from tributary.settings.files import load
 from tributary.settings.probing import Probe
 from tributary.settings.units import Size
 from tributary.wireguard.enrolment import Enrolment
@@ -168,7 +167,7 @@ def _run(options: Run) -> None:
     if options.dry_run:
         _plan(Plan(options.settings, options.state_directory))
         return
-    settings = _settings_of(options.settings)
+    settings = read(options.settings)
     need_root("cpe run")
     # Not at the top: the other commands do not need what the daemon is made of.
     from cpe import daemon
@@ -179,7 +178,7 @@ def _run(options: Run) -> None:
 
 
 def _plan(options: Plan) -> None:
-    settings = load(options.settings, CpeSettings)
+    settings = read(options.settings)
     # Not at the top: the other commands do not look at the kernel.
     from cpe.keeper import Keeper
     from cpe.kernel import clock
@@ -195,6 +194,8 @@ def _plan(options: Plan) -> None:
     for link in keeper.links:
         interface = f" ({link.interface.name})" if link.interface else ""
         print(f"# {link.name}{interface}: {keeper.state(link) or 'up'}")
+    for name in sorted(keeper.taken):
+        print(f"# {name}: another interface has this name, and its tunnel is left out: choose another tunnels.prefix")
     names = {interface.index: interface.name for interface in observed.interfaces}
     shaping = Quality(settings).steps(keeper.links, observed)
     for step in decision.steps:
@@ -214,16 +215,8 @@ def _kept() -> UsageFile:
 
 
 def _check(options: Check) -> None:
-    _settings_of(options.settings)
+    read(options.settings)
     print("valid")
-
-
-def _settings_of(file: Path) -> CpeSettings:
-    """What stands in the file; raises Failure, exit 64, if others can read secrets there."""
-    settings = load(file, CpeSettings)
-    if settings.enrolment and file.stat().st_mode & 0o077:
-        raise Failure(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")
-    return settings
 
 
 def _usage(options: UsageOf) -> None:

@@ -23,7 +23,7 @@ from cpe.prober import Prober
 from cpe.probes import Probes
 from cpe.quality import Quality
 from cpe.resolver import Resolver
-from cpe.settings import CpeSettings
+from cpe.settings import CpeSettings, read
 from cpe.stillness import Stillness
 from cpe.usage import Allowance
 from cpe.usage_file import UsageFile
@@ -36,7 +36,6 @@ from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
 from tributary.mptcp.path_manager import EventsLost, PathManager
 from tributary.settings.failure import Exit, Failure
-from tributary.settings.files import load
 
 _BETWEEN_LOOKS = 30.0
 """Seconds at most: nobody tells when somebody else removes an endpoint, or when a link's hours begin or end."""
@@ -173,9 +172,10 @@ class Daemon:
 
     def reload(self) -> None:
         """Go by what is in the settings' file now."""
-        settings = load(self._file, CpeSettings)
+        settings = read(self._file)
         self._keeper.change_settings(settings)
         self._quality.change_settings(settings)
+        self._next_names = 0.0
         self._attempt(self._look)
 
     def _attempt(self, act: Callable[[], None]) -> None:
@@ -191,8 +191,11 @@ class Daemon:
         self._debounce.looked()
         observed = self._door.look()
         self._names = {interface.index: interface.name for interface in observed.interfaces}
+        taken = self._keeper.taken
         decision = self._keeper.look(observed, time.time(), is_right=clock.is_right())
         self._tell_changes(decision)
+        for name in self._keeper.taken - taken:
+            self._log.event("name taken", Level.ERROR, interface=name, reason="not made by us: this tunnel is left out")
         is_well = self._carry_out(decision.steps)
         self._probes.speak_up(decision.steps, time.monotonic())
         is_well &= self._quality.look(self._keeper.links, observed, time.monotonic(), self._tell)

@@ -22,7 +22,21 @@ class Gateways:
         self._found: dict[str, tuple[Address, ...]] = {}
         self.given: dict[str, Setup] = {}
         """By the interface's name, what it was given last."""
-        self.scout = Scout(settings.probe, settings.tunnels)
+        self._scouted_by = settings.probe, settings.tunnels
+        self.scout = Scout(*self._scouted_by)
+
+    def change_settings(self, settings: CpeSettings) -> None:
+        """Go by other settings from now on: a gateway that is still there stays in use, and where it is stays known.
+
+        Interfaces are given everything again.
+        """
+        used = self.current
+        if settings.enrolment != self._enrolments or (settings.probe, settings.tunnels) != self._scouted_by:
+            self._enrolments = settings.enrolment
+            self._number = self._enrolments.index(used) if used in self._enrolments else 0
+            self._scouted_by = settings.probe, settings.tunnels
+            self.scout = Scout(*self._scouted_by)
+        self.given.clear()
 
     @property
     def current(self) -> Enrolment | None:

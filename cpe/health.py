@@ -1,7 +1,8 @@
 """Which links are dead, by probes. Pure: the clock is the caller's.
 
-A link is taken out when its probes have failed so many times in a row, and another link's last probe was answered: when
-none answers, it is the target that is away, and to take a link out would gain nothing. One answer brings it back.
+A link is taken out when its probes have failed so many times in a row, and another link's, which began no earlier, was
+answered: when none is, it is the target that is away, and to take a link out would gain nothing. One answer brings it
+back.
 """
 
 from collections.abc import Collection
@@ -12,11 +13,16 @@ from tributary.settings.probing import Probe
 
 @dataclass(frozen=True)
 class Record:
-    """The probes of one link: when the last one began, failures in a row, the last answer's time; all in seconds."""
+    """The probes of one link: when the last one began, failures in a row, the last answer's time; all in seconds.
+
+    ``answered`` is when the last probe began that was answered, ``failed`` the first of those that failed since.
+    """
 
     began: float = float("-inf")
     failures: int = 0
     rtt: float | None = None
+    answered: float = float("-inf")
+    failed: float = float("-inf")
     is_dead: bool = False
 
     @property
@@ -45,6 +51,11 @@ class Health:
         self._metered: frozenset[str] = frozenset()
         self._doubted: set[str] = set()
         self._late: set[str] = set()
+
+    def change_probe(self, probe: Probe) -> None:
+        """Ask the same target in another way from now on; all links at once."""
+        self._probe = probe
+        self.ask_all()
 
     def doubt(self) -> None:
         """Somebody is no longer answered: ask all links at once, and do not wait for long."""
@@ -130,14 +141,23 @@ class Health:
         elif rtt is not None:
             self._late.discard(name)
         self._doubted.discard(name)
-        if rtt is None:
+        if rtt is not None:
+            self.records[name] = replace(record, failures=0, rtt=rtt, answered=record.began, is_dead=False)
+        elif record.failures:
             self.records[name] = replace(record, failures=record.failures + 1)
         else:
-            self.records[name] = replace(record, failures=0, rtt=rtt, is_dead=False)
-        if any(each.answers for each in self.records.values()):
-            self._take_out()
+            self.records[name] = replace(record, failures=1, failed=record.began)
+            self._ask_others(record.began)
+        self._take_out()
+
+    def _ask_others(self, since: float) -> None:
+        """A link has failed: is it the link, or the target? Those that have not been asked ``since`` know it."""
+        for name, record in self.records.items():
+            if not record.failures and record.began < since:
+                self.records[name] = replace(record, began=float("-inf"))
 
     def _take_out(self) -> None:
+        last = max((record.answered for record in self.records.values() if record.answers), default=None)
         for name, record in self.records.items():
-            if record.failures >= self._probe.failures:
+            if last is not None and record.failures >= self._probe.failures and record.failed <= last:
                 self.records[name] = replace(record, is_dead=True)

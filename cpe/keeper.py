@@ -81,16 +81,22 @@ class Keeper:
         self.endpoints: dict[Address, tuple[int, Endpoint]] = {}
         """Those of ours that stand, when the steps of the last look are done."""
         self.foreign: dict[int, Endpoint] = {}
+        self.taken: frozenset[str] = frozenset()
+        """Names of tunnels that interfaces have which we did not make: these tunnels are left out."""
         self._translation = UNKNOWN if memory.translates else None
         self._prefixes = lan.Prefixes()
         self._taken: frozenset[int] = frozenset()
         self._last = max(memory.endpoints, default=NUMBERS.start - 1)
 
     def change_settings(self, settings: CpeSettings) -> None:
-        """Go by other settings from the next look on; what the probes have found out is forgotten."""
+        """Go by other settings from the next look on; what is known of a gateway that stays is kept, and asked anew."""
+        before = self.target, self.gateways.current
         self.settings = settings
-        self.health = Health(settings.probe)
-        self.gateways = Gateways(settings)
+        self.gateways.change_settings(settings)
+        if (self.target, self.gateways.current) == before:
+            self.health.change_probe(settings.probe)
+        else:
+            self.health = Health(settings.probe)
         # Somebody may have flushed all rules: then this is how they come back.
         self._translation = UNKNOWN if self._translation else None
 
@@ -107,6 +113,8 @@ class Keeper:
         now = Now(datetime.fromtimestamp(wall, self.settings.time_zone), is_right)
         self.usage.keep(self.settings.wan, now.local.date())
         self.links = policy.allowed(links(self.settings, observed), self.health.dead, self.usage, now)
+        names = {*self.settings.tunnel_names, self.settings.scout_name}
+        self.taken = frozenset(each.name for each in observed.interfaces if each.name in names - self.memory.tunnels)
         self.leg = self._leg(observed)
         probed = [link for link in self.links if self.probed_by(link)]
         self.health.keep([link.name for link in probed], [link.name for link in probed if link.wan.metered])
@@ -128,7 +136,10 @@ class Keeper:
 
     def _leg(self, observed: Observed) -> Leg | None:
         enrolment = self.gateways.current
-        return tunnels.leg(self.settings, enrolment, observed, self.health.answers) if enrolment else None
+        if enrolment is None:
+            return None
+        others = tuple(each for each in observed.interfaces if each.name not in self.taken)
+        return tunnels.leg(self.settings, enrolment, replace(observed, interfaces=others), self.health.answers)
 
     def _aims(self, observed: Observed, wall: float) -> Wanted:
         dead, shunned = self.health.dead, self.health.shunned
@@ -162,7 +173,11 @@ class Keeper:
             alive = [link for link in self.links if link.name not in dead and link.name not in shunned]
             made = (*made, *tunnels.scout(self.settings, earlier, alive, self.gateways.found_of(earlier)))
             names = (*names, self.settings.scout_name)
-        return replace(aims, tunnels=names, setups=made)
+        return replace(
+            aims,
+            tunnels=tuple(name for name in names if name not in self.taken),
+            setups=tuple(setup for setup in made if setup.name not in self.taken),
+        )
 
     def _lan(self, observed: Observed, working: Sequence[Link] = ()) -> Lan:
         answering = self.gateways.current if self.health.answers else None
@@ -287,8 +302,12 @@ class Keeper:
 
     def failed(self, step: Step) -> None:
         """A step was not carried out: the next look tries again what the kernel does not show."""
-        if isinstance(step, (MakeTunnel, SetTunnel)):
-            self.gateways.given.pop(step.name if isinstance(step, MakeTunnel) else step.setup.name, None)
+        if isinstance(step, MakeTunnel):
+            # Perhaps somebody else has made one of that name meanwhile.
+            self.memory = replace(self.memory, tunnels=self.memory.tunnels - {step.name})
+            self.gateways.given.pop(step.name, None)
+        elif isinstance(step, SetTunnel):
+            self.gateways.given.pop(step.setup.name, None)
         elif isinstance(step, Translate):
             self._translation = UNKNOWN
 

@@ -18,7 +18,7 @@ TRIES = 3
 PPPOE = 1492
 """RFC 2516 section 7: what is usual on DSL is tried first."""
 AGAIN, METERED, SOON = 3600.0, 86400.0, 60.0
-"""Seconds between two searches, of metered links, and after one that nobody answered."""
+"""Seconds between two searches, of metered links, and after one that nobody answered, then twice that, and so on."""
 LONGEST, SHORTEST = 1.0, 0.3
 """Seconds that an answer may take: before the round-trip time is known, and at least afterwards."""
 
@@ -117,6 +117,8 @@ class Paths(Rounds[Path, int]):
         self._searches: dict[str, Search] = {}
         self.reached: dict[str, bool] = {}
         """Whether the gateway's outside has answered in the last search."""
+        self._in_vain: dict[str, int] = {}
+        """How many searches in a row nobody has answered."""
         self._doubted: frozenset[str] = frozenset()
 
     def keep(self, ways: Mapping[str, Path]) -> set[str]:
@@ -125,6 +127,7 @@ class Paths(Rounds[Path, int]):
         for name in stale:
             self._searches.pop(name, None)
             self.reached.pop(name, None)
+            self._in_vain.pop(name, None)
         return stale
 
     def doubt(self, names: Collection[str], now: float) -> None:
@@ -174,7 +177,13 @@ class Paths(Rounds[Path, int]):
             return
         del self._searches[name]
         self.reached[name] = search.found is not None
+        pause = METERED if self.ways[name].is_metered else AGAIN
         if search.found is not None:
             self.found[name] = search.found
-        later = METERED if self.ways[name].is_metered else AGAIN
-        self.ended(name, now + (SOON if search.found is None else later))
+            self._in_vain.pop(name, None)
+        else:
+            # A firewall before the gateway may let no ping through, ever.
+            tries = self._in_vain.get(name, 0)
+            self._in_vain[name] = tries + 1
+            pause = min(SOON * 2.0 ** min(tries, 16), pause)
+        self.ended(name, now + pause)

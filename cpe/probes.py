@@ -32,12 +32,15 @@ class Probes:
             if outcome.link == scout:
                 gateways.scout.told(outcome.rtt is not None, gateways.number, now)
                 continue
-            self._quality.told(outcome.link.removeprefix(PROBE), outcome.rtt, now, self._tell)
+            if outcome.rtt is not None or health.answers:
+                self._quality.told(outcome.link.removeprefix(PROBE), outcome.rtt, now, self._tell)
             if outcome.link.startswith(PROBE):
                 continue
             if outcome.rtt is None and outcome.link not in health.dead:
                 self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
             health.told(outcome.link, outcome.rtt)
+        if before[-1] and not health.answers:
+            self._quality.forget(self._tell)
         is_other = (health.dead, health.shunned, health.silent, health.answers) != before
         return self._changes_gateway(now) or is_other
 

@@ -135,8 +135,16 @@ class Quality:
     def told(self, link: str, rtt: float | None, now: float, tell: Tell) -> None:
         """Hear what a probe over ``link`` took, and have its shapers go by what follows."""
         adapter = self.adapters.get(link)
-        if adapter is None or not adapter.told(rtt, now):
-            return
+        if adapter is not None and adapter.told(rtt, now):
+            self._follow(link, adapter, tell)
+
+    def forget(self, tell: Tell) -> None:
+        """Nobody answers probes any more, by whichever link: their silence says nothing of how links are."""
+        for link, adapter in self.adapters.items():
+            if adapter.forget():
+                self._follow(link, adapter, tell)
+
+    def _follow(self, link: str, adapter: Adapter, tell: Tell) -> None:
         place = list(self._settings.wan).index(link) + 1
         for shape in self._shapes:
             if shape.place == place and shape.interface in self._given.shapes:

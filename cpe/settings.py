@@ -2,11 +2,13 @@
 
 import re
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tributary.settings.files import Settings
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import Settings, load
 from tributary.settings.hosts import Address, is_of_a_host
 from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
@@ -14,7 +16,7 @@ from tributary.settings.links import LinkPolicy
 from tributary.settings.probing import Probe
 from tributary.settings.values import accepting, as_text, or_none, require
 from tributary.wireguard.enrolment import Enrolment
-from tributary.wireguard.tunnels import Tunnels
+from tributary.wireguard.tunnels import PREFIX, Tunnels
 
 MOST_WANS = 8
 """As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
@@ -32,6 +34,7 @@ PROBED = "adapt = true only with a probe.target or an enrolment, since delay is 
 LAN = "the name of an interface that is none of the links, such as 'end0'"
 LAN_IPV6 = "'gateway', 'link', 'translated' or 'off'"
 TRANSLATED = f"with lan_ipv6 = 'translated', and only then, {PRIVATE}"
+INSIDE = "with an enrolment no probe.target, or one at the gateway's inside address, since tunnels lead nowhere else"
 ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
 
 
@@ -159,6 +162,21 @@ class CpeSettings(Settings):
             raise ValueError(PROBED)
         return self
 
+    @model_validator(mode="after")
+    def _asks_inside(self) -> Self:
+        target = self.probe.target
+        if target and any(target.address != each.inside for each in self.enrolment):
+            raise ValueError(INSIDE)
+        return self
+
+    @model_validator(mode="after")
+    def _has_names_for_tunnels(self) -> Self:
+        others = {self.lan, *(wan.interface for wan in self.wan.values())}
+        taken = others.intersection((*self.tunnel_names, self.scout_name))
+        if self.enrolment and taken:
+            raise ValueError(f"tunnels.prefix: {PREFIX}: {min(map(str, taken))} is an interface of wan or lan")
+        return self
+
     @property
     def tunnel_names(self) -> tuple[str, ...]:
         """The names of all tunnels' interfaces, that for everything else first; none without an enrolment."""
@@ -173,3 +191,11 @@ class CpeSettings(Settings):
     def by_rank(self) -> list[str]:
         """The names of the links, that which carries first subflows first; of each use metered ones come last."""
         return sorted(self.wan, key=lambda name: (*self.wan[name].policy_rank, self.wan[name].priority))
+
+
+def read(file: Path) -> CpeSettings:
+    """What stands in the file; raises Failure: as ``load`` does, and with exit 64 if others can read a secret there."""
+    settings = load(file, CpeSettings)
+    if settings.enrolment and file.stat().st_mode & 0o077:
+        raise Failure(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")
+    return settings

@@ -222,7 +222,7 @@ def _cpe(inputs: Inputs) -> Package:
         # the daemon speaks to the kernel by itself, and iproute2 is for those who look at what it made.
         depends=_modules(inputs),
         recommends=("iproute2", "wireguard-tools"),
-        suggests=("nftables", "wireguard-go"),
+        suggests=("nftables",),
         # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
         units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
         leftovers=("var/lib/tributary/cpe",),

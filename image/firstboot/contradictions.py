@@ -85,6 +85,12 @@ def _of_tunnels(card: Card) -> Iterator[Contradiction]:
     if named.intersection(tunnels) or any(wan.may_be(tunnel) for wan in by_name for tunnel in tunnels):
         accepted = f"a prefix with which no other interface is called {tunnels[0]} to {tunnels[-1]}"
         yield "tunnels.prefix", card.tunnels.prefix, accepted
+    target = card.probe.target
+    if card.enrolments and target and target.address != card.enrolments[0].inside:
+        accepted = (
+            f"no such key, or a port of {card.enrolments[0].inside}, the gateway inside: tunnels lead nowhere else"
+        )
+        yield "probe.target", str(target), accepted
 
 
 def _by_kind(card: Card) -> Iterator[Contradiction]:

@@ -6,6 +6,7 @@ The world is that of cpe_world.py. The provider lets nothing of TCP pass outside
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -245,6 +246,37 @@ def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(h
             with house.world.transfer(str(preferred.inside)):
                 house.by_tunnels(*(str(addresses.of_tunnel(preferred.addresses, place)) for place in (1, 2)))
             assert f"{PREFIX}9" not in house.world.on_router("ip -br link")
+
+
+def test_a_reload_leads_nothing_past_the_tunnels_and_takes_no_secret_that_others_can_read(house: House) -> None:
+    file = house.world.settings(house.settings)
+    with house.world.daemon(house.settings) as child:
+        eventually(lambda: PREFIX in house.default())
+        with process(*in_namespace(house.world.router, "ip", "-4", "monitor", "route")) as routes:
+            file.write_text(house.settings + "[mptcp]\nsubflows = 3\n")
+            child.send_signal(signal.SIGHUP)
+            eventually(lambda: "subflows 3" in house.world.on_router("ip mptcp limits"))
+            time.sleep(1.5)  # the next probes have been answered
+            routes.terminate()
+            assert "default" not in routes.communicate()[0]
+        file.write_text(house.settings + "[mptcp]\nsubflows = 4\n")
+        file.chmod(0o644)
+        child.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        assert "subflows 3" in house.world.on_router("ip mptcp limits")
+        file.chmod(0o600)
+        child.send_signal(signal.SIGHUP)
+        eventually(lambda: "subflows 4" in house.world.on_router("ip mptcp limits"))
+
+
+def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone(house: House) -> None:
+    house.world.on_router(f"ip link add {PREFIX}0 type veth peer name other")
+    house.world.on_router(f"ip address add 10.99.0.1/24 dev {PREFIX}0")
+    with house.world.daemon(house.settings), house.world.transfer(str(house.enrolment.inside)):
+        house.by_tunnels(DSL, LTE)
+        assert f"{PREFIX}0" not in house.world.on_router("ip route show default")
+    assert "10.99.0.1/24" in house.world.on_router(f"ip -br address show dev {PREFIX}0")
+    house.world.on_router(f"ip link delete {PREFIX}0")
 
 
 def test_it_leaves_nothing_behind_and_a_restart_loses_nothing(house: House) -> None:

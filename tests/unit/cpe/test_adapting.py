@@ -105,6 +105,12 @@ def test_probes_without_an_answer_are_late(path: Path) -> None:
     assert path.rate < 50
 
 
+def test_what_silence_has_slowed_is_undone_when_nobody_answers_by_any_link(path: Path) -> None:
+    path.adapter.rates[Way.DOWN] = 5 * MBIT
+    assert path.adapter.forget() and path.rate == 50
+    assert not path.adapter.forget()
+
+
 def test_the_direction_that_carries_more_is_made_slower() -> None:
     adapter = Adapter(50 * MBIT, 10 * MBIT)
     adapter.told(0.05, 0.0)

@@ -49,6 +49,39 @@ def test_a_metered_link_is_asked_less_often_until_it_fails() -> None:
     assert health.begin(123) == ["dsl", "lte"]
 
 
+def test_an_answer_from_before_a_link_failed_says_nothing_so_others_are_asked_at_once() -> None:
+    health = Health(PROBE)
+    health.keep(["dsl", "lte"], metered=["lte"])
+    health.begin(0)
+    for name in ("dsl", "lte"):
+        health.told(name, 0.01)
+    # The target goes away: lte is not due before 60.
+    assert health.begin(20) == ["dsl"]
+    health.told("dsl", None)
+    assert health.begin(21) == ["lte"]
+    for time in (23, 25):
+        health.told("lte", None)
+        health.begin(time)
+        health.told("dsl", None)
+    assert not health.dead
+    health.told("lte", None)
+    assert health.is_silent and not health.answers
+
+
+def test_an_answer_from_after_a_link_failed_shows_that_it_is_the_link() -> None:
+    health = Health(PROBE)
+    health.keep(["dsl", "lte"], metered=["lte"])
+    health.begin(0)
+    health.told("lte", 0.05)
+    health.told("dsl", 0.01)
+    for time in (20, 22, 24):
+        assert "dsl" in health.begin(time)
+        health.told("dsl", None)
+        if "lte" in health.begin(time + 1):
+            health.told("lte", 0.05)
+    assert health.dead == {"dsl"}
+
+
 def test_when_no_link_answers_none_is_taken_out() -> None:
     health = both()
     health.told("lte", 0.05)

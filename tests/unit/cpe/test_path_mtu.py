@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpe.path_mtu import AGAIN, SOON, Path, Paths, Search
+from cpe.path_mtu import AGAIN, METERED, SOON, Path, Paths, Search
 from tests.unit.cpe.house import DSL, LTE, SETTINGS, settings
 from tests.unit.cpe.test_tunnels import FIRST, Script
 
@@ -139,6 +139,23 @@ def test_what_was_known_stays_when_nobody_answers_the_next_time() -> None:
         paths.lost("dsl", 5000.0)
     assert (paths.found, paths.reached) == ({"dsl": 1492}, {"dsl": False})
     assert paths.next_due == 5000.0 + SOON
+
+
+@pytest.mark.parametrize(("metered", "most"), [(False, 3600.0), (True, 86400.0)])
+def test_a_gateway_that_answers_no_pings_is_asked_less_and_less(metered: bool, most: float) -> None:
+    paths, now, pauses = Paths(), 0.0, list[float]()
+    paths.keep({"dsl": replace(WAY, is_metered=metered)})
+    for _ in range(14):
+        assert paths.begin(now) == ["dsl"]
+        while paths.next_probe("dsl"):
+            paths.lost("dsl", now)
+        assert paths.next_due is not None
+        pauses.append(paths.next_due - now)
+        now = paths.next_due
+    assert pauses[:3] == [SOON, 2 * SOON, 4 * SOON] and pauses[-1] == most
+    measured_again = paths.begin(now)
+    paths.answered("dsl", 0.02, now)
+    assert measured_again and paths.next_due == now + (METERED if metered else AGAIN)
 
 
 def test_a_link_by_which_the_tunnel_is_silent_is_measured_at_once_and_then_each_minute() -> None:

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 
 from cpe import report, status_text
-from cpe.difference import SetTunnel
+from cpe.difference import MakeTunnel, SetTunnel
 from cpe.keeper import Keeper
 from cpe.memory import Memory
 from cpe.observed import Interface, Observed
@@ -214,6 +214,53 @@ def test_a_tunnel_that_is_gone_is_forgotten_and_another_interface_of_its_name_is
     assert script.now(DSL, LTE, somebody_elses) == []
 
 
+def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() -> None:
+    script = Script()
+    said = script.now(DSL, LTE, Plug(Interface(9, "tb0")))
+    assert script.keeper.taken == {"tb0"}
+    assert not [each for each in said + script.answered("dsl", "lte") if "tb0" in each]
+    assert "tb0" not in script.keeper.memory.tunnels and "ip link add tb1 type wireguard" in said
+    withdrawn = script.keeper.withdrawal(script.kernel)
+    assert {"ip link delete dev tb1", "ip link delete dev tb2"} <= set(texts(withdrawn, script.kernel))
+    assert "ip link delete dev tb0" not in texts(withdrawn, script.kernel)
+
+
+def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
+    script = Script()
+    steps = script.keeper.look(house(DSL), 0).steps
+    script.keeper.failed(next(each for each in steps if isinstance(each, MakeTunnel)))
+    assert script.keeper.memory.tunnels == {"tb1", "tb2"}
+
+
+def test_a_reload_keeps_what_is_known_of_gateways_that_stay_and_asks_them_anew() -> None:
+    script = Script(FIRST, SECOND)
+    keeper = script.keeper
+    keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.now(DSL, LTE)
+    script.failed("dsl", "lte")
+    assert keeper.give_up_gateway(0.0)
+    script.look()
+    script.answered("lte")
+    script.failed("dsl")
+    keeper.health.begin(1.0)
+    keeper.change_settings(keeper.settings)
+    said = script.look()
+    # Only what the tunnels' interfaces have is given again.
+    assert {each.split()[0] for each in said} == {"wg"} and "endpoint 203.0.113.9:7;" in " ".join(said)
+    assert keeper.gateways.number == 1 and keeper.health.dead == {"dsl"}
+    assert keeper.leg and keeper.leg.answers
+    assert keeper.health.begin(1.0) == ["dsl", "lte"]
+
+
+def test_a_reload_without_the_gateway_that_is_used_begins_with_the_first() -> None:
+    script = Script(FIRST, SECOND)
+    script.now(DSL)
+    script.failed("dsl")
+    assert script.keeper.give_up_gateway(0.0)
+    script.keeper.change_settings(Script(FIRST).keeper.settings)
+    assert script.keeper.gateways.place == "203.0.113.5:51840" and not script.keeper.health.answers
+
+
 def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
     keeper = Keeper(settings("bypass = true\n" + SETTINGS), Memory())
     said = texts(keeper.look(house(DSL, LTE), 0).steps, house(DSL, LTE))
@@ -238,6 +285,20 @@ def test_answers_to_what_the_tunnel_for_everything_else_brought_leave_by_it_or_n
 def test_settings_of_tunnels_are_checked(more: str) -> None:
     with pytest.raises(Failure, match="tunnels"):
         settings(SETTINGS + more)
+
+
+def test_a_tunnels_name_is_no_links_and_not_the_lans() -> None:
+    for more in ('lan = "tb1"\n', '[tunnels]\nprefix = "eth"\n'):
+        with pytest.raises(Failure, match=r"tunnels.prefix: .* is an interface of wan or lan"):
+            settings(more + SETTINGS + text(FIRST))
+    settings('lan = "tb1"\n' + SETTINGS)
+
+
+@pytest.mark.parametrize("target", ["203.0.113.5:5124", "[2001:db8::5]:5124"])
+def test_with_tunnels_nothing_but_the_gateways_inside_can_be_probed(target: str) -> None:
+    with pytest.raises(Failure, match="inside address, since tunnels lead nowhere else"):
+        settings(SETTINGS + f'[probe]\ntarget = "{target}"\n' + text(FIRST))
+    settings(SETTINGS + f'[probe]\ntarget = "{FIRST.inside}:80"\n' + text(FIRST))
 
 
 def test_status_says_in_words_whether_the_gateway_answers() -> None:

@@ -43,6 +43,10 @@ BETWEEN_KEYS = [
         CPE.replace("end0", "tb0"),
         ["tunnels.prefix = 'tb': accepted: a prefix with which no other interface is called tb0 to tb9"],
     ),
+    (
+        LINKS + ENROLMENT + '[probe]\ntarget = "203.0.113.5:5124"\n',
+        ["probe.target = '203.0.113.5:5124': accepted: no such key, or a port of 10.84.0.1, the gateway inside"],
+    ),
     (CPE + ENROLMENT, ["leg = '(missing)': accepted: 'wireguard' or 'plain', since there are both"]),
     (
         LINKS + ENROLMENT + ENROLMENT.replace('10.84.0.1"', '10.84.1.1"'),
