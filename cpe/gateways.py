@@ -16,9 +16,10 @@ class Gateways:
     It goes back to an earlier one that has answered for a while (``scout``).
     """
 
-    def __init__(self, settings: CpeSettings) -> None:
+    def __init__(self, settings: CpeSettings, used: str | None = None) -> None:
+        """``used`` is where the one is that an earlier start used, as the settings said."""
         self._enrolments = settings.enrolment
-        self._number = 0
+        self._number = self._place_of(used)
         self._found: dict[str, tuple[Address, ...]] = {}
         self.given: dict[str, Setup] = {}
         """By the interface's name, what it was given last."""
@@ -30,13 +31,17 @@ class Gateways:
 
         Interfaces are given everything again.
         """
-        used = self.current
+        used = self.place
         if settings.enrolment != self._enrolments or (settings.probe, settings.tunnels) != self._scouted_by:
             self._enrolments = settings.enrolment
-            self._number = self._enrolments.index(used) if used in self._enrolments else 0
+            self._number = self._place_of(used)
             self._scouted_by = settings.probe, settings.tunnels
             self.scout = Scout(*self._scouted_by)
         self.given.clear()
+
+    def _place_of(self, gateway: str | None) -> int:
+        places = [str(each.gateway) for each in self._enrolments]
+        return places.index(gateway) if gateway in places else 0
 
     @property
     def current(self) -> Enrolment | None:

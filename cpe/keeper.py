@@ -69,7 +69,7 @@ class Keeper:
         self.memory = memory
         self.usage = usage or Usage()
         self.health = Health(settings.probe)
-        self.gateways = Gateways(settings)
+        self.gateways = Gateways(settings, memory.gateway)
         self.paths = Paths()
         self.verdicts = multipath.Verdicts()
         self.portals = captive.Portals()
@@ -131,7 +131,7 @@ class Keeper:
         own = frozenset(ours.tunnels) | {step.name for step in steps if isinstance(step, MakeTunnel)}
         self._translation = aims.translation
         limits = self.memory.limits_before or observed.limits
-        self.memory = Memory(self._made(made, steps), limits, own, aims.translation is not None)
+        self.memory = Memory(self._made(made, steps), limits, own, aims.translation is not None, self.gateways.place)
         return Decision(steps, tuple(self._changes(wall)))
 
     def _leg(self, observed: Observed) -> Leg | None:

@@ -1,4 +1,4 @@
-"""What the kernel cannot tell a later start: what is ours there, and the limits from before us.
+"""What the kernel cannot tell a later start: what is ours there, the gateway in use, and the limits from before us.
 
 A file for each network namespace, in a directory that a reboot empties as it empties the kernel (/run). It is written
 before endpoints are made, so that a daemon that is killed leaves none that nobody knows.
@@ -24,12 +24,14 @@ class Memory:
     """What we made or are about to make: endpoints by their ids, and the names of tunnels' interfaces.
 
     ``limits_before`` are those from before, None if we have not set any; ``translates``: there is a table of nft's.
+    ``gateway`` is where the one is that is used, as the settings say.
     """
 
     endpoints: Mapping[int, Address] = field(default_factory=dict)
     limits_before: Limits | None = None
     tunnels: frozenset[str] = frozenset()
     translates: bool = False
+    gateway: str | None = None
 
 
 def namespace() -> int:
@@ -64,6 +66,7 @@ def _written(memory: Memory) -> dict[str, Any]:
         "limits_before": [before.subflows, before.accepted_addresses] if before else None,
         "tunnels": sorted(memory.tunnels),
         "translates": memory.translates,
+        "gateway": memory.gateway,
     }
 
 
@@ -75,4 +78,5 @@ def _read(document: dict[str, Any]) -> Memory:
         # A daemon of an older version knew of none.
         frozenset(map(str, document.get("tunnels", []))),
         bool(document.get("translates", False)),
+        document.get("gateway"),
     )

@@ -9,7 +9,9 @@ from cpe.memory import Memory, Store
 from cpe.observed import Limits
 from tributary.settings.failure import Exit, Failure
 
-MEMORY = Memory({128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")}, Limits(2, 0))
+MEMORY = Memory(
+    {128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")}, Limits(2, 0), gateway="203.0.113.5:51840"
+)
 
 
 def test_what_was_saved_is_loaded_and_what_is_forgotten_is_not(tmp_path: Path) -> None:

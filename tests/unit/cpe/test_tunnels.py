@@ -252,6 +252,16 @@ def test_a_reload_keeps_what_is_known_of_gateways_that_stay_and_asks_them_anew()
     assert keeper.health.begin(1.0) == ["dsl", "lte"]
 
 
+def test_a_restart_goes_on_with_the_gateway_that_was_used() -> None:
+    script = Script(FIRST, SECOND)
+    script.now(DSL)
+    script.failed("dsl")
+    assert script.keeper.give_up_gateway(0.0)
+    script.look()
+    assert Script(FIRST, SECOND, memory=script.keeper.memory).keeper.gateways.number == 1
+    assert Script(FIRST, memory=script.keeper.memory).keeper.gateways.number == 0
+
+
 def test_a_reload_without_the_gateway_that_is_used_begins_with_the_first() -> None:
     script = Script(FIRST, SECOND)
     script.now(DSL)
