@@ -7,7 +7,7 @@ from enum import Enum
 COMPLETE = "boot-complete.target"
 """Units of others that judge a start are before this one (systemd.special(7))."""
 
-PROPERTIES = ("Id", "Type", "ActiveState", "Result", "ConditionResult")
+PROPERTIES = ("Id", "Type", "ActiveState", "Result", "ConditionResult", "ConditionTimestampMonotonic")
 
 _OWN = "tributary-upgrade"
 
@@ -54,6 +54,8 @@ def _health(unit: Mapping[str, str]) -> Health:
         return Health.BAD
     if state in ("active", "reloading"):
         return Health.GOOD
-    # What a condition keeps from starting is none of this box's; what runs once is over.
-    at_rest = state == "inactive" and (unit.get("Type") == "oneshot" or unit.get("ConditionResult") == "no")
-    return Health.GOOD if at_rest else Health.UNDECIDED
+    # What a condition keeps from starting is none of this box's; what runs once is over. systemd says `no` also of
+    # conditions that nobody looked at yet: the unit waits for another one, or what it requires has failed.
+    tried = unit["ConditionTimestampMonotonic"] != "0"
+    over = unit.get("Type") == "oneshot" or unit["ConditionResult"] == "no"
+    return Health.GOOD if state == "inactive" and tried and over else Health.UNDECIDED

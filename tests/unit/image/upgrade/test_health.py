@@ -10,17 +10,23 @@ Result=success
 Id=tributary-converter.service
 ActiveState=active
 ConditionResult=yes
+ConditionTimestampMonotonic=9400311
 
 Type=oneshot
 Result=success
 Id=tributary-firstboot-report.service
 ActiveState=inactive
 ConditionResult=yes
+ConditionTimestampMonotonic=9398204
 
 Id=boot-complete.target
 ActiveState=active
 ConditionResult=yes
+ConditionTimestampMonotonic=12113087
 """
+
+NEVER_TRIED = {"ActiveState": "inactive", "ConditionResult": "no", "ConditionTimestampMonotonic": "0"}
+"""What systemd 252 shows of a unit that waits for another one, and of one that is never started."""
 
 
 def unit(name: str, **fields: str) -> dict[str, str]:
@@ -30,6 +36,7 @@ def unit(name: str, **fields: str) -> dict[str, str]:
         "ActiveState": "active",
         "Result": "success",
         "ConditionResult": "yes",
+        "ConditionTimestampMonotonic": "9400311",
     } | fields
 
 
@@ -52,7 +59,10 @@ def test_what_systemctl_shows_is_good_if_daemons_run_and_the_rest_is_over() -> N
     ({"ActiveState": "failed", "Result": "exit-code"}, Health.BAD),
     ({"ActiveState": "activating", "Result": "exit-code"}, Health.BAD),  # started again after it failed
     ({"ActiveState": "activating"}, Health.UNDECIDED),
-    ({"ActiveState": "inactive"}, Health.UNDECIDED),  # its turn has not come
+    (NEVER_TRIED, Health.UNDECIDED),  # its turn has not come
+    (NEVER_TRIED | {"Type": "oneshot"}, Health.UNDECIDED),
+    (NEVER_TRIED | {"Type": ""}, Health.UNDECIDED),  # a target; also one that requires what failed
+    ({"ActiveState": "inactive"}, Health.UNDECIDED),  # it ended, and nobody knows why
     ({"ActiveState": "inactive", "ConditionResult": "no"}, Health.GOOD),
     ({"ActiveState": "inactive", "Type": "oneshot"}, Health.GOOD),
     ({"ActiveState": "inactive", "Type": "oneshot", "Result": "timeout"}, Health.BAD),
