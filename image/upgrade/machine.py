@@ -4,9 +4,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from image.upgrade.bundle import Bundle, Slots
@@ -71,13 +71,29 @@ def restart() -> None:
 
 @contextmanager
 def mounted(device: str, *, change: bool = False) -> Iterator[Path]:
-    """The file system on ``device``, to look at, or to ``change``; raises Failure (71)."""
-    with TemporaryDirectory(prefix="tributary-upgrade-") as folder:
+    """The file system on ``device``, to look at, or to ``change``; raises Failure (71), also if others still use it
+    after a change: it is out of the folders then, but may not be written whole."""
+    folder = mkdtemp(prefix="tributary-upgrade-")
+    try:
         _done(["mount", "-t", "ext4", "-o", "rw" if change else "ro,noload", device, folder])
         try:
             yield Path(folder)
         finally:
-            _done(["umount", folder])
+            _unmount(folder, change=change)
+    finally:
+        with suppress(OSError):  # still mounted: what is in it is never to be taken away
+            Path(folder).rmdir()
+
+
+def _unmount(folder: str, *, change: bool) -> None:
+    if not change:  # whoever else looks at it does no harm
+        _done(["umount", "--lazy", folder])
+        return
+    try:
+        _done(["umount", folder])
+    except BaseException:  # Ctrl-C and SIGTERM as well
+        commands.run(["umount", "--lazy", folder])
+        raise
 
 
 def version(root: Path = Path("/")) -> str:
