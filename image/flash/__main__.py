@@ -20,7 +20,7 @@ Write an image to a card for a Raspberry Pi, or to any other disk, and read it b
   flash-pi --dry-run IMAGE DEVICE         check and show all, write nothing
   flash-pi --verify-only IMAGE DEVICE     is the card still what the image says?
 
-All that is on the disk is lost."""
+All that is on the disk is lost, but not erased behind the image: see `what it does`."""
 
 EPILOG = f"""\
 image
@@ -28,7 +28,8 @@ image
   disk is touched. What lies beside it counts:
     IMAGE.sha256    its checksum, as sha256sum(1) writes it; without this file nothing tells a wrong download
     IMAGE.bmap      its block map (bmap-tools, format 2.0), or that of NAME.img or NAME for NAME.img.zst: only blocks
-                    that hold something are written and read back, each range with a checksum of its own
+                    that hold something are written and read back, each range with a checksum of its own; the others
+                    are cleared
 
 disk
   DEVICE is a whole disk such as /dev/sdb or /dev/mmcblk0, not a partition. Refused are: the disk that the system runs
@@ -39,8 +40,12 @@ disk
 what it does
   1. Claims the disk, so that nobody mounts it meanwhile.
   2. Overwrites the first block: from now on the disk has no partitions, and does not boot.
-  3. Writes all but the first block past the page cache, flushes the disk's cache, and reads it back from the medium.
-  4. Writes the first block, reads it back, and has the kernel look at the new partitions.
+  3. Clears what the map leaves out, and the disk's last MiB. A disk that cannot do that by itself is read there, and
+     only what is not empty is overwritten.
+  4. Writes all but the first block past the page cache, flushes the disk's cache, and reads it back from the medium.
+  5. Writes the first block, reads it back, and has the kernel look at the new partitions.
+  What lies between the image's end and the disk's last MiB has no partition any more, and stays on the medium. Erase
+  disks that held secrets, before you write them or give them away (blkdiscard(8), shred(1)).
   If it ends before, by an error, Ctrl-C or a pulled card, the card does not boot, and no desktop mounts it.
 
   --verify-only reads alone. A card that was booted or mounted has changed, and differs.

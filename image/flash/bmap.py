@@ -35,6 +35,12 @@ class Contents:
         """How many bytes matter."""
         return sum(part.end - part.start for part in self.ranges)
 
+    @property
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """Beginnings and ends of what does not matter, in bytes."""
+        ends, starts = [0, *(part.end for part in self.ranges)], [*(part.start for part in self.ranges), self.size]
+        return tuple((end, start) for end, start in zip(ends, starts, strict=True) if end < start)
+
 
 def parse(raw: bytes) -> Contents:
     """Read a block map; raises ValueError that says what is wrong with it."""

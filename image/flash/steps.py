@@ -2,7 +2,8 @@
 
 The first block, where the partition table is, goes first and comes last: it is overwritten with zeros before anything
 else, and written when all the rest was read back and found right. So a card that was not finished has no partitions,
-boots nowhere, and is mounted by no desktop.
+boots nowhere, and is mounted by no desktop. What an image leaves out is cleared before it is written: the slot for
+upgrades is one such hole, and an earlier system with its secrets may lie there.
 """
 
 import mmap
@@ -15,12 +16,15 @@ from image.flash.report import Report
 from image.flash.target import Target, page_aligned
 from tributary.settings.failure import Exit, Failure
 
+_TAIL = 1 << 20
+
 
 def flash(image: Image, contents: Contents, target: Target, report: Report) -> None:
     """Write ``contents`` and prove that they are there; raises Failure (1, 66, 69, 71), which says what is left."""
     with _useless_until_done(target):
         target.write(0, page_aligned(bytes(BLOCK)))
         target.settle()
+        _clear(contents, target, report)
         first = _write_rest(image, contents, target, report)
         target.settle()
         compare(image, contents, target, report, start=BLOCK)
@@ -34,6 +38,33 @@ def _useless_until_done(target: Target) -> Iterator[None]:
     except BaseException as error:  # Ctrl-C and SIGTERM as well
         error.add_note(f"{target.disk.path} does not boot as it is: the old contents are lost, the new ones not whole")
         raise
+
+
+def _clear(contents: Contents, target: Target, report: Report) -> None:
+    """Nothing of anybody's is left where ``contents`` leave something out, nor in the disk's last bytes, where RAID and
+    partition tables are looked for. A disk that cannot forget by itself is read there, which is faster than to write
+    all: a card has little in most places."""
+    end = target.disk.size
+    gaps = [*contents.gaps, (max(contents.size, end - _TAIL), end)]
+    buffer, zeros, done = memoryview(mmap.mmap(-1, CHUNK)), page_aligned(bytes(CHUNK)), 0
+    with report.step("clear", sum(end - start for start, end in gaps)) as advance:
+        for start, end in gaps:
+            for offset in range(start, end, CHUNK):
+                count = min(CHUNK, end - offset)
+                if not target.zero(offset, count) and not _is_blank(target, offset, buffer[:count]):
+                    target.write(offset, zeros[:count])
+                done += count
+                advance(done)
+
+
+def _is_blank(target: Target, offset: int, view: memoryview) -> bool:
+    """Whether nothing was ever written there, or zeros: flash memory that is erased reads as zeros or as ones."""
+    try:
+        target.read(offset, view)
+    except Failure:  # what cannot be read may be written yet, and if not, that says why
+        return False
+    found = bytes(view)
+    return found[:1] in (b"\x00", b"\xff") and found == found[:1] * len(found)
 
 
 def _write_rest(image: Image, contents: Contents, target: Target, report: Report) -> bytes:

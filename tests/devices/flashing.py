@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from image.flash.bmap import BLOCK
 from tests.unit.image.flash.made import bmap_of, disk_image, ranges_without
 from tributary.places import ROOT
 
@@ -19,16 +18,14 @@ HOLES = (range(3, 10), range(1030, 1900))
 IMAGE = disk_image(BLOCKS, holes=HOLES)
 MAP = bmap_of(IMAGE, ranges_without(BLOCKS, HOLES))
 OLD = bytes([0xAA])
+TAIL = 1 << 20
+"""The disk's last bytes are cleared."""
 USELESS = "does not boot as it is"
 
 
-def expected(mapped: bool = False) -> bytes:
+def expected() -> bytes:
     """The disk after the image was written over ``OLD`` bytes."""
-    disk = bytearray(OLD * DISK)
-    disk[: len(IMAGE)] = IMAGE
-    for hole in HOLES if mapped else ():
-        disk[hole.start * BLOCK : hole.stop * BLOCK] = OLD * len(hole) * BLOCK
-    return bytes(disk)
+    return IMAGE + OLD * (DISK - TAIL - len(IMAGE)) + bytes(TAIL)
 
 
 def flash_pi(*words: object, answer: str = "", inside: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:

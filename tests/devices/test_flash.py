@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,20 @@ from pathlib import Path
 import pytest
 
 from image.flash.bmap import BLOCK
-from tests.devices.flashing import DISK, IMAGE, MAP, OLD, USELESS, claimed, events, expected, fill, flash_pi, started
+from tests.devices.flashing import (
+    DISK,
+    HOLES,
+    IMAGE,
+    MAP,
+    OLD,
+    USELESS,
+    claimed,
+    events,
+    expected,
+    fill,
+    flash_pi,
+    started,
+)
 from tests.devices.loops import add_partition, loop, measure_again, where_mounted
 from tests.unit.image.flash.made import files
 from tributary.settings.failure import Exit
@@ -33,7 +47,7 @@ def image(tmp_path: Path) -> Path:
     return files(tmp_path, IMAGE)
 
 
-def test_an_image_is_written_and_nothing_after_it(device: Path, disk: Path, image: Path) -> None:
+def test_an_image_is_written_and_nothing_after_it_but_at_the_end(device: Path, disk: Path, image: Path) -> None:
     result = flash_pi("--yes", "--force", image, device)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
@@ -45,13 +59,46 @@ def test_an_image_is_written_and_nothing_after_it(device: Path, disk: Path, imag
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_with_a_map_the_holes_of_the_image_are_left_alone(
-    device: Path, disk: Path, tmp_path: Path, packed: bool
-) -> None:
+def test_with_a_map_the_holes_of_the_image_are_cleared(device: Path, disk: Path, tmp_path: Path, packed: bool) -> None:
     result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, packed=packed, bmap=MAP), device)
     assert result.returncode == 0, result.stderr
     assert "of which 8.70 MB are written" in result.stdout
-    assert disk.read_bytes() == expected(mapped=True)
+    assert disk.read_bytes() == expected()
+
+
+def test_what_an_earlier_system_left_where_the_image_has_a_hole_is_gone(
+    device: Path, disk: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/cpe.toml").write_text('secret = "' + "AAEC" * 20 + '"')
+    hole = HOLES[1]
+    made = ["mkfs.ext4", "-q", "-F", "-d", str(tmp_path / "tree"), "-E", f"offset={hole.start * BLOCK}", str(device)]
+    subprocess.run([*made, f"{len(hole) * BLOCK >> 10}k"], check=True, timeout=60)
+    assert b"AAECAAEC" in disk.read_bytes()
+    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, bmap=MAP), device)
+    assert result.returncode == 0, result.stderr
+    assert disk.read_bytes() == expected()
+
+
+def test_a_disk_that_was_half_of_a_raid_is_none_any_more(device: Path, image: Path) -> None:
+    with device.open("r+b") as file:
+        file.seek(-(16 << 9), os.SEEK_END)
+        file.write(raid_member(DISK))
+    probe = ["blkid", "--probe", "--output", "value", "--match-tag", "TYPE", str(device)]
+    assert subprocess.run(probe, capture_output=True, text=True, check=True).stdout == "linux_raid_member\n"
+    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    assert subprocess.run(probe, capture_output=True, text=True, check=False).stdout == ""
+
+
+def raid_member(size: int) -> bytes:
+    """The superblock of RAID in version 1.0, which lies 8 KiB before the end (linux/raid/md_p.h)."""
+    block = bytearray(260)
+    struct.pack_into("<II", block, 0, 0xA92B4EFC, 1)
+    struct.pack_into("<Q", block, 144, (size >> 9) - 16)
+    struct.pack_into("<I", block, 220, 2)
+    total = sum(struct.unpack("<65I", block))
+    struct.pack_into("<I", block, 216, (total + (total >> 32)) & 0xFFFFFFFF)
+    return bytes(block)
 
 
 def test_an_image_without_a_checksum_is_written_and_the_lack_is_shown(device: Path, disk: Path, tmp_path: Path) -> None:
@@ -81,6 +128,7 @@ def test_a_program_reads_each_step_and_the_result(device: Path, image: Path) -> 
     last = {event["step"]: event for event in seen if event["event"] == "progress"}
     assert [(step, event["bytes"] == event["of"]) for step, event in last.items()] == [
         ("check", True),
+        ("clear", True),
         ("write", True),
         ("read back", True),
     ]

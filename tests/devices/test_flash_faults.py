@@ -10,7 +10,20 @@ from pathlib import Path
 import pytest
 
 from image.flash.bmap import BLOCK
-from tests.devices.flashing import DISK, IMAGE, OLD, USELESS, claimed, events, flash_pi, started
+from tests.devices.flashing import (
+    DISK,
+    HOLES,
+    IMAGE,
+    MAP,
+    OLD,
+    TAIL,
+    USELESS,
+    claimed,
+    events,
+    expected,
+    flash_pi,
+    started,
+)
 from tests.devices.loops import loop, measure_again
 from tests.devices.medium import Medium, served
 from tests.unit.image.flash.made import files
@@ -54,9 +67,9 @@ class Pause:
 
 
 def not_finished(medium: Medium) -> None:
-    """The card has no partition table, and what lies after the image was not touched."""
+    """The card has no partition table, and what lies after the image, but for the end, was not touched."""
     assert medium.data[:BLOCK] == bytes(BLOCK)
-    assert medium.data[len(IMAGE) :] == OLD * (DISK - len(IMAGE))
+    assert medium.data[len(IMAGE) : DISK - TAIL] == OLD * (DISK - TAIL - len(IMAGE))
 
 
 def failed(medium: Medium, image: Path, device: Path, code: Exit, reason: str) -> None:
@@ -79,7 +92,43 @@ def flipped(at: int, offset: int, data: bytes) -> bytes:
 def test_a_medium_without_faults_is_written(medium: Medium, device: Path, image: Path) -> None:
     result = flash_pi("--yes", "--force", image, device)
     assert result.returncode == 0, result.stderr
-    assert bytes(medium.data) == IMAGE + OLD * (DISK - len(IMAGE))
+    assert bytes(medium.data) == expected()
+
+
+def test_a_medium_that_cannot_forget_is_overwritten_only_where_it_holds_something(
+    medium: Medium, device: Path, tmp_path: Path
+) -> None:
+    blank, used = (slice(hole.start * BLOCK, hole.stop * BLOCK) for hole in HOLES)
+    medium.data[blank] = b"\xff" * len(HOLES[0]) * BLOCK  # erased flash memory, of some makes
+    medium.data[DISK - TAIL :] = bytes(TAIL)
+    written: list[int] = []
+
+    def seen(start: int, data: bytes) -> bytes:
+        written.append(start)
+        return data
+
+    medium.on_write = seen
+    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, bmap=MAP), device)
+    assert result.returncode == 0, result.stderr
+    assert medium.data[blank] == b"\xff" * len(HOLES[0]) * BLOCK
+    assert medium.data[used] == bytes(len(HOLES[1]) * BLOCK)
+    assert max(written) < len(IMAGE)
+
+
+def test_what_cannot_be_read_where_the_image_has_a_hole_is_overwritten(
+    medium: Medium, device: Path, tmp_path: Path
+) -> None:
+    hole = range(HOLES[1].start * BLOCK, HOLES[1].stop * BLOCK)
+
+    def unreadable(start: int, data: bytes) -> bytes:
+        if start in hole:
+            raise OSError(errno.EIO, "unreadable")
+        return data
+
+    medium.on_read = unreadable
+    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, bmap=MAP), device)
+    assert result.returncode == 0, result.stderr
+    assert bytes(medium.data) == expected()
 
 
 @pytest.mark.parametrize("offset", [BLOCK, MIDDLE, len(IMAGE) - 1])
@@ -110,7 +159,7 @@ def test_a_card_that_claims_more_than_it_has_is_found(medium: Medium, device: Pa
 
 def test_an_error_in_writing_is_told_with_its_place(medium: Medium, device: Path, image: Path) -> None:
     def worn_out(start: int, data: bytes) -> bytes:
-        if start + len(data) > MIDDLE:
+        if start <= MIDDLE < start + len(data):
             raise OSError(errno.EIO, "worn out")
         return data
 

@@ -19,6 +19,7 @@ def test_ranges_become_bytes_with_their_checksums() -> None:
     assert [(part.start, part.end) for part in contents.ranges] == [(0, 8192), (12288, 24576), (45056, 49152)]
     assert contents.ranges[1].sha256 == hashlib.sha256(IMAGE[12288:24576]).hexdigest()
     assert contents.mapped == 6 * 4096
+    assert contents.gaps == ((8192, 12288), (24576, 45056))
 
 
 def test_an_image_may_end_within_its_last_block() -> None:
