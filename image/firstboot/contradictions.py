@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+from gateway.settings import HOST
 from image.firstboot import access_point, bypass, forward, names, pppoe, values
 from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role, Wan
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6
@@ -17,6 +18,10 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     if role is Role.CPE and card.has_cpe and not card.asks_by_page:
         yield from _missing(card)
         yield from _of_names(card)
+    if card.routers.model_fields_set and not card.public_name:
+        yield "public_name", "(missing)", f"with a table [routers], {HOST}"
+    if "name" in card.routers.model_fields_set:
+        yield "routers.name", card.routers.name, "no such key: public_name is the name"
     yield from _between_wans(card)
     yield from _by_kind(card)
     yield from bypass.contradictions(card.bypass, card.wan)

@@ -47,7 +47,8 @@ def _gateway(card: Card) -> Iterator[str]:
         yield _add("client_ports", [CONVERT_PORT])
     if routers:
         yield _add("tunnel_ports", [routers.port])
-        yield _add("tunnel_interfaces", [f'"{routers.interface}"'])
+        if routers.dns:
+            yield _add("tunnel_interfaces", [f'"{routers.interface}"'])
         yield from _tracking()
 
 

@@ -33,8 +33,10 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
     squid = {"client_networks": clients, "state_directory": _SQUID_STATE}
     yield WriteFile("/etc/tributary/squid.toml", document(squid))
     routers = tunnels(card)
-    if card.public_name:
-        yield WriteFile(_TUNNELS_FILE, document({"name": card.public_name}))
+    if routers:
+        # Warned of are tuples, for which JSON has lists alone, and so has TOML.
+        given = routers.model_dump(mode="json", exclude_unset=True, warnings=False)
+        yield WriteFile(_TUNNELS_FILE, document(given))
         # A restart would stop all of them; the converter listens inside, and comes after it.
         yield EnableUnit(TUNNELS, gently=True, reads=(_TUNNELS_FILE,))
     yield WriteFile("/etc/tributary/converter.toml", _converter(clients, routers))
@@ -45,7 +47,7 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
 
 def tunnels(card: Card) -> GatewaySettings | None:
     """How home routers are let in; None: they are not."""
-    return GatewaySettings(name=card.public_name) if card.public_name else None
+    return card.routers.model_copy(update={"name": card.public_name}) if card.public_name else None
 
 
 def client_side(card: Card, facts: Facts) -> tuple[str, ...]:

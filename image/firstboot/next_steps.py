@@ -78,7 +78,7 @@ def _asking(card: Card, facts: Facts) -> Iterator[str]:
 
 def _unused(card: Card, role: Role) -> Iterator[str]:
     of_a_home = ("gateway", "enrolment", "wan", "lan", "access_point", "bypass", "forward")
-    other = ("client_networks", "public_name") if role is Role.CPE else of_a_home
-    given = [key for key in other if getattr(card, key)]
+    other = ("client_networks", "public_name", "routers") if role is Role.CPE else of_a_home
+    given = [key for key in other if getattr(card, key) != Card.model_fields[key].default]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from gateway.settings import HOST, Host
+from gateway.settings import HOST, GatewaySettings, Host
 from image.firstboot import bypass, forward, modem, names, pppoe, public_key, values
 from image.firstboot.access_point import AccessPoint
 from image.firstboot.bypass import Bypass
@@ -77,6 +77,12 @@ class Leg(StrEnum):
 
     WIREGUARD = "wireguard"
     PLAIN = "plain"
+
+
+class Routers(GatewaySettings):
+    """What else the gateway's settings take, under the same keys; who it is stands in public_name."""
+
+    name: Host = Field("", validate_default=False, title="not here", description="no such key: public_name is the name")
 
 
 class Wifi(Settings):
@@ -254,6 +260,9 @@ class Card(Settings):
     )
     public_name: Host | None = Field(
         None, title="gateway: how home routers, let in by keys, find this box; none: no tunnels", description=HOST
+    )
+    routers: Routers = Field(
+        Routers(), title="gateway: how home routers are let in, beside its name", description="a table [routers]"
     )
     gateway: Gateway = Field(None, title="cpe: where the gateway is, for leg = 'plain'", description=values.GATEWAY)
     leg: Leg | None = Field(

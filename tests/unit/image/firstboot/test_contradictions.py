@@ -18,6 +18,11 @@ from tests.unit.image.firstboot.cards import (
 )
 
 BETWEEN_KEYS = [
+    ("[routers]\ndns = false", ["public_name = '(missing)': accepted: with a table [routers], a name or"]),
+    (
+        'public_name = "a.example"\n[routers]\nname = "b.example"',
+        ["routers.name = 'b.example': accepted: no such key: public_name is the name"],
+    ),
     ('gateway = "203.0.113.5"', ["wan = []: accepted: two or more, up to 8", "lan = '(missing)': accepted: a table"]),
     (CPE.replace('[wan.lte]\ninterface = "enx*"\n', ""), ["wan = ['dsl']: accepted: two or more, up to 8"]),
     (CPE.partition("[lan]")[0], ["lan = '(missing)': accepted: a table [lan]"]),

@@ -14,6 +14,7 @@ import pytest
 
 from cpe.settings import CpeSettings
 from experiments.testbed import native
+from gateway.settings import GatewaySettings
 from image.firstboot.actions import Action, WriteFile, lines
 from image.firstboot.bypass import MOST_TABLES, MOST_VALUES
 from image.firstboot.plan import plan
@@ -61,6 +62,8 @@ def test_each_part_accepts_its_settings(name: str, tmp_path: Path) -> None:
         assert load(squid, SquidSettings)
     if throttler := written(name, "/etc/tributary/throttler.toml", tmp_path):
         assert [rule.acts for rule in model.read(throttler).rules] == [False]
+    if routers := written(name, "/etc/tributary/gateway.toml", tmp_path):
+        assert load(routers, GatewaySettings).name == "gateway.example.net"
     if cpe := written(name, "/etc/tributary/cpe.toml", tmp_path):
         assert len(load(cpe, CpeSettings).wan) >= 2
 

@@ -36,6 +36,7 @@ def test_the_file_on_the_image_has_every_key() -> None:
     links = [card.wan["lte"], card.wan["fibre"].pppoe, card.wan["mobile"].modem]
     given = (
         card.wifi,
+        card.routers,
         card.access_point,
         card.lan,
         card.probe,
@@ -46,12 +47,12 @@ def test_the_file_on_the_image_has_every_key() -> None:
         *card.forward,
     )
     missing = [set(type(each).model_fields) - each.model_fields_set for each in given if each is not None]
-    assert set.union(*missing) == {"dhcp", "mac", "pppoe", "modem"}
+    assert set.union(*missing) == {"dhcp", "mac", "pppoe", "modem", "name"}
 
 
 def test_what_the_other_role_has_is_checked_and_not_used() -> None:
     card = read(shipped(uncommented=True), Role.GATEWAY)
-    assert "Not used, since this box is a cpe: client_networks, public_name." in next_steps.next_steps(
+    assert "Not used, since this box is a cpe: client_networks, public_name, routers." in next_steps.next_steps(
         card, facts(Role.CPE)
     )
     assert "wan.dsl.mac" in lines('[wan.dsl]\nmac = "x"', Role.GATEWAY)[0]
