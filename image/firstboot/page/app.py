@@ -118,11 +118,17 @@ class Page:
 
     def _look(self, form: Form) -> tuple[HTTPStatus, str]:
         """What is wrong, or what will be done."""
+        wrong_keys = form.has_private_key
+        if wrong_keys:
+            form = replace(form, ssh_keys="")
         if not (self._knows(form) or fits(form.code, self._box.code)):
             return HTTPStatus.FORBIDDEN, self._form(form, Verdict([views.WRONG_CODE]))
         # Pasted secrets are never sent back: who corrects something else leaves the field empty.
         self._tables = form.tables or self._tables
         form = replace(form, tables=self._tables, token=self._token)
+        if wrong_keys:
+            self._draft = None
+            return HTTPStatus.UNPROCESSABLE_ENTITY, self._form(form, Verdict([views.PRIVATE_KEY]))
         try:
             base = self._box.content()
             text = form.added_to(base.decode("utf-8-sig"), self._card).encode()

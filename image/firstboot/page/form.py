@@ -50,6 +50,11 @@ class Form:
             raise ValueError("a field that the page does not have, or one twice")
         return cls(links=links, **{key: given[key] for key in _NAMES if key in given})
 
+    @property
+    def has_private_key(self) -> bool:
+        """Whether somebody took the wrong one of two files: OpenSSH's, PEM's, or PuTTY's."""
+        return any(words in self.ssh_keys for words in ("PRIVATE KEY", "Private-Lines"))
+
     def added_to(self, text: str, card: Card) -> str:
         """The card's file with what was given. ``card`` is what it says by now: that is not said again.
 

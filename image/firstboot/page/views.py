@@ -13,6 +13,11 @@ from tributary.settings.templates import rendered_html
 
 WRONG_CODE = "The code is another one: it is above the login prompt of the box's screen, and in tributary-applied.txt."
 
+PRIVATE_KEY = (
+    "ssh_keys: one with a private key, which belongs nowhere but to its owner, and was not kept: accepted: the one line"
+    " of the file beside it that ends in .pub. It came here in clear: if others share the wire, make a new pair."
+)
+
 _TEMPLATE = Path(__file__).parent / "page.html.j2"
 _STYLE = """
 body { font: 1.1em/1.5 sans-serif; max-width: 40em; margin: auto; padding: 1em; }

@@ -85,6 +85,29 @@ def test_a_new_visitor_does_not_learn_whether_anything_was_pasted(browser: Brows
     assert browser.shown == before
 
 
+@pytest.mark.parametrize("code", ["abcd-efgh", "abcd-efgx"], ids=["known", "unknown"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\n-----END OPENSSH PRIVATE KEY-----",
+        f"PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 1\n{SECRET}",
+    ],
+    ids=["OpenSSH", "PuTTY"],
+)
+def test_a_private_key_is_refused_and_not_sent_back(browser: Browser, key: str, code: str) -> None:
+    assert browser.ask("/look", {**GOOD, "code": code, "ssh_keys": key}) in (422, 403)
+    assert SECRET not in browser.shown
+    assert ("one with a private key" in browser.shown) == (code == GOOD["code"])
+
+
+def test_after_a_private_key_the_rest_is_kept(browser: Browser) -> None:
+    private = "-----BEGIN OPENSSH PRIVATE KEY-----"
+    assert browser.ask("/look", {**GOOD, "tables": ENROLMENT, "ssh_keys": private}) == 422
+    token = browser.token
+    assert browser.ask("/start", {"token": token}) == 409
+    assert browser.ask("/look", {**GOOD, "code": "", "token": token, "tables": ""}) == 200
+
+
 def test_a_wrong_code_learns_nothing_and_changes_nothing(browser: Browser) -> None:
     assert browser.ask("/look", {**GOOD, "code": "abcd-efgx", "tables": ENROLMENT}) == 403
     assert "The code is another one" in browser.shown and "token" not in browser.shown
