@@ -1,6 +1,7 @@
 """What comes back from the page: a form's fields, and the card's file with them. Pure."""
 
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import parse_qsl
@@ -58,18 +59,20 @@ class Form:
     def added_to(self, text: str, card: Card) -> str:
         """The card's file with what was given. ``card`` is what it says by now: that is not said again.
 
-        Keys go before the first table, after the comments that the file begins with; tables go to its end.
+        Keys go before the first table, after the comments that the file begins with; tables go to its end. What the
+        file says of these keys goes: it cannot say them twice.
         """
-        lines = text.split("\n")
+        keys = self._keys(card)
+        lines = list(_without(keys.keys(), text.split("\n")))
         begins = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
         head, rest = "\n".join(lines[:begins]), "\n".join(lines[begins:])
-        parts = (head, f"\n{_HEAD}{self._keys(card)}", rest, f"\n{_HEAD}{''.join(self._tables(card))}", self.tables)
+        parts = (head, f"\n{_HEAD}{tomli_w.dumps(keys)}", rest, f"\n{_HEAD}{''.join(self._tables(card))}", self.tables)
         return "\n".join(part.removesuffix("\n") for part in parts if part) + "\n"
 
-    def _keys(self, card: Card) -> str:
+    def _keys(self, card: Card) -> dict[str, object]:
         """Once is enough: the page goes for good."""
         keys = [line for line in self.ssh_keys.split("\n") if line.strip()]
-        return tomli_w.dumps({"first_start_page": False, **({"ssh_keys": keys} if keys and not card.ssh_keys else {})})
+        return {"first_start_page": False, **({"ssh_keys": keys} if keys and not card.ssh_keys else {})}
 
     def _tables(self, card: Card) -> Iterator[str]:
         """Each by itself: two links of one name are an error, and not one link."""
@@ -78,3 +81,28 @@ class Form:
                 yield tomli_w.dumps({"wan": {name: {"interface": interface}}}) + "\n"
         if self.lan and card.lan is None:
             yield tomli_w.dumps({"lan": {"interface": self.lan, "address": self.address}}) + "\n"
+
+
+def _without(keys: Set[str], lines: Sequence[str]) -> Iterator[str]:
+    """Lines of a card's file, but for those that say one of ``keys``, before the first table."""
+    begins = 0
+    while begins < len(lines) and not lines[begins].lstrip().startswith("["):
+        ends = begins + _length(lines[begins:])
+        if keys.isdisjoint(_said("\n".join(lines[begins:ends])) or ()):
+            yield from lines[begins:ends]
+        begins = ends
+    yield from lines[begins:]
+
+
+def _length(lines: Sequence[str]) -> int:
+    """How many lines the first statement has: a list may take several. One, where none is ever complete."""
+    counts = range(1, len(lines) + 1)
+    return next((count for count in counts if _said("\n".join(lines[:count])) is not None), 1)
+
+
+def _said(statement: str) -> Mapping[str, object] | None:
+    """What it says; None if it is not complete."""
+    try:
+        return tomllib.loads(statement + "\n")
+    except tomllib.TOMLDecodeError:
+        return None

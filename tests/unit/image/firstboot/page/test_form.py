@@ -58,6 +58,33 @@ def test_what_the_card_says_already_is_not_said_again() -> None:
     assert card.ssh_keys == [public_key(comment="first")]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "first_start_page = true",
+        'hostname = "box"\n"first_start_page" = true # a page\nssh_keys = []\n[wifi]\nssid = "n"\n'
+        'country = "DE"\npassphrase = "12345678"\n',
+        "ssh_keys = [\n  # nobody yet\n]\nadmin_networks = []\n",
+        "ssh_keys = [\r\n]\r\nfirst_start_page = true\r\n",
+        SHIPPED.read_text().replace("# first_start_page = false", "first_start_page = true"),
+    ],
+    ids=["true", "in quotes", "in lines", "by Windows", "shipped"],
+)
+def test_what_the_card_says_by_hand_and_is_as_without_it_is_no_obstacle(text: str) -> None:
+    before, card = read(text.encode(), Role.CPE), card_of(text)
+    assert (card.first_start_page, len(card.ssh_keys)) == (False, 2)
+    assert (card.hostname, card.wifi) == (before.hostname, before.wifi)
+
+
+def test_keys_of_tables_and_texts_are_no_others() -> None:
+    text = 'hostname = "box"\n[network.first_start_page]\ndhcp = true\n'
+    assert text.partition("\n")[2] in FORM.added_to(text, Card())
+
+
+def test_a_file_that_is_none_stays_as_it_is() -> None:
+    assert "ssh_keys = [\n[[[" in FORM.added_to("ssh_keys = [\n[[[", Card())
+
+
 def test_every_comment_of_the_file_on_the_image_stays_where_it_was() -> None:
     shipped = SHIPPED.read_text()
     added = FORM.added_to(shipped, Card()).split("\n")
