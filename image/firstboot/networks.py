@@ -95,7 +95,9 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     places += [_Place(f"wan-{name}", _match(wan), _BY_DHCP, name) for name, wan in _precise_first(others)]
     if card.wifi is not None and (name := wireless(card, facts)) not in named:
         places.append(_Place("wifi", {"Name": name}, _BY_DHCP))
-    if not card.network and not wans:
+    # The first-start page takes a port where nobody answers DHCP for the LAN's, so that has to be asked everywhere.
+    asks_by_page = role is Role.CPE and card.asks_by_page
+    if not wans and (asks_by_page or not card.network):
         # Physical Ethernet, not what programs make: bridges and veth have a Kind (systemd.network(5)).
         places.append(_Place("ethernet", {"Type": "ether", "Kind": "!*"}, _BY_DHCP))
     return places

@@ -67,6 +67,14 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
     }
 
 
+def test_the_first_start_page_finds_its_port_by_dhcp_beside_interfaces_with_settings_of_their_own() -> None:
+    text = '[network.end1]\naddress = "198.51.100.10/29"\ngateway = "198.51.100.9"\n'
+    files = [Path(path).name for path in sorted(paths(text, facts(Role.CPE))) if path.endswith(".network")]
+    assert files == ["30-tributary-end1.network", "31-tributary-ethernet.network"]
+    for other in ("first_start_page = false\n" + text, 'role = "gateway"\n' + text):
+        assert "/etc/systemd/network/31-tributary-ethernet.network" not in paths(other, facts(Role.CPE))
+
+
 def test_a_gateway_that_routers_find_by_a_name_has_tunnels_before_its_converter() -> None:
     found = plan(read(b'public_name = "gateway.example.net"', Role.GATEWAY), facts())
     enabled = [each.unit for each in found if isinstance(each, EnableUnit)]
