@@ -50,7 +50,7 @@ _DELEGATED = [
 class _Place:
     """One file: its name without number, which interfaces it is for, and how these get their addresses.
 
-    Some have a ``link``, the name of [wan.NAME], that is more than an interface with addresses.
+    Some have a ``link``, the name of [wan.NAME], that is more than an interface with addresses which stand on the card.
     """
 
     name: str
@@ -90,7 +90,8 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     """In the order in which networkd tries them: the first whose [Match] fits an interface is the one for it."""
     wans = card.wan if role is Role.CPE else {}
     named = set(card.network) | {wan.interface for wan in wans.values()}
-    places = [_Place(name, {"Name": name}, network) for name, network in card.network.items()]
+    by_dhcp = {wan.interface: name for name, wan in wans.items() if card.may_bring_a_prefix(wan)}
+    places = [_Place(name, {"Name": name}, network, by_dhcp.get(name)) for name, network in card.network.items()]
     others = {name: wan for name, wan in wans.items() if wan.interface not in card.network}
     places += [_Place(f"wan-{name}", _match(wan), _BY_DHCP, name) for name, wan in _precise_first(others)]
     if card.wifi is not None and (name := wireless(card, facts)) not in named:

@@ -372,7 +372,7 @@ class Card(Settings):
 
     def may_bring_a_prefix(self, wan: Wan) -> bool:
         """Whether systemd-networkd can ask the provider of ``wan`` for one: no modem's, none with fixed addresses."""
-        return not (wan.modem or wan.interface in self.network)
+        return not (wan.modem or any(name == wan.interface and each.is_static for name, each in self.network.items()))
 
     @property
     def target(self) -> Target | None:
