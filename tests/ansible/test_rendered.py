@@ -34,7 +34,7 @@ every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
     [
         *product(("one", "fleet"), ["tributary-site.nft", "converter.toml", "squid.toml", "throttler.toml"]),
         ("fleet", "bird.conf"),
-        ("routers", "gateway.toml"),
+        *product(("routers",), ["gateway.toml", "tributary-site.nft"]),
         ("handoff", "converter.toml"),
         ("handoff", "../sw1.example.net/switch.conf"),
         ("handoff", "../a.example.net/backend.conf"),

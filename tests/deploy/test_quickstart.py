@@ -13,6 +13,7 @@ import pytest
 from tests.ansible.playbooks import needs_ansible
 from tests.debs.world import make
 from tests.deploy.guest import OUTSIDE, SUITE, Guest, booted, missing
+from tests.netns.converter_names import looked_up
 from tests.netns.gateway_world import House
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
@@ -102,6 +103,8 @@ def test_who_was_enrolled_reaches_the_converter(guest: Guest, ready: str) -> Non
         address = house.tunnel(enrolment)
         assert house.reaches(address, INSIDE, CONVERTER, 10)
         assert not house.reaches(address, INSIDE, 22)
+        # What dnsmasq asks nobody for (--domain-needed): that there is no such name is an answer.
+        assert eventually(lambda: looked_up(guest.server, "nobody", INSIDE, address) == [])
     finally:
         house.remove_tunnels()
 

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 SOCKETS = Path("/var/run/wireguard")
 FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
+ROUTERS = ROOT / "tests/ansible/golden/routers/tributary-site.nft"
 SITE = """\
 add element inet tributary-firewall client_networks4 { 10.84.0.0/16 }
 add element inet tributary-firewall client_ports { 5124 }
@@ -380,6 +381,11 @@ def test_names_are_looked_up_for_routers_and_for_nobody_else(gateway: World) -> 
         with gateway.gate.start("dns", words):
             eventually(lambda: looked_up(gateway.house.node, "server.example.net", INSIDE, address) == [SERVER])
             assert looked_up(gateway.house.node, "server.example.net", OUTSIDE, "192.0.2.2") is None
+            # Behind the playbook's firewall, too, as it is written for a gateway that says nothing of names.
+            site = ROUTERS.read_text().replace('"tributary"', f'"{gateway.interface}"')
+            (gateway.folder / "tributary-site.nft").write_text(site)
+            gateway.gate.run("nft", "--includepath", str(gateway.folder), "--file", str(FIREWALL))
+            assert looked_up(gateway.house.node, "server.example.net", INSIDE, address) == [SERVER]
     finally:
         known.close()
         shutil.rmtree(folder)
