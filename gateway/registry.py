@@ -91,6 +91,13 @@ def name_of(text: str) -> str:
     return text
 
 
+def _name_in(path: Path) -> str:
+    try:
+        return name_of(path.stem)
+    except Failure as failure:
+        raise Failure(failure.code, f"{path}: {failure}") from failure
+
+
 def free_number(routers: Routers, network: IPv4Network) -> int:
     """The least number that no router has, nor its LAN; raises Failure, exit 69, if ``network`` is full."""
     identities = [identity for router in routers.values() for identity in router.identities]
@@ -111,7 +118,7 @@ class Registry:
 
     def read(self) -> Routers:
         """All routers in the order of their names; raises Failure: exit 64, 66 if a file is not accepted, 77."""
-        found = {name_of(path.stem): load(path, Router) for path in sorted(self._files())}
+        found = {_name_in(path): load(path, Router) for path in sorted(self._files())}
         for name, router in found.items():
             self._has_room(name, router)
         _refuse_doubles(self.folder, found)

@@ -124,12 +124,20 @@ def _align(
     # First of all: nobody comes in before they stand. And always: somebody may have flushed all rules of this machine.
     kernel.load(rules.text(gateway.settings, routers))
     wanted = gateway.tunnels(routers)
-    gateway.state.keep(gateway.tallies(routers, there))
     change = difference(wanted, there, [gateway.networks.lan_of(routers[name].lan_number) for name in rotated])
     if change or always:
         private, settings = gateway.state.private_key(), gateway.settings
         device.configure(settings.interface, Interface(private, peers(wanted), settings.port))
-    return [*said(change), *filter(None, [kernel.end_connections(change.lost)])]
+    return [*said(change), *filter(None, [kernel.end_connections(change.lost), _count(gateway, routers, there)])]
+
+
+def _count(gateway: Gateway, routers: Routers, there: Sequence[Seen]) -> str | None:
+    """Keep what was counted of ``routers``; says why it could not be: nobody is let in or kept in for that."""
+    try:
+        gateway.state.keep(gateway.tallies(routers, there))
+    except Failure as failure:
+        return f"nothing was counted: {failure}"
+    return None
 
 
 def said(change: Difference) -> list[str]:
@@ -143,7 +151,7 @@ def down(gateway: Gateway) -> None:
         there = gateway.there()  # or it is no tunnel's interface, and not ours to remove
         # A file that nobody can read is no reason to leave tunnels open.
         with suppress(Failure):
-            gateway.state.keep(gateway.tallies(gateway.registry.read(), there))
+            _count(gateway, gateway.registry.read(), there)
     _take_down(gateway)
 
 

@@ -136,6 +136,18 @@ def test_who_is_revoked_gets_no_byte_more_after_five_seconds(gateway: World, tar
     assert list(gateway.list()) == ["paris"]
 
 
+def test_who_is_revoked_is_out_also_where_nothing_can_be_counted(gateway: World) -> None:
+    berlin, paris = (gateway.house.tunnel(gateway.enrol(name)) for name in ("berlin", "paris"))
+    eventually(lambda: gateway.house.pings(berlin, INSIDE) and gateway.house.pings(paris, INSIDE))
+    (gateway.state / "tallies.json").write_text("")
+    gateway.gateway("revoke", "berlin")
+    assert not gateway.house.pings(berlin, INSIDE) and gateway.house.pings(paris, INSIDE)
+    (gateway.state / "tallies.json").unlink()
+    (gateway.state / "tallies.new").mkdir()  # as a disk that is full, it takes no new tallies
+    gateway.gateway("revoke", "paris")
+    assert not gateway.house.pings(paris, INSIDE)
+
+
 def test_a_rotation_keeps_the_old_keys_until_the_new_ones_are_used(gateway: World) -> None:
     old = gateway.house.tunnel(gateway.enrol("berlin"))
     eventually(lambda: gateway.house.pings(old, INSIDE))

@@ -50,8 +50,9 @@ def test_a_name_is_short_and_plain(name: str) -> None:
 
 def test_a_file_that_a_person_named_wrongly_is_refused(registry: Registry) -> None:
     registry.write("Berlin", router(1))
-    with pytest.raises(Failure, match="'Berlin'"):
+    with pytest.raises(Failure, match="'Berlin'") as caught:
         registry.read()
+    assert str(registry.folder / "Berlin.toml") in str(caught.value)
 
 
 @pytest.mark.parametrize(
