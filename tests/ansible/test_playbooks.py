@@ -6,14 +6,19 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+import pydantic
 import pytest
 
+from gateway.registry import Registry
 from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play
+from tests.unit.gateway.house import NETWORK, router
+from tributary.places import ROOT
 
 pytestmark = pytest.mark.slow
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core, is not installed")
 PLAYBOOKS = {"gateway": "fleet", "image": "fleet", "handoff": "handoff"}
+PARTS = ("gateway", "guard", "squid", "tributary")
 SOURCES = sorted(path for path in ANSIBLE.rglob("*.yml") if "inventory" not in path.parts)
 every_role = pytest.mark.parametrize("role", ROLES)
 
@@ -127,6 +132,36 @@ def test_a_paths_interface_is_there_or_will_be_that_of_the_tunnels(
     done = play(HERE / "paths.yml", "routers", tmp_path, *options)
     assert done.returncode == code, done.stdout + done.stderr
     assert (f"paths.inside.interface = {interface}: accepted:" in " ".join(done.stdout.split())) is (code == 2)
+
+
+@needs_ansible
+@pytest.mark.parametrize("kept_by", ["the host", "the controller"])
+@pytest.mark.parametrize(("closed", "code"), [("tcp/2223", 0), ("tcp/2222", 2)])
+def test_a_setting_that_contradicts_a_router_that_is_enrolled_is_refused(
+    kept_by: str, closed: str, code: int, tmp_path: Path
+) -> None:
+    state = tmp_path / "gateway"
+    registry = Registry(state / "routers", NETWORK)
+    registry.write("home", router(1, forward=["tcp/2222"]))
+    (tmp_path / "scratch").mkdir()
+    said = {
+        "folder": str(tmp_path),
+        "packages_programs": str(_programs(tmp_path / "root")),
+        "gateway_settings": {"name": "gw1.example.net", "never_forwarded": [closed]},
+        **({"gateway_state": str(state)} if kept_by == "the host" else {"gateway_routers": str(registry.folder)}),
+    }
+    done = play(HERE / "tunnels.yml", "routers", tmp_path, "-e", json.dumps(said))
+    assert done.returncode == code, done.stdout + done.stderr
+    assert (f"the gateway itself needs {closed}" in done.stdout) is (code == 2)
+
+
+def _programs(root: Path) -> Path:
+    """A root that has what the packages' programs import, at their place."""
+    folder = root / "usr/lib/tributary/python"
+    folder.mkdir(parents=True)
+    for each in (*Path(pydantic.__file__).parent.parent.iterdir(), *(ROOT / part for part in PARTS)):
+        (folder / each.name).symlink_to(each)
+    return root
 
 
 @needs_ansible
