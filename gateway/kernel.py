@@ -1,5 +1,6 @@
 """What the kernel does for the tunnels beside WireGuard: forwarding, the nft table, the end of connections."""
 
+import re
 import shutil
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
@@ -9,6 +10,7 @@ from gateway.rules import TABLE
 from tributary.commands import run
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.ports import Ports
+from tributary.wireguard.addresses import EVERYTHING_ELSE, of_tunnel
 from tributary.wireguard.interface import Network
 
 _SETTINGS = Path("/proc/sys/net")
@@ -80,10 +82,36 @@ def end_connections(lost: Sequence[Network]) -> str | None:
         for network in lost:
             # 1: there was none.
             run(["conntrack", "--delete", "--family", f"ipv{network.version}", "--orig-src", str(network)])
+            if network.version == 4:
+                # What strangers began, at forwarded ports.
+                run(["conntrack", "--delete", "--reply-src", str(of_tunnel(network, EVERYTHING_ELSE))])
     # ss says nothing where the kernel cannot do it (INET_DIAG_DESTROY).
     if run(["ss", "--no-header", "--tcp", "state", "connected", *theirs]).stdout.strip():
         return "this kernel does not end connections of others (INET_DIAG_DESTROY): theirs end by their own timeouts"
     return None
+
+
+def forget_forwarded(ports: Sequence[Ports], network: IPv4Network, owner: IPv4Address) -> None:
+    """Forget what leads from ``ports`` into ``network``, but not to the tunnel ``owner``.
+
+    The kernel translates all packets of a connection as it did the first: who goes on asking, such as by UDP from the
+    same port, would not reach the ``owner`` of the ports for as long as he asks.
+    """
+    if not shutil.which("conntrack"):
+        return
+    for protocol in sorted({each.protocol for each in ports}):
+        chosen = ["--family", "ipv4", "--proto", protocol]
+        there = run(["conntrack", "--dump", *chosen, "--dst-nat"]).stdout
+        for port, target in sorted(_forwarded(there)):
+            led = target in network and any(each.holds(Ports(protocol, port, port)) for each in ports)
+            if led and target != owner:
+                run(["conntrack", "--delete", *chosen, "--reply-src", str(target), "--orig-port-dst", str(port)])
+
+
+def _forwarded(listing: str) -> set[tuple[int, IPv4Address]]:
+    """The port that each connection of conntrack(8)'s ``listing`` began with, and who answers it. Pure."""
+    found = re.finditer(r" dport=(\d+) (?:\[UNREPLIED\] )?src=(\S+)", listing)
+    return {(int(each[1]), IPv4Address(each[2])) for each in found}
 
 
 def served(ports: Ports, inside: IPv4Network) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from gateway.registry import Routers
+from gateway.registry import Router, Routers
 from gateway.settings import GatewaySettings
 from squid import targets
 from tributary.settings.ports import Ports
@@ -35,7 +35,7 @@ def text(settings: GatewaySettings, routers: Routers) -> str:
 
 @dataclass(frozen=True)
 class _Forward:
-    """Ports that lead to a router, by its tunnel for everything else: the old one until a rotation ends."""
+    """Ports that lead to a router."""
 
     number: int
     address: IPv4Address
@@ -45,8 +45,12 @@ class _Forward:
 def _forwards(network: IPv4Network, routers: Routers) -> Iterator[_Forward]:
     for router in routers.values():
         if router.forward:
-            address = of_tunnel(block_of(network, router.number), EVERYTHING_ELSE)
-            yield _Forward(router.number, address, router.forward)
+            yield _Forward(router.number, led_to(network, router), router.forward)
+
+
+def led_to(network: IPv4Network, router: Router) -> IPv4Address:
+    """Where ports lead to a router: its tunnel for everything else, the old one until a rotation ends."""
+    return of_tunnel(block_of(network, router.number), EVERYTHING_ELSE)
 
 
 def refused(settings: GatewaySettings) -> Sequence[Network]:

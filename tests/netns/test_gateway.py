@@ -5,12 +5,13 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 
+from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, streams, world
 from tests.netns.squid_world import inside
@@ -376,6 +377,70 @@ def _has_peer(connection: socket.socket) -> bool:
     with suppress(OSError):
         connection.getpeername()
         return True
+    return False
+
+
+forgets = pytest.mark.skipif(not shutil.which("conntrack"), reason="conntrack is not installed")
+GAME = 27015
+
+
+@forgets
+def test_who_goes_on_asking_reaches_the_router_by_its_new_keys(gateway: World) -> None:
+    old = gateway.house.tunnel(gateway.enrol("berlin"), 0)
+    gateway.gateway("forward", "berlin", f"udp/{GAME}")
+    with _datagrams(gateway.server) as stranger:
+        with _datagrams(gateway.house.node, old) as service:
+            eventually(lambda: _passes(stranger, service))
+        new = gateway.house.tunnel(gateway.enrol("berlin", "rotate"), 0)
+        eventually(lambda: gateway.house.pings(new, INSIDE))
+        gateway.gateway("sync")
+        with _datagrams(gateway.house.node, new) as service:
+            assert _passes(stranger, service)
+
+
+@forgets
+def test_who_goes_on_asking_reaches_the_router_that_the_port_was_given_to(gateway: World) -> None:
+    berlin, paris = gateway.house.tunnel(gateway.enrol("berlin"), 0), gateway.flat.tunnel(gateway.enrol("paris"), 0)
+    gateway.gateway("forward", "berlin", f"udp/{GAME}", "udp/27020")
+    with (
+        _datagrams(gateway.server) as stranger,
+        _datagrams(gateway.server, port=27020) as other,
+        _datagrams(gateway.house.node, berlin) as first,
+        _datagrams(gateway.house.node, berlin, 27020) as kept,
+        _datagrams(gateway.flat.node, paris) as second,
+    ):
+        eventually(lambda: _passes(stranger, first) and _passes(other, kept))
+        gateway.gateway("forward", "berlin", "--remove", f"udp/{GAME}")
+        # What was open ends, whichever end goes on.
+        first.sendto(b"more", stranger.getsockname())
+        with pytest.raises(TimeoutError):
+            stranger.recv(10)
+        assert not _passes(stranger, first)
+        gateway.gateway("forward", "paris", f"udp/{GAME - 5}-{GAME}")
+        assert _passes(stranger, second)
+        assert _passes(other, kept)
+
+
+@contextmanager
+def _datagrams(node: Node, address: str = "", port: int = GAME) -> Iterator[socket.socket]:
+    """A service at ``address`` inside of a router's tunnel; without, a stranger who asks at the gateway."""
+    with inside(node):
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with made:
+        made.settimeout(0.5)
+        if address:
+            made.bind((address, port))
+        else:
+            made.connect(("203.0.113.1", port))
+        yield made
+
+
+def _passes(stranger: socket.socket, service: socket.socket) -> bool:
+    """Whether a question comes to the service, and its answer back."""
+    with suppress(OSError):
+        stranger.send(b"ask")
+        service.sendto(b"answer", service.recvfrom(10)[1])
+        return stranger.recv(10) == b"answer"
     return False
 
 
