@@ -83,7 +83,7 @@ prefix, which then leads to the new keys.
 _UP = """\
 Makes the interface, by the kernel's WireGuard or wireguard-go(1), with its address, the tunnels of all routers and the
 rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward on, and with 'lan_prefix' the same for IPv6.
-What stands already stays.
+Where these were off, packets are passed on from tunnels and to tunnels alone. What stands already stays.
 """
 
 _SYNC = """\
@@ -373,7 +373,7 @@ def _plan(options: Looking) -> None:
         print(f"# {settings.lan_prefix} leads there; IPv6 is forwarded")
     for line in tunnels.said(gateway.difference(routers)) or ["no tunnel comes or goes"]:
         print(f"# {line}")
-    print(rules.text(settings, routers), end="")
+    print(gateway.rules(routers), end="")
 
 
 def _check(options: Looking) -> None:

@@ -16,8 +16,11 @@ from tributary.wireguard.interface import Network
 TABLE = "tributary-gateway"
 
 
-def text(settings: GatewaySettings, routers: Routers) -> str:
-    """For ``nft --file -``: replaces the whole table."""
+def text(settings: GatewaySettings, routers: Routers, for_tunnels: Sequence[int]) -> str:
+    """For ``nft --file -``: replaces the whole table.
+
+    Packets of the IP versions in ``for_tunnels`` are passed on from tunnels and to tunnels alone.
+    """
     return rendered(
         Path(__file__).with_name("rules.nft.j2"),
         interface=settings.interface,
@@ -30,6 +33,7 @@ def text(settings: GatewaySettings, routers: Routers) -> str:
         lan_prefix=settings.lan_prefix,
         refused6=[each for each in refused(settings) if each.version == 6],
         translates_lan_prefix=settings.translates_lan_prefix,
+        for_tunnels=for_tunnels,
     )
 
 

@@ -83,6 +83,12 @@ class State:
         return self._forwarding6.read_text().split() if self._forwarding6.exists() else None
 
     @property
+    def switched_on(self) -> Sequence[int]:
+        """The IP versions of which this machine passed nothing on before us."""
+        off = ((4, self.forwarding_was_off), (6, self.hearing_routers is not None))
+        return [version for version, was_off in off if was_off]
+
+    @property
     def _forwarding6(self) -> Path:
         return self.folder / "forwarding6-was-off"
 

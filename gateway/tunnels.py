@@ -41,6 +41,17 @@ class Gateway:
         """Whether its interface is there."""
         return device.exists(self.settings.interface)
 
+    @property
+    def for_tunnels(self) -> Sequence[int]:
+        """The IP versions that this machine passes on because of ``up``, not by itself."""
+        if self.stands:
+            return self.state.switched_on
+        return [version for version in (4, *([6] if self.settings.lan_prefix else [])) if not kernel.forwards(version)]
+
+    def rules(self, routers: Routers) -> str:
+        """The nft table as it should be."""
+        return rules.text(self.settings, routers, self.for_tunnels)
+
     def there(self) -> Sequence[Seen]:
         """The peers of its interface; raises Failure, exit 69, without one."""
         return device.peers(self.settings.interface)
@@ -74,14 +85,17 @@ def up(gateway: Gateway) -> list[str]:
 
 def _set_up(gateway: Gateway, routers: Routers) -> list[str]:
     there, settings = gateway.there(), gateway.settings
+    begins6 = settings.lan_prefix is not None and not kernel.forwards(6)
+    if begins6:
+        gateway.state.note_forwarding6(kernel.hearing_routers())
+    # With the rules, which go by what was noted, before anything is passed on.
     done = _align(gateway, routers, there, always=True)
     inside = addresses.gateway(settings.network)
     device.give(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
     kernel.forward(True)
     if settings.lan_prefix:
         device.lead(settings.interface, settings.lan_prefix)
-        if not kernel.forwards(6):
-            gateway.state.note_forwarding6(kernel.hearing_routers())
+        if begins6:
             kernel.forward6(True, gateway.state.hearing_routers or ())
     return done
 
@@ -122,7 +136,7 @@ def _align(
     gateway: Gateway, routers: Routers, there: Sequence[Seen], *, always: bool = False, rotated: Sequence[str] = ()
 ) -> list[str]:
     # First of all: nobody comes in before they stand. And always: somebody may have flushed all rules of this machine.
-    kernel.load(rules.text(gateway.settings, routers))
+    kernel.load(gateway.rules(routers))
     wanted = gateway.tunnels(routers)
     change = difference(wanted, there, [gateway.networks.lan_of(routers[name].lan_number) for name in rotated])
     if change or always:

@@ -190,6 +190,24 @@ def test_files_that_come_and_go_let_in_and_shut_out(gateway: World) -> None:
     eventually(lambda: gateway.house.pings(address, INSIDE))
 
 
+def test_who_has_no_tunnel_gets_nothing_through_a_machine_that_was_no_router(gateway: World) -> None:
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    eventually(lambda: gateway.house.pings(address, SERVER))
+    assert not _passes_through(gateway)
+    gateway.gateway("sync")
+    assert not _passes_through(gateway)
+    # It is the rules that refuse it.
+    gateway.gate.run("nft", "delete", "table", "inet", "tributary-gateway")
+    assert _passes_through(gateway)
+
+
+def _passes_through(gateway: World) -> bool:
+    """Whether the server and the house reach each other by the gateway's outer interfaces."""
+    gateway.server.ip("route", "replace", "192.0.2.0/24", "via", "203.0.113.1")
+    gateway.house.node.ip("route", "replace", "203.0.113.0/24", "via", OUTSIDE)
+    return gateway.house.pings("192.0.2.2", SERVER) or House(gateway.server).pings(SERVER, "192.0.2.2")
+
+
 def test_rules_that_somebody_flushed_come_back(gateway: World) -> None:
     before = gateway.gate.run("nft", "--stateless", "list", "ruleset")
     gateway.gate.run("nft", "flush", "ruleset")
@@ -256,6 +274,7 @@ def test_forwarding_that_was_on_before_stays_on(gateway: World) -> None:
     gateway.gateway("down")
     gateway.gate.sysctl(net__ipv4__ip_forward=1)
     gateway.gateway("up")
+    assert _passes_through(gateway)
     gateway.gateway("down")
     assert gateway.forwards()
 
@@ -316,6 +335,21 @@ def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_pat
             assert _heard(client, server) is None
         gateway.gateway("down")
         assert _of_ipv6(gateway) == before
+
+
+def test_who_has_no_tunnel_gets_no_ipv6_through_either(tmp_path: Path) -> None:
+    with world(tmp_path, lan_prefix="fd12:3456:789a::/48") as gateway:
+        for one, other, name, net in (
+            (gateway.gate, gateway.server, "core", "2001:db8:5::"),
+            (gateway.gate, gateway.house.node, "wan", "2001:db8:6::"),
+        ):
+            one.ip("address", "add", f"{net}1/64", "dev", name, "nodad")
+            other.ip("address", "add", f"{net}2/64", "dev", name, "nodad")
+            other.ip("-6", "route", "add", "default", "via", f"{net}1")
+        eventually(lambda: gateway.house.pings("2001:db8:6::2", "2001:db8:5::1"))
+        assert not gateway.house.pings("2001:db8:6::2", "2001:db8:5::2")
+        gateway.gate.run("nft", "delete", "table", "inet", "tributary-gateway")
+        assert gateway.house.pings("2001:db8:6::2", "2001:db8:5::2")
 
 
 def _is_rotated(gateway: World) -> bool:

@@ -42,6 +42,9 @@ ROUTERS: dict[str, Routers] = {
 }
 
 
+FOR_TUNNELS = {"plain": [4], "translated": [4, 6]}
+
+
 def settings(case: str) -> GatewaySettings:
     return check({"name": "gateway.example.net", **CASES[case]}, GatewaySettings, case)
 
@@ -49,7 +52,7 @@ def settings(case: str) -> GatewaySettings:
 @pytest.mark.parametrize("case", CASES)
 def test_the_rules_are_the_golden_ones(case: str) -> None:
     file = GOLDEN / f"{case}.nft"
-    text = rules.text(settings(case), ROUTERS.get(case, {}))
+    text = rules.text(settings(case), ROUTERS.get(case, {}), FOR_TUNNELS.get(case, []))
     if os.environ.get("REMAKE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text()
