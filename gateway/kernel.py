@@ -85,8 +85,9 @@ def end_connections(lost: Sequence[Network]) -> str | None:
             if network.version == 4:
                 # What strangers began, at forwarded ports.
                 run(["conntrack", "--delete", "--reply-src", str(of_tunnel(network, EVERYTHING_ELSE))])
-    # ss says nothing where the kernel cannot do it (INET_DIAG_DESTROY).
-    if run(["ss", "--no-header", "--tcp", "state", "connected", *theirs]).stdout.strip():
+    # ss says nothing where the kernel cannot do it (INET_DIAG_DESTROY). What no program has goes by itself.
+    still = ["state", "connected", "exclude", "time-wait", "exclude", "syn-recv"]
+    if run(["ss", "--no-header", "--tcp", *still, *theirs]).stdout.strip():
         return "this kernel does not end connections of others (INET_DIAG_DESTROY): theirs end by their own timeouts"
     return None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Node
+from gateway import kernel
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, streams, world
 from tests.netns.squid_world import inside
@@ -147,6 +148,17 @@ def test_who_is_revoked_is_out_also_where_nothing_can_be_counted(gateway: World)
     (gateway.state / "tallies.new").mkdir()  # as a disk that is full, it takes no new tallies
     gateway.gateway("revoke", "paris")
     assert not gateway.house.pings(paris, INSIDE)
+
+
+def test_what_has_ended_by_itself_is_no_connection_that_the_kernel_does_not_end(gateway: World) -> None:
+    address = gateway.house.tunnel(gateway.enrol("berlin"))
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    with inside(gateway.gate), socket.create_server((INSIDE, CONVERTER)) as listener:
+        with gateway.house.connect(address, INSIDE, CONVERTER, 2) as client:
+            listener.accept()[0].close()
+            assert client.recv(1) == b""
+        eventually(lambda: "TIME-WAIT" in gateway.gate.run("ss", "-Htna"))
+        assert kernel.end_connections([IPv4Network("10.84.0.16/28")]) is None
 
 
 def test_a_rotation_keeps_the_old_keys_until_the_new_ones_are_used(gateway: World) -> None:
