@@ -120,6 +120,16 @@ def test_the_throttler_comes_and_goes_with_the_tunnels(guest: Guest, ready: str)
     assert eventually(lambda: throttler(guest)) != second
 
 
+def test_a_reload_takes_up_that_names_are_looked_up(guest: Guest, ready: str) -> None:
+    settings, asked = "/etc/tributary/gateway.toml", "systemctl is-active tributary-gateway-dns || true"
+    guest.ask(f"echo 'dns = false' >> {settings} && systemctl restart tributary-gateway")
+    eventually(lambda: guest.ask(asked) == "inactive")
+    first = guest.ask("systemctl show --property=InvocationID --value tributary-gateway")
+    guest.ask(f"sed -i '/^dns = /d' {settings} && systemctl reload tributary-gateway")
+    assert eventually(lambda: guest.ask(asked) == "active"), ready
+    assert guest.ask("systemctl show --property=InvocationID --value tributary-gateway") == first
+
+
 def throttler(guest: Guest) -> str:
     """Which start of it answers, with the tunnels as its path; empty: none does."""
     asked = "tributary-throttler status --json"
