@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -132,6 +133,30 @@ def test_a_paths_interface_is_there_or_will_be_that_of_the_tunnels(
     done = play(HERE / "paths.yml", "routers", tmp_path, *options)
     assert done.returncode == code, done.stdout + done.stderr
     assert (f"paths.inside.interface = {interface}: accepted:" in " ".join(done.stdout.split())) is (code == 2)
+
+
+KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIHd0"
+
+
+@pytest.mark.parametrize(
+    ("line", "opens"),
+    [
+        (f"ssh-ed25519 {KEY} desk", True),
+        (f'from="10.0.0.*,192.0.2.1",no-x11-forwarding ssh-rsa {KEY}', True),
+        (f"sk-ssh-ed25519@openssh.com {KEY} command=none", True),
+        (f"ecdsa-sha2-nistp256 {KEY}", True),
+        (f"# ssh-ed25519 {KEY}", False),
+        (f'no-pty,command="echo \'Please login as the user \\"debian\\".\';exit 142" ssh-rsa {KEY}', False),
+        (f'Command="rsync --server" ssh-ed25519 {KEY}', False),
+        ("", False),
+    ],
+)
+def test_a_key_counts_that_opens_a_shell(line: str, opens: bool, tmp_path: Path) -> None:
+    (task,) = (each for each in read(ANSIBLE / "roles/hardening/tasks/ssh.yml") if each["name"] == "Look for your key")
+    file = tmp_path / "authorized_keys"
+    file.write_text(f"# mine\n{line}\n")
+    command = [file if "{{" in word else word for word in task["ansible.builtin.command"]["argv"]]
+    assert (subprocess.run(command, check=False).returncode == 0) is opens
 
 
 @needs_ansible

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -14,7 +15,7 @@ from tributary.places import ROOT
 
 def quickstart(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(ROOT / "scripts/gateway-quickstart"), *words]
-    clean = {key: value for key, value in os.environ.items() if key != "SSH_CONNECTION"}
+    clean = {key: value for key, value in os.environ.items() if key not in ("SSH_CONNECTION", "SUDO_USER")}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=clean | environment)
 
 
@@ -41,6 +42,12 @@ def test_the_playbook_is_told_how_routers_find_the_machine_and_how_you_do() -> N
     assert told["tributary_ssh_port"] == 2222
     assert told["tributary_admin_networks"] == ["0.0.0.0/0", "::/0"]
     assert variables("--name", "gateway.example.net")["tributary_ssh_port"]
+
+
+def test_the_key_that_counts_is_that_of_whoever_logged_in() -> None:
+    for name, home in (("daemon", pwd.getpwnam("daemon").pw_dir), ("", "~")):
+        told = variables("--name", "gateway.example.net", SUDO_USER=name)
+        assert told["hardening_authorized_keys"] == f"{home}/.ssh/authorized_keys"
 
 
 def test_packages_made_elsewhere_are_taken_from_there(tmp_path: Path) -> None:
