@@ -80,6 +80,7 @@ def links(console: str) -> dict[str, Any]:
 def test_the_first_boot_makes_a_home_router_of_it(machine: Machine, console: str) -> None:
     found = section(console, "system")
     assert (found["state"], found["failed"], found["role"]) == ("running", [], "cpe")
+    assert found["as_an_upgrade"] == "good"
     assert f"Plug devices in at {machine.cards[-1]}" in found["applied"]
     running = {name for name, state in found["active"].items() if state == "active"}
     assert {f"tributary-{part}.service" for part in ("cpe", "converter", "lan", "firewall", "firstboot")} <= running

@@ -46,6 +46,7 @@ def downloads(bios: str) -> dict[str, Any]:
 def test_it_boots_by_bios_and_nothing_fails(system: dict[str, Any]) -> None:
     assert system["firmware"] == "BIOS"
     assert (system["state"], system["failed"]) == ("running", [])
+    assert system["as_an_upgrade"] == "good"
 
 
 def test_it_is_what_the_boot_partition_says(system: dict[str, Any]) -> None:

@@ -25,6 +25,15 @@ POLICY = "".join(f'[paths.{link.name}]\ninterface = "{link.name}"\n' for link in
 )
 
 
+VERDICT = """\
+import sys
+sys.path.insert(0, '/usr/lib/tributary/python')
+from image.upgrade import machine
+found = machine.look()
+print(found.health.value, *found.units)
+"""
+
+
 def quietly(command: str) -> str:
     """What ``command`` prints, whatever it ends with."""
     return subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=120).stdout.strip()
@@ -35,6 +44,7 @@ def system() -> dict[str, Any]:
     return {
         "kernel": quietly("uname -r"),
         "state": quietly("systemctl is-system-running --wait"),
+        "as_an_upgrade": quietly(f'/usr/bin/python3 -ISBc "{VERDICT}"'),
         "failed": quietly("systemctl list-units --failed --plain --no-legend").splitlines(),
         "active": {
             unit: quietly(f"systemctl is-active {unit}")
