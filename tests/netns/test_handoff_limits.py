@@ -68,12 +68,14 @@ def test_a_rule_that_ends_by_idleness_leaves_its_client_without_an_answer_until_
 
 
 @contextmanager
-def from_port(handoff: HandOff, port: int) -> Iterator[socket.socket]:
-    """A client's connection from this port."""
+def from_port(handoff: HandOff, port: int, room: int | None = None) -> Iterator[socket.socket]:
+    """A client's connection from this port (0: any), which has ``room`` for so many bytes that it has not read."""
     with inside(handoff.network.nodes["client"]):
         client = socket.socket()
     with client:
         client.settimeout(20)
+        if room is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         client.bind((handoff.network.address("client"), port))
         client.connect((handoff.network.address("front"), 80))
@@ -88,6 +90,21 @@ def one_exchange(handoff: HandOff, port: int) -> float:
         assert answer(client) == pattern("a", 1000)
         assert client.recv(1) == b""
     return time.monotonic() - begun
+
+
+def test_a_client_that_reads_slowly_gets_all_of_an_answer_that_ends_its_connection(handoff: HandOff) -> None:
+    """Its back end has written all of it; the kernel still has to send the rest when a quick client would be done."""
+    size, content = 20 * SIZE, bytearray()
+    with from_port(handoff, 0, room=1 << 16) as client:
+        client.sendall(request(f"a/{size}")[:-2] + b"Connection: close\r\n\r\n")
+        while len(content) < size - 200_000:
+            content += client.recv(1 << 16)
+        # For longer than the last segments of a connection may come, and its rule stays for them.
+        time.sleep(9)
+        content += b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert content.partition(b"\r\n\r\n")[2] == pattern("a", size)
+    eventually(lambda: not handoff.at_back_ends())
+    eventually(lambda: handoff.outcomes("handed-over")[-1]["down_bytes"] > size)
 
 
 def remembers(handoff: HandOff, port: int) -> bool:

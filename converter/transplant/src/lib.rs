@@ -54,7 +54,7 @@ pub use leg::{Flow, Leg, Timestamps, Unfit};
 pub use pause::Pause;
 pub use provoke::provoke;
 pub use steady::Steady;
-pub use sys::wait_for_packets_under_way;
+pub use sys::{unacknowledged, wait_for_packets_under_way};
 pub use tcp_info::round_trip_time;
 pub use thaw::thaw;
 pub use translation::{Event, Outcome, Refusal, Translation};

@@ -4,7 +4,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
 use std::time::Duration;
 
 /// An option of a TCP socket. Only these: nothing in their values is a pointer, which the kernel would follow.
@@ -71,8 +71,9 @@ pub fn unread(socket: BorrowedFd<'_>) -> io::Result<u32> {
 }
 
 /// Bytes that were written and are not acknowledged yet (`SIOCOUTQ`, tcp(7)).
-pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    number(socket, libc::TIOCOUTQ)
+/// An end counts as one of them.
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
+    number(socket.as_fd(), libc::TIOCOUTQ)
 }
 
 fn number(socket: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {

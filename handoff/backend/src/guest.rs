@@ -2,19 +2,23 @@
 
 use std::fs::File;
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use rustix::fs::sendfile;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
+use tributary_transplant::unacknowledged;
 
 /// A client may take so long for the next byte.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a client still sends behind the last answer is read for so long: to close at once would reset the connection, and
 /// the reset could overtake the answer (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
+/// Between two looks whether the client has acknowledged all: a sixteenth of what it has taken so far, within these limits.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Read at a time.
 const PIECE: usize = 64 << 10;
 /// Given to the kernel at a time.
@@ -102,17 +106,59 @@ impl Guest {
         Ok(())
     }
 
-    /// Ends in order: the client gets all that was sent.
+    /// Waits until the client has acknowledged all that was sent. Raises that it took nothing of it for too long, and what
+    /// broke the connection.
+    pub(crate) async fn delivered(&self) -> io::Result<()> {
+        let begun = Instant::now();
+        let (mut left, mut moved) = (u32::MAX, begun);
+        loop {
+            let now = unacknowledged(&self.stream)?;
+            if now == 0 {
+                return Ok(());
+            }
+            if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            }
+            if now < left {
+                (left, moved) = (now, Instant::now());
+            } else if moved.elapsed() > CLIENT_TIMEOUT {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            sleep((begun.elapsed() / 16).clamp(LOOKS.0, LOOKS.1)).await;
+        }
+    }
+
+    /// Ends in order; ready when the client has all that was sent, or is gone. Until then its packets are to come here.
     pub(crate) async fn close(mut self) {
         // Already reset: then there is nothing to end.
         let _ = SockRef::from(&self.stream).set_linger(None);
         if self.stream.shutdown().await.is_err() {
             return;
         }
-        let rest = async {
-            let mut ignored = vec![0; PIECE];
-            while matches!(self.stream.read(&mut ignored).await, Ok(count) if count > 0) {}
+        let mut rest = pin!(self.ignore_the_rest());
+        let ended = tokio::select! {
+            ended = &mut rest => ended,
+            delivered = self.delivered() => match delivered {
+                Ok(()) => return drop(timeout(LINGER, rest).await),
+                Err(_) => return,
+            },
         };
-        let _ = timeout(LINGER, rest).await;
+        if ended.is_ok() {
+            // Or it is gone.
+            let _ = self.delivered().await;
+        }
+    }
+
+    /// Reads until the client's end.
+    async fn ignore_the_rest(&self) -> io::Result<()> {
+        let mut ignored = vec![0; PIECE];
+        loop {
+            self.stream.readable().await?;
+            match self.stream.try_read(&mut ignored) {
+                Ok(0) => return Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
     }
 }

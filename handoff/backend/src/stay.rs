@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
-use tributary_transplant::{Frozen, Obstacle, at_rest, keeps_still, release};
+use tributary_transplant::{Frozen, keeps_still, release};
 
 use crate::guest::{After, Guest, Server};
 
@@ -21,9 +21,9 @@ use crate::guest::{After, Guest, Server};
 const REST: Duration = Duration::from_secs(1);
 /// The rest of a head that has begun may take so long, for the same reason; a front waits for more.
 const REST_OF_HEAD: Duration = Duration::from_millis(20);
-/// Between two looks whether the client has acknowledged all.
+/// Between two attempts to freeze what has been acknowledged.
 const LOOK: Duration = Duration::from_millis(1);
-/// So long it may take to do so.
+/// So long they may take.
 const SETTLING: Duration = Duration::from_secs(30);
 
 /// A guest, with what its server keeps for it.
@@ -166,6 +166,7 @@ async fn at_next_request(guest: &mut Guest) -> Option<Frozen> {
     }
     // An end or an error of the connection's shows again when it is frozen.
     let _ = timeout(REST_OF_HEAD, rest_of_head(guest)).await;
+    guest.delivered().await.ok()?;
     timeout(SETTLING, frozen(guest)).await.ok()?.ok()
 }
 
@@ -182,26 +183,18 @@ async fn rest_of_head(guest: &mut Guest) -> io::Result<()> {
 
 async fn frozen(guest: &mut Guest) -> io::Result<Frozen> {
     loop {
-        if !is_in_flight(guest) {
-            match part(&guest.stream, &mut guest.inbox) {
-                Ok(frozen) => {
-                    // What another processor was just taking is in by now.
-                    yield_now().await;
-                    if keeps_still(&guest.stream, &frozen)? {
-                        return Ok(frozen);
-                    }
-                    release(&guest.stream)?;
+        match part(&guest.stream, &mut guest.inbox) {
+            Ok(frozen) => {
+                // What another processor was just taking is in by now.
+                yield_now().await;
+                if keeps_still(&guest.stream, &frozen)? {
+                    return Ok(frozen);
                 }
-                Err(Parting::Obstacle(
-                    Obstacle::InFlight(_) | Obstacle::Unread(_) | Obstacle::OutOfOrder,
-                )) => {}
-                Err(other) => return Err(io::Error::other(other.to_string())),
+                release(&guest.stream)?;
             }
+            Err(Parting::Obstacle(obstacle)) if obstacle.may_pass() => {}
+            Err(other) => return Err(io::Error::other(other.to_string())),
         }
         sleep(LOOK).await;
     }
-}
-
-fn is_in_flight(guest: &Guest) -> bool {
-    matches!(at_rest(&guest.stream), Err(Obstacle::InFlight(_)))
 }
