@@ -4,6 +4,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -105,6 +106,22 @@ def test_a_client_that_reads_slowly_gets_all_of_an_answer_that_ends_its_connecti
     assert content.partition(b"\r\n\r\n")[2] == pattern("a", size)
     eventually(lambda: not handoff.at_back_ends())
     eventually(lambda: handoff.outcomes("handed-over")[-1]["down_bytes"] > size)
+
+
+def test_a_port_that_is_used_again_keeps_its_rule_whichever_thread_had_it_before(handoff: HandOff) -> None:
+    """The rule before ends later than the connection, by the thread of the front that had it."""
+    ports = range(40410, 40420)
+    with ThreadPoolExecutor(len(ports)) as pool:
+        list(pool.map(lambda port: again(handoff, port), ports))
+
+
+def again(handoff: HandOff, port: int) -> None:
+    """Two connections from a port, soon after each other; the second one rests until the first one's rule would end."""
+    one_exchange(handoff, port)
+    with from_port(handoff, port) as client:
+        client.sendall(request(f"a/{20 * SIZE}"))
+        time.sleep(7)
+        assert answer(client) == pattern("a", 20 * SIZE)
 
 
 def remembers(handoff: HandOff, port: int) -> bool:

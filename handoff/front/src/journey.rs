@@ -126,6 +126,7 @@ impl<'a> Journey<'a> {
             client: self.client,
             service: self.service,
             back_end: self.links.back_ends[to].hand_off,
+            number: self.links.rule_number(),
         }
     }
 

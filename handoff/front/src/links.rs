@@ -1,6 +1,7 @@
 //! All standing connections of a front.
 
 use std::cell::Cell;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -58,6 +59,7 @@ pub struct Links {
     pub(crate) back_ends: Vec<Rc<back_end::BackEnd>>,
     overhead: Rc<Overhead>,
     next: Cell<u64>,
+    next_rule: Cell<u64>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -81,6 +83,8 @@ impl Links {
             back_ends,
             overhead,
             next: Cell::new(0),
+            // From anywhere: those of another thread or process are elsewhere.
+            next_rule: Cell::new(RandomState::new().hash_one(0)),
             tasks,
         })
     }
@@ -100,6 +104,12 @@ impl Links {
     /// if it is not metered.
     pub fn overhead(&self) -> Duration {
         self.overhead.of_an_answer()
+    }
+
+    /// Of the next rule.
+    pub(crate) fn rule_number(&self) -> u64 {
+        self.next_rule.set(self.next_rule.get().wrapping_add(1));
+        self.next_rule.get()
     }
 
     /// Of the next hand-over.

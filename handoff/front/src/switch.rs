@@ -55,14 +55,12 @@ impl Switch {
         }
     }
 
-    /// Ends a rule once what both ends still say has passed, unless there is one for the same client by then.
+    /// Ends a rule once what both ends still say has passed. The client may have connected again by then, and whichever
+    /// thread has that connection has another rule for it.
     pub async fn remove_later(self: Rc<Self>, rule: Rule) {
         self.forget(rule);
         sleep(LAST_WORDS).await;
-        let key = (rule.client, rule.service);
-        if !self.rules.borrow().contains_key(&key) {
-            self.remove(rule).await;
-        }
+        self.remove(rule).await;
     }
 
     /// One that starts anew does not get it again.
@@ -140,6 +138,7 @@ mod tests {
             client: end(1, port),
             service: end(2, 80),
             back_end: end(3, 7400),
+            number: u64::from(port),
         }
     }
 

@@ -59,7 +59,7 @@ pub enum What {
     },
     /// Front to switch: from now on by this rule, whatever there was for this client and service.
     Install(Rule),
-    /// Front to switch: no longer by this rule. If there is another one by now, that one stays.
+    /// Front to switch: no longer by this rule. If there is another one by now, of another number too, that one stays.
     Remove(Rule),
     /// Switch: it is so.
     Done,
@@ -74,6 +74,8 @@ pub struct Rule {
     pub service: SocketAddrV4,
     /// The back end's address and port for connections that are handed to it.
     pub back_end: SocketAddrV4,
+    /// The same for no other rule of any front's: a client uses its port again.
+    pub number: u64,
 }
 
 /// Why not.

@@ -7,7 +7,7 @@ use tributary_transplant::{Frozen, NotFrozen};
 
 use crate::message::{Denial, Message, Rule, What};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 // Where things are: the length of all that follows it, then these.
 const LENGTH: usize = 4;
@@ -24,7 +24,7 @@ pub const LONGEST: usize = BODY + TURN + SENT + Frozen::LENGTH + MOST_BYTES;
 const TURN: usize = 4;
 const SENT: usize = 8;
 const END: usize = 6;
-const RULE: usize = 3 * END;
+const RULE: usize = 3 * END + 8;
 
 // Kinds.
 const HELLO: u8 = 1;
@@ -163,6 +163,7 @@ fn rule(body: &[u8]) -> Option<Rule> {
         client: end(&whole, 0)?,
         service: end(&whole, END)?,
         back_end: end(&whole, 2 * END)?,
+        number: u64::from_be_bytes(part(&whole, 3 * END)?),
     })
 }
 
@@ -228,6 +229,7 @@ impl What {
                     out.extend_from_slice(&end.ip().octets());
                     out.extend_from_slice(&end.port().to_be_bytes());
                 }
+                out.extend_from_slice(&rule.number.to_be_bytes());
             }
             _ => {}
         }

@@ -17,6 +17,7 @@ fn rule() -> Rule {
         client: "10.0.0.1:40000".parse().expect("an address"),
         service: "10.0.1.1:80".parse().expect("an address"),
         back_end: "10.0.2.1:7400".parse().expect("an address"),
+        number: 258,
     }
 }
 
@@ -24,7 +25,8 @@ fn rule() -> Rule {
 fn cases() -> Vec<(u8, What, Vec<u8>)> {
     let state = frozen().to_bytes().to_vec();
     let ends = vec![
-        10, 0, 0, 1, 0x9c, 0x40, 10, 0, 1, 1, 0, 80, 10, 0, 2, 1, 0x1c, 0xe8,
+        10, 0, 0, 1, 0x9c, 0x40, 10, 0, 1, 1, 0, 80, 10, 0, 2, 1, 0x1c, 0xe8, 0, 0, 0, 0, 0, 0, 1,
+        2,
     ];
     let hand = |bytes: &[u8]| What::Hand {
         frozen: Box::new(frozen()),
@@ -64,7 +66,7 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
 
 fn bytes(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(10 + body.len()).expect("small");
-    let head = [2, kind, 0, 0, 0, 0, 0, 0, 3, 9];
+    let head = [3, kind, 0, 0, 0, 0, 0, 0, 3, 9];
     [&length.to_be_bytes()[..], &head, body].concat()
 }
 
@@ -117,9 +119,9 @@ fn a_body_that_is_too_short_or_too_long_is_refused() {
 fn what_is_not_known_is_refused_by_name() {
     assert_eq!(parse(&bytes(14, &[])), Err(Bad::Kind(14)));
     let mut other = bytes(1, &[]);
-    other[4] = 1;
-    assert_eq!(parse(&other), Err(Bad::Version(1)));
-    assert_eq!(parse(&other[..5]), Err(Bad::Version(1)));
+    other[4] = 2;
+    assert_eq!(parse(&other), Err(Bad::Version(2)));
+    assert_eq!(parse(&other[..5]), Err(Bad::Version(2)));
     let mut state = frozen().to_bytes();
     state[0] = 3;
     let refused = Err(Bad::Frozen(NotFrozen::Version(3)));

@@ -102,6 +102,7 @@ async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
         client: arguments.client,
         service: arguments.service,
         back_end: arguments.back_end,
+        number: 1,
     };
     let link = carry(stream, outgoing, |message| {
         // Nobody listens once all is measured.

@@ -50,6 +50,7 @@ pub struct Rules {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     back_end: SocketAddrV4,
+    number: u64,
     begun: Duration,
 }
 
@@ -86,6 +87,7 @@ impl Rules {
         ];
         let entry = Entry {
             back_end: rule.back_end,
+            number: rule.number,
             begun: now,
         };
         let before = self.known.insert(key, entry);
@@ -108,11 +110,11 @@ impl Rules {
         device.filter(|_| known).ok_or(Denial::NotConfigured)
     }
 
-    /// No longer by this rule, if it is still there.
+    /// No longer by this rule, if it is still there, and not another one that leads to the same back end.
     pub fn remove(&mut self, rule: Rule) -> Vec<Change> {
         let key = (rule.client, rule.service);
         match self.known.get(&key) {
-            Some(entry) if entry.back_end == rule.back_end => {}
+            Some(entry) if entry.back_end == rule.back_end && entry.number == rule.number => {}
             _ => return vec![],
         }
         self.known.remove(&key);
@@ -131,6 +133,7 @@ impl Rules {
                 client,
                 service,
                 back_end: entry.back_end,
+                number: entry.number,
             };
             let both = [seen(forth(&rule).from), seen(back(&rule).from)];
             if is_over(&both, entry.begun, now, limits) {
@@ -217,6 +220,7 @@ mod tests {
             client: at("10.0.0.1:40000"),
             service: at("10.0.1.1:80"),
             back_end: at(back_end),
+            number: 1,
         }
     }
 
@@ -249,6 +253,17 @@ mod tests {
         assert_eq!(rules.count(), 1);
         // Told twice.
         assert_eq!(rules.install(second, NOW).expect("installed").len(), 2);
+    }
+
+    #[test]
+    fn the_removal_of_a_rule_leaves_a_later_one_that_differs_by_its_number_alone() {
+        let (mut rules, first) = (rules(), rule("10.0.2.1:7400"));
+        let second = Rule { number: 2, ..first };
+        rules.install(first, NOW).expect("installed");
+        assert_eq!(rules.install(second, NOW).expect("installed").len(), 2);
+        assert_eq!(rules.remove(first), []);
+        assert_eq!(rules.remove(second).len(), 2);
+        assert_eq!(rules.count(), 0);
     }
 
     #[test]
