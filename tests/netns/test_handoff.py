@@ -103,6 +103,21 @@ def test_a_client_that_has_ended_its_direction_gets_the_whole_answer(handoff: Ha
     eventually(lambda: not handoff.at_back_ends())
 
 
+def test_a_client_that_asks_for_more_and_ends_its_direction_gets_all_that_its_back_end_has(handoff: HandOff) -> None:
+    """Its connection can go nowhere else. What is for another back end it does not get, least of all from this one."""
+    for names in ("aaa", "aab"):
+        with handoff.connection() as client:
+            client.sendall(request(f"a/{20 * SIZE}"))
+            eventually(lambda: handoff.at_back_ends())
+            client.sendall(b"".join(request(f"{name}/1000") for name in names[1:]))
+            client.shutdown(socket.SHUT_WR)
+            assert answer(client) == pattern("a", 20 * SIZE)
+            for name in names[1:].replace("b", ""):
+                assert answer(client) == pattern(name, 1000)
+            assert client.recv(1) == b""
+        eventually(lambda: not handoff.at_back_ends())
+
+
 def test_of_a_client_that_resets_nothing_is_left(handoff: HandOff) -> None:
     with handoff.connection() as client:
         client.sendall(request(f"a/{20 * SIZE}"))

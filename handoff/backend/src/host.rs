@@ -96,6 +96,7 @@ impl<S: Server> Guests<S> {
         match what {
             What::Hand { frozen, bytes } => self.arrived(id, &frozen, bytes),
             What::Keep { turn } => self.stays(id, turn),
+            What::Close { turn } => self.close(id, turn),
             What::Released => drop(self.given_back.take(id)),
             What::Abort => self.abort(id),
             // All others are a back end's own, or the switch's.
@@ -130,18 +131,30 @@ impl<S: Server> Guests<S> {
         Ok(Visit::new(stream, bytes, place))
     }
 
-    fn serve(&mut self, id: u64, visit: Visit<S>) {
-        let ticket = Ticket {
+    fn ticket(&self, id: u64) -> Ticket<S> {
+        Ticket {
             id,
             front: self.front.clone(),
             given_back: Arc::clone(&self.given_back),
-        };
+        }
+    }
+
+    fn serve(&mut self, id: u64, visit: Visit<S>) {
+        let ticket = self.ticket(id);
         let task = tokio::spawn(stay(visit, ticket, Arc::clone(&self.host.server)));
         self.here.insert(id, task.abort_handle());
     }
 
-    fn stays(&mut self, id: u64, turn: u32) {
+    fn close(&mut self, id: u64, turn: u32) {
         if let Some(visit) = self.given_back.take_kept(id, turn) {
+            let ticket = self.ticket(id);
+            let task = tokio::spawn(async move { ticket.close(visit).await });
+            self.here.insert(id, task.abort_handle());
+        }
+    }
+
+    fn stays(&mut self, id: u64, turn: u32) {
+        if let Some(mut visit) = self.given_back.take_kept(id, turn) {
             // A socket that does not wake is a connection that breaks, as the first write will find.
             let _ = visit.wake();
             self.serve(id, visit);
@@ -152,7 +165,7 @@ impl<S: Server> Guests<S> {
         if let Some(task) = self.here.remove(&id) {
             task.abort();
         }
-        if let Some(visit) = self.given_back.take(id) {
+        if let Some(mut visit) = self.given_back.take(id) {
             // Otherwise its end would say nothing.
             let _ = visit.wake();
         }

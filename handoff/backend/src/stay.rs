@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handoff_link::{Parting, Sender, part};
-use handoff_protocol::{Message, What};
+use handoff_protocol::{MOST_BYTES, Message, What};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
@@ -34,6 +34,7 @@ pub struct Visit<S: Server> {
     told: u64,
     /// How often it was given back.
     turns: u32,
+    is_frozen: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -45,6 +46,7 @@ impl<S: Server> Visit<S> {
             kept: S::Kept::default(),
             told: 0,
             turns: 0,
+            is_frozen: false,
             _place: place,
         }
     }
@@ -56,20 +58,24 @@ impl<S: Server> Visit<S> {
         news
     }
 
-    /// It is no longer frozen: it stays, or is to be reset.
-    pub fn wake(&self) -> io::Result<()> {
-        release(&self.guest.stream)
+    /// It is no longer frozen, if it was: it stays, or is to be reset.
+    pub fn wake(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_frozen) {
+            release(&self.guest.stream)?;
+        }
+        Ok(())
     }
 
     /// Ends it in order, whose front is gone. The switch lets nothing through if somebody else has it.
-    pub async fn end(self) {
+    pub async fn end(mut self) {
         if self.wake().is_ok() {
             self.guest.close().await;
         }
     }
 }
 
-/// Frozen guests of one front, until that says what becomes of them. To drop one says nothing to its client.
+/// Guests of one front until that says what becomes of them. They are frozen, or stuck. To drop a frozen one says nothing to
+/// its client.
 pub struct GivenBack<S: Server>(Mutex<HashMap<u64, Visit<S>>>);
 
 impl<S: Server> Default for GivenBack<S> {
@@ -120,6 +126,7 @@ impl<S: Server> Ticket<S> {
     }
 
     async fn give_back(&self, mut visit: Visit<S>, frozen: Frozen) {
+        visit.is_frozen = true;
         visit.turns += 1;
         let returned = What::Returned {
             turn: visit.turns,
@@ -127,9 +134,33 @@ impl<S: Server> Ticket<S> {
             frozen: Box::new(frozen),
             bytes: visit.guest.inbox.clone(),
         };
+        self.leave_to_the_front(visit, returned).await;
+    }
+
+    /// Asks whether a guest that cannot leave is to be served here.
+    async fn ask(&self, mut visit: Visit<S>) {
+        visit.turns += 1;
+        let inbox = &visit.guest.inbox;
+        let bytes = inbox[..inbox.len().min(MOST_BYTES)].to_vec();
+        let stuck = What::Stuck {
+            turn: visit.turns,
+            sent: visit.news(),
+            bytes,
+        };
+        self.leave_to_the_front(visit, stuck).await;
+    }
+
+    /// Ends a guest in order.
+    pub async fn close(&self, mut visit: Visit<S>) {
+        let sent = visit.news();
+        visit.guest.close().await;
+        self.say(What::Ended { sent });
+    }
+
+    async fn leave_to_the_front(&self, visit: Visit<S>, what: What) {
         // Before the front can answer.
         self.given_back.put(self.id, visit);
-        self.say(returned);
+        self.say(what);
         if self.front.is_closed() {
             if let Some(visit) = self.given_back.take(self.id) {
                 visit.end().await;
@@ -143,31 +174,48 @@ pub async fn stay<S: Server>(mut visit: Visit<S>, ticket: Ticket<S>, server: Arc
     let after = server.serve(&mut visit.guest, &mut visit.kept).await;
     let goes_on = after == After::Next && !ticket.front.is_closed();
     if goes_on {
-        if let Some(frozen) = at_next_request(&mut visit.guest).await {
-            return ticket.give_back(visit, frozen).await;
+        match at_next_request(&mut visit.guest).await {
+            AtNext::Frozen(frozen) => return ticket.give_back(visit, *frozen).await,
+            AtNext::Stuck => return ticket.ask(visit).await,
+            AtNext::Over => {}
         }
     }
-    let sent = visit.news();
     if after == After::Reset {
+        let sent = visit.news();
         drop(visit);
+        ticket.say(What::Ended { sent });
     } else {
-        visit.guest.close().await;
+        ticket.close(visit).await;
     }
-    ticket.say(What::Ended { sent });
 }
 
-/// Freezes the guest once its answer is acknowledged and it has sent more, or rests; `None` if its connection is over.
-async fn at_next_request(guest: &mut Guest) -> Option<Frozen> {
+/// What there is of a guest behind an answer.
+enum AtNext {
+    Frozen(Box<Frozen>),
+    /// It has asked for more, and cannot be frozen.
+    Stuck,
+    /// Nothing more will come of it.
+    Over,
+}
+
+/// Freezes the guest once its answer is acknowledged and it has sent more, or rests.
+async fn at_next_request(guest: &mut Guest) -> AtNext {
     if guest.inbox.is_empty() {
         let read = timeout(REST, guest.read_more()).await;
         if let Ok(Ok(0) | Err(_)) = read {
-            return None;
+            return AtNext::Over;
         }
     }
     // An end or an error of the connection's shows again when it is frozen.
     let _ = timeout(REST_OF_HEAD, rest_of_head(guest)).await;
-    guest.delivered().await.ok()?;
-    timeout(SETTLING, frozen(guest)).await.ok()?.ok()
+    if guest.delivered().await.is_err() {
+        return AtNext::Over;
+    }
+    match timeout(SETTLING, frozen(guest)).await {
+        Ok(Ok(frozen)) => AtNext::Frozen(Box::new(frozen)),
+        _ if guest.inbox.is_empty() => AtNext::Over,
+        _ => AtNext::Stuck,
+    }
 }
 
 /// Reads until the head that has begun is whole, as far as can be seen without parsing it.

@@ -210,6 +210,17 @@ impl<'a> Journey<'a> {
                     self.frozen = Some(*frozen);
                     self.lead(stay, bytes, guide).await
                 }
+                Some(What::Stuck { turn, sent, bytes }) if turn == stay.turns + 1 => {
+                    stay.turns = turn;
+                    guide.answered(stay.at, sent, AnswerEnd::Whole);
+                    let is_its_own = guide.next(stay.at, &bytes) == Some(stay.at);
+                    stay.away.say(if is_its_own {
+                        What::Keep { turn }
+                    } else {
+                        What::Close { turn }
+                    });
+                    Ok(stay)
+                }
                 Some(What::Ended { sent }) => {
                     guide.answered(stay.at, sent, AnswerEnd::WithConnection);
                     spawn_local(Rc::clone(&self.links.switch).remove_later(stay.rule));

@@ -93,7 +93,11 @@ impl Overhead {
         self.sums.set(Sums {
             messages: sums.messages + 1.0,
             beats: sums.beats + one(matches!(what, What::Alive)),
-            answers: sums.answers + one(matches!(what, What::Returned { .. } | What::Ended { .. })),
+            answers: sums.answers
+                + one(matches!(
+                    what,
+                    What::Returned { .. } | What::Stuck { .. } | What::Ended { .. }
+                )),
             ..sums
         });
     }

@@ -43,9 +43,24 @@ pub enum What {
         /// What came behind the last request that was answered, and was acknowledged.
         bytes: Vec<u8>,
     },
-    /// Front, when a connection was returned: keep it, you serve the next request too.
+    /// Back end: the answers are sent and acknowledged, the client has sent more, and its connection cannot leave: its
+    /// client has ended its direction, for one. The front decides whether what comes next is for this back end.
+    Stuck {
+        /// As in a return.
+        turn: u32,
+        /// Bytes of the answers.
+        sent: u64,
+        /// What came behind the last request that was answered, or its beginning.
+        bytes: Vec<u8>,
+    },
+    /// Front, when a connection was returned or is stuck: keep it, you serve the next request too.
     Keep {
         /// That of the return which this answers.
+        turn: u32,
+    },
+    /// Front, when a connection is stuck: end it in order, you have not what is asked for.
+    Close {
+        /// That of the message which this answers.
         turn: u32,
     },
     /// Front, when a connection was returned: it is mine.

@@ -40,6 +40,8 @@ const ENDED: u8 = 10;
 const INSTALL: u8 = 11;
 const REMOVE: u8 = 12;
 const DONE: u8 = 13;
+const STUCK: u8 = 14;
+const CLOSE: u8 = 15;
 
 /// Why bytes are no message. Where the next one begins is not certain then: the connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +112,11 @@ fn what(kind: u8, body: &[u8]) -> Result<Option<What>, Bad> {
         KEEP => Ok(turn(body)
             .filter(|_| body.len() == TURN)
             .map(|turn| What::Keep { turn })),
+        CLOSE => Ok(turn(body)
+            .filter(|_| body.len() == TURN)
+            .map(|turn| What::Close { turn })),
         RETURNED => returned(body),
+        STUCK => Ok(stuck(body)),
         INSTALL => Ok(rule(body).map(What::Install)),
         REMOVE => Ok(rule(body).map(What::Remove)),
         kind => Err(Bad::Kind(kind)),
@@ -132,6 +138,15 @@ fn returned(body: &[u8]) -> Result<Option<What>, Bad> {
         frozen,
         bytes,
     }))
+}
+
+fn stuck(body: &[u8]) -> Option<What> {
+    let (head, bytes) = body.split_at_checked(TURN + SENT)?;
+    (bytes.len() <= MOST_BYTES).then_some(What::Stuck {
+        turn: turn(head)?,
+        sent: sent(&head[TURN..])?,
+        bytes: bytes.to_vec(),
+    })
 }
 
 fn part<const SIZE: usize>(bytes: &[u8], at: usize) -> Option<[u8; SIZE]> {
@@ -201,6 +216,8 @@ impl What {
             Self::Install(_) => INSTALL,
             Self::Remove(_) => REMOVE,
             Self::Done => DONE,
+            Self::Stuck { .. } => STUCK,
+            Self::Close { .. } => CLOSE,
         }
     }
 
@@ -221,7 +238,14 @@ impl What {
                 out.extend_from_slice(&frozen.to_bytes());
                 out.extend_from_slice(bytes);
             }
-            Self::Keep { turn } => out.extend_from_slice(&turn.to_be_bytes()),
+            Self::Stuck { turn, sent, bytes } => {
+                out.extend_from_slice(&turn.to_be_bytes());
+                out.extend_from_slice(&sent.to_be_bytes());
+                out.extend_from_slice(bytes);
+            }
+            Self::Keep { turn } | Self::Close { turn } => {
+                out.extend_from_slice(&turn.to_be_bytes());
+            }
             Self::Denied(denial) => out.push(denial.code()),
             Self::Ended { sent } => out.extend_from_slice(&sent.to_be_bytes()),
             Self::Install(rule) | Self::Remove(rule) => {

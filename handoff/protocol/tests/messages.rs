@@ -61,6 +61,16 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
         (11, What::Install(rule()), ends.clone()),
         (12, What::Remove(rule()), ends),
         (13, What::Done, vec![]),
+        (
+            14,
+            What::Stuck {
+                turn: 6,
+                sent: 5,
+                bytes: b"GET".to_vec(),
+            },
+            b"\0\0\0\x06\0\0\0\0\0\0\0\x05GET".to_vec(),
+        ),
+        (15, What::Close { turn: 7 }, vec![0, 0, 0, 7]),
     ]
 }
 
@@ -98,15 +108,18 @@ fn a_part_of_a_message_wants_more() {
 #[test]
 fn a_body_that_is_too_short_or_too_long_is_refused() {
     for (kind, what, body) in cases() {
-        if !matches!(what, What::Hand { .. } | What::Returned { .. }) {
+        let ends_with_bytes = matches!(
+            what,
+            What::Hand { .. } | What::Returned { .. } | What::Stuck { .. }
+        );
+        if !ends_with_bytes {
             let longer = bytes(kind, &[&body[..], &[0]].concat());
             assert_eq!(parse(&longer), Err(Bad::Length(longer.len())), "{kind}");
         }
         if let [most @ .., _] = &body[..] {
             let shorter = bytes(kind, most);
             let parsed = parse(&shorter);
-            let still_one = matches!(what, What::Hand { .. } | What::Returned { .. })
-                && parsed.as_ref().is_ok_and(Option::is_some);
+            let still_one = ends_with_bytes && parsed.as_ref().is_ok_and(Option::is_some);
             assert!(
                 still_one || parsed == Err(Bad::Length(shorter.len())),
                 "{kind}"
@@ -117,7 +130,7 @@ fn a_body_that_is_too_short_or_too_long_is_refused() {
 
 #[test]
 fn what_is_not_known_is_refused_by_name() {
-    assert_eq!(parse(&bytes(14, &[])), Err(Bad::Kind(14)));
+    assert_eq!(parse(&bytes(16, &[])), Err(Bad::Kind(16)));
     let mut other = bytes(1, &[]);
     other[4] = 2;
     assert_eq!(parse(&other), Err(Bad::Version(2)));
