@@ -1,5 +1,6 @@
 """What clients see of a hand-off when its parts fail: whole answers or a reset, and never another answer's bytes."""
 
+import signal
 import socket
 import struct
 import threading
@@ -118,6 +119,20 @@ def test_a_front_that_is_told_to_end_lets_its_connections_finish(handoff: HandOf
     with downloading(handoff, f"b/{LARGE}") as download:
         handoff.processes.pop("front").stop()
     assert download.content == pattern("b", LARGE)
+
+
+@pytest.mark.calm
+def test_a_front_that_is_told_to_end_takes_back_clients_that_ask_without_a_rest(handoff: HandOff) -> None:
+    """Before its drain is over, which would break them off in the midst of an answer."""
+    with handoff.connection() as client, pytest.raises(EOFError, match=r"b''"):
+        for number in range(100_000):
+            client.sendall(request("a/1000"))
+            assert answer(client) == pattern("a", 1000)
+            if number == 100:
+                begun = time.monotonic()
+                handoff.processes["front"].popen.send_signal(signal.SIGTERM)
+    assert time.monotonic() - begun < 0.8
+    handoff.processes.pop("front").stop()
 
 
 def test_forged_packets_change_nothing_for_a_connection_that_was_handed_over(handoff: HandOff) -> None:

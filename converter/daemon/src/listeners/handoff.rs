@@ -258,6 +258,10 @@ impl Guide for Away<'_> {
     }
 
     fn next(&self, from: usize, bytes: &[u8]) -> Option<usize> {
+        // Back here the connection ends behind the answer.
+        if self.session.is_draining() {
+            return None;
+        }
         let (request, head): (Request, usize) =
             parse_request(bytes, self.session.http_limits()).ok()??;
         let question = self.learned.question(&request, self.handoff);
