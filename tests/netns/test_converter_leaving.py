@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,8 @@ from tests.netns.converter_world import (
     start,
     write_config,
 )
+from tests.netns.squid_world import inside
+from tests.netns.test_handoff_faults import RST, forged, raw_socket
 from tests.netns.world import eventually, in_namespace, process, said_ready
 
 pytestmark = [
@@ -158,6 +161,18 @@ def test_a_reset_of_either_end_is_told_the_other_one(conv: World) -> None:
             assert read_all(client)[1] == "reset"
         eventually(lambda: [line["outcome"] for line in converter.lines()] == ["server-reset"])
         converter.wait_until_idle()
+
+
+def test_a_forged_reset_breaks_nothing_off(conv: World) -> None:
+    """As if from the client, by who knows its address and port, and not the sequence numbers."""
+    with conv.converter(SOON) as converter, left_in_its_midst(conv, converter) as (client, _):
+        with inside(conv.client), raw_socket() as forger:
+            forger.sendto(forged(client.getsockname(), client.getpeername(), RST, 1), (GATEWAY, 0))
+        # The converter looks at it once a second.
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            take(client, 1 << 20)
+        assert converter.lines() == []
 
 
 def test_silence_ends_it_and_then_both_ends_hear_that_there_is_nobody(conv: World) -> None:

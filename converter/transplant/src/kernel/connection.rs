@@ -12,7 +12,7 @@ use crate::translation::Translation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Without any segment, when both ends have ended their data: the last of them may have to be sent again (RFC 9293
-    /// section 3.6.1).
+    /// section 3.6.1). Also behind a reset, which may be forged.
     pub closed: Duration,
     /// Without any segment.
     pub idle: Duration,
@@ -68,10 +68,11 @@ impl Connection {
 fn is_over(seen: &[Seen; 2], begun: Duration, now: Duration, limits: &Limits) -> bool {
     let last = seen.iter().filter_map(|direction| direction.last).max();
     let quiet = now.saturating_sub(last.unwrap_or(begun));
-    let closed = seen.iter().all(|direction| direction.fin);
-    seen.iter().any(|direction| direction.reset)
-        || closed && quiet >= limits.closed
-        || quiet >= limits.idle
+    // Who knows addresses and ports alone can forge a reset, which an end does not take (RFC 5961 section 3.2): then the
+    // connection goes on.
+    let ended =
+        seen.iter().any(|direction| direction.reset) || seen.iter().all(|direction| direction.fin);
+    ended && quiet >= limits.closed || quiet >= limits.idle
 }
 
 #[cfg(test)]
@@ -105,8 +106,10 @@ mod tests {
             ([Seen::default(), Seen::default()], 700, true),
             ([at(200), at(300)], 899, false),
             ([at(200), at(300)], 900, true),
-            ([reset(200), at(200)], 200, true),
-            ([at(200), reset(200)], 200, true),
+            ([reset(200), at(200)], 259, false),
+            ([reset(200), at(200)], 260, true),
+            ([at(200), reset(200)], 260, true),
+            ([reset(200), at(250)], 309, false),
             ([fin(200), at(200)], 799, false),
             ([fin(200), at(200)], 800, true),
             ([fin(200), fin(210)], 269, false),
