@@ -153,13 +153,13 @@ class Network:
         command = (str(self.programs.switch), *where, *what)
         return self.nodes["switch"].start("switch", command).wait_until_ready()
 
-    def start_back_end(self, name: str, *, relays: bool = False) -> Process:
-        """A back end, ready: it serves its folder of objects, or ``relays`` to nginx."""
+    def start_back_end(self, name: str, *options: str, relays: bool = False) -> Process:
+        """A back end, ready, with more ``options``: it serves its folder of objects, or ``relays`` to nginx."""
         address = self.address(name)
         objects = ("--objects", str(self.objects(name)), "--http", f"{address}:{_HTTP_PORT}")
         what = ("--relay", _NGINX_ADDRESS) if relays else objects
         where = ("--fronts", self.fronts(name), "--hand-off", self.hand_off(name))
-        command = (str(self.programs.back_end), *where, "--identity", str(self.identity(name)), *what)
+        command = (str(self.programs.back_end), *where, "--identity", str(self.identity(name)), *what, *options)
         return self.nodes[name].start(name, command).wait_until_ready()
 
     def start_nginx(self, name: str, *, http2: bool = False) -> Process:

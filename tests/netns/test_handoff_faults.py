@@ -169,16 +169,32 @@ def forged(source: tuple[str, int], destination: tuple[str, int], flags: int, nu
 
 
 def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:
+    start_back_end(handoff, "--idle", "5")
     switch = handoff.network.nodes["switch"]
     try:
         with handoff.connection() as client:
             client.sendall(request(f"a/{LARGE}"))
             eventually(handoff.at_back_ends)
             switch.ip("link", "set", "to-client", "down")
-        eventually(lambda: not handoff.at_back_ends(), 60)
+        eventually(lambda: not handoff.at_back_ends(), 30)
         eventually(lambda: not handoff.at_front())
     finally:
         switch.ip("link", "set", "to-client", "up")
+
+
+def start_back_end(handoff: HandOff, *options: str) -> None:
+    """Start the first one anew with these options."""
+    handoff.processes.pop("a").stop()
+    handoff.processes["a"] = handoff.network.start_back_end("a", *options)
+    eventually(lambda: handoff.is_handed("a/1"))
+
+
+def test_a_client_that_pauses_gets_the_rest_of_its_answer(handoff: HandOff) -> None:
+    """It has no room, and says so when its back end asks."""
+    with handoff.connection() as client:
+        client.sendall(request(f"a/{LARGE}"))
+        time.sleep(40)
+        assert answer(client) == pattern("a", LARGE)
 
 
 def test_answers_stay_whole_and_their_own_while_everything_starts_anew(handoff: HandOff) -> None:

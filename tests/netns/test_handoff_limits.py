@@ -11,7 +11,7 @@ import pytest
 
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.squid_world import inside
-from tests.netns.test_handoff_faults import ACK, RST, forged, raw_socket
+from tests.netns.test_handoff_faults import ACK, RST, forged, raw_socket, start_back_end
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -49,6 +49,7 @@ def test_who_finds_the_switchs_table_full_is_answered_by_relaying(handoff: HandO
 def test_a_rule_that_ends_by_idleness_leaves_its_client_without_an_answer_until_it_sends_more(handoff: HandOff) -> None:
     """A client that does not read for longer than --idle. Nothing is wrong that comes; its back end gives it up."""
     start_switch(handoff, "--idle", "2")
+    start_back_end(handoff, "--idle", "15")
     with handoff.connection() as client:
         eventually(lambda: is_handed(handoff, client))
         client.sendall(request(f"a/{LARGE}"))

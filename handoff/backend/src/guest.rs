@@ -12,8 +12,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tributary_transplant::unacknowledged;
 
-/// A client may take so long for the next byte.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a client still sends behind the last answer is read for so long: to close at once would reset the connection, and
 /// the reset could overtake the answer (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
@@ -54,14 +52,17 @@ pub struct Guest {
     pub inbox: Vec<u8>,
     /// Bytes that were sent so far.
     pub(crate) sent: u64,
+    /// It may take so long for the next byte.
+    pub(crate) idle: Duration,
 }
 
 impl Guest {
-    pub(crate) fn new(stream: TcpStream, inbox: Vec<u8>) -> Self {
+    pub(crate) fn new(stream: TcpStream, inbox: Vec<u8>, idle: Duration) -> Self {
         Self {
             stream,
             inbox,
             sent: 0,
+            idle,
         }
     }
 
@@ -73,14 +74,14 @@ impl Guest {
     /// Waits for more bytes behind the inbox; 0 at the client's end. Raises also that it took too long.
     pub async fn read_more(&mut self) -> io::Result<usize> {
         self.inbox.reserve(PIECE);
-        timeout(CLIENT_TIMEOUT, self.stream.read_buf(&mut self.inbox)).await?
+        timeout(self.idle, self.stream.read_buf(&mut self.inbox)).await?
     }
 
     /// Sends all of `bytes`.
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let count = timeout(CLIENT_TIMEOUT, self.stream.write(rest)).await??;
+            let count = timeout(self.idle, self.stream.write(rest)).await??;
             rest = &rest[count..];
             self.sent += count as u64;
         }
@@ -98,7 +99,7 @@ impl Guest {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.sent += count as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    timeout(CLIENT_TIMEOUT, stream.writable()).await??;
+                    timeout(self.idle, stream.writable()).await??;
                 }
                 Err(error) => return Err(error),
             }
@@ -121,7 +122,7 @@ impl Guest {
             }
             if now < left {
                 (left, moved) = (now, Instant::now());
-            } else if moved.elapsed() > CLIENT_TIMEOUT {
+            } else if moved.elapsed() > self.idle {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             sleep((begun.elapsed() / 16).clamp(LOOKS.0, LOOKS.1)).await;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use handoff_link::{Identity, Sender, carry, queue};
 use handoff_protocol::{Denial, Message, What};
@@ -25,6 +26,8 @@ pub struct Settings {
     pub port: Port,
     /// Guests at the same time, at most.
     pub most: usize,
+    /// A guest may take so long for the next byte, either way.
+    pub idle: Duration,
     /// This process' own number.
     pub number: u64,
 }
@@ -124,11 +127,12 @@ impl<S: Server> Guests<S> {
     fn taken(&self, frozen: &Frozen, bytes: Vec<u8>) -> Result<Visit<S>, Denial> {
         let place = Arc::clone(&self.host.places);
         let place = place.try_acquire_owned().map_err(|_| Denial::Full)?;
-        let stream = self.host.settings.port.thaw(frozen).map_err(|error| {
+        let Settings { port, idle, .. } = &self.host.settings;
+        let stream = port.thaw(frozen, *idle).map_err(|error| {
             tracing::warn!("the connection of {} is not taken: {error}", frozen.remote);
             Denial::System
         })?;
-        Ok(Visit::new(stream, bytes, place))
+        Ok(Visit::new(Guest::new(stream, bytes, *idle), place))
     }
 
     fn ticket(&self, id: u64) -> Ticket<S> {
@@ -185,8 +189,14 @@ impl<S: Server> Drop for Guests<S> {
     }
 }
 
-/// Serves clients that come by themselves, for ever: what a front relays, for one.
-pub async fn serve_plain<S: Server>(listener: TcpListener, server: Arc<S>, most: usize) {
+/// Serves clients that come by themselves, for ever: what a front relays, for one. Each may take as long as `idle` for the
+/// next byte.
+pub async fn serve_plain<S: Server>(
+    listener: TcpListener,
+    server: Arc<S>,
+    most: usize,
+    idle: Duration,
+) {
     let places = Arc::new(Semaphore::new(most));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -197,7 +207,7 @@ pub async fn serve_plain<S: Server>(listener: TcpListener, server: Arc<S>, most:
             tokio::spawn(async move {
                 // An error of the socket's shows when it is read.
                 let _ = stream.set_nodelay(true);
-                serve_one(Guest::new(stream, Vec::new()), server.as_ref()).await;
+                serve_one(Guest::new(stream, Vec::new(), idle), server.as_ref()).await;
                 drop(place);
             });
         }
@@ -211,8 +221,8 @@ async fn serve_one<S: Server>(mut guest: Guest, server: &S) {
             After::Next => {}
             After::Close => return guest.close().await,
             After::Reset => {
-                let _: io::Result<()> = socket2::SockRef::from(&guest.stream)
-                    .set_linger(Some(std::time::Duration::ZERO));
+                let _: io::Result<()> =
+                    socket2::SockRef::from(&guest.stream).set_linger(Some(Duration::ZERO));
                 return;
             }
         }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{ArgGroup, Parser};
 use handoff_backend::{Host, Objects, Port, Relay, Server, Settings, serve_plain};
@@ -38,6 +39,9 @@ struct Arguments {
     /// Connections at the same time, at most
     #[arg(long, value_name = "N", default_value_t = 16384)]
     most: usize,
+    /// A client that takes nothing of its answer, or sends nothing of its request, for so many seconds is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    idle: u64,
 }
 
 fn main() -> ExitCode {
@@ -68,16 +72,18 @@ fn serve(arguments: &Arguments, server: impl Server, number: u64) -> Result<(), 
         let fronts = TcpListener::bind(arguments.fronts).await;
         let fronts = fronts.map_err(Failure::at(Exit::System, arguments.fronts))?;
         let server = Arc::new(server);
+        let (most, idle) = (arguments.most, Duration::from_secs(arguments.idle));
         if let Some(http) = arguments.http {
             let listener = TcpListener::bind(http)
                 .await
                 .map_err(Failure::at(Exit::System, http))?;
-            tokio::spawn(serve_plain(listener, Arc::clone(&server), arguments.most));
+            tokio::spawn(serve_plain(listener, Arc::clone(&server), most, idle));
         }
         let settings = Settings {
             identity,
             port,
-            most: arguments.most,
+            most,
+            idle,
             number,
         };
         tokio::spawn(Host::new(settings, server).welcome(fronts));

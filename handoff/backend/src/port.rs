@@ -8,9 +8,6 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use tributary_transplant::{Frozen, hold_at_once, thaw};
 
-/// A client that acknowledges nothing for so long is gone.
-const VANISHED: Duration = Duration::from_secs(30);
-
 /// Whatever comes here and is of no connection is dropped: the kernel would answer it by a reset, and a packet may be faster
 /// than the message that its connection is to be taken over.
 #[derive(Debug)]
@@ -34,14 +31,16 @@ impl Port {
         })
     }
 
-    /// Goes on with the connection from here. If nobody finishes it, it is reset, also when this process is killed.
-    pub fn thaw(&self, frozen: &Frozen) -> io::Result<TcpStream> {
+    /// Goes on with the connection from here, until its client acknowledges nothing, or has no room for more, for as long as
+    /// `idle`: the kernel has one limit for both (`TCP_USER_TIMEOUT`, tcp(7)). If nobody finishes it, it is reset, also when
+    /// this process is killed.
+    pub fn thaw(&self, frozen: &Frozen, idle: Duration) -> io::Result<TcpStream> {
         let mut here = frozen.clone();
         here.local = self.address.into();
         let stream = std::net::TcpStream::from(thaw(&here)?);
         let socket = SockRef::from(&stream);
         socket.set_linger(Some(Duration::ZERO))?;
-        socket.set_tcp_user_timeout(Some(VANISHED))?;
+        socket.set_tcp_user_timeout(Some(idle))?;
         socket.set_tcp_nodelay(true)?;
         stream.set_nonblocking(true)?;
         TcpStream::from_std(stream)

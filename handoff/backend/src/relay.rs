@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -15,8 +15,6 @@ use tributary_wire::http::{HeadLimits, Pseudonym, Refused, Request};
 use crate::guest::{After, Guest, Server};
 use crate::head::{next_request, refuse};
 
-/// Without a byte either way it is over.
-const SILENCE: Duration = Duration::from_secs(60);
 const PIECE: usize = 64 << 10;
 
 /// Passes requests to a server, and its answers back.
@@ -156,7 +154,7 @@ impl Carrier<'_> {
         if self.to_client.is_empty() {
             self.happened(Event::Delivered)?;
         }
-        let Ok(moved) = timeout(SILENCE, self.moved()).await else {
+        let Ok(moved) = timeout(self.guest.idle, self.moved()).await else {
             let server_clogged = !self.to_server.is_empty();
             return self.happened(Event::Silence { server_clogged });
         };

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use handoff_link::{Parting, Sender, part};
 use handoff_protocol::{MOST_BYTES, Message, What};
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -40,9 +39,9 @@ pub struct Visit<S: Server> {
 
 impl<S: Server> Visit<S> {
     /// Of a connection with a request that came already.
-    pub fn new(stream: TcpStream, bytes: Vec<u8>, place: OwnedSemaphorePermit) -> Self {
+    pub fn new(guest: Guest, place: OwnedSemaphorePermit) -> Self {
         Self {
-            guest: Guest::new(stream, bytes),
+            guest,
             kept: S::Kept::default(),
             told: 0,
             turns: 0,

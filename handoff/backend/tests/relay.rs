@@ -23,7 +23,12 @@ async fn listener() -> (TcpListener, SocketAddr) {
 /// A client of a relay to `server`.
 async fn client_of(server: SocketAddr) -> TcpStream {
     let (listener, address) = listener().await;
-    tokio::spawn(serve_plain(listener, Arc::new(Relay::to(server, 1)), 10));
+    tokio::spawn(serve_plain(
+        listener,
+        Arc::new(Relay::to(server, 1)),
+        10,
+        3 * SOON,
+    ));
     TcpStream::connect(address).await.expect("connected")
 }
 
