@@ -59,6 +59,16 @@ def test_who_is_no_front_is_refused_by_a_line(name: str, port: int, handoff: Han
     eventually(lambda: refused in handoff.processes[name].output())
 
 
+@pytest.mark.parametrize(("name", "port"), [("switch", 7402), ("a", 7401)])
+def test_who_says_nothing_is_sent_away(name: str, port: int, handoff: HandOff) -> None:
+    address = "10.7.1.1" if name == "switch" else handoff.network.address(name)
+    with inside(handoff.network.nodes["client"]):
+        silent = socket.create_connection((address, port), 5)
+    with silent:
+        assert silent.recv(1) == b""
+    eventually(lambda: "is refused as a front: timed out\n" in handoff.processes[name].output())
+
+
 def test_a_front_takes_nobody_for_a_back_end_who_is_none(handoff: HandOff) -> None:
     network = handoff.network
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoff_link::{Identity, Sender, carry, queue};
+use handoff_link::{ACCEPT_PAUSE, Identity, Sender, carry, queue};
 use handoff_protocol::{Denial, Message, What};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 use tributary_transplant::Frozen;
 
 use crate::guest::{After, Guest, Server};
@@ -53,8 +54,11 @@ impl<S: Server> Host<S> {
     /// Takes fronts in for ever.
     pub async fn welcome(self: Arc<Self>, listener: TcpListener) {
         loop {
-            if let Ok((stream, front)) = listener.accept().await {
-                tokio::spawn(Arc::clone(&self).serve_front(stream, front));
+            match listener.accept().await {
+                Ok((stream, front)) => {
+                    tokio::spawn(Arc::clone(&self).serve_front(stream, front));
+                }
+                Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         }
     }
@@ -202,15 +206,17 @@ pub async fn serve_plain<S: Server>(
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
-        if let Ok((stream, _)) = listener.accept().await {
-            let server = Arc::clone(&server);
-            tokio::spawn(async move {
-                // An error of the socket's shows when it is read.
-                let _ = stream.set_nodelay(true);
-                serve_one(Guest::new(stream, Vec::new(), idle), server.as_ref()).await;
-                drop(place);
-            });
-        }
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let server = Arc::clone(&server);
+        tokio::spawn(async move {
+            // An error of the socket's shows when it is read.
+            let _ = stream.set_nodelay(true);
+            serve_one(Guest::new(stream, Vec::new(), idle), server.as_ref()).await;
+            drop(place);
+        });
     }
 }
 

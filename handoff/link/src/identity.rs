@@ -4,15 +4,21 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, CommonState, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use crate::role::Role;
+
+/// Who comes in may take so long to show a certificate; without a limit, connections that say nothing would take all
+/// descriptors. A front gives up as soon.
+const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// A certificate, its key and the authority's certificate.
 #[derive(Clone)]
@@ -81,10 +87,10 @@ impl Identity {
         Ok(stream)
     }
 
-    /// The same from the other side: who comes in must be a front.
+    /// The same from the other side: who comes in must be a front, and say so in time.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
         stream.set_nodelay(true)?;
-        let stream = self.acceptor.accept(stream).await?;
+        let stream = timeout(HANDSHAKE, self.acceptor.accept(stream)).await??;
         check(stream.get_ref().1, Role::Front)?;
         Ok(stream)
     }
