@@ -4,11 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tributary_wire::http::exchange::{
-    Action, ClientAfter, Ending, Event, Exchange, Input, ServerAfter,
+    Action, ClientAfter, Ending, Event, Exchange, Fault, Input, ServerAfter,
 };
 use tributary_wire::http::{HeadLimits, Pseudonym, Refused, Request};
 
@@ -96,6 +97,9 @@ impl Relay {
             to_client: Vec::new(),
         };
         let ending = carrier.carry().await;
+        if let Ending::Switched { status } = ending {
+            return carrier.pass_all(status).await;
+        }
         if matches!(ending, Ending::Refused(_)) {
             // The rest of an interim response; a client that does not take it does not take the refusal either.
             let _ = carrier.guest.send(&carrier.to_client).await;
@@ -116,9 +120,9 @@ async fn conclude(guest: &mut Guest, ending: Ending) -> After {
             ClientAfter::Keep => After::Next,
             ClientAfter::Close | ClientAfter::Linger => After::Close,
         },
+        Ending::Switched { .. } => After::Close,
         Ending::Refused(refused) => refuse(guest, refused).await,
-        // Another protocol is none that a front could go on with.
-        Ending::Repeat | Ending::Broken { .. } | Ending::Switched { .. } => After::Reset,
+        Ending::Repeat | Ending::Broken { .. } => After::Reset,
     }
 }
 
@@ -144,6 +148,23 @@ impl Carrier<'_> {
             if let Err(ending) = self.step().await {
                 return ending;
             }
+        }
+    }
+
+    /// Both ends speak another protocol from now on (RFC 9110 section 7.8), until both have ended. Fronts relay requests for
+    /// that. It may rest as long as it likes, but not without its client.
+    async fn pass_all(self, status: u16) -> Ending {
+        let Self { guest, server, .. } = self;
+        let first = [
+            [self.to_client, self.inbox].concat(),
+            [self.to_server, std::mem::take(&mut guest.inbox)].concat(),
+        ];
+        match pass_all(guest, server, first).await {
+            Ok(()) => Ending::Switched { status },
+            Err(_) => Ending::Broken {
+                status: Some(status),
+                fault: Fault::ServerReset,
+            },
         }
     }
 
@@ -248,6 +269,18 @@ impl Carrier<'_> {
             Action::Wait | Action::Head(_) | Action::Pass { .. } => Ok(()),
         }
     }
+}
+
+/// What comes `first` goes to the client, and to the server.
+async fn pass_all(guest: &mut Guest, mut server: TcpStream, first: [Vec<u8>; 2]) -> io::Result<()> {
+    let alive = TcpKeepalive::new().with_time(guest.idle);
+    SockRef::from(&guest.stream).set_tcp_keepalive(&alive)?;
+    let [to_client, to_server] = first;
+    guest.send(&to_client).await?;
+    server.write_all(&to_server).await?;
+    let (_, sent) = copy_bidirectional(&mut guest.stream, &mut server).await?;
+    guest.sent += sent;
+    Ok(())
 }
 
 /// What became of the first direction that was ready: how many bytes went.

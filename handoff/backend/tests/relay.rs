@@ -106,3 +106,27 @@ async fn an_upload_and_its_answer_that_come_at_the_same_time_are_whole() {
     assert!(answer.ends_with(&body), "not a byte wrong");
     drop(uploading.await);
 }
+
+#[tokio::test]
+async fn an_end_that_changes_the_protocol_has_all_passed_on_until_both_ends_have_ended() {
+    let (listener, server) = listener().await;
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        let rest = past_head(&mut stream).await;
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst ";
+        stream.write_all(answer).await.expect("sent");
+        stream.write_all(&rest).await.expect("sent");
+        let (mut from, mut to) = stream.split();
+        tokio::io::copy(&mut from, &mut to).await.expect("copied");
+    });
+    let mut client = client_of(server).await;
+    let request =
+        b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly ";
+    client.write_all(request).await.expect("sent");
+    let mut echoed = past_head(&mut client).await;
+    client.write_all(b"late").await.expect("sent");
+    client.shutdown().await.expect("ended");
+    let read = timeout(SOON, client.read_to_end(&mut echoed)).await;
+    read.expect("in time").expect("whole");
+    assert_eq!(echoed, b"first early late");
+}
