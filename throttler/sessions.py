@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tributary.mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
+    Ended,
     Event,
     SessionClosed,
     SubflowClosed,
@@ -51,7 +52,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
-        self.subflows = 0
+        self._tokens: dict[FourTuple, int] = {}
         self.unexpected: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -60,37 +61,54 @@ class Sessions:
     def __iter__(self) -> Iterator[Session]:
         return iter(self._sessions.values())
 
+    @property
+    def subflows(self) -> int:
+        """How many subflows all sessions have."""
+        return len(self._tokens)
+
     def get(self, token: int) -> Session | None:
         """The session that ``token`` names, if it is there."""
         return self._sessions.get(token)
 
     def known(self) -> dict[FourTuple, int]:
         """All subflows, each with its session's token."""
-        return {subflow.name: session.token for session in self for subflow in session.subflows}
+        return self._tokens.copy()
 
-    def apply(self, event: Event) -> None:
-        """Bring the state up to date with ``event``; one about an unknown session or subflow changes nothing."""
+    def apply(self, event: Event) -> set[int]:
+        """Bring the state up to date with ``event``; one about an unknown session or subflow changes nothing.
+
+        Returns the tokens of the sessions that it is about: two, if a subflow takes the addresses and ports of one of
+        another session, whose end was not told or is still to come.
+        """
+        about = {event.token}
         match event:
             case SubflowEstablished():
-                self._establish(event)
+                about.add(self._establish(event))
             case SubflowPriority():
                 self._set_backup(event)
             case SubflowClosed():
                 self._close(event)
             case SessionClosed():
                 session = self._sessions.pop(event.token, None)
-                self.subflows -= len(session.subflows) if session else 0
+                for subflow in session.subflows if session else ():
+                    del self._tokens[subflow.name]
             case AddressAnnounced():
                 self._announce(event.token, (event.address_id, event.address))
             case AddressRemoved():
                 self._announce(event.token, None, event.address_id)
+        return about
 
-    def _establish(self, event: SubflowEstablished) -> None:
+    def _establish(self, event: SubflowEstablished) -> int:
+        """Returns the token of the session that had the subflow before, or else the event's own."""
+        before = self._tokens.get(event.subflow, event.token)
+        if before != event.token:
+            self._close(SubflowClosed(event.time, before, event.subflow, Ended.REPLACED))
         session = self._sessions.get(event.token) or Session(event.token, event.time, ())
         new = Subflow(event.subflow, event.interface, event.address_id, event.initial, event.backup, event.time)
         others = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
-        self.subflows += 1 + len(others) - len(session.subflows)
         self._sessions[event.token] = replace(session, subflows=(*others, new))
+        self._tokens[event.subflow] = event.token
+        return before
 
     def _set_backup(self, event: SubflowPriority) -> None:
         session = self._with_subflow(event)
@@ -105,7 +123,7 @@ class Sessions:
         session = self._with_subflow(event)
         if session is None:
             return
-        self.subflows -= 1
+        del self._tokens[event.subflow]
         rest = tuple(subflow for subflow in session.subflows if subflow.name != event.subflow)
         if rest:
             self._sessions[event.token] = replace(session, subflows=rest)
@@ -121,8 +139,7 @@ class Sessions:
         self._sessions[token] = replace(session, announced=(*rest, *((new,) if new else ()))[-ANNOUNCED:])
 
     def _with_subflow(self, event: SubflowPriority | SubflowClosed) -> Session | None:
-        session = self._sessions.get(event.token)
-        if session is not None and any(subflow.name == event.subflow for subflow in session.subflows):
-            return session
+        if self._tokens.get(event.subflow) == event.token:
+            return self._sessions[event.token]
         self.unexpected[f"unexpected {type(event).__name__}"] += 1
         return None

@@ -11,6 +11,7 @@ import re
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from tests.netns.throttler_world import CLIENT, GATEWAY, IPV4, IPV6, classes, connection, elements, status, throttler
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run
 from throttler.sources.handshakes import Limits
+from throttler.sources.lingering import PAUSE, SECOND
 from tributary.wire.options import (
     MPTCP,
     AddAddr,
@@ -336,3 +338,22 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
         assert found["counters"]["elements added"] == found["counters"]["elements removed"] == rounds * held
         assert found["counters"]["holds in a shared class: none of their own was free"] == 0
         assert resident(child) - before < MOST_GROWTH
+
+
+@pytest.mark.parametrize("scope", ["subflow", "session"])
+def test_sessions_from_one_port_one_after_the_other_are_each_held(source: str, scope: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    rule = f'name = "all"\nmin_subflows = 1\nrate = "5mbit"\nscope = "{scope}"'
+    policy.write_text(f'[paths.wired]\ninterface = "wired"\n[[rules]]\n{rule}\n')
+    with throttler(source, policy) as child, connection(IPV6):
+        with process(*in_namespace(CLIENT, *program("same_port", "45000", "6"))) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "open\n"
+            # By then the ends that the kernel's events told late have been looked at, too.
+            time.sleep(3 * PAUSE / SECOND)
+            assert child.poll() is None
+            eventually(lambda: len(elements(4)) == len(elements(6)) == 1)
+            assert elements(4) == ["10.0.1.1 . 3128 . 10.0.1.2 . 45000"]
+        eventually(lambda: not elements(4))
+        assert len(elements(6)) == 1
+        assert "fresh starts" not in status()["counters"]

@@ -69,8 +69,7 @@ class Engine:
                 case Stopping():
                     read_all = True
                 case _:
-                    self._sessions.apply(event)
-                    touched.add(event.token)
+                    touched |= self._sessions.apply(event)
         moment = self._moment_now() if may_differ or look_at_all else self._moment
         if look_at_all or moment != self._moment:
             self._moment = moment

@@ -3,6 +3,7 @@
 The kernel tells CLOSED when the application closes (mptcp_close() in net/mptcp/protocol.c). What is in the send
 buffer, megabytes with a large tcp_wmem, goes out behind that over the same subflows, and no event tells of their end.
 So a session that was closed stays as long as the kernel has one of its subflows in a state in which it sends.
+Addresses and ports that another session has taken meanwhile are no longer its own.
 """
 
 from collections import defaultdict, deque
@@ -24,6 +25,7 @@ class Lingering:
     def __init__(self, sends: Callable[[FourTuple], bool]) -> None:
         self._sends = sends
         self._subflows: defaultdict[int, set[FourTuple]] = defaultdict(set)
+        self._tokens: dict[FourTuple, int] = {}
         self._closed: deque[tuple[int, SessionClosed]] = deque()
 
     def pass_on(self, events: Iterable[Event], now: int) -> Iterator[Event]:
@@ -31,20 +33,24 @@ class Lingering:
         for event in events:
             match event:
                 case SubflowEstablished():
+                    self._forget(self._tokens.get(event.subflow), event.subflow)
+                    self._tokens[event.subflow] = event.token
                     self._subflows[event.token].add(event.subflow)
                 case SubflowClosed():
-                    self._forget(event)
+                    self._forget(event.token, event.subflow)
                 case SessionClosed():
                     self._closed.append((now + PAUSE, event))
                     continue
             yield event
         yield from self._ended(now)
 
-    def _forget(self, event: SubflowClosed) -> None:
-        rest = self._subflows.get(event.token, set())
-        rest.discard(event.subflow)
-        if not rest:
-            self._subflows.pop(event.token, None)
+    def _forget(self, token: int | None, subflow: FourTuple) -> None:
+        if token is None or self._tokens.get(subflow) != token:
+            return
+        del self._tokens[subflow]
+        self._subflows[token].discard(subflow)
+        if not self._subflows[token]:
+            del self._subflows[token]
 
     def _ended(self, now: int) -> Iterator[Event]:
         looks = 0
@@ -53,6 +59,8 @@ class Lingering:
             subflows = self._subflows.pop(event.token, set())
             looks += len(subflows)
             sending = {subflow for subflow in subflows if self._sends(subflow)}
+            for gone in subflows - sending:
+                del self._tokens[gone]
             if sending:
                 self._subflows[event.token] = sending
                 self._closed.append((now + PAUSE, event))

@@ -11,7 +11,7 @@ from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, Emptied, PolicyChanged, Stopping
 from throttler.service.snapshot import Snapshot
 from throttler.shaping.plan import GRACE, Placed, Plan
-from tributary.mptcp.events import Ended, SubflowClosed, SubflowEstablished
+from tributary.mptcp.events import Ended, SessionClosed, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 
 FIRST = FourTuple("10.0.1.1", 3128, "10.0.1.2", 40001)
@@ -65,6 +65,20 @@ def test_the_second_subflow_brings_the_hold_and_its_end_takes_it_away(world: Wor
     assert [element.subflow for element in plan.leave] == [FIRST]
     assert world.engine.deadline <= SECOND + GRACE
     assert world.engine.see((), SECOND + GRACE).close == plan.drain
+
+
+@pytest.mark.parametrize("scope", ["subflow", "session"])
+def test_a_port_used_again_is_held_for_its_new_session_alone(scope: str, tmp_path: Path) -> None:
+    world = World(policy_of(f'min_subflows = 1\nrate = "5mbit"\nscope = "{scope}"', tmp_path))
+    first = world.engine.see(SESSION[:1], 0)
+    # Nothing told the end of session 7.
+    plan = world.engine.see([SubflowEstablished(3, 8, FIRST, "eth0", initial=True)], 1)
+    assert [element.subflow for element in plan.leave] == entered(plan) == [FIRST]
+    assert plan.drain == (first.open if scope == "session" else ())
+    assert (world.shown.sessions_total, world.shown.subflows_total, world.shown.holds_total) == (1, 1, 1)
+    # When it is told after all, the new subflow stays held.
+    assert world.engine.see([SubflowClosed(4, 7, FIRST, Ended.RESET), SessionClosed(5, 7, Ended.CLOSED)], 2).is_empty
+    assert len(world.engine.see([SessionClosed(6, 8, Ended.CLOSED)], 3).leave) == 1
 
 
 @pytest.mark.parametrize("world", ['hours = "18:00-23:00"\nrate = "5mbit"'], indirect=True)

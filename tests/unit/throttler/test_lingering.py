@@ -65,3 +65,19 @@ def test_many_ends_at_once_are_looked_at_in_several_rounds() -> None:
     assert list(lingering.pass_on((*opened, *ends), 0)) == opened
     rounds = [len(list(lingering.pass_on((), PAUSE))) for _ in range(5)]
     assert rounds == [64, 64, 64, 8, 0]
+
+
+def test_a_closed_session_does_not_stay_for_what_another_one_sends_from_the_same_ports() -> None:
+    kernel = Kernel(FIRST)
+    lingering = closed(kernel)
+    again = SubflowEstablished(6, 8, FIRST, "wired")
+    assert list(lingering.pass_on((again,), 6)) == [again]
+    assert list(lingering.pass_on((), PAUSE)) == [CLOSED]
+    # The old subflow's end, told late, is not that of the new one.
+    late = SubflowClosed(7, 7, FIRST, Ended.RESET)
+    assert list(lingering.pass_on((late,), PAUSE)) == [late]
+    ended = SessionClosed(8, 8, Ended.CLOSED)
+    assert list(lingering.pass_on((ended,), PAUSE)) == []
+    assert list(lingering.pass_on((), 2 * PAUSE)) == []
+    kernel.sending = set()
+    assert list(lingering.pass_on((), 3 * PAUSE)) == [ended]

@@ -59,6 +59,18 @@ def test_the_same_subflow_twice_is_one_subflow() -> None:
     assert session is not None and len(session.subflows) == 2
 
 
+def test_a_subflow_of_another_session_takes_the_place_of_one_with_its_addresses_and_ports() -> None:
+    sessions = after(OPENED, JOIN)
+    assert sessions.apply(SubflowEstablished(3, 8, FIRST, "wired", initial=True)) == {7, 8}
+    assert sessions.known() == {FIRST: 8, JOINED: 7}
+    # The end of the old one is told late, or not at all.
+    assert sessions.apply(SubflowClosed(4, 7, FIRST, Ended.RESET)) == {7}
+    sessions.apply(SubflowEstablished(5, 9, JOINED, "wireless", initial=True))
+    sessions.apply(SessionClosed(6, 7, Ended.CLOSED))
+    assert sessions.known() == {FIRST: 8, JOINED: 9}
+    assert [session.token for session in sessions] == [8, 9]
+
+
 def test_events_about_what_is_not_known_are_counted_and_change_nothing() -> None:
     sessions = after(
         OPENED,
