@@ -204,6 +204,22 @@ def test_an_ifb_device_that_a_kill_left_without_its_qdisc_is_no_obstacle(tmp_pat
         run(*in_namespace(GATEWAY, "ip", "link", "del", "tributary-up"), check=False)
 
 
+def test_a_complaint_of_tc_that_comes_before_the_stop_leaves_nothing_behind(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'path = "wired"\ndirection = "both"'))
+    before = installed(), on(GATEWAY, "ip -br link")
+    with throttler("kernel", policy) as child:
+        with connection() as client:
+            (held,) = eventually(classes)
+            on(GATEWAY, f"tc class del dev wired classid {held}")
+            client.close()
+            # Its class can no longer be drained, and nobody has asked how that went.
+            eventually(lambda: not elements())
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+    assert (installed(), on(GATEWAY, "ip -br link")) == before
+
+
 def test_a_request_nested_too_deeply_is_refused() -> None:
     with throttler("kernel") as child:
         command = in_namespace(GATEWAY, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")

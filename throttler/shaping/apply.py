@@ -6,8 +6,8 @@ import shutil
 import socket
 import struct
 import subprocess
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from throttler.shaping import nftables, render, tc
@@ -89,10 +89,31 @@ def check_roots(layout: Layout) -> None:
 
 
 def remove_leftovers() -> None:
-    """Remove what a killed throttler left in this network namespace, whatever its policy was."""
-    nftables.carry_out(render.no_tables())
-    for name in (*(root.interface for root in roots() if root.is_ours), UPLOAD_DEVICE):
-        _remove_device(name)
+    """Remove what a throttler has put into this network namespace, whatever its policy was.
+
+    What cannot be removed is gathered and raised as one Failure, with the exit code of the first, when everything was
+    tried.
+    """
+    failures: list[Failure] = []
+    tc.forget_complaints()
+    with _gathered(failures):
+        nftables.carry_out(render.no_tables())
+    names = [UPLOAD_DEVICE]
+    with _gathered(failures):
+        names += [root.interface for root in roots() if root.is_ours]
+    for name in dict.fromkeys(names):
+        with _gathered(failures):
+            _remove_device(name)
+    if failures:
+        raise Failure(failures[0].code, "left behind: " + "; ".join(map(str, failures)))
+
+
+@contextmanager
+def _gathered(failures: list[Failure]) -> Iterator[None]:
+    try:
+        yield
+    except Failure as failure:
+        failures.append(failure)
 
 
 def _remove_device(name: str) -> None:
@@ -107,15 +128,11 @@ def _remove_device(name: str) -> None:
 
 @contextmanager
 def installed(wanted: Layout) -> Iterator[Kernel]:
-    """``wanted`` stands in the kernel, without elements; all is gone afterwards.
-
-    Errors while it is taken down are gathered and raised as one Failure, exit 71, when everything was tried.
-    """
-    errors: list[str] = []
-    with ExitStack() as stack:
-        stack.callback(_raise_gathered, errors)
-        stack.callback(_gather, errors, remove_leftovers)
+    """``wanted`` stands in the kernel, without elements; all is gone afterwards, as far as ``remove_leftovers`` can."""
+    try:
         yield extend(Layout(), wanted, Kernel())
+    finally:
+        remove_leftovers()
 
 
 def extend(before: Layout, after: Layout, kernel: Kernel) -> Kernel:
@@ -135,18 +152,6 @@ def extend(before: Layout, after: Layout, kernel: Kernel) -> Kernel:
     tc.carry_out(render.trunks(before, after, kernel))
     nftables.carry_out(render.tables(before, after))
     return kernel
-
-
-def _gather(errors: list[str], act: Callable[[], None]) -> None:
-    try:
-        act()
-    except Failure as failure:
-        errors.append(str(failure))
-
-
-def _raise_gathered(errors: Sequence[str]) -> None:
-    if errors:
-        raise Failure(Exit.SYSTEM, "left behind: " + "; ".join(errors))
 
 
 def _best_leaf(device: str) -> Leaf:

@@ -7,6 +7,7 @@ It ends by itself when the throttler ends, however that ends: its standard input
 import re
 import subprocess
 import time
+from contextlib import suppress
 from functools import cache
 from itertools import count, islice
 from selectors import EVENT_READ, DefaultSelector
@@ -28,11 +29,20 @@ def carry_out(lines: str) -> None:
 
 
 def hand_over(lines: str) -> None:
-    """Have ``lines`` carried out soon, without waiting; if one fails, the next ``carry_out`` raises Failure for it."""
+    """Have ``lines`` carried out soon, without waiting; if one fails, the next ``carry_out`` raises Failure for it.
+
+    ``forget_complaints`` lets go of that.
+    """
     if lines.count("\n") > _LINES:
         carry_out(lines)
     elif lines:
         _process().write(lines)
+
+
+def forget_complaints() -> None:
+    """Wait for what was handed over; what failed of it no longer matters, since all is taken down."""
+    with suppress(Failure):
+        _process().carry_out("")
 
 
 class _Process:
