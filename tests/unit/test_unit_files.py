@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tributary.places import ROOT
+from tributary.settings.failure import Exit
 
 SERVICES = {
     "throttler": ("CAP_NET_ADMIN CAP_NET_RAW", 3),
@@ -68,6 +69,13 @@ def test_systemd_accepts_every_line_of_a_tenants_converter(tmp_path: Path) -> No
     (instance := tmp_path / "tributary-converter@blue.service").symlink_to("tributary-converter@.service")
     result = analyze("verify", "--man=no", str(instance))
     assert (result.returncode, "tributary-converter" in result.stderr) == (0, False), result.stderr
+
+
+def test_the_throttler_is_tried_until_its_interfaces_are_there() -> None:
+    lines = unit("throttler").read_text().splitlines()
+    assert {"StartLimitIntervalSec=0", "Restart=on-failure"} <= set(lines)
+    (never,) = (line.partition("=")[2].split() for line in lines if line.startswith("RestartPreventExitStatus="))
+    assert str(int(Exit.UNAVAILABLE)) not in never
 
 
 @pytest.mark.parametrize("service", SERVICES)

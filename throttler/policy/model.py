@@ -20,7 +20,7 @@ from throttler.policy.values import (
     Quota,
     Scope,
 )
-from tributary.settings.failure import refused
+from tributary.settings.failure import Exit, refused
 from tributary.settings.files import Settings, load
 from tributary.settings.hours import HOURS, Hours
 from tributary.settings.units import PositiveRate
@@ -190,12 +190,12 @@ def _repeated(names: Iterable[str]) -> Iterator[int]:
         seen[name] += 1
 
 
-def check_interfaces(policy: Policy, where: str, existing: Collection[str]) -> None:
-    """Raise Failure, exit 64, for a path over an interface that this host does not have."""
+def check_interfaces(policy: Policy, where: str, existing: Collection[str], code: Exit = Exit.USAGE) -> None:
+    """Raise Failure, with that ``code``, for a path over an interface that this host does not have now."""
     for name, path in policy.paths.items():
         if path.interface not in existing:
             accepted = "one of this host's interfaces: " + ", ".join(sorted(existing))
-            raise refused(where, f"paths.{name}.interface", path.interface, accepted)
+            raise refused(where, f"paths.{name}.interface", path.interface, accepted, code)
 
 
 def with_rule(policy: Policy, rule: Rule, last: bool) -> Policy:

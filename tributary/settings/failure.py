@@ -43,6 +43,6 @@ class Failure(Exception):
         self.code = code
 
 
-def refused(where: str, key: str, value: object, accepted: str) -> Failure:
+def refused(where: str, key: str, value: object, accepted: str, code: Exit = Exit.USAGE) -> Failure:
     """The one line that a wrong setting gets: file, key, value, and what is accepted instead."""
-    return Failure(Exit.USAGE, f"{where}: {key} = {value!r}: accepted: {accepted}")
+    return Failure(code, f"{where}: {key} = {value!r}: accepted: {accepted}")
