@@ -36,7 +36,7 @@ checks:
   settings          the kernel's settings are the appliance's (kernel-config/90-tributary.conf)
   rp_filter         joins may come in by another link than answers would leave by
   routing           cpe: packets from an access link's address leave by that link
-  endpoints         cpe: MPTCP makes subflows from each of them
+  endpoints         cpe: MPTCP makes subflows from each of them, or from the tunnels of tributary-cpe
   listeners         gateway: Squid and the native converter take MPTCP
   firewall, clock   in both
   limits            gateway: open files, tracked connections

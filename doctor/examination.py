@@ -70,7 +70,7 @@ def _routes() -> Iterator[Finding]:
 
 
 def _endpoints() -> Iterator[Finding]:
-    yield from links.judge_endpoints(links.look())
+    yield from links.judge_endpoints(links.look(), links.endpoints(), links.cpe_runs())
 
 
 def _listeners() -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -34,8 +34,18 @@ class Access:
 def look() -> list[Access]:
     """The access links as they are now."""
     gateways = default_gateways([*_ip("route", "show", "default"), *_ip("-6", "route", "show", "default")])
-    endpoints = _run("ip", "mptcp", "endpoint", "show")
-    return accesses(_ip("address"), gateways, set(endpoints.split()), _way_out)
+    return accesses(_ip("address"), gateways, endpoints(), _way_out)
+
+
+def endpoints() -> dict[str, str]:
+    """The addresses from which the kernel makes subflows, each with its interface, empty if none is said."""
+    found = _ip("mptcp", "endpoint", "show")
+    return {entry["address"]: entry.get("dev", "") for entry in found if entry.get("subflow")}
+
+
+def cpe_runs() -> bool:
+    """Whether tributary-cpe has its control socket, an abstract one, in this network namespace (unix(7))."""
+    return any(line.endswith(" @tributary/cpe") for line in Path("/proc/net/unix").read_text().splitlines())
 
 
 def default_gateways(routes: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], str]:
@@ -48,7 +58,7 @@ def default_gateways(routes: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int
 def accesses(
     interfaces: Iterable[Mapping[str, Any]],
     gateways: Mapping[tuple[str, int], str],
-    endpoints: set[str],
+    endpoints: Collection[str],
     way_out: Callable[[str], str | None],
 ) -> list[Access]:
     """From ``ip -json address``: every global address whose interface has a default route of its IP version."""
@@ -84,20 +94,30 @@ def _stray(link: Access, table: str) -> Finding:
     return Finding("routing", State.WRONG, what, (route, rule), advice)
 
 
-def judge_endpoints(links: Sequence[Access]) -> list[Finding]:
-    """Each access link's address is one that the kernel makes subflows from."""
-    missing = [link for link in links if not link.endpoint]
+def judge_endpoints(links: Sequence[Access], endpoints: Mapping[str, str], kept: bool) -> list[Finding]:
+    """The kernel makes subflows from one address of each IP version of each access link.
+
+    Where they are ``kept`` by tributary-cpe, they may be those of its tunnels instead, and are its own to mend.
+    """
+    tunnels = sorted(set(endpoints.values()) - {link.interface for link in links} - {""})
+    if kept and tunnels:
+        return [fine("endpoints", f"tributary-cpe has them in its tunnels: {', '.join(tunnels)}")]
+    # A second subflow over the same link would gain nothing.
+    ways: dict[tuple[str, int], list[Access]] = {}
+    for link in links:
+        ways.setdefault((link.interface, ip_address(link.address).version), []).append(link)
+    missing = [way[0] for way in ways.values() if not any(link.endpoint for link in way)]
     if links and not missing:
         return [fine("endpoints", "every access link has one")]
-    return [
-        Finding(
-            "endpoints",
-            State.WRONG,
-            f"{link.address} of {link.interface} has none, so no subflow is made from it",
-            (("ip", "mptcp", "endpoint", "add", link.address, "dev", link.interface, "subflow"),),
-        )
-        for link in missing
-    ]
+    return [_without_endpoint(link, kept) for link in missing]
+
+
+def _without_endpoint(link: Access, kept: bool) -> Finding:
+    what = f"{link.address} of {link.interface} has none, so no subflow is made from it"
+    if kept:
+        return Finding("endpoints", State.WRONG, what, advice="'tributary-cpe status' says why the link is not used")
+    mend = ("ip", "mptcp", "endpoint", "add", link.address, "dev", link.interface, "subflow")
+    return Finding("endpoints", State.WRONG, what, (mend,))
 
 
 def judge_filters(strict: Sequence[str], interfaces: int) -> Finding:

@@ -13,9 +13,15 @@ from experiments.testbed.appliance import start_converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.topology import NATIVE_PORT
+from tests.netns.world import process, said_ready
 from tributary.places import ROOT
 from tributary.settings.failure import Exit
 
+# A daemon that holds the control socket and nothing else.
+HOLDER = (
+    "import socket, sys; held = socket.socket(socket.AF_UNIX); held.bind('\\0tributary/cpe');"
+    " print('ready', flush=True); sys.stdin.read()"
+)
 CHAIN = "chain arriving {{ type filter hook prerouting priority mangle; iifname {link} {what}; }}"
 
 
@@ -73,6 +79,16 @@ def test_an_address_without_an_endpoint_is_found_and_gets_one(testbed: Testbed) 
     assert code == Exit.WRONG_RESULT
     assert any(str(link.client4) in what for what in wrong(findings))
     assert doctor(client, "--only", "endpoints", "--fix")[0] == 0
+
+
+def test_nothing_is_mended_that_tributary_cpe_keeps(testbed: Testbed) -> None:
+    client = testbed.client
+    client.ip("mptcp", "endpoint", "flush")
+    with process(*client.command([sys.executable, "-c", HOLDER])) as daemon:
+        said_ready(daemon)
+        found = doctor(client, "--only", "endpoints")[1]
+    assert wrong(found) and not any(finding["mend"] for finding in found)
+    assert all(finding["mend"] for finding in doctor(client, "--only", "endpoints")[1])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What the doctor makes of what it sees."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from doctor.services import Listener
 
 FILE = Path("kernel-config/90-tributary.conf")
 HOME = Access("eth0", "192.0.2.7", "192.0.2.1", leaves_by="eth0", endpoint=True)
+ENDPOINTS = {"192.0.2.7": "eth0"}
 STRAY = Access("lte", "198.51.100.7", "198.51.100.1", leaves_by="eth0", endpoint=False)
 
 
@@ -114,9 +116,28 @@ def test_no_access_link_at_all_is_wrong() -> None:
 
 
 def test_an_address_without_an_endpoint_gets_one() -> None:
-    (finding,) = links.judge_endpoints([HOME, STRAY])
+    (finding,) = links.judge_endpoints([HOME, STRAY], ENDPOINTS, kept=False)
     assert commands(finding) == ["ip mptcp endpoint add 198.51.100.7 dev lte subflow"]
-    assert states(*links.judge_endpoints([HOME])) == ["fine"]
+    assert states(*links.judge_endpoints([HOME], ENDPOINTS, kept=False)) == ["fine"]
+
+
+def test_one_endpoint_for_each_ip_version_of_a_link_is_enough() -> None:
+    second = replace(HOME, address="192.0.2.8", endpoint=False)
+    assert states(*links.judge_endpoints([second, HOME], ENDPOINTS, kept=False)) == ["fine"]
+    ipv6 = [replace(second, address=f"2001:db8::{number}") for number in (7, 8)]
+    (finding,) = links.judge_endpoints([HOME, *ipv6], ENDPOINTS, kept=False)
+    assert finding.what.startswith("2001:db8::7 of eth0")
+
+
+def test_what_tributary_cpe_keeps_is_not_mended_beside_it() -> None:
+    (finding,) = links.judge_endpoints([STRAY], {}, kept=True)
+    assert (finding.state, finding.mend) == (State.WRONG, ())
+    assert "tributary-cpe status" in finding.advice
+    inside = {"10.84.0.18": "tb1", "10.84.0.19": "tb2"}
+    (finding,) = links.judge_endpoints([STRAY], inside, kept=True)
+    assert (finding.state, finding.what) == (State.FINE, "tributary-cpe has them in its tunnels: tb1, tb2")
+    # Without it they are somebody's who knows of no link.
+    assert states(*links.judge_endpoints([STRAY], inside, kept=False)) == ["wrong"]
 
 
 def test_strict_filters_matter_with_several_links_alone() -> None:
