@@ -18,22 +18,23 @@ _STRICT = "1"  # rp_filter: RFC 3704 section 2.2
 
 @dataclass(frozen=True)
 class Access:
-    """An ``address`` of an ``interface`` that has a default route by ``gateway``.
+    """An ``address`` of an ``interface`` that has a default route.
 
+    ``gateway`` is what ip(8) takes behind "via", None where a link has only one other end (PPPoE, LTE, tunnels).
     ``leaves_by`` is the interface that packets from this address take, None if they have no route; ``endpoint`` says
     whether the kernel makes subflows from it.
     """
 
     interface: str
     address: str
-    gateway: str
+    gateway: str | None
     leaves_by: str | None
     endpoint: bool
 
 
 def look() -> list[Access]:
     """The access links as they are now."""
-    gateways = default_gateways([*_ip("route", "show", "default"), *_ip("-6", "route", "show", "default")])
+    gateways = default_gateways({version: _ip(f"-{version}", "route", "show", "default") for version in (4, 6)})
     return accesses(_ip("address"), gateways, endpoints(), _way_out)
 
 
@@ -48,16 +49,30 @@ def cpe_runs() -> bool:
     return any(line.endswith(" @tributary/cpe") for line in Path("/proc/net/unix").read_text().splitlines())
 
 
-def default_gateways(routes: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], str]:
-    """The gateway by interface and IP version, from ``ip -json route``; one route may have several next hops."""
-    hops = [hop for route in routes for hop in route.get("nexthops", [route])]
-    found = [(hop["dev"], hop["gateway"]) for hop in hops if "gateway" in hop and "dev" in hop]
-    return {(device, ip_address(gateway).version): gateway for device, gateway in found}
+def default_gateways(routes: Mapping[int, Iterable[Mapping[str, Any]]]) -> dict[tuple[str, int], str | None]:
+    """The gateway by interface and IP version, from what ``ip -json route`` has for each version, the best route first.
+
+    One route may have several next hops; one with a type, such as "unreachable", leads nowhere.
+    """
+    found: dict[tuple[str, int], str | None] = {}
+    for version, of_version in routes.items():
+        for route in of_version:
+            hops = [] if "type" in route else route.get("nexthops", [route])
+            for hop in hops:
+                if "dev" in hop:
+                    found.setdefault((hop["dev"], version), _gateway(hop))
+    return found
+
+
+def _gateway(hop: Mapping[str, Any]) -> str | None:
+    if "via" in hop:  # of the other IP version
+        return f"{hop['via']['family']} {hop['via']['host']}"
+    return hop.get("gateway")
 
 
 def accesses(
     interfaces: Iterable[Mapping[str, Any]],
-    gateways: Mapping[tuple[str, int], str],
+    gateways: Mapping[tuple[str, int], str | None],
     endpoints: Collection[str],
     way_out: Callable[[str], str | None],
 ) -> list[Access]:
@@ -66,9 +81,8 @@ def accesses(
     for interface in interfaces:
         for entry in interface.get("addr_info", []):
             address, device = entry.get("local", ""), interface["ifname"]
-            gateway = gateways.get((device, ip_address(address).version)) if entry.get("scope") == "global" else None
-            if gateway:
-                found.append(Access(device, address, gateway, way_out(address), address in endpoints))
+            if entry.get("scope") == "global" and (way := (device, ip_address(address).version)) in gateways:
+                found.append(Access(device, address, gateways[way], way_out(address), address in endpoints))
     return found
 
 
@@ -86,7 +100,8 @@ def judge_routes(links: Sequence[Access]) -> list[Finding]:
 
 def _stray(link: Access, table: str) -> Finding:
     version = f"-{ip_address(link.address).version}"
-    route = ("ip", version, "route", "replace", "default", "via", link.gateway, "dev", link.interface, "table", table)
+    via = ("via", *link.gateway.split()) if link.gateway else ()
+    route = ("ip", version, "route", "replace", "default", *via, "dev", link.interface, "table", table)
     rule = ("ip", version, "rule", "add", "from", link.address, "lookup", table)
     by = f"by {link.leaves_by}" if link.leaves_by else "nowhere"
     advice = "tributary-cpe keeps such rules by itself, also when addresses change"

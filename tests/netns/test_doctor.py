@@ -63,6 +63,22 @@ def test_a_lost_rule_is_found_mended_and_fine_again(testbed: Testbed) -> None:
     assert doctor(client, "--only", "routing")[0] == 0
 
 
+def test_a_link_whose_default_route_has_no_gateway_is_seen_and_mended(testbed: Testbed) -> None:
+    client, link = testbed.client, testbed.topology.links[1]
+    whole, table = ("default", "via", str(link.gateway4), "dev", link.name), ("table", str(100 + link.number))
+    client.ip("route", "delete", *whole)
+    client.ip("route", "add", "default", "dev", link.name, "metric", "50")
+    client.ip("rule", "delete", "from", str(link.client4))
+    try:
+        assert str(link.client4) in wrong(doctor(client, "--only", "routing")[1])[0]
+        assert doctor(client, "--only", "routing", "--fix")[0] == 0
+        assert client.ip("route", "show", *table).startswith(f"default dev {link.name}")
+    finally:
+        client.ip("route", "delete", "default", "dev", link.name, "metric", "50")
+        client.ip("route", "add", *whole, "metric", str(link.number))
+        client.ip("route", "replace", *whole, *table)
+
+
 def test_a_strict_filter_is_found_and_mended(testbed: Testbed) -> None:
     client, link = testbed.client, testbed.topology.links[1]
     client.run("sysctl", "-q", "-w", "net.ipv4.conf.all.rp_filter=0", f"net.ipv4.conf.{link.name}.rp_filter=1")

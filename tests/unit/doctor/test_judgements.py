@@ -75,11 +75,20 @@ def test_a_kernel_without_mptcp_has_no_counters() -> None:
 
 
 def test_gateways_are_found_of_single_routes_and_of_several_hops() -> None:
-    routes: list[Mapping[str, Any]] = [
-        {"dst": "default", "gateway": "192.0.2.1", "dev": "eth0"},
-        {"dst": "default", "nexthops": [{"gateway": "fe80::1", "dev": "lte"}, {"dev": "ppp0"}]},
-    ]
-    assert links.default_gateways(routes) == {("eth0", 4): "192.0.2.1", ("lte", 6): "fe80::1"}
+    routes: dict[int, list[Mapping[str, Any]]] = {
+        4: [
+            {"dst": "default", "gateway": "192.0.2.1", "dev": "eth0", "metric": 1},
+            {"dst": "default", "gateway": "192.0.2.9", "dev": "eth0", "metric": 100},
+            {"dst": "default", "via": {"family": "inet6", "host": "fe80::1"}, "dev": "lte"},
+            {"type": "unreachable", "dst": "default", "metric": 9},
+        ],
+        6: [
+            {"dst": "default", "nexthops": [{"gateway": "fe80::1", "dev": "lte"}, {"dev": "ppp0"}]},
+            {"type": "unreachable", "dst": "default", "dev": "lo", "metric": 9},
+        ],
+    }
+    found = {("eth0", 4): "192.0.2.1", ("lte", 4): "inet6 fe80::1", ("lte", 6): "fe80::1", ("ppp0", 6): None}
+    assert links.default_gateways(routes) == found
 
 
 def test_access_links_are_global_addresses_with_a_gateway_of_their_version() -> None:
@@ -96,6 +105,9 @@ def test_access_links_are_global_addresses_with_a_gateway_of_their_version() -> 
     ]
     found = links.accesses(interfaces, {("eth0", 4): "192.0.2.1"}, {"192.0.2.7"}, lambda _address: "eth0")
     assert found == [HOME]
+    # A line with two ends alone, as PPPoE's.
+    found = links.accesses(interfaces, {("eth0", 6): None}, ENDPOINTS, lambda _address: "eth0")
+    assert found == [Access("eth0", "2001:db8::7", None, leaves_by="eth0", endpoint=False)]
 
 
 def test_an_address_that_leaves_by_another_link_gets_a_table_and_a_rule() -> None:
@@ -105,6 +117,12 @@ def test_an_address_that_leaves_by_another_link_gets_a_table_and_a_rule() -> Non
         "ip -4 route replace default via 198.51.100.1 dev lte table 102",
         "ip -4 rule add from 198.51.100.7 lookup 102",
     ]
+
+
+@pytest.mark.parametrize(("gateway", "via"), [(None, ""), ("inet6 fe80::1", "via inet6 fe80::1 ")])
+def test_a_link_without_a_gateway_of_its_ip_version_gets_its_route_as_well(gateway: str | None, via: str) -> None:
+    (finding,) = links.judge_routes([HOME, replace(STRAY, gateway=gateway)])
+    assert commands(finding)[0] == f"ip -4 route replace default {via}dev lte table 102"
 
 
 def test_routes_by_source_are_fine_where_each_leaves_by_its_own() -> None:
