@@ -139,7 +139,9 @@ def judge_filters(strict: Sequence[str], interfaces: int) -> Finding:
     """``strict`` are the interfaces with strict reverse path filtering, of as many ``interfaces`` with addresses."""
     if not strict or interfaces < 2:
         return fine("rp_filter", "joins may come in by any link")
-    mend = tuple(("sysctl", "-w", f"net.ipv4.conf.{name}.rp_filter=2") for name in ("all", *strict))
+    # A dot in a VLAN's name is written as / where dots separate (sysctl.d(5)).
+    names = [name.replace(".", "/") for name in ("all", *strict)]
+    mend = tuple(("sysctl", "-w", f"net.ipv4.conf.{name}.rp_filter=2") for name in names)
     what = f"{', '.join(strict)} drop what comes in by another link than answers would leave by: 1 (strict), not 2"
     return Finding("rp_filter", State.WRONG, what, mend)
 

@@ -11,6 +11,9 @@ from doctor.findings import Finding, State, fine
 SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"}
 """Units by the name of their process, which the kernel cuts after 15 characters (proc_pid_comm(5))."""
 
+_VERSIONS = {"inet": ("IPv4", "IPv6"), "ip": ("IPv4",), "ip6": ("IPv6",)}
+"""What a table of each family sees (nft(8), ADDRESS FAMILIES)."""
+
 
 @dataclass(frozen=True)
 class Listener:
@@ -59,13 +62,19 @@ def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterab
 
 
 def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
-    """From ``nft -json list ruleset``: some chain drops what comes in and nobody let in."""
+    """From ``nft -json list ruleset``: of each IP version some chain drops what comes in and nobody let in."""
     chains = [entry["chain"] for entry in ruleset.get("nftables", []) if "chain" in entry]
     guards = [chain for chain in chains if chain.get("hook") == "input" and chain.get("policy") == "drop"]
-    if guards:
-        return fine("firewall", f"{guards[0]['family']} {guards[0]['table']} drops what nobody let in")
+    names = " and ".join(dict.fromkeys(f"{chain['family']} {chain['table']}" for chain in guards))
+    guarded = {version for chain in guards for version in _VERSIONS.get(chain["family"], ())}
+    if len(guarded) == 2:
+        return fine("firewall", f"what nobody let in is dropped by {names}")
     advice = "ansible/gateway.yml has one (role firewall); docs/security.md says what it lets in"
-    return Finding("firewall", State.WRONG, "everything that listens can be reached", advice=advice)
+    what = "everything that listens can be reached"
+    if guarded:
+        (missing,) = {"IPv4", "IPv6"} - guarded
+        what += f" over {missing}: by {names} nothing of that is dropped"
+    return Finding("firewall", State.WRONG, what, advice=advice)
 
 
 def parse_ruleset(printed: str) -> Mapping[str, Any]:

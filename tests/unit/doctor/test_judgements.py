@@ -162,6 +162,8 @@ def test_strict_filters_matter_with_several_links_alone() -> None:
     assert states(links.judge_filters(["eth0"], 1), links.judge_filters([], 2)) == ["fine", "fine"]
     finding = links.judge_filters(["eth0"], 2)
     assert commands(finding) == ["sysctl -w net.ipv4.conf.all.rp_filter=2", "sysctl -w net.ipv4.conf.eth0.rp_filter=2"]
+    vlan = links.judge_filters(["eth0.100"], 2)
+    assert commands(vlan)[1] == "sysctl -w net.ipv4.conf.eth0/100.rp_filter=2"
 
 
 @pytest.mark.parametrize(
@@ -200,6 +202,23 @@ def test_a_converter_that_takes_tcp_alone_or_does_not_listen_is_wrong() -> None:
 def test_a_firewall_drops_what_comes_in(policy: str, state: str) -> None:
     chain = {"family": "inet", "table": "filter", "hook": "input", "policy": policy}
     assert states(services.judge_firewall({"nftables": [{"metainfo": {}}, {"chain": chain}]})) == [state]
+
+
+@pytest.mark.parametrize(
+    ("families", "state", "told"),
+    [
+        (("inet",), "fine", "dropped by inet filter"),
+        (("ip", "ip6"), "fine", "dropped by ip filter and ip6 filter"),
+        (("ip",), "wrong", "can be reached over IPv6: by ip filter"),
+        (("ip6",), "wrong", "can be reached over IPv4: by ip6 filter"),
+        (("bridge",), "wrong", "can be reached"),
+    ],
+)
+def test_a_firewall_is_one_for_both_ip_versions(families: tuple[str, ...], state: str, told: str) -> None:
+    hook = {"table": "filter", "hook": "input", "policy": "drop"}
+    finding = services.judge_firewall({"nftables": [{"chain": {"family": family, **hook}} for family in families]})
+    assert states(finding) == [state]
+    assert told in finding.what
 
 
 def test_without_nft_there_is_no_firewall() -> None:
