@@ -1,11 +1,22 @@
 """Segments of several packet sockets in the order of their time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tributary.wire.segments import Segment
 
 _SET_BACK = 10**9
 """Nanoseconds by which a clock that was set back must differ, so that nothing else is taken for it."""
+
+Captured = tuple[int, Segment | None]
+"""When a packet was captured, in nanoseconds since 1970, and its segment, None of one that nobody can read."""
+
+
+def complete_until(now: int, sockets: Iterable[Sequence[Captured]], most: int) -> int:
+    """Until when everything is there; ``now`` is before the first socket was read.
+
+    More may wait in a socket from which as many packets as ``most`` came, all of them later than its last one.
+    """
+    return min((now, *(packets[-1][0] for packets in sockets if len(packets) == most)))
 
 
 class InOrder:

@@ -15,9 +15,9 @@ from scapy.error import Scapy_Exception
 from scapy.layers.inet6 import IPv46
 
 from throttler.sources.dissect import segment
+from throttler.sources.order import Captured
 from tributary.settings.failure import Exit, Failure
 from tributary.wire import capture_filter
-from tributary.wire.segments import Segment
 
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h
 _BUFFER = 4 * 2**20
@@ -30,7 +30,7 @@ conf.l2types.register_num2layer(_NO_LINK_LAYER, IPv46)
 
 
 class Sniffer:
-    """The segments on one interface, both directions; a context manager.
+    """The packets on one interface, both directions; a context manager.
 
     ``unreadable`` counts the packets that no Segment came of.
     """
@@ -62,7 +62,7 @@ class Sniffer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._scapy.close()
 
-    def segments(self, most: int) -> Iterator[Segment]:
+    def packets(self, most: int) -> Iterator[Captured]:
         """What is queued now, at most that many packets; raises Failure, exit 69, when the interface is gone."""
         for _ in range(most):
             try:
@@ -74,11 +74,10 @@ class Sniffer:
                 self._check(error)
                 return
             outgoing = address[2] == socket.PACKET_OUTGOING
-            found = segment(data, self._scapy.LL, round(time * 10**9), self.interface, outgoing)
-            if found is None:
-                self.unreadable += 1
-            else:
-                yield found
+            captured = round(time * 10**9)
+            found = segment(data, self._scapy.LL, captured, self.interface, outgoing)
+            self.unreadable += found is None
+            yield captured, found
 
     def _check(self, error: OSError) -> None:
         # A link that goes down says so once, and goes on when it is up again; a removed interface does not come back.

@@ -10,7 +10,7 @@ from typing import Self
 from throttler.policy.model import Policy
 from throttler.sources import routes
 from throttler.sources.handshakes import Handshakes
-from throttler.sources.order import InOrder
+from throttler.sources.order import InOrder, complete_until
 from throttler.sources.sniffer import Sniffer
 from throttler.sources.source import BATCH, Known, Which
 from tributary.daemons.loop import Descriptor
@@ -68,14 +68,10 @@ class Wire:
         return [*found, *self._handshakes.expire(time.time_ns())]
 
     def _segments(self) -> list[Segment]:
-        complete_until = time.time_ns()
-        everything: list[Segment] = []
-        for sniffer in self._sniffers:
-            found = list(sniffer.segments(BATCH))
-            if len(found) == BATCH:
-                complete_until = min(complete_until, found[-1].time)
-            everything += found
-        return self._order.sort(everything, complete_until)
+        now = time.time_ns()
+        found = [list(sniffer.packets(BATCH)) for sniffer in self._sniffers]
+        segments = (segment for packets in found for _, segment in packets if segment is not None)
+        return self._order.sort(segments, complete_until(now, found, BATCH))
 
     def check(self, policy: Policy) -> None:
         """Raise Failure, exit 64, for a path over an interface that was not there when it started."""

@@ -10,7 +10,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet
 
 from throttler.sources.dissect import segment
-from throttler.sources.order import InOrder
+from throttler.sources.order import Captured, InOrder, complete_until
 from tributary.wire.segments import Flags, Segment
 
 OPTIONS = bytes.fromhex("020405b40402080a323b3e6c000000000103030a1e040101")
@@ -156,3 +156,9 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
 def test_other_programs_in_this_process_may_read_whatever_scapy_can() -> None:
     asked = ETHER / IP(src="0.0.0.0", dst="255.255.255.255") / UDP(sport=68, dport=67) / BOOTP()
     assert BOOTP in Ether(bytes(asked))
+
+
+def test_a_socket_that_gave_a_whole_batch_may_have_more_whatever_could_be_read_of_it() -> None:
+    whole: list[Captured] = [(1, None), (2, at(2)), (3, None)]
+    assert complete_until(9, [whole, [(4, at(4))]], most=3) == 3
+    assert complete_until(9, [whole[:2], []], most=3) == 9
