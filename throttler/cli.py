@@ -206,9 +206,12 @@ def _key(text: str) -> tuple[str, object]:
     if not separator:
         raise refused("set", "argument", text, "KEY=VALUE, such as rate=5mbit")
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        read = tomllib.loads(f"value = {value}")["value"]
+        json.dumps(read)
+    except (tomllib.TOMLDecodeError, TypeError):
+        # JSON has neither dates nor times; no key takes one, and the daemon says what it accepts instead of the text.
         return key, value
+    return key, read
 
 
 def _unset(given: UnsetOptions) -> None:

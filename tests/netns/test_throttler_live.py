@@ -95,6 +95,7 @@ def test_another_rate_changes_the_class_in_place_and_drops_nothing(source: str) 
             ("x", "path=nowhere", "rate=5mbit"),
             "set: rules[0].path = 'nowhere': accepted: one of the file's paths: ",
         ),
+        (("x", "rate=5mbit", "hours=18:00:00"), "set: hours = '18:00:00': accepted: a span of local time"),
         (("x", "colour=red"), "set: colour = 'red': accepted: one of the keys backup, "),
         (("so slow", "rate=5mbit"), "set: name = 'so slow': accepted: 1 to 40 of the characters"),
     ],
