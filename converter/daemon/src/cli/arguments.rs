@@ -27,12 +27,24 @@ pub enum Command {
     /// Show what a running converter does
     Status(Ask),
     /// Show the same every second, with rates, until Ctrl-C
-    Top(Ask),
+    Top(Whom),
+}
+
+/// Whom to ask, and how to answer.
+#[derive(Debug, clap::Args)]
+pub struct Ask {
+    /// Whom to ask.
+    #[command(flatten)]
+    pub whom: Whom,
+
+    /// One JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Whom to ask.
 #[derive(Debug, clap::Args)]
-pub struct Ask {
+pub struct Whom {
     /// The converter's control socket (control.socket in its configuration)
     #[arg(
         long,
@@ -40,10 +52,6 @@ pub struct Ask {
         default_value = "/run/tributary-converter/control.sock"
     )]
     pub socket: PathBuf,
-
-    /// One JSON object on standard output
-    #[arg(long)]
-    pub json: bool,
 }
 
 const ABOUT: &str = "A Multipath TCP converter for any TCP application";

@@ -59,12 +59,23 @@ fn at(text: &str, name: &str, key: &str, error: &toml::de::Error) -> String {
     let Some(span) = error.span() else {
         return format!("{name}: {key}: {message}");
     };
-    let line = text[..span.start].matches('\n').count() + 1;
+    let before = &text[..span.start];
+    let line = before.matches('\n').count() + 1;
+    if key.split('.').any(|part| part == "users") {
+        return format!("{name}:{line}: {key} = ...: accepted: {{ name = \"password\" }}");
+    }
     let value = text[span].lines().next().unwrap_or_default().trim();
     match key {
+        "" if is_behind_users(before) => format!("{name}:{line}: ...: {message}"),
         "" => format!("{name}:{line}: {value}: {message}"),
         _ => format!("{name}:{line}: {key} = {value}: {message}"),
     }
+}
+
+/// Whether what comes next, of which the parser knows no key, may be a password.
+fn is_behind_users(before: &str) -> bool {
+    let listener = before.rsplit("[[").next();
+    listener.is_some_and(|listener| listener.contains("users"))
 }
 
 #[cfg(test)]
@@ -265,6 +276,25 @@ mod tests {
                 parts.iter().all(|part| message.contains(part)),
                 "{keys:?} gives {message:?}"
             );
+        }
+    }
+
+    #[test]
+    fn no_message_has_a_password() {
+        for users in [
+            "{ bob = 4711 }",
+            "{ bob = [\"4711\"] }",
+            "{ bob = { word = \"4711\" } }",
+            "\"bob:4711\"",
+            "{ bob = \"4711 }",
+            "{ bob = 4711x }",
+            "{ bob = \"4711\" alice }",
+        ] {
+            let message = refusal(&format!(
+                "[[listen]]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = {users}"
+            ));
+            assert!(!message.contains("4711"), "{users} gives {message:?}");
+            assert!(message.contains("c.toml:4"), "{users} gives {message:?}");
         }
     }
 
