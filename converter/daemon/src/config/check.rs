@@ -76,8 +76,33 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
                 "an address and port that no other listener has",
             ));
         }
+        check_early(&config.listen[..number], listen, &key)?;
     }
     Ok(())
+}
+
+/// A SYN is judged by its port alone: what begins then must be the same for all listeners that want it.
+fn check_early(
+    before: &[Listen],
+    listen: &Listen,
+    key: &dyn Fn(&str) -> String,
+) -> Result<(), Wrong> {
+    let begins = |each: &Listen| (each.kind, each.via_gateway, each.keep_client_address);
+    let other = before.iter().find(|each| {
+        each.early_syn
+            && each.address.port() == listen.address.port()
+            && begins(each) != begins(listen)
+    });
+    match other.filter(|_| listen.early_syn) {
+        None => Ok(()),
+        Some(other) => {
+            let accepted = format!(
+                "beside early_syn of {}, which has the same port, only with the same kind, via_gateway and keep_client_address",
+                other.label()
+            );
+            Err(wrong(key("early_syn"), true, accepted))
+        }
+    }
 }
 
 /// Limits that would let nothing happen at all.

@@ -372,6 +372,42 @@ mod tests {
     }
 
     #[test]
+    fn listeners_with_early_syn_at_one_port_begin_the_same_connections() {
+        const START: &str =
+            "[clients]\nnetworks = [\"10.0.0.0/8\"]\n[gateway]\naddress = \"10.0.0.1:5124\"\n";
+        const TPROXY: &str = "kind = \"transparent\"\nintercept = \"tproxy\"";
+        let pair = |first: &str, second: &str| {
+            format!(
+                "{START}[[listen]]\naddress = \"10.0.0.2:443\"\n{first}\n\
+                 [[listen]]\naddress = \"[fd00::2]:443\"\n{second}\n"
+            )
+        };
+        let (early, by_gateway) = ("early_syn = true", "via_gateway = true");
+        for other in [
+            format!("{TPROXY}\n{early}\n{by_gateway}"),
+            format!("{TPROXY}\n{early}\nkeep_client_address = true"),
+            format!("kind = \"convert\"\n{early}"),
+        ] {
+            for text in [
+                pair(&format!("{TPROXY}\n{early}"), &other),
+                pair(&other, &format!("{TPROXY}\n{early}")),
+            ] {
+                let message = refusal(&text);
+                for part in [
+                    "listen[1].early_syn = true",
+                    "10.0.0.2:443",
+                    "the same kind",
+                ] {
+                    assert!(message.contains(part), "{text:?} gives {message:?}");
+                }
+            }
+        }
+        let alike = format!("{TPROXY}\n{early}\n{by_gateway}");
+        parse(&pair(&alike, &alike), "c.toml").expect("alike");
+        parse(&pair(&alike, TPROXY), "c.toml").expect("one of them");
+    }
+
+    #[test]
     fn two_listeners_need_two_addresses_and_two_names() {
         let listen = |port: u16, name: &str| {
             format!("[[listen]]\nkind = \"http\"\naddress = \"127.0.0.1:{port}\"\n{name}")
