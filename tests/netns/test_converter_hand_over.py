@@ -107,6 +107,20 @@ def test_a_wrong_configuration_is_not_handed_over_to(conv: World) -> None:
         assert hand_over(converter) != converter.pid
 
 
+def test_a_successor_that_fails_late_leaves_the_control_socket_to_who_serves(conv: World) -> None:
+    limit = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
+    with upgradable(conv, ALL, *limit) as converter, conv.serving(greet) as service:
+        # A packet socket is among the last things that it opens.
+        converter.write(ALL.replace('kind = "convert"', 'kind = "convert"\nearly_syn = true'))
+        converter.popen.send_signal(signal.SIGUSR2)
+        converter.wait_for("not handed over, the successor ended: exit status: 77")
+        assert converter.status()["pid"] == converter.pid
+        assert sorted(file.name for file in converter.directory.glob("control*")) == ["control"]
+        assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+        converter.write(ALL)
+        assert hand_over(converter) != converter.pid
+
+
 def test_connections_that_do_not_end_in_time_are_reset(conv: World) -> None:
     with upgradable(conv, ALL + '[timeouts]\nhand_over = "300ms"\n') as converter, joined(conv, "connect", MPTCP):
         hand_over(converter)

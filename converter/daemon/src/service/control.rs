@@ -72,11 +72,14 @@ pub struct ControlSocket {
     /// For this user alone.
     pub listener: UnixListener,
     path: PathBuf,
+    /// Where it is until it is shown.
+    file: PathBuf,
     inode: u64,
 }
 
 impl ControlSocket {
-    /// Listens on `path`. What a killed converter left is replaced, and so is a predecessor's; another one's is not.
+    /// Listens beside `path`, where nobody asks: whoever is there stays until [`ControlSocket::show`]. Another converter that
+    /// is no predecessor is a failure.
     pub fn listen(path: &Path, predecessor: Option<&Predecessor>) -> Result<Self, Failure> {
         let attempted = format!("control socket {}", path.display());
         if StdUnixStream::connect(path).is_ok() && !is_of(path, predecessor) {
@@ -85,25 +88,38 @@ impl ControlSocket {
                 format!("{attempted}: another converter uses it (control.socket)"),
             ));
         }
-        Self::replace(path).map_err(|error| Failure::from_io(&attempted, &error))
+        Self::beside(path).map_err(|error| Failure::from_io(&attempted, &error))
     }
 
-    fn replace(path: &Path) -> io::Result<Self> {
-        let listener = bind(path)?;
-        std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+    fn beside(path: &Path) -> io::Result<Self> {
+        let mut file = path.as_os_str().to_owned();
+        file.push(".new");
+        let file = PathBuf::from(file);
+        let listener = bind(&file)?;
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600))?;
         Ok(Self {
             listener,
             path: path.to_owned(),
-            inode: std::fs::metadata(path)?.ino(),
+            inode: std::fs::metadata(&file)?.ino(),
+            file,
         })
+    }
+
+    /// From now on who asks at the path is answered here. What a killed converter left is replaced, and so is a predecessor's.
+    pub fn show(&mut self) -> Result<(), Failure> {
+        let shown = std::fs::rename(&self.file, &self.path);
+        let attempted = format!("control socket {}", self.path.display());
+        shown.map_err(|error| Failure::from_io(&attempted, &error))?;
+        self.file.clone_from(&self.path);
+        Ok(())
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        if std::fs::metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+        if std::fs::metadata(&self.file).is_ok_and(|file| file.ino() == self.inode) {
             // It is replaced at the next start anyhow.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(&self.file);
         }
     }
 }

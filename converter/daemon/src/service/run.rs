@@ -145,6 +145,7 @@ impl Service {
             signals(SignalKind::user_defined2())?,
             signals(SignalKind::user_defined1())?,
         );
+        self.control.show()?;
         for bound in &self.plan.bound {
             tracing::info!("listening on {} ({})", bound.listen.address, bound.label);
         }
