@@ -7,12 +7,12 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.netns.converter_clients import get, hears, joined, read_all, take, take_head
+from tests.netns.converter_clients import get, hears, joined, read_all, seconds_to_reset, take, take_head
 from tests.netns.converter_services import greet
 from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools, start
 from tests.netns.test_converter_service_manager import manager, next_message
@@ -33,8 +33,9 @@ def upgradable(world: World, config: str = ALL, *environment: str) -> Iterator[C
             eventually(lambda: converter.status()["pid"] == converter.pid)
             yield converter
         finally:
-            last = converter.status()["pid"]
-            os.kill(last, signal.SIGKILL)
+            # Nobody has the socket any more if the last one was told to end.
+            with suppress(OSError):
+                os.kill(converter.status()["pid"], signal.SIGKILL)
             converter.popen.kill()
             converter.popen.wait()
 
@@ -130,11 +131,55 @@ def test_connections_that_do_not_end_in_time_are_reset(conv: World) -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
 def test_the_new_one_lives_without_the_old_one(conv: World, sent: signal.Signals) -> None:
-    with upgradable(conv) as converter, conv.serving(greet) as service, joined(conv, "connect", MPTCP):
+    config = ALL + '[timeouts]\ndrain = "300ms"\n'
+    with upgradable(conv, config) as converter, conv.serving(greet) as service, joined(conv, "connect", MPTCP):
         hand_over(converter)
         converter.popen.send_signal(sent)
         converter.popen.wait(10)
         assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+
+
+def is_gone(converter: Converter) -> bool:
+    """Whether the last process has ended: its socket goes with it."""
+    return not (converter.directory / "control").exists()
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+def test_who_is_told_to_end_after_a_hand_over_waits_for_those_before(conv: World, times: int) -> None:
+    """As by systemctl stop, which tells the main process alone and kills who is left when that one has ended."""
+    with upgradable(conv) as converter, joined(conv, "connect", MPTCP) as (client, server):
+        new = [hand_over(converter) for _ in range(times)][-1]
+        os.kill(new, signal.SIGTERM)
+        eventually(lambda: converter.status()["draining"])
+        sending = threading.Thread(target=server.sendall, args=(bytes(SIZE),))
+        sending.start()
+        assert len(take(client, SIZE)) == SIZE
+        sending.join()
+        assert converter.popen.poll() is None
+        assert converter.status()["pid"] == new
+        server.shutdown(socket.SHUT_WR)
+        client.shutdown(socket.SHUT_WR)
+        assert read_all(client) == (b"", "closed")
+        assert converter.popen.wait(10) == 0
+        eventually(lambda: is_gone(converter))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deadline", "second-signal"])
+def test_connections_of_before_a_hand_over_have_no_longer_than_a_drain(conv: World, again: bool) -> None:
+    limit = "10s" if again else "500ms"
+    with (
+        upgradable(conv, ALL + f'[timeouts]\ndrain = "{limit}"\n') as converter,
+        joined(conv, "connect", MPTCP) as (client, server),
+    ):
+        new = hand_over(converter)
+        os.kill(new, signal.SIGTERM)
+        if again:
+            eventually(lambda: converter.status()["draining"])
+            os.kill(new, signal.SIGTERM)
+        assert converter.popen.wait(5) == 1
+        assert seconds_to_reset(client) < 1
+        assert seconds_to_reset(server) < 1
+        eventually(lambda: is_gone(converter))
 
 
 def test_the_service_manager_is_told_which_process_is_the_main_one(conv: World) -> None:

@@ -45,6 +45,8 @@ const SHOWN: usize = 1000;
 const NEVER: Duration = Duration::from_secs(3600);
 /// How often a drain looks whether all have left.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// What a predecessor may take to end that was told to do so at once.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT. Without a file the configuration is the default one. A failure before it serves
 /// leaves nothing behind.
@@ -69,8 +71,8 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| Failure::from_io("event loop", &error))?;
     LocalSet::new().block_on(&runtime, async {
         let file = file.map(Path::to_owned);
-        let service = Service::start(file, plan, metrics, accounts, predecessor.as_ref()).await?;
-        service.serve(predecessor.as_ref()).await
+        let service = Service::start(file, plan, metrics, accounts, predecessor).await?;
+        service.serve().await
     })
 }
 
@@ -83,6 +85,7 @@ struct Service {
     control: ControlSocket,
     metrics: Option<TcpListener>,
     syn_watcher: Option<SynWatcher>,
+    predecessor: Option<Predecessor>,
     successor: Option<Successor>,
 }
 
@@ -100,11 +103,11 @@ impl Service {
         plan: Plan,
         metrics: Option<std::net::TcpListener>,
         accounts: Arc<Accounts>,
-        predecessor: Option<&Predecessor>,
+        predecessor: Option<Predecessor>,
     ) -> Result<Self, Failure> {
         let number = number().map_err(|error| Failure::from_io("random numbers", &error))?;
         let cookies = Cookies::new().map_err(|error| Failure::from_io("random numbers", &error))?;
-        let control = ControlSocket::listen(&plan.config.control.socket, predecessor)?;
+        let control = ControlSocket::listen(&plan.config.control.socket, predecessor.as_ref())?;
         let shared = Arc::new(Shared {
             accounts,
             admission: Arc::new(Admission::new(plan.config.limits.buffered)),
@@ -130,11 +133,12 @@ impl Service {
             control,
             metrics,
             syn_watcher,
+            predecessor,
             successor: None,
         })
     }
 
-    async fn serve(mut self, predecessor: Option<&Predecessor>) -> Result<(), Failure> {
+    async fn serve(mut self) -> Result<(), Failure> {
         let signals = |kind| signal(kind).map_err(|error| Failure::from_io("signals", &error));
         let (mut hangup, mut terminate, mut interrupt) = (
             signals(SignalKind::hangup())?,
@@ -151,7 +155,7 @@ impl Service {
         }
         say_ready();
         notify(&[NotifyState::Ready]);
-        if let Some(Err(error)) = predecessor.map(Predecessor::relieve) {
+        if let Some(Err(error)) = self.predecessor.as_ref().map(Predecessor::relieve) {
             tracing::error!("the converter before this one does not hear: {error}");
         }
         let mut watchdog = interval(sd_notify::watchdog_enabled().map_or(NEVER, |time| time / 3));
@@ -176,8 +180,8 @@ impl Service {
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         };
-        let timeout = self.take_leave(&end);
-        self.drain(timeout, terminate, interrupt).await
+        self.take_leave(&end);
+        self.drain(&end, terminate, interrupt).await
     }
 
     /// Whether nobody was here for as long as the configuration has it, if it has.
@@ -185,11 +189,23 @@ impl Service {
         let Some(timeout) = self.plan.config.timeouts.unused else {
             return false;
         };
-        let age = last_use.age(&self.plan, self.shared.admission.open());
+        // The one before has connections as long as it is there.
+        let open = self.shared.admission.open() + usize::from(self.predecessor_is_there());
+        let age = last_use.age(&self.plan, open);
         if age >= timeout {
             tracing::info!("nobody has come for {age:?}");
         }
         age >= timeout
+    }
+
+    fn predecessor_is_there(&self) -> bool {
+        self.predecessor.as_ref().is_some_and(Predecessor::is_there)
+    }
+
+    fn end_predecessor(&self) {
+        if let Some(predecessor) = &self.predecessor {
+            predecessor.end();
+        }
     }
 
     fn successor_id(&self) -> Option<u32> {
@@ -221,21 +237,20 @@ impl Service {
         }
     }
 
-    /// Tells the service manager; returns how long connections may take from now on.
-    fn take_leave(&mut self, end: &End) -> Duration {
+    /// Tells the service manager.
+    fn take_leave(&mut self, end: &End) {
         match end {
             End::Told => {
                 if let Some(successor) = &mut self.successor {
                     successor.kill();
                 }
                 notify(&[NotifyState::Stopping]);
-                self.plan.config.timeouts.drain
+                self.end_predecessor();
             }
             End::Relieved(successor) => {
                 // A scrape is meant for the one that serves.
                 self.metrics = None;
                 notify(&[NotifyState::MainPid(*successor)]);
-                self.plan.config.timeouts.hand_over
             }
         }
     }
@@ -309,10 +324,11 @@ impl Service {
         Ok(())
     }
 
-    /// Waits until the last connection has ended, up to the deadline or a second signal.
+    /// Waits until the last connection has ended, and a predecessor, up to the deadline. Who was relieved takes one signal for
+    /// a nearer deadline; another one ends it at once.
     async fn drain(
         mut self,
-        timeout: Duration,
+        end: &End,
         mut terminate: Signal,
         mut interrupt: Signal,
     ) -> Result<(), Failure> {
@@ -322,21 +338,39 @@ impl Service {
         if let Err(error) = self.pool.enter(Phase::Draining).await {
             tracing::error!("{error}");
         }
-        let deadline = Instant::now() + timeout;
+        let timeouts = &self.plan.config.timeouts;
+        let (mut told, timeout) = match end {
+            End::Told => (true, timeouts.drain),
+            End::Relieved(_) => (false, timeouts.hand_over),
+        };
+        let mut deadline = Instant::now() + timeout;
         tracing::info!(
             "ending: {} connections are open",
             self.shared.admission.open()
         );
-        while self.shared.admission.open() > 0 && Instant::now() < deadline {
+        let is_over = || self.shared.admission.open() == 0 && !self.predecessor_is_there();
+        while !is_over() && Instant::now() < deadline {
             tokio::select! {
                 () = sleep(DRAIN_STEP) => {}
                 () = sleep_until(deadline) => {}
-                () = first(&mut terminate, &mut interrupt) => break,
+                () = first(&mut terminate, &mut interrupt) => {
+                    if told {
+                        break;
+                    }
+                    told = true;
+                    deadline = deadline.min(Instant::now() + timeouts.drain);
+                    self.end_predecessor();
+                }
                 asked = accepted(self.control.listener.accept()) => self.tell(asked, true),
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         }
         let left = self.shared.admission.open();
+        self.end_predecessor();
+        let deadline = Instant::now() + AT_ONCE;
+        while self.predecessor_is_there() && Instant::now() < deadline {
+            sleep(DRAIN_STEP).await;
+        }
         self.pool.end();
         if left == 0 {
             return Ok(());

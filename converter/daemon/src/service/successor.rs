@@ -6,6 +6,9 @@
 //!                    old <--USR1, it serves------------ new
 //!                    old drains, up to timeouts.hand_over
 //! ```
+//!
+//! Who is told to end (SIGTERM) tells it the one before, which then has no longer than `timeouts.drain`, and waits for its end:
+//! the service manager takes the end of the main process for that of all, and kills who is left.
 
 use std::env;
 use std::io;
@@ -106,5 +109,18 @@ impl Predecessor {
     /// Tells it that this process serves.
     pub fn relieve(&self) -> io::Result<()> {
         Ok(kill_process(self.process, Signal::USR1)?)
+    }
+
+    /// Whether it has not ended yet: then it is still this process's parent.
+    pub fn is_there(&self) -> bool {
+        getppid() == Some(self.process)
+    }
+
+    /// Tells it to end: at first soon, and said again at once. Only while it is there.
+    pub fn end(&self) {
+        if self.is_there() {
+            // It has ended in this moment.
+            let _ = kill_process(self.process, Signal::TERM);
+        }
     }
 }
