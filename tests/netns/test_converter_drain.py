@@ -69,6 +69,10 @@ def test_drain_ends_at_its_deadline_or_at_a_second_signal_by_resets(conv: World,
         pairs = [
             stack.enter_context(joined(conv, kind, MPTCP)) for kind in ("connect", "absolute", "socks5", "convert")
         ]
+        said = bytes(1 << 16)
+        for client, server in pairs:
+            server.sendall(said)
+            take(client, len(said))
         begin = time.monotonic()
         converter.popen.terminate()
         if again:
@@ -80,6 +84,12 @@ def test_drain_ends_at_its_deadline_or_at_a_second_signal_by_resets(conv: World,
             assert seconds_to_reset(client) < 1
             assert seconds_to_reset(server) < 1
         assert "4 connections had not ended in time" in converter.log
+        # Each has its line all the same: they were written before the process ended.
+        lines = converter.lines()
+        assert sorted(line["listener"] for line in lines) == ["convert", "http", "http", "socks5"]
+        assert {line["outcome"] for line in lines} == {"cut-off"}
+        assert all(line["target"].startswith(SERVER) and line["down_bytes"] >= len(said) for line in lines)
+        assert all(line["paths"] for line in lines)
         converter.popen.returncode = 0
 
 

@@ -95,6 +95,8 @@ pub struct Session {
     accounted: Cell<(u64, u64)>,
     /// The client's subflows as they were when the first direction of a relay ended.
     at_half: RefCell<Vec<Subflow>>,
+    /// Whether its paths were counted, as they are once at its end.
+    over: Cell<bool>,
     ticket: Ticket,
 }
 
@@ -118,6 +120,7 @@ impl Session {
             account,
             accounted: Cell::default(),
             at_half: RefCell::default(),
+            over: Cell::new(false),
             ticket,
         }
     }
@@ -356,8 +359,9 @@ impl Session {
         self.write(outcome, None);
     }
 
-    /// Counts the client's paths, as they are now.
+    /// The connection is over: counts the client's paths, as they are now.
     pub fn paths(&self) -> Option<Vec<PathLine>> {
+        self.over.set(true);
         let mut multipath = self.multipath();
         if let Some(multipath) = &mut multipath {
             // Where both sides have ended the kernel has let go of some of them, or of what it knew.
@@ -407,6 +411,18 @@ impl Session {
         if let Some(server) = outcome.server.filter(|_| is_sample) {
             let is_whole = outcome.name == WHOLE;
             self.context.dialer.remember(server, bytes, is_whole);
+        }
+    }
+}
+
+impl Drop for Session {
+    /// Nobody has said what became of it: this process ends, and resets it.
+    fn drop(&mut self) {
+        if !self.over.get() {
+            self.close(&Outcome {
+                target: &self.live().target(),
+                ..Outcome::new("cut-off", self.live().since)
+            });
         }
     }
 }

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -21,19 +22,41 @@ const BATCH: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub struct AccessLog {
     open: AtomicBool,
-    sender: Mutex<Option<SyncSender<String>>>,
+    writer: Mutex<Option<Writer>>,
     dropped: Arc<AtomicU64>,
+}
+
+/// The thread that writes lines to one file.
+#[derive(Debug)]
+struct Writer {
+    lines: SyncSender<String>,
+    /// Breaks off when the thread ends.
+    end: Receiver<()>,
 }
 
 impl AccessLog {
     /// From now on lines go to `path` (`-`: standard output), which is opened anew; to nowhere with `None`.
     pub fn open(&self, path: Option<&Path>) -> Result<(), Failure> {
-        let sender = path
+        let writer = path
             .map(|path| start_writer(path, Arc::clone(&self.dropped)))
             .transpose()?;
-        self.open.store(sender.is_some(), Ordering::Relaxed);
-        *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = sender;
+        self.open.store(writer.is_some(), Ordering::Relaxed);
+        *self.writer() = writer;
         Ok(())
+    }
+
+    /// Waits until all lines are written, `most` at most; from now on they go nowhere. Whether they are.
+    pub fn close(&self, most: Duration) -> bool {
+        self.open.store(false, Ordering::Relaxed);
+        let Some(Writer { lines, end }) = self.writer().take() else {
+            return true;
+        };
+        drop(lines);
+        end.recv_timeout(most) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether lines go anywhere.
@@ -43,12 +66,7 @@ impl AccessLog {
 
     /// Writes one line, or counts it as dropped.
     pub fn write(&self, line: &impl Serialize) {
-        let Some(sender) = self
-            .sender
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-        else {
+        let Some(sender) = self.writer().as_ref().map(|writer| writer.lines.clone()) else {
             return;
         };
         let sent = serde_json::to_string(line).is_ok_and(|text| sender.try_send(text).is_ok());
@@ -63,7 +81,7 @@ impl AccessLog {
     }
 }
 
-fn start_writer(path: &Path, dropped: Arc<AtomicU64>) -> Result<SyncSender<String>, Failure> {
+fn start_writer(path: &Path, dropped: Arc<AtomicU64>) -> Result<Writer, Failure> {
     let attempted = format!("access log {}", path.display());
     let out: Box<dyn Write + Send> = if path == Path::new("-") {
         Box::new(io::stdout())
@@ -72,12 +90,16 @@ fn start_writer(path: &Path, dropped: Arc<AtomicU64>) -> Result<SyncSender<Strin
         Box::new(file.map_err(|error| Failure::from_io(&attempted, &error))?)
     };
     let (sender, receiver) = sync_channel(WAITING);
+    let (ends, end) = sync_channel(0);
     let path = path.to_owned();
     let writer = thread::Builder::new().name("access-log".into());
     writer
-        .spawn(move || write_lines(Lines::to(out), &receiver, &path, &dropped))
+        .spawn(move || {
+            write_lines(Lines::to(out), &receiver, &path, &dropped);
+            drop(ends);
+        })
         .map_err(|error| Failure::from_io(&attempted, &error))?;
-    Ok(sender)
+    Ok(Writer { lines: sender, end })
 }
 
 /// Ends when the last sender is gone.

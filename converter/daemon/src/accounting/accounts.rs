@@ -23,7 +23,8 @@ pub struct Live {
     id: u64,
     listener: Arc<str>,
     client: SocketAddr,
-    since: Instant,
+    /// When it was accepted.
+    pub since: Instant,
     target: Mutex<String>,
     /// Bytes that reached the server.
     pub up: AtomicU64,
@@ -40,16 +41,20 @@ impl Live {
         }
     }
 
+    /// The server, as the client named it; empty while it has not.
+    pub fn target(&self) -> String {
+        self.target
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     fn seen(&self) -> ConnectionStatus {
         ConnectionStatus {
             id: self.id,
             listener: self.listener.to_string(),
             client: self.client,
-            target: self
-                .target
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            target: self.target(),
             seconds: self.since.elapsed().as_secs_f64(),
             up_bytes: self.up.load(Ordering::Relaxed),
             down_bytes: self.down.load(Ordering::Relaxed),

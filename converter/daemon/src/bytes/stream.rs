@@ -102,7 +102,7 @@ impl Stream {
 
     /// Says `last` and ends. What the peer still sends is read for a while: to close at once would reset the connection,
     /// and the reset could overtake `last` (RFC 9112 section 9.6, RFC 8803 section 6.2.2).
-    pub async fn end_with(mut self, last: &[u8]) {
+    pub async fn end_with(&mut self, last: &[u8]) {
         let end = Instant::now() + LINGER_IN_ALL;
         if self.send(last, Some(end)).await.is_err() || sockets::end_writing(&self.tcp).is_err() {
             return;
@@ -200,7 +200,7 @@ mod tests {
     fn last_words_arrive_though_the_peer_goes_on_sending() {
         loopback::block_on(async {
             let (peer, near) = loopback::pair();
-            let stream = Stream::new(near.into_tokio());
+            let mut stream = Stream::new(near.into_tokio());
             let talking = thread::spawn(move || {
                 let mut peer = peer;
                 for _ in 0..20 {

@@ -31,7 +31,7 @@ pub async fn serve(session: Session) {
     }
 }
 
-async fn answer(session: Session, request: Request, early: Vec<u8>, since: Clock) {
+async fn answer(mut session: Session, request: Request, early: Vec<u8>, since: Clock) {
     if let Some(error) = unwelcome(&session, &request) {
         return end(session, "cookie", "", Some(error), since).await;
     }
@@ -112,7 +112,13 @@ async fn convert(
 
 /// The line, the Error TLV, and an orderly close: a reset could overtake the TLV (RFC 8803 section 6.2.2). Without a
 /// TLV, and when there were too many of late (section 6.2.5), a reset.
-async fn end(session: Session, name: &str, target: &str, error: Option<ErrorTlv>, since: Clock) {
+async fn end(
+    mut session: Session,
+    name: &str,
+    target: &str,
+    error: Option<ErrorTlv>,
+    since: Clock,
+) {
     session.close(&Outcome {
         target,
         ..Outcome::new(name, since)

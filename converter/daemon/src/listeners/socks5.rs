@@ -13,7 +13,7 @@ use crate::dial::{DialError, DialOptions, Target};
 use crate::session::{Outcome, Session};
 
 /// Serves one client.
-pub async fn serve(session: Session) {
+pub async fn serve(mut session: Session) {
     let since = Clock::now();
     let deadline = Instant::now() + session.config.timeouts.request;
     let mut inbox = Vec::new();
@@ -104,7 +104,7 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
-async fn connect(session: Session, request: Request, early: Vec<u8>, since: Clock) {
+async fn connect(mut session: Session, request: Request, early: Vec<u8>, since: Clock) {
     let target = Target::new(&request.host, request.port);
     let name = target.to_string();
     match session

@@ -51,7 +51,7 @@ pub async fn accept(listener: Option<&TcpListener>) -> Option<TcpStream> {
 
 /// Answers one request with `exposition`.
 pub async fn answer(stream: TcpStream, exposition: impl FnOnce() -> String) {
-    let stream = Stream::new(stream);
+    let mut stream = Stream::new(stream);
     let deadline = Instant::now() + TIMEOUT;
     let mut inbox = Vec::new();
     while !inbox.windows(4).any(|end| end == b"\r\n\r\n") {

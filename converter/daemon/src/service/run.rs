@@ -47,6 +47,8 @@ const NEVER: Duration = Duration::from_secs(3600);
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// What a predecessor may take to end that was told to do so at once.
 const AT_ONCE: Duration = Duration::from_secs(1);
+/// What the last lines of the access log may take.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT. Without a file the configuration is the default one. A failure before it serves
 /// leaves nothing behind.
@@ -372,6 +374,11 @@ impl Service {
             sleep(DRAIN_STEP).await;
         }
         self.pool.end();
+        if !self.shared.accounts.log.close(LAST_LINES) {
+            tracing::error!(
+                "the last lines of the access log are lost: {LAST_LINES:?} was not enough"
+            );
+        }
         if left == 0 {
             return Ok(());
         }

@@ -283,13 +283,13 @@ impl Acceptor {
         }
     }
 
-    fn tell(&self, stream: Stream, last: Vec<u8>) {
+    fn tell(&self, mut stream: Stream, last: Vec<u8>) {
         let spare = self.context.dialer.spare();
         if spare.is_some() && Rc::strong_count(&self.told) <= TOLD {
             let told = Rc::clone(&self.told);
             spawn_local(async move {
                 stream.end_with(&last).await;
-                drop((told, spare));
+                drop((stream, told, spare));
             });
         }
     }

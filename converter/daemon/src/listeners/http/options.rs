@@ -30,5 +30,9 @@ pub async fn answer_options(mut session: Session, request: &Request) -> Option<S
     }
     let deadline = Some(Instant::now() + session.config.timeouts.request);
     let sent = session.stream.send(&out, deadline).await;
-    sent.is_ok().then_some(session)
+    if sent.is_err() {
+        session.leave();
+        return None;
+    }
+    Some(session)
 }

@@ -59,7 +59,7 @@ pub async fn refuse(session: Session, refused: Refused, target: &str, since: Clo
     end(session, refused, name, target, since).await;
 }
 
-async fn end(session: Session, refused: Refused, name: &str, target: &str, since: Clock) {
+async fn end(mut session: Session, refused: Refused, name: &str, target: &str, since: Clock) {
     session.close(&Outcome {
         target,
         status: Some(refused.status),
