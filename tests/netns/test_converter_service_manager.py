@@ -56,6 +56,8 @@ def test_passed_socket_is_used_as_it_is(conv: World, protocol: int) -> None:
             client.sendall(b"x")
             assert server.recv(1) == b"x"
             assert ("tcp-ulp-mptcp" in conv.gateway.run("ss", "-Htni", "sport", "= :3128")) == (protocol == MPTCP)
+            # Clients that vanish without a word are found.
+            assert "timer:(keepalive" in conv.gateway.run("ss", "-Htno", "sport", "= :3128")
         assert ("without MPTCP" in converter.log) == (protocol == TCP)
 
 

@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tributary_transplant::Pause;
 
-use crate::config::{Downstream, Intercept, Listen};
+use crate::config::{Downstream, Intercept, Listen, ListenerKind};
 use crate::kernel::sys;
 
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34; // include/uapi/linux/tcp.h
@@ -48,20 +48,24 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
         Pause::prepare(&socket)?;
     }
     socket.bind(&listen.address.into())?;
-    if listen.kind == crate::config::ListenerKind::Convert {
-        // RFC 8803 section 6: Convert has a cookie of its own, so that TCP's is not needed. Without the sysctl's bit 2
-        // the kernel ignores both.
-        sys::set_option(
-            socket.as_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_FASTOPEN,
-            FAST_OPEN_QUEUE,
-        )?;
-        sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)?;
-    }
-    set_up_for_clients(&socket)?;
+    set_up(&socket, listen)?;
     socket.listen(i32::from(backlog))?;
     Ok(socket)
+}
+
+/// What a listening socket of `listen` has besides its address, also one that somebody else has made.
+pub fn set_up(socket: &impl AsFd, listen: &Listen) -> io::Result<()> {
+    if listen.kind == ListenerKind::Convert {
+        // RFC 8803 section 6: Convert has a cookie of its own, so that TCP's is not needed. Without the sysctl's bit 2
+        // the kernel ignores both.
+        for (name, value) in [
+            (libc::TCP_FASTOPEN, FAST_OPEN_QUEUE),
+            (TCP_FASTOPEN_NO_COOKIE, 1),
+        ] {
+            sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, name, value)?;
+        }
+    }
+    set_up_for_clients(socket)
 }
 
 /// Lets the socket have addresses that are not this machine's (ip(7), `IP_TRANSPARENT`).

@@ -11,7 +11,7 @@ use socket2::{Protocol, SockRef, Socket};
 
 use super::successor::Predecessor;
 use crate::config::Listen;
-use crate::kernel::sys;
+use crate::kernel::{sockets, sys};
 
 /// `SD_LISTEN_FDS_START`.
 const FIRST_PASSED: RawFd = 3;
@@ -41,9 +41,13 @@ impl Passed {
         self.0.is_empty()
     }
 
-    /// The socket for this listener, if it was passed.
-    pub fn claim(&mut self, listen: &Listen) -> Option<TcpListener> {
-        let (address, listener) = (listen.address, self.claim_address(listen.address)?);
+    /// The socket for this listener, if it was passed, set up as one of our own. Raises what setsockopt(2) does.
+    pub fn claim(&mut self, listen: &Listen) -> io::Result<Option<TcpListener>> {
+        let address = listen.address;
+        let Some(listener) = self.claim_address(address) else {
+            return Ok(None);
+        };
+        sockets::set_up(&listener, listen)?;
         let is_mptcp = SockRef::from(&listener).protocol().ok().flatten() == Some(Protocol::MPTCP);
         if is_mptcp != listen.takes_mptcp() {
             tracing::warn!(
@@ -52,7 +56,7 @@ impl Passed {
                 listen.takes_mptcp()
             );
         }
-        Some(listener)
+        Ok(Some(listener))
     }
 
     /// The socket at this address, whatever it is for.

@@ -178,13 +178,13 @@ fn socket(
         );
         return Err(Failure::new(Exit::Usage, message));
     }
-    if let Some(listener) = passed.claim(listen) {
+    let attempted = format!("cannot listen on {} ({})", listen.address, listen.label());
+    let failed = |error| Failure::from_io(&attempted, &error);
+    if let Some(listener) = passed.claim(listen).map_err(failed)? {
         return Ok(Arc::new(listener));
     }
     let made = sockets::listener(listen, config.limits.backlog);
-    let attempted = format!("cannot listen on {} ({})", listen.address, listen.label());
-    made.map(|socket| Arc::new(socket.into()))
-        .map_err(|error| Failure::from_io(&attempted, &error))
+    made.map(|socket| Arc::new(socket.into())).map_err(failed)
 }
 
 fn open_files() -> u64 {
