@@ -60,6 +60,27 @@ def test_wrong_reload_changes_nothing(conv: World) -> None:
         assert "not reloaded" not in converter.reload(ALL)
 
 
+def test_reload_changes_the_backlog_of_listeners_that_stay(conv: World) -> None:
+    def backlogs() -> set[str]:
+        listening = conv.gateway.run(
+            "ss", "-Hltn", "sport", f"= :{PORTS['http']}", "or", "sport", f"= :{PORTS['redirect']}"
+        )
+        return {line.split()[2] for line in listening.splitlines()}
+
+    with conv.converter(ALL) as converter, conv.serving(greet) as service:
+        assert backlogs() == {"4096"}
+        assert "reloaded: 5 listeners" in converter.reload("[limits]\nbacklog = 77\n" + ALL)
+        assert backlogs() == {"77"}
+        assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+
+
+def test_a_listener_that_this_converter_is_in_the_way_of_is_refused_with_that_reason(conv: World) -> None:
+    with conv.converter(ALL) as converter:
+        log = converter.reload(ALL.replace("[::]:3128", f"{GATEWAY}:3128"))
+        assert f"{GATEWAY}:3128: [::]:3128, a listener of this converter, has this port" in log
+        assert "by a restart only" in log
+
+
 def test_a_hundred_reloads_under_load_lose_no_connection(conv: World) -> None:
     heard: list[str] = []
     with conv.converter(ALL) as converter, conv.serving(answer) as service:

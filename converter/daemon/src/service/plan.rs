@@ -1,12 +1,14 @@
 //! What the process shall be doing: a configuration with its sockets.
 
-use std::net::TcpListener;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use handoff_front::{BackEnd, Identity, Place, Role};
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::activation::Passed;
@@ -93,6 +95,15 @@ impl Plan {
             most,
             bound,
         })
+    }
+
+    /// Gives the sockets the backlog of this configuration. Raises what listen(2) does.
+    pub fn take_backlog(&self) -> io::Result<()> {
+        for bound in &self.bound {
+            // Once more is no error, and sets it (listen(2)).
+            listen(&bound.socket, i32::from(self.config.limits.backlog))?;
+        }
+        Ok(())
     }
 
     /// The same for who accepts nobody any more.
@@ -184,7 +195,22 @@ fn socket(
         return Ok(Arc::new(listener));
     }
     let made = sockets::listener(listen, config.limits.backlog);
+    if let (Some(own), Err(error)) = (at_port(old, listen), &made) {
+        if error.kind() == ErrorKind::AddrInUse {
+            let message = format!(
+                "{}: {own}, a listener of this converter, has this port: it can change by a restart only",
+                listen.address
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        }
+    }
     made.map(|socket| Arc::new(socket.into())).map_err(failed)
+}
+
+/// The address of a listener that `old` has at the same port.
+fn at_port(old: Option<&Plan>, listen: &Listen) -> Option<SocketAddr> {
+    let mut known = old?.bound.iter().map(|bound| bound.listen.address);
+    known.find(|address| address.port() == listen.address.port())
 }
 
 fn open_files() -> u64 {

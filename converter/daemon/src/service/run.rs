@@ -316,6 +316,10 @@ impl Service {
         let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
         let syn_watcher = syn_watcher(&plan, &self.shared)?;
         accounts.log.open(plan.config.log.access.as_deref())?;
+        if plan.config.limits.backlog != self.plan.config.limits.backlog {
+            plan.take_backlog()
+                .map_err(|error| Failure::from_io("limits.backlog", &error))?;
+        }
         let budget = &self.shared.admission.budget;
         budget.set(plan.config.limits.buffered);
         if let Some(metrics) = new_metrics {
