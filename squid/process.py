@@ -180,7 +180,8 @@ def _await_listeners(squid: subprocess.Popen[bytes], settings: SquidSettings, lo
         if squid.poll() is not None:
             raise _ended(squid, log)
         if time.monotonic() > deadline:
-            raise Failure(Exit.SYSTEM, f"squid does not listen with MPTCP (see {log.path})")
+            why = _reason(log.since())
+            raise Failure(Exit.SYSTEM, f"squid does not listen everywhere with MPTCP: {why} (see {log.path})")
         time.sleep(_POLL_SECONDS)
 
 

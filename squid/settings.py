@@ -1,7 +1,7 @@
 """The settings of the HTTP converter: what an operator may say, and what holds when he says nothing."""
 
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from pathlib import Path
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -12,6 +12,7 @@ from squid.values import Address, Cache, ClientNetwork, PlainPath, PortRange, Po
 from tributary.settings.files import Settings
 from tributary.settings.units import Duration
 
+_ALL, _ALL_IPV4 = IPv6Address("::"), IPv4Address("0.0.0.0")
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
@@ -66,6 +67,17 @@ class SquidSettings(Settings):
     state_directory: PlainPath | None = Field(
         None, title="where logs, cache and the rest go; none: Debian's places", description=values.PATH
     )
+
+    @field_validator("listen")
+    @classmethod
+    def _each_once(cls, addresses: list[Address]) -> list[Address]:
+        # Squid's socket for :: takes IPv4 as well, the one for 0.0.0.0 IPv4 alone: no other finds the port free there.
+        plain = [(isinstance(address, IPv6Address) and address.ipv4_mapped) or address for address in addresses]
+        of_ipv4 = [address for address in plain if address.version == 4]
+        covered = (_ALL in plain and len(plain) > 1) or (_ALL_IPV4 in plain and len(of_ipv4) > 1)
+        if covered or len(set(plain)) < len(plain):
+            raise ValueError(f"a list of {values.ADDRESSES}, each once; '::' alone, '0.0.0.0' as the only IPv4 address")
+        return addresses
 
     @field_validator("connect_ports")
     @classmethod

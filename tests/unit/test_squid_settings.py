@@ -21,6 +21,10 @@ def settings(text: str) -> SquidSettings:
         ("port = '3128'", "port = '3128': accepted: a whole number"),
         ("listen = ['fe80::1%eth0']", "listen[0] = 'fe80::1%eth0': accepted: IPv4 or IPv6 addresses"),
         ("listen = '10.0.0.1'", "listen = '10.0.0.1': accepted: a list of IPv4"),
+        ("listen = ['0.0.0.0', '::']", "'::']: accepted: a list of IPv4 or IPv6 addresses without scope"),
+        ("listen = ['10.0.0.1', '0.0.0.0']", "each once; '::' alone, '0.0.0.0' as the only IPv4 address"),
+        ("listen = ['10.0.0.1', '10.0.0.1']", "each once"),
+        ("listen = ['10.0.0.1', '::ffff:10.0.0.1']", "each once"),
         ("client_networks = ['0.0.0.0/0']", "client_networks[0] = '0.0.0.0/0': accepted: networks"),
         ("client_networks = ['::/0']", "client_networks[0] = '::/0': accepted: networks"),
         ("client_networks = ['10.0.0.0/8', '0.0.0.0/1']", "client_networks[1] = '0.0.0.0/1': accepted: networks"),
@@ -69,6 +73,7 @@ def test_clients_elsewhere_open_every_address_unless_some_are_named() -> None:
     assert settings("client_networks = ['10.0.0.0/8']").listeners == ["3128"]
     named = settings("client_networks = ['10.0.0.0/8']\nlisten = ['10.0.0.1', 'fd00::1']\nport = 8080")
     assert named.listeners == ["10.0.0.1:8080", "[fd00::1]:8080"]
+    assert settings("listen = ['0.0.0.0', '::1']").listeners == ["0.0.0.0:3128", "[::1]:3128"]
 
 
 def test_cache_is_off_unless_it_has_a_size() -> None:
