@@ -2,10 +2,14 @@
 request hand-off."""
 
 import datetime
+import errno
 import ipaddress
 import os
 import re
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,36 +124,57 @@ def enrol(authority: Path, name: str, days: float, purpose: Purpose = OVERLAY) -
     """Write the folder with the certificate of ``name``; the authority and the administrator's folder if there is none.
 
     Raises Failure: exit 75 if the name has a folder, 66 or 65 if the authority cannot be used, 71 if a folder cannot be
-    written.
+    written; then there is nothing of it.
     """
-    try:
-        if not authority.exists():
-            _create(authority)
-        signer = Authority.read(authority)
-        if name != ADMINISTRATOR and not (authority / ADMINISTRATOR).exists():
-            _write_identity(authority, ADMINISTRATOR, signer, days, OVERLAY)
-        return _write_identity(authority, name, signer, days, purpose)
-    except FileExistsError as error:
-        raise Failure(Exit.IN_USE, f"{error.filename}: is there: accepted: a name that has no certificate") from error
-    except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{error.filename}: cannot be written: {error.strerror}") from error
+    if not authority.exists():
+        _create(authority)
+    signer = Authority.read(authority)
+    if name != ADMINISTRATOR and not (authority / ADMINISTRATOR).exists():
+        _write_identity(authority, ADMINISTRATOR, signer, days, OVERLAY)
+    return _write_identity(authority, name, signer, days, purpose)
 
 
 def _create(folder: Path) -> None:
     made = Authority.new()
-    folder.mkdir(mode=0o700, parents=True)
-    _write(folder / "ca.key", _pem(made.key))
-    _write(folder / "ca.pem", made.certificate.public_bytes(Encoding.PEM))
+    with _whole(folder) as new:
+        _write(new / "ca.key", _pem(made.key))
+        _write(new / "ca.pem", made.certificate.public_bytes(Encoding.PEM))
 
 
 def _write_identity(authority: Path, name: str, signer: Authority, days: float, purpose: Purpose) -> Path:
     folder = authority / name
     certificate, key = signer.signed(name, days, purpose)
-    folder.mkdir(mode=0o700)
-    _write(folder / "node.key", key)
-    _write(folder / "node.pem", certificate)
-    _write(folder / "ca.pem", signer.certificate.public_bytes(Encoding.PEM))
+    with _whole(folder) as new:
+        _write(new / "node.key", key)
+        _write(new / "node.pem", certificate)
+        _write(new / "ca.pem", signer.certificate.public_bytes(Encoding.PEM))
     return folder
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into that is ``folder`` in the end, or gone: a half would be in the way of the next attempt.
+
+    Raises Failure: exit 75 if ``folder`` is there, 71 if it cannot be written.
+    """
+    there = Failure(Exit.IN_USE, f"{folder}: is there: accepted: a name that has no certificate")
+    if folder.exists():
+        raise there
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # Only the owner gets into one that mkdtemp makes.
+        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            yield new
+            new.rename(folder)
+        except BaseException:
+            shutil.rmtree(new)
+            raise
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            # Somebody else was quicker.
+            raise there from error
+        raise Failure(Exit.SYSTEM, f"{folder}: cannot be written: {error.strerror}") from error
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,5 +1,8 @@
 """Certificates of the overlay's own authority: what is in them, and who can read their keys."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,6 +72,32 @@ def test_a_name_that_has_a_certificate_is_refused(tmp_path: Path) -> None:
         enrol(tmp_path / "a", "london", 30)
     assert caught.value.code == Exit.IN_USE
     assert (tmp_path / "a/london/node.pem").read_bytes() == before
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file can be longer than 100 bytes (setrlimit(2)), shorter than any of a certificate."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_what_cannot_be_written_whole_is_named_and_in_nobodys_way(tmp_path: Path) -> None:
+    authority = tmp_path / "a"
+    with full_disk(), pytest.raises(Failure) as caught:
+        enrol(authority, "london", 30)
+    assert (caught.value.code, str(caught.value)) == (Exit.SYSTEM, f"{authority}: cannot be written: File too large")
+    assert [*tmp_path.iterdir()] == []
+    enrol(authority, "london", 30)
+    before = sorted(authority.rglob("*"))
+    with full_disk(), pytest.raises(Failure) as caught:
+        enrol(authority, "milan", 30)
+    assert str(caught.value) == f"{authority}/milan: cannot be written: File too large"
+    assert sorted(authority.rglob("*")) == before
+    enrol(authority, "milan", 30)
 
 
 @pytest.mark.parametrize(
