@@ -134,9 +134,12 @@ def _add_authority(parser: Arguments, about: str) -> None:
 
 def _reached(of: Callable[[Sequence[str]], Purpose]) -> Callable[[str], Purpose]:
     def purpose(text: str) -> Purpose:
-        if not all(text.split(",")):
-            raise argparse.ArgumentTypeError(f"{text!r}: accepted: ADDRESS,ADDRESS")
-        return of(text.split(","))
+        addresses = [each.strip() for each in text.split(",")]
+        for each in addresses:
+            if not authority.is_address(each):
+                accepted = "IP addresses and host names: 192.0.2.1,etcd.example"
+                raise argparse.ArgumentTypeError(f"{each!r}: accepted: {accepted}")
+        return of(addresses)
 
     return purpose
 

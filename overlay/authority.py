@@ -32,6 +32,9 @@ MEMBER = "etcd"
 """The common name of all members of etcd's. No user of etcd's has it, so that it opens nothing as a client."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+-]{0,63}")
 """As in overlay/control/src/name.rs."""
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"(?=.{{1,253}}$)(?![0-9.]*$){_LABEL}(\.{_LABEL})*")
+"""As RFC 1123 section 2.1 has names of hosts, and no IPv4 address that is wrong."""
 _AUTHORITY_DAYS = 3650
 _CLIENT, _SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 
@@ -195,6 +198,15 @@ def _begun(
 
 def _named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def is_address(text: str) -> bool:
+    """Whether a certificate can name this: an IP address without scope, or the name of a host."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return _HOST.fullmatch(text) is not None
+    return "%" not in text
 
 
 def _address(text: str) -> x509.GeneralName:
