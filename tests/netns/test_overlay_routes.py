@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from experiments.testbed import native
-from tests.netns.overlay_world import Overlay, converter, standing_overlay, until
+from tests.netns.overlay_world import ETCD, Overlay, converter, standing_overlay, until
 from tributary.settings.failure import Exit
 
 pytestmark = pytest.mark.skipif(
@@ -109,6 +109,24 @@ def test_a_reload_that_fails_is_tried_again(ingress: Ingress) -> None:
     reloads.rmdir()
     until(reloads.exists)
     assert ingress.lines() == [f"203.0.113.0/24  {B} or direct"]
+
+
+def test_a_reload_that_fails_disturbs_nobody_else_and_shuts_out_no_change(ingress: Ingress) -> None:
+    agent = ingress.overlay.processes["A"]
+    reloads = ingress.directory / "reloads"
+    reloads.unlink()
+    reloads.mkdir()
+    published = ingress.overlay.found("egresses/")["A"]
+    ingress.overlay.delete("nodes/C")
+    until(lambda: agent.output().count("Is a directory; trying again") >= 3)
+    assert ETCD not in agent.output(), "it is no fault of etcd's"
+    assert ingress.overlay.found("egresses/")["A"] == published
+    ingress.egresses.write_text("198.51.100.0/24 B\n")
+    agent.popen.send_signal(signal.SIGHUP)
+    until(lambda: ingress.lines() == [f"198.51.100.0/24  {B} or direct"])
+    reloads.rmdir()
+    until(reloads.exists)
+    assert ingress.overlay.found("egresses/")["A"]["version"] != published["version"]
 
 
 def test_egresses_are_read_anew_and_wrong_ones_change_nothing(ingress: Ingress) -> None:

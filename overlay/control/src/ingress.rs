@@ -24,6 +24,10 @@ use crate::values::{self, InUse, Node, Table};
 
 /// A node that dies changes nodes and tables: after one, wait for the other.
 const SETTLE: Duration = Duration::from_millis(50);
+/// Routes that could not be handed over are so again after this time, then after twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// But not after more.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What an ingress is told, and what it has handed to its converter.
 pub struct Ingress {
@@ -63,8 +67,13 @@ impl Ingress {
         let mut nodes = store.watch(NODES, start).await?;
         let mut tables = store.watch(&own, start).await?;
         self.publish_egresses(&store, lease).await?;
+        let mut pause = None;
         loop {
-            let revision = self.turn(&store, lease).await?;
+            let (revision, handed) = self.turn(&store, lease).await?;
+            pause = handed.err().map(|what| {
+                warn!("{what}; trying again");
+                longer(pause)
+            });
             tokio::select! {
                 lost = lease.lost() => return Err(lost),
                 changed = nodes.after(revision) => changed?,
@@ -73,19 +82,27 @@ impl Ingress {
                     self.take_anew();
                     self.publish_egresses(&store, lease).await?;
                 }
+                () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
             }
             sleep(SETTLE).await;
         }
     }
 
-    /// Read, write, tell; returns the revision that was read. Without a table a converter that has routes keeps them.
-    async fn turn(&mut self, store: &Store, lease: &Lease) -> Result<i64, Lost> {
+    /// Read, write, tell; returns the revision that was read, and what kept the converter from its routes, if anything
+    /// did. Without a table a converter that has routes keeps them.
+    async fn turn(
+        &mut self,
+        store: &Store,
+        lease: &Lease,
+    ) -> Result<(i64, Result<(), String>), Lost> {
         let listing = store.list(NODES, None).await?;
         let table = self.table(store).await?;
         if table.is_some() || !self.handed.exists() {
             let nodes = alive(&listing.entries);
             let text = routes::text(&self.name, table.as_ref(), &nodes, &self.egresses);
-            self.handed.over(text).await.map_err(Lost::new)?;
+            if let Err(what) = self.handed.over(text).await {
+                return Ok((listing.revision, Err(what)));
+            }
             let in_use = InUse {
                 version: table.as_ref().map(|table| table.version),
                 made: table.as_ref().map(|table| table.made),
@@ -93,7 +110,7 @@ impl Ingress {
             let key = keys::key(ROUTES, &self.name);
             store.put(&key, values::encode(&in_use), lease).await?;
         }
-        Ok(listing.revision)
+        Ok((listing.revision, Ok(())))
     }
 
     async fn table(&self, store: &Store) -> Result<Option<Table>, Lost> {
@@ -121,6 +138,10 @@ impl Ingress {
             Err(failure) => warn!("everything stays as it was: {}", failure.line),
         }
     }
+}
+
+fn longer(pause: Option<Duration>) -> Duration {
+    pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE))
 }
 
 /// The nodes that may be passed. Values that are refused have none; the controller tells of them.
