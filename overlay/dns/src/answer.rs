@@ -28,21 +28,22 @@ pub fn choose<'a>(
     let is_alive = |ingress: &Ingress| alive.is_none_or(|alive| alive.contains(&ingress.node));
     let any = ingresses.iter().any(is_alive);
     let usable = || ingresses.iter().filter(|each| is_alive(each) || !any);
-    let mut chosen = Chosen {
-        ingress: usable().next().unwrap_or(&ingresses[0]),
-        scope: 0,
-    };
+    let mut chosen = usable().next().unwrap_or(&ingresses[0]);
+    let mut best = None;
     for ingress in usable() {
         let prefixes = ingress
             .clients
             .iter()
             .filter(|network| network.contains(&client));
         let longest = prefixes.map(ipnet::IpNet::prefix_len).max();
-        if let Some(scope) = longest.filter(|length| *length > chosen.scope) {
-            chosen = Chosen { ingress, scope };
+        if longest > best {
+            (chosen, best) = (ingress, longest);
         }
     }
-    chosen
+    Chosen {
+        ingress: chosen,
+        scope: best.unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +79,15 @@ mod tests {
         assert_eq!(led("10.2.2.3", None), ("milan".into(), 8));
         assert_eq!(led("2001:db8::9", None), ("london".into(), 32));
         assert_eq!(led("192.0.2.77", None), ("london".into(), 0));
+    }
+
+    #[test]
+    fn a_network_of_all_addresses_counts_before_the_first_ingress() {
+        for (all, client) in [("0.0.0.0/0", "192.0.2.77"), ("::/0", "2001:db8::9")] {
+            let ingresses = [ingress("london", &[]), ingress("milan", &[all])];
+            let chosen = choose(&ingresses, client.parse().unwrap(), None);
+            assert_eq!((chosen.ingress.node.as_str(), chosen.scope), ("milan", 0));
+        }
     }
 
     #[test]
