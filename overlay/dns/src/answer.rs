@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use overlay_control::name::Name;
 
 use crate::settings::Ingress;
@@ -12,7 +13,7 @@ use crate::settings::Ingress;
 pub struct Chosen<'a> {
     /// The ingress.
     pub ingress: &'a Ingress,
-    /// The length of the prefix that decided; 0 where none did.
+    /// The least length at which no network divides the client's prefix, whoever is alive (RFC 7871 section 7.2.1).
     pub scope: u8,
 }
 
@@ -35,15 +36,32 @@ pub fn choose<'a>(
             .clients
             .iter()
             .filter(|network| network.contains(&client));
-        let longest = prefixes.map(ipnet::IpNet::prefix_len).max();
+        let longest = prefixes.map(IpNet::prefix_len).max();
         if longest > best {
             (chosen, best) = (ingress, longest);
         }
     }
+    let networks = ingresses.iter().flat_map(|ingress| &ingress.clients);
+    let scope = networks.map(|network| undivided(client, network)).max();
     Chosen {
         ingress: chosen,
-        scope: best.unwrap_or(0),
+        scope: scope.unwrap_or(0),
     }
+}
+
+/// The least length at which the client's prefix lies in the network, or beside it.
+fn undivided(client: IpAddr, network: &IpNet) -> u8 {
+    let common = match (client, network.addr()) {
+        (IpAddr::V4(client), IpAddr::V4(other)) => {
+            (client.to_bits() ^ other.to_bits()).leading_zeros()
+        }
+        (IpAddr::V6(client), IpAddr::V6(other)) => {
+            (client.to_bits() ^ other.to_bits()).leading_zeros()
+        }
+        _ => return 0,
+    };
+    let beside = u8::try_from(common + 1).unwrap_or(u8::MAX);
+    network.prefix_len().min(beside)
 }
 
 #[cfg(test)]
@@ -76,9 +94,9 @@ mod tests {
     #[test]
     fn the_longest_prefix_decides_and_the_first_ingress_is_for_all_others() {
         assert_eq!(led("10.1.2.3", None), ("oslo".into(), 16));
-        assert_eq!(led("10.2.2.3", None), ("milan".into(), 8));
+        assert_eq!(led("10.2.2.3", None), ("milan".into(), 15));
         assert_eq!(led("2001:db8::9", None), ("london".into(), 32));
-        assert_eq!(led("192.0.2.77", None), ("london".into(), 0));
+        assert_eq!(led("192.0.2.77", None), ("london".into(), 1));
     }
 
     #[test]
@@ -91,15 +109,35 @@ mod tests {
     }
 
     #[test]
+    fn all_clients_of_the_scope_have_the_same_answer() {
+        let ingresses = [
+            ingress("london", &["0.0.0.0/0"]),
+            ingress("milan", &["10.0.0.0/8", "12.0.0.0/7"]),
+            ingress("oslo", &["10.1.0.0/16", "10.128.0.0/9"]),
+        ];
+        let alive = BTreeSet::from(["london", "milan"].map(|name| name.parse().unwrap()));
+        for alive in [None, Some(&alive)] {
+            for high in 0..=u16::MAX {
+                let network = u32::from(high) << 16;
+                let one = choose(&ingresses, IpAddr::V4(network.into()), alive);
+                let others = u32::MAX.checked_shr(one.scope.into()).unwrap_or(0);
+                for bits in [network | others, network & !others] {
+                    assert_eq!(choose(&ingresses, IpAddr::V4(bits.into()), alive), one);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn one_that_is_not_alive_is_passed_over() {
         assert_eq!(
             led("10.1.2.3", Some(&["london", "milan"])),
-            ("milan".into(), 8)
+            ("milan".into(), 16)
         );
-        assert_eq!(led("10.1.2.3", Some(&["london"])), ("london".into(), 0));
+        assert_eq!(led("10.1.2.3", Some(&["london"])), ("london".into(), 16));
         assert_eq!(
             led("192.0.2.77", Some(&["milan", "oslo"])),
-            ("milan".into(), 0)
+            ("milan".into(), 1)
         );
     }
 
