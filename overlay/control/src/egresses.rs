@@ -66,6 +66,7 @@ impl Egress {
 
 /// The egresses of an ingress, each network once for a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Egress>")]
 pub struct Egresses(Vec<Egress>);
 
 impl Egresses {
@@ -115,6 +116,44 @@ impl Egresses {
     }
 }
 
+impl TryFrom<Vec<Egress>> for Egresses {
+    type Error = String;
+
+    /// Those that somebody else published: what no file may say is refused.
+    fn try_from(all: Vec<Egress>) -> Result<Self, String> {
+        if all.len() > MOST {
+            return Err(format!("accepted: at most {MOST} networks"));
+        }
+        let mut known = BTreeSet::new();
+        for egress in &all {
+            let servers = egress.servers();
+            check(egress).map_err(|what| format!("{servers}: {what}"))?;
+            if !known.insert((egress.to, egress.port)) {
+                return Err(format!(
+                    "{servers} again: accepted: each network once for a port"
+                ));
+            }
+        }
+        Ok(Self(all))
+    }
+}
+
+fn check(egress: &Egress) -> Result<(), String> {
+    if egress.to != egress.to.trunc() {
+        return Err(format!("accepted: {}", egress.to.trunc()));
+    }
+    let nodes: Vec<&str> = egress.candidates().map(Name::as_str).collect();
+    check_nodes(&nodes)?;
+    check_rounds(egress.rounds)?;
+    match egress.probe {
+        Some(probe) => {
+            check_probe(probe)?;
+            probed(probe, &[egress.to], &egress.others)
+        }
+        None => Ok(()),
+    }
+}
+
 /// The egresses of a line: none, one, or one each for IPv4 and IPv6.
 fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
     let (network, port, behind) = match *words {
@@ -156,25 +195,40 @@ fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
 
 /// The first one, and the others.
 fn read_nodes(text: &str) -> Result<(Name, Vec<Name>), String> {
-    let mut nodes: Vec<Name> = Vec::new();
-    for word in text.split('|') {
-        let node = word.parse()?;
-        if nodes.contains(&node) {
-            return Err(format!("{text}: {node} twice: accepted: each node once"));
-        }
-        nodes.push(node);
+    let words: Vec<&str> = text.split('|').collect();
+    let nodes: Result<Vec<Name>, String> = words.iter().map(|word| word.parse()).collect();
+    let mut nodes = nodes?;
+    check_nodes(&words)?;
+    Ok((nodes.remove(0), nodes))
+}
+
+fn check_nodes(nodes: &[&str]) -> Result<(), String> {
+    let text = nodes.join("|");
+    let mut known = BTreeSet::new();
+    if let Some(node) = nodes.iter().find(|node| !known.insert(**node)) {
+        return Err(format!("{text}: {node} twice: accepted: each node once"));
     }
     if nodes.len() > MOST_CANDIDATES {
         return Err(format!("{text}: accepted: at most {MOST_CANDIDATES} nodes"));
     }
-    Ok((nodes.remove(0), nodes))
+    Ok(())
 }
 
 fn read_probe(text: &str) -> Result<SocketAddr, String> {
-    let server: Option<SocketAddr> = text.parse().ok();
-    server
-        .filter(|server| server.port() != 0 && !server.ip().is_unspecified())
-        .ok_or_else(|| format!("{text}: accepted: a server's address and port: 192.0.2.1:443"))
+    let server = text.parse().map_err(|_| no_server(text))?;
+    check_probe(server)?;
+    Ok(server)
+}
+
+fn check_probe(server: SocketAddr) -> Result<(), String> {
+    if server.port() == 0 || server.ip().is_unspecified() {
+        return Err(no_server(&server.to_string()));
+    }
+    Ok(())
+}
+
+fn no_server(text: &str) -> String {
+    format!("{text}: accepted: a server's address and port: 192.0.2.1:443")
 }
 
 /// Whether such a probe tells anything.
@@ -216,10 +270,20 @@ fn read_port(text: &str) -> Result<NonZero<u16>, String> {
 }
 
 fn read_rounds(text: &str) -> Result<u8, String> {
-    let rounds: Option<u8> = text.parse().ok();
-    rounds
-        .filter(|rounds| (1..=MOST_ROUNDS).contains(rounds))
-        .ok_or_else(|| format!("{text}: accepted: rounds from 1 to {MOST_ROUNDS}"))
+    let rounds = text.parse().map_err(|_| no_rounds(text))?;
+    check_rounds(rounds)?;
+    Ok(rounds)
+}
+
+fn check_rounds(rounds: u8) -> Result<(), String> {
+    if (1..=MOST_ROUNDS).contains(&rounds) {
+        return Ok(());
+    }
+    Err(no_rounds(&rounds.to_string()))
+}
+
+fn no_rounds(text: &str) -> String {
+    format!("{text}: accepted: rounds from 1 to {MOST_ROUNDS}")
 }
 
 #[cfg(test)]
@@ -367,6 +431,54 @@ mod tests {
                 .count()
         };
         assert_eq!((which(&a), which(&b)), (3, 4));
+    }
+
+    #[test]
+    fn what_somebody_else_published_is_held_to_the_same() {
+        let taken = |json: &str| serde_json::from_str::<Egresses>(json).map_err(|e| e.to_string());
+        let written = serde_json::to_string(&Egresses::parse(TEXT).unwrap()).unwrap();
+        assert_eq!(taken(&written), Ok(Egresses::parse(TEXT).unwrap()));
+        for (lines, what) in [
+            (
+                r#"{"to": "10.0.0.0/8", "node": "a", "rounds": 0}"#,
+                "10.0.0.0/8: 0: accepted: rounds from 1 to 30",
+            ),
+            (
+                r#"{"to": "10.1.0.0/8", "node": "a", "rounds": 5}"#,
+                "10.1.0.0/8: accepted: 10.0.0.0/8",
+            ),
+            (
+                r#"{"to": "10.0.0.0/8", "node": "a", "or": ["b", "a"], "rounds": 5}"#,
+                "10.0.0.0/8: a|b|a: a twice",
+            ),
+            (
+                r#"{"to": "10.0.0.0/8", "node": "a", "or": ["b", "c", "d", "e", "f", "g", "h", "i"], "rounds": 5}"#,
+                "10.0.0.0/8: a|b|c|d|e|f|g|h|i: accepted: at most 8 nodes",
+            ),
+            (
+                r#"{"to": "10.0.0.0/8", "node": "a", "or": ["b"], "rounds": 5, "probe": "192.0.2.1:443"}"#,
+                "10.0.0.0/8: probe 192.0.2.1:443: accepted: a server of 10.0.0.0/8",
+            ),
+            (
+                r#"{"to": "10.0.0.0/8", "node": "a", "or": ["b"], "rounds": 5, "probe": "10.0.0.1:0"}"#,
+                "10.0.0.0/8: 10.0.0.1:0: accepted: a server's address",
+            ),
+            (
+                r#"{"to": "10.0.0.0/8", "node": "a", "rounds": 5, "probe": "10.0.0.1:443"}"#,
+                "10.0.0.0/8: probe 10.0.0.1:443: accepted: where there are several nodes",
+            ),
+            (
+                r#"{"to": "10.0.0.0/8", "port": 22, "node": "a", "rounds": 5},
+                {"to": "10.0.0.0/8", "port": 22, "node": "b", "rounds": 5}"#,
+                "10.0.0.0/8 port 22 again",
+            ),
+        ] {
+            let refusal = taken(&format!("[{lines}]")).unwrap_err();
+            assert!(refusal.starts_with(what), "{lines}: {refusal}");
+        }
+        let line = r#"{"to": "10.0.0.0/8", "node": "a", "rounds": 5}"#;
+        let refusal = taken(&format!("[{}]", vec![line; MOST + 1].join(","))).unwrap_err();
+        assert!(refusal.starts_with("accepted: at most 4096"), "{refusal}");
     }
 
     #[test]
