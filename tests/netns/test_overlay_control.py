@@ -286,6 +286,21 @@ def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -
     assert len(empty.node.pids()) == 4
 
 
+def test_a_controller_that_finds_no_etcd_says_so_and_makes_nothing(empty: Overlay) -> None:
+    data, programs = empty.node.directory / "own", empty.node.directory / "programs"
+    programs.mkdir()
+    setpriv = shutil.which("setpriv")
+    assert setpriv is not None
+    (programs / "setpriv").symlink_to(setpriv)
+    command = [str(empty.program), "controller", "c1", "--data", str(data)]
+    asked = empty.start("c1", ["/usr/bin/env", f"PATH={programs}", *command])
+    assert asked.popen.wait(30) == Exit.UNAVAILABLE
+    assert asked.output() == (
+        "tributary-overlay: etcd: not found: install Debian's etcd-server, or name members by --endpoints\n"
+    )
+    assert not data.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "accepted"),
     [

@@ -1,8 +1,9 @@
 //! An etcd of the controller's own, for one machine: on loopback, with a data folder, gone when the controller is.
 
-use std::fs::DirBuilder;
+use std::env;
+use std::fs::{self, DirBuilder};
 use std::net::TcpListener;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +29,12 @@ pub struct Etcd {
 impl Etcd {
     /// One that answers on this port of loopback (0: a free one), with its data in `folder`.
     pub async fn start(folder: &Path, port: u16) -> Result<Self, Failure> {
+        // setpriv(1) is what is started: it would tell by its exit code alone that there is no etcd.
+        if !is_installed("etcd") {
+            let line =
+                "etcd: not found: install Debian's etcd-server, or name members by --endpoints";
+            return Err(Failure::new(Exit::Unavailable, line));
+        }
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -37,7 +44,10 @@ impl Etcd {
         let child = command(folder, &endpoint, &format!("http://127.0.0.1:{}", free(0)?))
             .spawn()
             .map_err(|error| {
-                Failure::from_io("etcd cannot be started (Debian's etcd-server)", &error)
+                Failure::from_io(
+                    "etcd cannot be started by setpriv (Debian's util-linux)",
+                    &error,
+                )
             })?;
         let mut etcd = Self { child, endpoint };
         etcd.ready().await?;
@@ -86,6 +96,14 @@ async fn answers(endpoint: &str) -> bool {
     Store::connect(&Members::here(endpoint.into()))
         .await
         .is_ok()
+}
+
+fn is_installed(program: &str) -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).any(|folder| {
+        let found = fs::metadata(folder.join(program));
+        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    })
 }
 
 /// This port of loopback, or a free one in place of 0; an error if it is in use.
