@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 SETTINGS = """\
 zone = "fast.example"
 server = "ns1.example"
-names = ["www", "@"]
+names = ["www", "@", "a.b"]
 
 [[ingress]]
 node = "n1"
@@ -96,7 +96,9 @@ def test_names_of_the_zone_lead_to_the_clients_ingress(overlay: Overlay) -> None
         ("www.fast.example", "AAAA", 0, [SOA]),
         ("www.fast.example", "MX", 0, [SOA]),
         ("fast.example", "MX", 0, [SOA]),
+        ("b.fast.example", "A", 0, [SOA]),
         ("mail.fast.example", "A", NO_SUCH_NAME, [SOA]),
+        ("c.a.b.fast.example", "A", NO_SUCH_NAME, [SOA]),
         ("www.example", "A", REFUSED, []),
     ],
 )

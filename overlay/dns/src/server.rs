@@ -86,8 +86,7 @@ impl Answers {
         if is_zone && matches!(kind, RecordType::NS | RecordType::ANY) {
             records.push(self.record(name, RData::NS(NS(settings.server.clone()))));
         }
-        let leads = settings.names.contains(name);
-        if leads {
+        if settings.names.contains(name) {
             let alive = self.alive.borrow();
             let chosen = choose(&settings.ingresses, client, alive.as_ref());
             scope = chosen.scope;
@@ -106,7 +105,8 @@ impl Answers {
             .is_empty()
             .then(|| self.record(&settings.zone, RData::SOA(self.soa())));
         Answer {
-            code: if leads || is_zone {
+            // One that has names below it is there, if only for these (RFC 8020 section 2); so is the zone's own.
+            code: if settings.names.iter().any(|each| name.zone_of(each)) {
                 ResponseCode::NoError
             } else {
                 ResponseCode::NXDomain

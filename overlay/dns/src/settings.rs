@@ -90,6 +90,12 @@ impl Settings {
                     .into(),
             );
         }
+        if self.zone.zone_of(&self.server) && !self.names.contains(&self.server) {
+            return Err(format!(
+                "server: {}: accepted: a name outside of the zone, or one of its names: others have no address",
+                self.server
+            ));
+        }
         if self.ingresses.is_empty() {
             return Err("ingress: accepted: a table [[ingress]] for each, at least one".into());
         }
@@ -212,6 +218,16 @@ mod tests {
                 "{is}: {refusal}"
             );
         }
+        let within = |names| {
+            let text = GOOD.replace("ns1.example", "NS1.fast.example");
+            Settings::parse(&text.replace("[\"www\", \"@\"]", names))
+        };
+        let refusal = within("[\"www\"]").unwrap_err();
+        assert!(
+            refusal.starts_with("server: ns1.fast.example.: accepted: a name outside"),
+            "{refusal}"
+        );
+        assert!(within("[\"www\", \"ns1\"]").is_ok());
         let twice = format!("{GOOD}\n[[ingress]]\nnode = \"london\"\naddresses = [\"192.0.2.2\"]");
         assert_eq!(
             Settings::parse(&twice).unwrap_err(),
