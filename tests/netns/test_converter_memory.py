@@ -159,14 +159,16 @@ def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
             for client in clients:
                 client.setblocking(False)
             flood(clients, way(port))
+            asked_for = min(limit, least(way)) * 0.9
+            # A busy machine may need seconds to begin. Who is refused holds nothing any more.
+            eventually(lambda: status(converter) >= asked_for or any(map(refused, clients)), 60)
             held, resident = settled(converter)
             told_503 = sum(map(refused, clients))
             figures = f"{way.__name__} {limit=} {held=} {fresh=} {idle=} {resident=} {told_503=}"
             print(figures)
             record_property("figures", figures)
             assert held <= most, figures
-            # Who is refused holds nothing any more.
-            assert told_503 or held >= min(limit, least(way)) * 0.9, figures
+            assert told_503 or held >= asked_for, figures
             assert resident - fresh <= most * (1 + GAPS) + MANY * OVERHEAD, figures
             if held >= limit:
                 assert hears(net, "absolute", SERVER, port) in ("503", "reset"), figures
