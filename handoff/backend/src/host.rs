@@ -6,12 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoff_link::{ACCEPT_PAUSE, Identity, Sender, carry, queue};
+use handoff_link::{Identity, Sender, accepted, carry, queue};
 use handoff_protocol::{Denial, Message, What};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
 use tributary_transplant::Frozen;
 
 use crate::guest::{After, Guest, Server};
@@ -54,12 +53,8 @@ impl<S: Server> Host<S> {
     /// Takes fronts in for ever.
     pub async fn welcome(self: Arc<Self>, listener: TcpListener) {
         loop {
-            match listener.accept().await {
-                Ok((stream, front)) => {
-                    tokio::spawn(Arc::clone(&self).serve_front(stream, front));
-                }
-                Err(_) => sleep(ACCEPT_PAUSE).await,
-            }
+            let (stream, front) = accepted(|| listener.accept()).await;
+            tokio::spawn(Arc::clone(&self).serve_front(stream, front));
         }
     }
 
@@ -206,10 +201,7 @@ pub async fn serve_plain<S: Server>(
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
-        let Ok((stream, _)) = listener.accept().await else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
+        let (stream, _) = accepted(|| listener.accept()).await;
         let server = Arc::clone(&server);
         tokio::spawn(async move {
             // An error of the socket's shows when it is read.

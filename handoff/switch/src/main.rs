@@ -13,13 +13,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use handoff_link::{ACCEPT_PAUSE, Identity, Role};
+use handoff_link::{Identity, Role, accepted};
 use handoff_program::{CapabilitySet, Exit, Failure, need, number, say_ready, told_to_end};
 use handoff_switch::{Configured, Limits, Rules, Switch, guard, serve};
 use rustix::net::netdevice::name_to_index;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{interval, sleep};
+use tokio::time::interval;
 
 /// Between two looks for rules that have no use any more.
 const LOOK: Duration = Duration::from_millis(500);
@@ -217,10 +217,8 @@ fn bind_file(file: &Path) -> io::Result<UnixListener> {
 
 async fn welcome_files(listener: UnixListener, switch: Rc<RefCell<Switch>>, number: u64) {
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => drop(spawn_local(serve(Rc::clone(&switch), number, stream))),
-            Err(_) => sleep(ACCEPT_PAUSE).await,
-        }
+        let (stream, _) = accepted(|| listener.accept()).await;
+        spawn_local(serve(Rc::clone(&switch), number, stream));
     }
 }
 
@@ -231,10 +229,7 @@ async fn welcome(
     number: u64,
 ) {
     loop {
-        let Ok((stream, front)) = listener.accept().await else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
+        let (stream, front) = accepted(|| listener.accept()).await;
         let (identity, switch) = (identity.clone(), Rc::clone(&switch));
         spawn_local(async move {
             match identity.accept(stream).await {
