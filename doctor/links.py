@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,21 +21,19 @@ class Access:
     """An ``address`` of an ``interface`` that has a default route.
 
     ``gateway`` is what ip(8) takes behind "via", None where a link has only one other end (PPPoE, LTE, tunnels).
-    ``leaves_by`` is the interface that packets from this address take, None if they have no route; ``endpoint`` says
-    whether the kernel makes subflows from it.
+    ``leaves_by`` is the interface that packets from this address take, None if they have no route.
     """
 
     interface: str
     address: str
     gateway: str | None
     leaves_by: str | None
-    endpoint: bool
 
 
 def look() -> list[Access]:
     """The access links as they are now."""
     gateways = default_gateways({version: _ip(f"-{version}", "route", "show", "default") for version in (4, 6)})
-    return accesses(_ip("address"), gateways, endpoints(), _way_out)
+    return accesses(_ip("address"), gateways, _way_out)
 
 
 def endpoints() -> dict[str, str]:
@@ -73,7 +71,6 @@ def _gateway(hop: Mapping[str, Any]) -> str | None:
 def accesses(
     interfaces: Iterable[Mapping[str, Any]],
     gateways: Mapping[tuple[str, int], str | None],
-    endpoints: Collection[str],
     way_out: Callable[[str], str | None],
 ) -> list[Access]:
     """From ``ip -json address``: every global address whose interface has a default route of its IP version."""
@@ -82,7 +79,7 @@ def accesses(
         for entry in interface.get("addr_info", []):
             address, device = entry.get("local", ""), interface["ifname"]
             if entry.get("scope") == "global" and (way := (device, ip_address(address).version)) in gateways:
-                found.append(Access(device, address, gateways[way], way_out(address), address in endpoints))
+                found.append(Access(device, address, gateways[way], way_out(address)))
     return found
 
 
@@ -121,7 +118,7 @@ def judge_endpoints(links: Sequence[Access], endpoints: Mapping[str, str], kept:
     ways: dict[tuple[str, int], list[Access]] = {}
     for link in links:
         ways.setdefault((link.interface, ip_address(link.address).version), []).append(link)
-    missing = [way[0] for way in ways.values() if not any(link.endpoint for link in way)]
+    missing = [way[0] for way in ways.values() if not any(link.address in endpoints for link in way)]
     if links and not missing:
         return [fine("endpoints", "every access link has one")]
     return [_without_endpoint(link, kept) for link in missing]

@@ -14,9 +14,9 @@ from doctor.path import Outcome, Try
 from doctor.services import Listener
 
 FILE = Path("kernel-config/90-tributary.conf")
-HOME = Access("eth0", "192.0.2.7", "192.0.2.1", leaves_by="eth0", endpoint=True)
+HOME = Access("eth0", "192.0.2.7", "192.0.2.1", leaves_by="eth0")
 ENDPOINTS = {"192.0.2.7": "eth0"}
-STRAY = Access("lte", "198.51.100.7", "198.51.100.1", leaves_by="eth0", endpoint=False)
+STRAY = Access("lte", "198.51.100.7", "198.51.100.1", leaves_by="eth0")
 
 
 def states(*findings: Finding) -> list[str]:
@@ -103,11 +103,11 @@ def test_access_links_are_global_addresses_with_a_gateway_of_their_version() -> 
             ],
         },
     ]
-    found = links.accesses(interfaces, {("eth0", 4): "192.0.2.1"}, {"192.0.2.7"}, lambda _address: "eth0")
+    found = links.accesses(interfaces, {("eth0", 4): "192.0.2.1"}, lambda _address: "eth0")
     assert found == [HOME]
     # A line with two ends alone, as PPPoE's.
-    found = links.accesses(interfaces, {("eth0", 6): None}, ENDPOINTS, lambda _address: "eth0")
-    assert found == [Access("eth0", "2001:db8::7", None, leaves_by="eth0", endpoint=False)]
+    found = links.accesses(interfaces, {("eth0", 6): None}, lambda _address: "eth0")
+    assert found == [Access("eth0", "2001:db8::7", None, leaves_by="eth0")]
 
 
 def test_an_address_that_leaves_by_another_link_gets_a_table_and_a_rule() -> None:
@@ -140,7 +140,7 @@ def test_an_address_without_an_endpoint_gets_one() -> None:
 
 
 def test_one_endpoint_for_each_ip_version_of_a_link_is_enough() -> None:
-    second = replace(HOME, address="192.0.2.8", endpoint=False)
+    second = replace(HOME, address="192.0.2.8")
     assert states(*links.judge_endpoints([second, HOME], ENDPOINTS, kept=False)) == ["fine"]
     ipv6 = [replace(second, address=f"2001:db8::{number}") for number in (7, 8)]
     (finding,) = links.judge_endpoints([HOME, *ipv6], ENDPOINTS, kept=False)
