@@ -194,7 +194,7 @@ def _plan(options: Plan) -> None:
     for link in keeper.links:
         interface = f" ({link.interface.name})" if link.interface else ""
         print(f"# {link.name}{interface}: {keeper.state(link) or 'up'}")
-    for name in sorted(keeper.taken):
+    for name in sorted(keeper.names_taken):
         print(f"# {name}: another interface has this name, and its tunnel is left out: choose another tunnels.prefix")
     names = {interface.index: interface.name for interface in observed.interfaces}
     shaping = Quality(settings).steps(keeper.links, observed)

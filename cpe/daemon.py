@@ -191,10 +191,10 @@ class Daemon:
         self._debounce.looked()
         observed = self._door.look()
         self._names = {interface.index: interface.name for interface in observed.interfaces}
-        taken = self._keeper.taken
+        taken = self._keeper.names_taken
         decision = self._keeper.look(observed, time.time(), is_right=clock.is_right())
         self._tell_changes(decision)
-        for name in self._keeper.taken - taken:
+        for name in self._keeper.names_taken - taken:
             self._log.event("name taken", Level.ERROR, interface=name, reason="not made by us: this tunnel is left out")
         is_well = self._carry_out(decision.steps)
         self._probes.speak_up(decision.steps, time.monotonic())

@@ -81,7 +81,7 @@ class Keeper:
         self.endpoints: dict[Address, tuple[int, Endpoint]] = {}
         """Those of ours that stand, when the steps of the last look are done."""
         self.foreign: dict[int, Endpoint] = {}
-        self.taken: frozenset[str] = frozenset()
+        self.names_taken: frozenset[str] = frozenset()
         """Names of tunnels that interfaces have which we did not make: these tunnels are left out."""
         self._translation = UNKNOWN if memory.translates else None
         self._prefixes = lan.Prefixes()
@@ -114,7 +114,9 @@ class Keeper:
         self.usage.keep(self.settings.wan, now.local.date())
         self.links = policy.allowed(links(self.settings, observed), self.health.dead, self.usage, now)
         names = {*self.settings.tunnel_names, self.settings.scout_name}
-        self.taken = frozenset(each.name for each in observed.interfaces if each.name in names - self.memory.tunnels)
+        self.names_taken = frozenset(
+            each.name for each in observed.interfaces if each.name in names - self.memory.tunnels
+        )
         self.leg = self._leg(observed)
         probed = [link for link in self.links if self.probed_by(link)]
         self.health.keep([link.name for link in probed], [link.name for link in probed if link.wan.metered])
@@ -138,7 +140,7 @@ class Keeper:
         enrolment = self.gateways.current
         if enrolment is None:
             return None
-        others = tuple(each for each in observed.interfaces if each.name not in self.taken)
+        others = tuple(each for each in observed.interfaces if each.name not in self.names_taken)
         return tunnels.leg(self.settings, enrolment, replace(observed, interfaces=others), self.health.answers)
 
     def _aims(self, observed: Observed, wall: float) -> Wanted:
@@ -175,8 +177,8 @@ class Keeper:
             names = (*names, self.settings.scout_name)
         return replace(
             aims,
-            tunnels=tuple(name for name in names if name not in self.taken),
-            setups=tuple(setup for setup in made if setup.name not in self.taken),
+            tunnels=tuple(name for name in names if name not in self.names_taken),
+            setups=tuple(setup for setup in made if setup.name not in self.names_taken),
         )
 
     def _lan(self, observed: Observed, working: Sequence[Link] = ()) -> Lan:

@@ -372,7 +372,8 @@ class Card(Settings):
 
     def may_bring_a_prefix(self, wan: Wan) -> bool:
         """Whether systemd-networkd can ask the provider of ``wan`` for one: no modem's, none with fixed addresses."""
-        return not (wan.modem or any(name == wan.interface and each.is_static for name, each in self.network.items()))
+        network = self.network.get(wan.interface or "")
+        return not (wan.modem or (network and network.is_static))
 
     @property
     def target(self) -> Target | None:

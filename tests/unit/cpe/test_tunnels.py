@@ -217,7 +217,7 @@ def test_a_tunnel_that_is_gone_is_forgotten_and_another_interface_of_its_name_is
 def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() -> None:
     script = Script()
     said = script.now(DSL, LTE, Plug(Interface(9, "tb0")))
-    assert script.keeper.taken == {"tb0"}
+    assert script.keeper.names_taken == {"tb0"}
     assert not [each for each in said + script.answered("dsl", "lte") if "tb0" in each]
     assert "tb0" not in script.keeper.memory.tunnels and "ip link add tb1 type wireguard" in said
     withdrawn = script.keeper.withdrawal(script.kernel)
