@@ -2,6 +2,7 @@
 
 import re
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -107,6 +108,23 @@ def test_a_client_that_reads_slowly_gets_all_of_an_answer_that_ends_its_connecti
     assert content.partition(b"\r\n\r\n")[2] == pattern("a", size)
     eventually(lambda: not handoff.at_back_ends())
     eventually(lambda: handoff.outcomes("handed-over")[-1]["down_bytes"] > size)
+
+
+@pytest.mark.parametrize("head", [b"", b"Connection: close\r\n"], ids=["keeps", "ends"])
+def test_a_client_that_breaks_off_at_the_end_of_an_answer_can_use_its_port_again(
+    head: bytes, handoff: HandOff
+) -> None:
+    """Its back end has written all of it, and waits until it is acknowledged."""
+    size, port = 20 * SIZE, 40420 + len(head)
+    with from_port(handoff, port, room=1 << 16) as client:
+        client.sendall(request(f"a/{size}")[:-2] + head + b"\r\n")
+        came = 0
+        while came < size - 200_000:
+            came += len(client.recv(1 << 16))
+        # A close then resets the connection.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    eventually(lambda: not handoff.at_back_ends() and not handoff.at_front())
+    assert one_exchange(handoff, port) < 10
 
 
 def test_a_port_that_is_used_again_keeps_its_rule_whichever_thread_had_it_before(handoff: HandOff) -> None:
