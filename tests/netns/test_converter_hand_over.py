@@ -15,6 +15,7 @@ import pytest
 from tests.netns.converter_clients import get, hears, joined, read_all, seconds_to_reset, take, take_head
 from tests.netns.converter_services import greet
 from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools, start
+from tests.netns.test_converter_reload import backlogs
 from tests.netns.test_converter_service_manager import manager, next_message
 from tests.netns.world import eventually
 
@@ -106,6 +107,34 @@ def test_a_wrong_configuration_is_not_handed_over_to(conv: World) -> None:
         assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
         converter.write(ALL)
         assert hand_over(converter) != converter.pid
+
+
+@pytest.mark.parametrize(
+    ("key", "line", "changed"),
+    [
+        ("mptcp", 'kind = "http"', 'kind = "http"\nmptcp = false'),
+        ("intercept", 'intercept = "tproxy"', 'intercept = "redirect"\nmptcp = false'),
+    ],
+)
+def test_a_listener_that_needs_another_socket_is_not_handed_over(
+    key: str, line: str, changed: str, conv: World
+) -> None:
+    """The kernel says of its plain TCP sockets, and not of MPTCP's, who may have other machines' addresses."""
+    before = ALL.replace(line, f"{line}\nmptcp = false") if key == "intercept" else ALL
+    with upgradable(conv, before) as converter, conv.serving(greet) as service:
+        converter.write(ALL.replace(line, changed))
+        converter.popen.send_signal(signal.SIGUSR2)
+        converter.wait_for("not handed over, the successor ended: exit status: 64")
+        assert f"{key} of a listener can change by a restart only" in converter.log
+        assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+
+
+def test_a_hand_over_changes_the_backlog(conv: World) -> None:
+    with upgradable(conv) as converter, conv.serving(greet) as service:
+        converter.write("[limits]\nbacklog = 77\n" + ALL)
+        hand_over(converter)
+        assert backlogs(conv) == {"77"}
+        assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
 
 
 def test_a_successor_that_fails_late_leaves_the_control_socket_to_who_serves(conv: World) -> None:

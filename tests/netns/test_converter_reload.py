@@ -60,17 +60,17 @@ def test_wrong_reload_changes_nothing(conv: World) -> None:
         assert "not reloaded" not in converter.reload(ALL)
 
 
-def test_reload_changes_the_backlog_of_listeners_that_stay(conv: World) -> None:
-    def backlogs() -> set[str]:
-        listening = conv.gateway.run(
-            "ss", "-Hltn", "sport", f"= :{PORTS['http']}", "or", "sport", f"= :{PORTS['redirect']}"
-        )
-        return {line.split()[2] for line in listening.splitlines()}
+def backlogs(world: World) -> set[str]:
+    """Of two listeners, one of which speaks MPTCP."""
+    which = ("sport", f"= :{PORTS['http']}", "or", "sport", f"= :{PORTS['redirect']}")
+    return {line.split()[2] for line in world.gateway.run("ss", "-Hltn", *which).splitlines()}
 
+
+def test_reload_changes_the_backlog_of_listeners_that_stay(conv: World) -> None:
     with conv.converter(ALL) as converter, conv.serving(greet) as service:
-        assert backlogs() == {"4096"}
+        assert backlogs(conv) == {"4096"}
         assert "reloaded: 5 listeners" in converter.reload("[limits]\nbacklog = 77\n" + ALL)
-        assert backlogs() == {"77"}
+        assert backlogs(conv) == {"77"}
         assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
 
 

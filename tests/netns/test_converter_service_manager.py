@@ -58,7 +58,8 @@ def test_passed_socket_is_used_as_it_is(conv: World, protocol: int) -> None:
             assert ("tcp-ulp-mptcp" in conv.gateway.run("ss", "-Htni", "sport", "= :3128")) == (protocol == MPTCP)
             # Clients that vanish without a word are found.
             assert "timer:(keepalive" in conv.gateway.run("ss", "-Htno", "sport", "= :3128")
-        assert ("without MPTCP" in converter.log) == (protocol == TCP)
+        assert ("without SocketProtocol=mptcp" in converter.log) == (protocol == TCP)
+        assert converter.status()["listeners"][0]["mptcp"] == (protocol == MPTCP)
 
 
 def test_passed_socket_that_nobody_wants_is_named_and_closed(conv: World) -> None:

@@ -111,9 +111,7 @@ def test_a_client_that_reads_slowly_gets_all_of_an_answer_that_ends_its_connecti
 
 
 @pytest.mark.parametrize("head", [b"", b"Connection: close\r\n"], ids=["keeps", "ends"])
-def test_a_client_that_breaks_off_at_the_end_of_an_answer_can_use_its_port_again(
-    head: bytes, handoff: HandOff
-) -> None:
+def test_a_client_that_breaks_off_at_the_end_of_an_answer_can_use_its_port_again(head: bytes, handoff: HandOff) -> None:
     """Its back end has written all of it, and waits until it is acknowledged."""
     size, port = 20 * SIZE, 40420 + len(head)
     with from_port(handoff, port, room=1 << 16) as client:

@@ -44,9 +44,6 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
     if listen.intercept == Some(Intercept::Tproxy) {
         transparent(&socket, listen.address)?;
     }
-    if listen.leave {
-        Pause::prepare(&socket)?;
-    }
     socket.bind(&listen.address.into())?;
     set_up(&socket, listen)?;
     socket.listen(i32::from(backlog))?;
@@ -55,6 +52,9 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
 
 /// What a listening socket of `listen` has besides its address, also one that somebody else has made.
 pub fn set_up(socket: &impl AsFd, listen: &Listen) -> io::Result<()> {
+    if listen.leave {
+        Pause::prepare(socket)?;
+    }
     if listen.kind == ListenerKind::Convert {
         // RFC 8803 section 6: Convert has a cookie of its own, so that TCP's is not needed. Without the sysctl's bit 2
         // the kernel ignores both.
@@ -79,6 +79,17 @@ fn transparent(socket: &Socket, address: SocketAddr) -> io::Result<()> {
             1,
         ),
     }
+}
+
+/// Whether the socket speaks MPTCP, or may.
+pub fn is_mptcp(socket: &impl AsFd) -> bool {
+    SockRef::from(socket).protocol().ok().flatten() == Some(Protocol::MPTCP)
+}
+
+/// Whether it can have addresses that are not this machine's. Unknown where the kernel does not say: of MPTCP's sockets.
+pub fn is_transparent(socket: &impl AsFd) -> Option<bool> {
+    // Of IPv6's sockets, too: it is one flag.
+    SockRef::from(socket).ip_transparent_v4().ok()
 }
 
 /// A socket to connect to `server` with, as the configuration has it, or from the client's own address.

@@ -191,7 +191,7 @@ fn socket(
     }
     let attempted = format!("cannot listen on {} ({})", listen.address, listen.label());
     let failed = |error| Failure::from_io(&attempted, &error);
-    if let Some(listener) = passed.claim(listen).map_err(failed)? {
+    if let Some(listener) = passed.claim(listen, config.limits.backlog)? {
         return Ok(Arc::new(listener));
     }
     let made = sockets::listener(listen, config.limits.backlog);

@@ -35,6 +35,7 @@ use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
 use crate::kernel::netstat::MptcpCounters;
 use crate::kernel::route::Routes;
+use crate::kernel::sockets;
 use crate::leaving::Departures;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
@@ -427,7 +428,7 @@ impl Service {
             name: bound.label.to_string(),
             kind: bound.listen.kind.name().to_owned(),
             address: bound.listen.address,
-            mptcp: bound.listen.takes_mptcp(),
+            mptcp: sockets::is_mptcp(&bound.socket),
             accepted: bound.counters.accepted.get(),
             up_bytes: bound.counters.up.get(),
             down_bytes: bound.counters.down.get(),
