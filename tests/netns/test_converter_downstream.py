@@ -2,6 +2,7 @@
 
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,21 @@ def test_dead_ipv6_address_costs_a_quarter_of_a_second(conv: World, kind: str) -
             assert {peer[0] for peer in service.peers} == {"203.0.113.1"}
     finally:
         conv.nft("delete table ip6 dead", conv.server)
+
+
+@pytest.mark.parametrize("name", ["resolv.conf", "hosts"])
+def test_the_systems_name_servers_and_hosts_are_those_of_now(conv: World, name: str, tmp_path: Path) -> None:
+    """At a machine's start the converter may be there before what its networks say."""
+    late, file = f"late-{name}.test", tmp_path / name
+    file.touch()
+    said = {"resolv.conf": f"nameserver {SERVER}\n", "hosts": f"{SERVER} {late}\n"}[name]
+    conv.names.records["late-resolv.conf.test"] = [SERVER]
+    own_file = ("unshare", "--mount", "sh", "-c", f'mount --bind {file} /etc/{name} && exec "$0" "$@"')
+    config = ALL + "[names]\n" * (name == "resolv.conf")
+    with conv.converter(config, None, *own_file), conv.serving(greet) as service:
+        assert hears(conv, "connect", late, service.port) != "hello"
+        file.write_text(said)
+        assert hears(conv, "connect", late, service.port) == "hello"
 
 
 @pytest.mark.parametrize("kind", ["connect", "absolute", "socks5"])

@@ -1,7 +1,10 @@
 //! Names to addresses: /etc/hosts, then the name servers, each answer kept for its time to live.
 
+use std::cell::RefCell;
+use std::fs;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
 use hickory_resolver::ResolveError;
 use hickory_resolver::TokioResolver;
@@ -20,15 +23,25 @@ use super::race::ATTEMPT_DELAY;
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 const CACHED_NAMES: usize = 1024;
 
-/// One thread's resolver. The two families are asked for apart, so that neither waits for the other for long.
+/// The system's, as resolv.conf(5) and hosts(5) have it.
+const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+
+/// One thread's resolver, for as long as nobody changes [`FILES`]; then it begins anew.
 pub struct Names {
-    six: TokioResolver,
-    four: TokioResolver,
+    servers: Vec<IpAddr>,
+    resolvers: RefCell<Rc<Resolvers>>,
 }
 
-impl Names {
-    /// Asks `servers`, or those of /etc/resolv.conf if there are none. A machine without either knows /etc/hosts only.
-    pub fn new(servers: &[IpAddr]) -> Self {
+/// The two families are asked for apart, so that neither waits for the other for long.
+struct Resolvers {
+    six: TokioResolver,
+    four: TokioResolver,
+    /// When each of the files was changed last, that is there.
+    read: [Option<SystemTime>; 2],
+}
+
+impl Resolvers {
+    fn new(servers: &[IpAddr], read: [Option<SystemTime>; 2]) -> Self {
         let servers = if servers.is_empty() {
             system_servers()
         } else {
@@ -39,13 +52,35 @@ impl Names {
         Self {
             six: resolver(config.clone(), LookupIpStrategy::Ipv6Only),
             four: resolver(config, LookupIpStrategy::Ipv4Only),
+            read,
         }
+    }
+}
+
+impl Names {
+    /// Asks `servers`, or those of /etc/resolv.conf if there are none. A machine without either knows /etc/hosts only.
+    pub fn new(servers: &[IpAddr]) -> Self {
+        Self {
+            servers: servers.to_vec(),
+            resolvers: RefCell::new(Rc::new(Resolvers::new(servers, changed()))),
+        }
+    }
+
+    /// Those that go by the files as they are.
+    fn resolvers(&self) -> Rc<Resolvers> {
+        let changed = changed();
+        let mut resolvers = self.resolvers.borrow_mut();
+        if resolvers.read != changed {
+            *resolvers = Rc::new(Resolvers::new(&self.servers, changed));
+        }
+        Rc::clone(&resolvers)
     }
 
     /// The addresses of `name`, at least one.
     pub async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
-        let six = self.six.lookup_ip(name);
-        let four = self.four.lookup_ip(name);
+        let resolvers = self.resolvers();
+        let six = resolvers.six.lookup_ip(name);
+        let four = resolvers.four.lookup_ip(name);
         tokio::pin!(six, four);
         let answers = tokio::select! {
             first = &mut six => and_late(first, four, ATTEMPT_DELAY).await,
@@ -94,6 +129,12 @@ fn why<T>(answers: &[Result<T, ResolveError>]) -> DialError {
     }
 }
 
+/// When each of the files was changed last.
+fn changed() -> [Option<SystemTime>; 2] {
+    FILES.map(|file| fs::metadata(file).and_then(|about| about.modified()).ok())
+}
+
+/// None where the file is not there or cannot be read: whoever asks for a name is told that names failed.
 fn system_servers() -> NameServerConfigGroup {
     hickory_resolver::system_conf::read_system_conf().map_or_else(
         |_| NameServerConfigGroup::new(),
