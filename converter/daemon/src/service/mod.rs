@@ -2,11 +2,14 @@
 
 mod accept;
 mod activation;
+mod answers;
 mod control;
+mod drain;
 mod exposition;
 mod last_use;
 mod plan;
 mod pool;
+mod reload;
 mod run;
 mod successor;
 mod worker;

@@ -1,4 +1,4 @@
-//! The main thread: starts everything, listens to signals, and ends everything.
+//! The main thread: starts everything, and listens to signals.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -12,14 +12,14 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{Instant, interval, sleep, sleep_until};
+use tokio::task::LocalSet;
+use tokio::time::interval;
 
 use tributary_wire::http::Pseudonym;
 
 use super::accept::accepted;
 use super::activation::Passed;
-use super::control::{self, ControlSocket, ListenerStatus, Status};
+use super::control::ControlSocket;
 use super::exposition;
 use super::last_use::LastUse;
 use super::plan::{Plan, raise_open_files, spare_descriptors, workers};
@@ -28,28 +28,18 @@ use super::successor::{Predecessor, Successor};
 use super::worker::{Phase, Shared};
 use crate::accounting::access_log::AccessLog;
 use crate::accounting::accounts::Accounts;
-use crate::accounting::metrics::{Levels, Metrics};
+use crate::accounting::metrics::Metrics;
 use crate::config::{self, Config};
 use crate::dial::{Dialer, Names, SpareDescriptors};
 use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
-use crate::kernel::netstat::MptcpCounters;
 use crate::kernel::route::Routes;
-use crate::kernel::sockets;
 use crate::leaving::Departures;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
 
-/// Connections that a status shows.
-const SHOWN: usize = 1000;
 /// Between two looks at what was not asked for.
 const NEVER: Duration = Duration::from_secs(3600);
-/// How often a drain looks whether all have left.
-const DRAIN_STEP: Duration = Duration::from_millis(20);
-/// What a predecessor may take to end that was told to do so at once.
-const AT_ONCE: Duration = Duration::from_secs(1);
-/// What the last lines of the access log may take.
-const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT. Without a file the configuration is the default one. A failure before it serves
 /// leaves nothing behind.
@@ -79,21 +69,22 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     })
 }
 
-struct Service {
-    file: Option<PathBuf>,
-    since: Clock,
-    shared: Arc<Shared>,
-    plan: Arc<Plan>,
-    pool: Pool,
-    control: ControlSocket,
-    metrics: Option<TcpListener>,
-    syn_watcher: Option<SynWatcher>,
-    predecessor: Option<Predecessor>,
-    successor: Option<Successor>,
+/// A process at work.
+pub struct Service {
+    pub file: Option<PathBuf>,
+    pub since: Clock,
+    pub shared: Arc<Shared>,
+    pub plan: Arc<Plan>,
+    pub pool: Pool,
+    pub control: ControlSocket,
+    pub metrics: Option<TcpListener>,
+    pub syn_watcher: Option<SynWatcher>,
+    pub predecessor: Option<Predecessor>,
+    pub successor: Option<Successor>,
 }
 
 /// Why a service ends.
-enum End {
+pub enum End {
     /// It was told to.
     Told,
     /// The process of this number serves in its place.
@@ -201,11 +192,11 @@ impl Service {
         age >= timeout
     }
 
-    fn predecessor_is_there(&self) -> bool {
+    pub fn predecessor_is_there(&self) -> bool {
         self.predecessor.as_ref().is_some_and(Predecessor::is_there)
     }
 
-    fn end_predecessor(&self) {
+    pub fn end_predecessor(&self) {
         if let Some(predecessor) = &self.predecessor {
             predecessor.end();
         }
@@ -257,201 +248,6 @@ impl Service {
             }
         }
     }
-
-    /// Takes the file anew; if it is wrong, everything stays as it was. It is over when all threads go by the new plan.
-    async fn reload(&mut self) {
-        notify(&[
-            NotifyState::Reloading,
-            NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading),
-        ]);
-        match self.take_anew() {
-            Ok(()) => {
-                let entered = self
-                    .pool
-                    .enter(Phase::Serving(Arc::clone(&self.plan)))
-                    .await;
-                match entered {
-                    Ok(()) => tracing::info!("reloaded: {} listeners", self.plan.bound.len()),
-                    Err(error) => tracing::error!("reloaded, but not in whole: {error}"),
-                }
-            }
-            Err(failure) => tracing::error!("not reloaded, everything stays as it was: {failure}"),
-        }
-        notify(&[NotifyState::Ready]);
-    }
-
-    /// The file becomes the plan. On a failure nothing has changed.
-    fn take_anew(&mut self) -> Result<(), Failure> {
-        let config = self
-            .file
-            .as_deref()
-            .map_or_else(|| Ok(Config::default()), config::load)?;
-        for (key, changed) in [
-            ("workers", config.workers != self.plan.config.workers),
-            ("leaving", config.leaving != self.plan.config.leaving),
-            (
-                "leave where no listener has had it",
-                config.leaves() && self.shared.departures.is_none(),
-            ),
-            (
-                "timeouts.unused",
-                config.timeouts.unused != self.plan.config.timeouts.unused,
-            ),
-            ("control.socket", config.control != self.plan.config.control),
-        ] {
-            if changed {
-                return Err(Failure::new(
-                    Exit::Usage,
-                    format!("{key} can change by a restart only"),
-                ));
-            }
-        }
-        let passed = &mut Passed::default();
-        let new_metrics = if config.metrics == self.plan.config.metrics {
-            None
-        } else {
-            let socket = exposition::socket(config.metrics.address, passed)?;
-            Some(socket.map(exposition::watched).transpose()?)
-        };
-        let accounts = &self.shared.accounts;
-        let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
-        let syn_watcher = syn_watcher(&plan, &self.shared)?;
-        accounts.log.open(plan.config.log.access.as_deref())?;
-        if plan.config.limits.backlog != self.plan.config.limits.backlog {
-            plan.take_backlog()
-                .map_err(|error| Failure::from_io("limits.backlog", &error))?;
-        }
-        let budget = &self.shared.admission.budget;
-        budget.set(plan.config.limits.buffered);
-        if let Some(metrics) = new_metrics {
-            self.metrics = metrics;
-        }
-        self.syn_watcher = syn_watcher;
-        self.plan = Arc::new(plan);
-        Ok(())
-    }
-
-    /// Waits until the last connection has ended, and a predecessor, up to the deadline. Who was relieved takes one signal for
-    /// a nearer deadline; another one ends it at once.
-    async fn drain(
-        mut self,
-        end: &End,
-        mut terminate: Signal,
-        mut interrupt: Signal,
-    ) -> Result<(), Failure> {
-        // The plan holds the listeners open: whoever comes now shall be refused, not wait for an end.
-        self.plan = Arc::new(self.plan.without_listeners());
-        self.syn_watcher = None;
-        if let Err(error) = self.pool.enter(Phase::Draining).await {
-            tracing::error!("{error}");
-        }
-        let timeouts = &self.plan.config.timeouts;
-        let (mut told, timeout) = match end {
-            End::Told => (true, timeouts.drain),
-            End::Relieved(_) => (false, timeouts.hand_over),
-        };
-        let mut deadline = Instant::now() + timeout;
-        tracing::info!(
-            "ending: {} connections are open",
-            self.shared.admission.open()
-        );
-        let is_over = || self.shared.admission.open() == 0 && !self.predecessor_is_there();
-        while !is_over() && Instant::now() < deadline {
-            tokio::select! {
-                () = sleep(DRAIN_STEP) => {}
-                () = sleep_until(deadline) => {}
-                () = first(&mut terminate, &mut interrupt) => {
-                    if told {
-                        break;
-                    }
-                    told = true;
-                    deadline = deadline.min(Instant::now() + timeouts.drain);
-                    self.end_predecessor();
-                }
-                asked = accepted(self.control.listener.accept()) => self.tell(asked, true),
-                scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
-            }
-        }
-        let left = self.shared.admission.open();
-        self.end_predecessor();
-        let deadline = Instant::now() + AT_ONCE;
-        while self.predecessor_is_there() && Instant::now() < deadline {
-            sleep(DRAIN_STEP).await;
-        }
-        self.pool.end();
-        if !self.shared.accounts.log.close(LAST_LINES) {
-            tracing::error!(
-                "the last lines of the access log are lost: {LAST_LINES:?} was not enough"
-            );
-        }
-        if left == 0 {
-            return Ok(());
-        }
-        Err(Failure::new(
-            Exit::WrongResult,
-            format!("{left} connections had not ended in time and were reset"),
-        ))
-    }
-
-    fn tell(
-        &self,
-        asked: Option<(tokio::net::UnixStream, tokio::net::unix::SocketAddr)>,
-        draining: bool,
-    ) {
-        if let Some((stream, _)) = asked {
-            let status = self.status(draining);
-            spawn_local(async move { control::answer(stream, &status).await });
-        }
-    }
-
-    fn expose(&self, stream: Option<tokio::net::TcpStream>) {
-        if let Some(stream) = stream {
-            let shared = Arc::clone(&self.shared);
-            let next_hops = Arc::clone(&self.plan.next_hops);
-            let handoff = self.plan.handoff.clone();
-            spawn_local(exposition::answer(stream, move || {
-                shared.accounts.metrics.exposition(Levels {
-                    open: shared.admission.open(),
-                    buffered: shared.admission.budget.used(),
-                    log_lines_dropped: shared.accounts.log.dropped(),
-                    early_waiting: shared.early.waiting(),
-                    remembered_servers: next_hops.remembered(),
-                    handoff_threshold: handoff.map_or(0, |each| each.learned.threshold()),
-                    kernel: MptcpCounters::now(),
-                })
-            }));
-        }
-    }
-
-    fn status(&self, draining: bool) -> Status {
-        let listeners = self.plan.bound.iter().map(|bound| ListenerStatus {
-            name: bound.label.to_string(),
-            kind: bound.listen.kind.name().to_owned(),
-            address: bound.listen.address,
-            mptcp: sockets::is_mptcp(&bound.socket),
-            accepted: bound.counters.accepted.get(),
-            up_bytes: bound.counters.up.get(),
-            down_bytes: bound.counters.down.get(),
-        });
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_seconds: self.since.elapsed().as_secs_f64(),
-            draining,
-            open_connections: self.shared.admission.open(),
-            most_connections: self.plan.most,
-            buffered_bytes: self.shared.admission.budget.used(),
-            log_lines_dropped: self.shared.accounts.log.dropped(),
-            handoff_threshold_bytes: self
-                .plan
-                .handoff
-                .as_ref()
-                .map(|each| each.learned.threshold()),
-            kernel_mptcp: MptcpCounters::now(),
-            listeners: listeners.collect(),
-            connections: self.shared.accounts.seen(SHOWN),
-        }
-    }
 }
 
 /// Whoever closed our standard output does not wait for this.
@@ -494,7 +290,7 @@ fn departures(config: &Config) -> Result<Option<Arc<Departures>>, Failure> {
 }
 
 /// For the listeners of `plan` that want one, if any does.
-fn syn_watcher(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
+pub fn syn_watcher(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
     if !plan.config.forwards_syns_early() {
         return Ok(None);
     }
@@ -527,7 +323,7 @@ async fn start_pool(plan: &Arc<Plan>, shared: &Arc<Shared>) -> io::Result<Pool> 
     Ok(pool)
 }
 
-async fn first(one: &mut Signal, other: &mut Signal) {
+pub async fn first(one: &mut Signal, other: &mut Signal) {
     tokio::select! {
         _ = one.recv() => {}
         _ = other.recv() => {}
@@ -535,7 +331,7 @@ async fn first(one: &mut Signal, other: &mut Signal) {
 }
 
 /// Tells the service manager, if there is one (`sd_notify(3)`).
-fn notify(state: &[NotifyState<'_>]) {
+pub fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!("service manager: {error}");
     }

@@ -1,0 +1,77 @@
+//! What a process says of itself: to `status` and `top`, and to Prometheus.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_local;
+
+use super::control::{self, ListenerStatus, Status};
+use super::exposition;
+use super::run::Service;
+use crate::accounting::metrics::Levels;
+use crate::kernel::netstat::MptcpCounters;
+use crate::kernel::sockets;
+
+/// Connections that a status shows.
+const SHOWN: usize = 1000;
+
+impl Service {
+    pub fn tell(
+        &self,
+        asked: Option<(tokio::net::UnixStream, tokio::net::unix::SocketAddr)>,
+        draining: bool,
+    ) {
+        if let Some((stream, _)) = asked {
+            let status = self.status(draining);
+            spawn_local(async move { control::answer(stream, &status).await });
+        }
+    }
+
+    pub fn expose(&self, stream: Option<tokio::net::TcpStream>) {
+        if let Some(stream) = stream {
+            let shared = Arc::clone(&self.shared);
+            let next_hops = Arc::clone(&self.plan.next_hops);
+            let handoff = self.plan.handoff.clone();
+            spawn_local(exposition::answer(stream, move || {
+                shared.accounts.metrics.exposition(Levels {
+                    open: shared.admission.open(),
+                    buffered: shared.admission.budget.used(),
+                    log_lines_dropped: shared.accounts.log.dropped(),
+                    early_waiting: shared.early.waiting(),
+                    remembered_servers: next_hops.remembered(),
+                    handoff_threshold: handoff.map_or(0, |each| each.learned.threshold()),
+                    kernel: MptcpCounters::now(),
+                })
+            }));
+        }
+    }
+
+    fn status(&self, draining: bool) -> Status {
+        let listeners = self.plan.bound.iter().map(|bound| ListenerStatus {
+            name: bound.label.to_string(),
+            kind: bound.listen.kind.name().to_owned(),
+            address: bound.listen.address,
+            mptcp: sockets::is_mptcp(&bound.socket),
+            accepted: bound.counters.accepted.get(),
+            up_bytes: bound.counters.up.get(),
+            down_bytes: bound.counters.down.get(),
+        });
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_seconds: self.since.elapsed().as_secs_f64(),
+            draining,
+            open_connections: self.shared.admission.open(),
+            most_connections: self.plan.most,
+            buffered_bytes: self.shared.admission.budget.used(),
+            log_lines_dropped: self.shared.accounts.log.dropped(),
+            handoff_threshold_bytes: self
+                .plan
+                .handoff
+                .as_ref()
+                .map(|each| each.learned.threshold()),
+            kernel_mptcp: MptcpCounters::now(),
+            listeners: listeners.collect(),
+            connections: self.shared.accounts.seen(SHOWN),
+        }
+    }
+}

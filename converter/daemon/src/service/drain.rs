@@ -1,0 +1,84 @@
+//! The end: nobody is accepted any more, and connections that are open get their time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::Signal;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::accept::accepted;
+use super::exposition;
+use super::run::{End, Service, first};
+use super::worker::Phase;
+use crate::failure::{Exit, Failure};
+
+/// How often a drain looks whether all have left.
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// What a predecessor may take to end that was told to do so at once.
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// What the last lines of the access log may take.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+impl Service {
+    /// Waits until the last connection has ended, and a predecessor, up to the deadline. Who was relieved takes one signal for
+    /// a nearer deadline; another one ends it at once.
+    pub async fn drain(
+        mut self,
+        end: &End,
+        mut terminate: Signal,
+        mut interrupt: Signal,
+    ) -> Result<(), Failure> {
+        // The plan holds the listeners open: whoever comes now shall be refused, not wait for an end.
+        self.plan = Arc::new(self.plan.without_listeners());
+        self.syn_watcher = None;
+        if let Err(error) = self.pool.enter(Phase::Draining).await {
+            tracing::error!("{error}");
+        }
+        let timeouts = &self.plan.config.timeouts;
+        let (mut told, timeout) = match end {
+            End::Told => (true, timeouts.drain),
+            End::Relieved(_) => (false, timeouts.hand_over),
+        };
+        let mut deadline = Instant::now() + timeout;
+        tracing::info!(
+            "ending: {} connections are open",
+            self.shared.admission.open()
+        );
+        let is_over = || self.shared.admission.open() == 0 && !self.predecessor_is_there();
+        while !is_over() && Instant::now() < deadline {
+            tokio::select! {
+                () = sleep(DRAIN_STEP) => {}
+                () = sleep_until(deadline) => {}
+                () = first(&mut terminate, &mut interrupt) => {
+                    if told {
+                        break;
+                    }
+                    told = true;
+                    deadline = deadline.min(Instant::now() + timeouts.drain);
+                    self.end_predecessor();
+                }
+                asked = accepted(self.control.listener.accept()) => self.tell(asked, true),
+                scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
+            }
+        }
+        let left = self.shared.admission.open();
+        self.end_predecessor();
+        let deadline = Instant::now() + AT_ONCE;
+        while self.predecessor_is_there() && Instant::now() < deadline {
+            sleep(DRAIN_STEP).await;
+        }
+        self.pool.end();
+        if !self.shared.accounts.log.close(LAST_LINES) {
+            tracing::error!(
+                "the last lines of the access log are lost: {LAST_LINES:?} was not enough"
+            );
+        }
+        if left == 0 {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::WrongResult,
+            format!("{left} connections had not ended in time and were reset"),
+        ))
+    }
+}
