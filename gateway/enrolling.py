@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gateway import kernel, rules
+from gateway import kernel
 from gateway.forwards import conflicts, with_added, without
 from gateway.registry import Identity, Router, Routers, free_number, name_of
 from gateway.tunnels import Gateway, align
@@ -62,10 +62,6 @@ def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool
     """
     routers = with_ports(gateway, name, ports, remove=remove)
     notes = align(gateway, routers)
-    # Not of ports that only go: while they are known, the rules keep out what goes on, and who answers it.
-    if not remove:
-        network = gateway.settings.network
-        kernel.forget_forwarded(ports, network, rules.led_to(network, routers[name]))
     gateway.registry.write(name, routers[name])
     return notes
 

@@ -92,27 +92,31 @@ def end_connections(lost: Sequence[Network]) -> str | None:
     return None
 
 
-def forget_forwarded(ports: Sequence[Ports], network: IPv4Network, owner: IPv4Address) -> None:
-    """Forget what leads from ``ports`` into ``network``, but not to the tunnel ``owner``.
+def forget_misled(forwards: Sequence[tuple[Ports, IPv4Address]], network: IPv4Network) -> None:
+    """Forget what leads from ports of ``forwards`` into ``network``, but not to the address that they have there.
 
     The kernel translates all packets of a connection as it did the first: who goes on asking, such as by UDP from the
-    same port, would not reach the ``owner`` of the ports for as long as he asks.
+    same port, would be led to the old address for as long as he asks.
     """
     if not shutil.which("conntrack"):
         return
-    for protocol in sorted({each.protocol for each in ports}):
+    for protocol in sorted({ports.protocol for ports, _ in forwards}):
         chosen = ["--family", "ipv4", "--proto", protocol]
-        there = run(["conntrack", "--dump", *chosen, "--dst-nat"]).stdout
-        for port, target in sorted(_forwarded(there)):
-            led = target in network and any(each.holds(Ports(protocol, port, port)) for each in ports)
-            if led and target != owner:
+        for port, target in sorted(_forwarded(run(["conntrack", "--dump", *chosen, "--dst-nat"]).stdout)):
+            asked = Ports(protocol, port, port)
+            led = next((address for ports, address in forwards if ports.holds(asked)), target)
+            if target in network and led != target:
                 run(["conntrack", "--delete", *chosen, "--reply-src", str(target), "--orig-port-dst", str(port)])
 
 
 def _forwarded(listing: str) -> set[tuple[int, IPv4Address]]:
     """The port that each connection of conntrack(8)'s ``listing`` began with, and who answers it. Pure."""
-    found = re.finditer(r" dport=(\d+) (?:\[UNREPLIED\] )?src=(\S+)", listing)
-    return {(int(each[1]), IPv4Address(each[2])) for each in found}
+    found = set()
+    for line in listing.splitlines():
+        # First the packets of who began, then those of who answers.
+        ports, sources = re.findall(r" dport=(\d+)", line), re.findall(r" src=(\S+)", line)
+        found.add((int(ports[0]), IPv4Address(sources[1])))
+    return found
 
 
 def served(ports: Ports, inside: IPv4Network) -> str | None:

@@ -52,6 +52,11 @@ def _forwards(network: IPv4Network, routers: Routers) -> Iterator[_Forward]:
             yield _Forward(router.number, led_to(network, router), router.forward)
 
 
+def led(network: IPv4Network, routers: Routers) -> list[tuple[Ports, IPv4Address]]:
+    """All ports that lead to routers, and where."""
+    return [(ports, forward.address) for forward in _forwards(network, routers) for ports in forward.ports]
+
+
 def led_to(network: IPv4Network, router: Router) -> IPv4Address:
     """Where ports lead to a router: its tunnel for everything else, the old one until a rotation ends."""
     return of_tunnel(block_of(network, router.number), EVERYTHING_ELSE)

@@ -11,6 +11,7 @@ from tributary.settings.failure import Exit, Failure
 from tributary.wireguard.keys import new_secret
 
 DIRECTORY = Path("/var/lib/tributary/gateway")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,19 @@ class State:
     def _tallies(self) -> Path:
         return self.folder / "tallies.json"
 
+    def note_boot(self) -> None:
+        """That what is noted about forwarding counts until this machine starts anew; raises Failure, exit 71."""
+        written(self._boot, _BOOT.read_bytes())
+
+    def forget_boot(self) -> None:
+        """That nothing is changed any more; raises Failure, exit 71."""
+        unlink(self._boot)
+
+    @property
+    def was_noted_since_boot(self) -> bool:
+        """Whether what is noted about forwarding was noted since this machine started."""
+        return self._boot.exists() and self._boot.read_bytes() == _BOOT.read_bytes()
+
     def note_forwarding(self, was_on: bool) -> None:
         """Whether this machine passed packets on before us; raises Failure, exit 71."""
         if was_on:
@@ -87,6 +101,10 @@ class State:
         """The IP versions of which this machine passed nothing on before us."""
         off = ((4, self.forwarding_was_off), (6, self.hearing_routers is not None))
         return [version for version, was_off in off if was_off]
+
+    @property
+    def _boot(self) -> Path:
+        return self.folder / "noted-in-boot"
 
     @property
     def _forwarding6(self) -> Path:

@@ -44,7 +44,7 @@ class Gateway:
     @property
     def for_tunnels(self) -> Sequence[int]:
         """The IP versions that this machine passes on because of ``up``, not by itself."""
-        if self.stands:
+        if self.stands or self.state.was_noted_since_boot:
             return self.state.switched_on
         return [version for version in (4, *([6] if self.settings.lan_prefix else [])) if not kernel.forwards(version)]
 
@@ -73,8 +73,11 @@ def up(gateway: Gateway) -> list[str]:
     routers = gateway.registry.read()
     if gateway.stands:
         return _set_up(gateway, routers)
-    gateway.state.note_forwarding(kernel.forwards())
-    gateway.state.note_forwarding6(None)
+    # Or the interface went without `down`, and this machine passes packets on because of us.
+    if not gateway.state.was_noted_since_boot:
+        gateway.state.note_forwarding(kernel.forwards())
+        gateway.state.note_forwarding6(None)
+        gateway.state.note_boot()
     try:
         device.make(gateway.settings.interface)
         return _set_up(gateway, routers)
@@ -137,6 +140,8 @@ def _align(
 ) -> list[str]:
     # First of all: nobody comes in before they stand. And always: somebody may have flushed all rules of this machine.
     kernel.load(gateway.rules(routers))
+    # Not of ports that only went: while their connections are known, the rules keep out both of their ends.
+    kernel.forget_misled(rules.led(gateway.settings.network, routers), gateway.settings.network)
     wanted = gateway.tunnels(routers)
     change = difference(wanted, there, [gateway.networks.lan_of(routers[name].lan_number) for name in rotated])
     if change or always:
@@ -171,6 +176,7 @@ def down(gateway: Gateway) -> None:
 
 def _take_down(gateway: Gateway) -> None:
     with ExitStack() as every:  # whatever becomes of the others, the last one first
+        every.callback(gateway.state.forget_boot)
         every.callback(kernel.unload)
         if gateway.state.forwarding_was_off:
             every.callback(gateway.state.note_forwarding, True)

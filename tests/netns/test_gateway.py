@@ -18,7 +18,7 @@ from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVE
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 from tributary.places import ROOT
-from tributary.wireguard import keys
+from tributary.wireguard import device, keys
 
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("wg", "nft"))), reason="wireguard-tools or nftables is not installed"
@@ -291,6 +291,32 @@ def test_forwarding_that_was_on_before_stays_on(gateway: World) -> None:
     assert gateway.forwards()
 
 
+@pytest.mark.slow
+def test_what_was_noted_holds_when_the_interface_has_gone_by_itself(gateway: World) -> None:
+    with inside(gateway.gate):
+        device.remove(gateway.interface)
+    gateway.gateway("up")
+    assert not _passes_through(gateway)
+    gateway.gateway("down")
+    assert not gateway.forwards()
+
+
+def test_bridges_go_on_where_their_frames_come_to_these_rules(gateway: World) -> None:
+    """As with Docker, or a firewall of virtual machines."""
+    gate, ends = gateway.gate, (gateway.house.node, gateway.flat.node)
+    gate.ip("link", "add", "br0", "type", "bridge")
+    if not Path("/proc/sys/net/bridge").exists():
+        pytest.skip("this kernel has no br_netfilter")
+    gate.run("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1")
+    gate.ip("link", "set", "br0", "up")
+    for number, node in enumerate(ends, 1):
+        node.ip("link", "add", "port", "type", "veth", "peer", "name", f"port{number}", "netns", gate.namespace)
+        node.ip("address", "add", f"10.99.0.{number}/24", "dev", "port")
+        node.ip("link", "set", "port", "up")
+        gate.ip("link", "set", f"port{number}", "master", "br0", "up")
+    eventually(lambda: gateway.house.pings("10.99.0.1", "10.99.0.2"))
+
+
 def test_an_interface_of_somebody_elses_is_not_taken(gateway: World) -> None:
     gateway.gateway("down")
     gateway.gate.ip("link", "add", gateway.interface, "type", "veth", "peer", "name", "other")
@@ -442,6 +468,27 @@ def test_who_goes_on_asking_reaches_the_router_by_its_new_keys(gateway: World) -
         gateway.gateway("sync")
         with _datagrams(gateway.house.node, new) as service:
             assert _passes(stranger, service)
+
+
+@forgets
+def test_who_goes_on_asking_reaches_the_router_whose_file_has_the_port_now(gateway: World) -> None:
+    berlin, paris = gateway.house.tunnel(gateway.enrol("berlin"), 0), gateway.flat.tunnel(gateway.enrol("paris"), 0)
+    # conntrack(8) then tells of packets and bytes between the ports of a connection and the addresses of its answers.
+    gateway.gate.sysctl(net__netfilter__nf_conntrack_acct=1)
+    gateway.gateway("forward", "berlin", f"udp/{GAME}")
+    with (
+        _datagrams(gateway.server) as stranger,
+        _datagrams(gateway.house.node, berlin) as first,
+        _datagrams(gateway.flat.node, paris) as second,
+    ):
+        eventually(lambda: _passes(stranger, first))
+        files = gateway.state / "routers"
+        file, other = files / "berlin.toml", files / "paris.toml"
+        before, key, ports = file.read_text().partition("forward = ")
+        file.write_text(before)
+        other.write_text(other.read_text() + key + ports)
+        gateway.gateway("sync")
+        assert _passes(stranger, second)
 
 
 @forgets
