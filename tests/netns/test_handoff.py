@@ -115,7 +115,8 @@ def test_a_client_that_asks_for_more_and_ends_its_direction_gets_all_that_its_ba
             for name in names[1:].replace("b", ""):
                 assert answer(client) == pattern(name, 1000)
             assert client.recv(1) == b""
-        eventually(lambda: not handoff.at_back_ends())
+        eventually(lambda: not handoff.at_back_ends() and not handoff.at_front())
+    assert all(line["down_bytes"] for line in handoff.outcomes("handed-over")), "what nobody answered is in the log"
 
 
 def test_of_a_client_that_resets_nothing_is_left(handoff: HandOff) -> None:

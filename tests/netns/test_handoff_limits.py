@@ -125,6 +125,15 @@ def test_a_client_that_breaks_off_at_the_end_of_an_answer_can_use_its_port_again
     assert one_exchange(handoff, port) < 10
 
 
+def test_a_client_that_rests_stays_however_little_a_back_end_waits_for(handoff: HandOff) -> None:
+    start_back_end(handoff, "--idle", "1")
+    with handoff.connection() as client:
+        eventually(lambda: is_handed(handoff, client))
+        time.sleep(2)
+        client.sendall(request("b/1000"))
+        assert answer(client) == pattern("b", 1000)
+
+
 def test_a_port_that_is_used_again_keeps_its_rule_whichever_thread_had_it_before(handoff: HandOff) -> None:
     """The rule before ends later than the connection, by the thread of the front that had it."""
     ports = range(40410, 40420)

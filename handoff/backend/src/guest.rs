@@ -73,8 +73,13 @@ impl Guest {
 
     /// Waits for more bytes behind the inbox; 0 at the client's end. Raises also that it took too long.
     pub async fn read_more(&mut self) -> io::Result<usize> {
+        timeout(self.idle, self.read()).await?
+    }
+
+    /// The same, however long it takes.
+    pub(crate) async fn read(&mut self) -> io::Result<usize> {
         self.inbox.reserve(PIECE);
-        timeout(self.idle, self.stream.read_buf(&mut self.inbox)).await?
+        self.stream.read_buf(&mut self.inbox).await
     }
 
     /// Sends all of `bytes`.

@@ -200,7 +200,7 @@ enum AtNext {
 /// Freezes the guest once its answer is acknowledged and it has sent more, or rests.
 async fn at_next_request(guest: &mut Guest) -> AtNext {
     if guest.inbox.is_empty() {
-        let read = timeout(REST, guest.read_more()).await;
+        let read = timeout(REST, guest.read()).await;
         if let Ok(Ok(0) | Err(_)) = read {
             return AtNext::Over;
         }

@@ -91,6 +91,8 @@ struct Stay {
     rule: Rule,
     /// How often it was given back.
     turns: u32,
+    /// It ends there without another answer.
+    is_closing: bool,
 }
 
 /// A failed step.
@@ -176,6 +178,7 @@ impl<'a> Journey<'a> {
                 away,
                 rule,
                 turns: 0,
+                is_closing: false,
             }),
             Ok(Some(What::Denied(denial))) => {
                 tracing::warn!("a connection is not handed to {}: {denial}", rule.back_end);
@@ -214,6 +217,7 @@ impl<'a> Journey<'a> {
                     stay.turns = turn;
                     guide.answered(stay.at, sent, AnswerEnd::Whole);
                     let is_its_own = guide.next(stay.at, &bytes) == Some(stay.at);
+                    stay.is_closing = !is_its_own;
                     stay.away.say(if is_its_own {
                         What::Keep { turn }
                     } else {
@@ -222,7 +226,9 @@ impl<'a> Journey<'a> {
                     Ok(stay)
                 }
                 Some(What::Ended { sent }) => {
-                    guide.answered(stay.at, sent, AnswerEnd::WithConnection);
+                    if !stay.is_closing {
+                        guide.answered(stay.at, sent, AnswerEnd::WithConnection);
+                    }
                     spawn_local(Rc::clone(&self.links.switch).remove_later(stay.rule));
                     return Outcome::Over;
                 }
