@@ -64,7 +64,10 @@ fn at(text: &str, name: &str, key: &str, error: &toml::de::Error) -> String {
     if key.split('.').any(|part| part == "users") {
         return format!("{name}:{line}: {key} = ...: accepted: {{ name = \"password\" }}");
     }
-    let value = text[span].lines().next().unwrap_or_default().trim();
+    let value = match &text[span] {
+        with_passwords if with_passwords.contains("users") => "...",
+        value => value.lines().next().unwrap_or_default().trim(),
+    };
     match key {
         "" if is_behind_users(before) => format!("{name}:{line}: ...: {message}"),
         "" => format!("{name}:{line}: {value}: {message}"),
@@ -295,6 +298,13 @@ mod tests {
             ));
             assert!(!message.contains("4711"), "{users} gives {message:?}");
             assert!(message.contains("c.toml:4"), "{users} gives {message:?}");
+        }
+        for listen in [
+            "[{ kind = \"socks5\", users = { bob = \"4711\" } }]",
+            "{ kind = \"socks5\", users = { bob = \"4711\" } }",
+        ] {
+            let message = refusal(&format!("listen = {listen}"));
+            assert!(!message.contains("4711"), "{listen} gives {message:?}");
         }
     }
 
