@@ -137,15 +137,17 @@ def test_a_hand_over_changes_the_backlog(conv: World) -> None:
         assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
 
 
-def test_a_successor_that_fails_late_leaves_the_control_socket_to_who_serves(conv: World) -> None:
+def test_a_successor_that_fails_late_leaves_everything_to_who_serves(conv: World) -> None:
     limit = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
     with upgradable(conv, ALL, *limit) as converter, conv.serving(greet) as service:
         # A packet socket is among the last things that it opens.
-        converter.write(ALL.replace('kind = "convert"', 'kind = "convert"\nearly_syn = true'))
+        changed = ALL.replace('kind = "convert"', 'kind = "convert"\nearly_syn = true')
+        converter.write("[limits]\nbacklog = 77\n" + changed)
         converter.popen.send_signal(signal.SIGUSR2)
         converter.wait_for("not handed over, the successor ended: exit status: 77")
         assert converter.status()["pid"] == converter.pid
         assert sorted(file.name for file in converter.directory.glob("control*")) == ["control"]
+        assert backlogs(conv) == {"4096"}
         assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
         converter.write(ALL)
         assert hand_over(converter) != converter.pid

@@ -1,5 +1,7 @@
 """The native converter and its service manager: sockets that it is passed, and states that it tells."""
 
+import os
+import signal
 import socket
 import tempfile
 import time
@@ -60,6 +62,23 @@ def test_passed_socket_is_used_as_it_is(conv: World, protocol: int) -> None:
             assert "timer:(keepalive" in conv.gateway.run("ss", "-Htno", "sport", "= :3128")
         assert ("without SocketProtocol=mptcp" in converter.log) == (protocol == TCP)
         assert converter.status()["listeners"][0]["mptcp"] == (protocol == MPTCP)
+
+
+def test_passed_socket_is_passed_on_as_it_is(conv: World) -> None:
+    """By a restart it would be the same, so a hand-over that refused it would be one that can never be."""
+    config = CLIENTS + LISTENERS.partition('[[listen]]\nkind = "socks5"')[0]
+    with (
+        tempfile.TemporaryDirectory(dir=conv.directory) as directory,
+        activated(conv, Path(directory), config, TCP) as converter,
+        conv.serving(greet) as service,
+    ):
+        converter.popen.send_signal(signal.SIGUSR2)
+        new = eventually(lambda: converter.status()["pid"] != converter.pid and converter.status()["pid"])
+        try:
+            assert hears(conv, "connect", SERVER, service.port, MPTCP) == "hello"
+            assert converter.popen.wait(10) == 0
+        finally:
+            os.kill(new, signal.SIGKILL)
 
 
 def test_passed_socket_that_nobody_wants_is_named_and_closed(conv: World) -> None:

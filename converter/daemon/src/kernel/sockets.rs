@@ -52,7 +52,8 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
 
 /// What a listening socket of `listen` has besides its address, also one that somebody else has made.
 pub fn set_up(socket: &impl AsFd, listen: &Listen) -> io::Result<()> {
-    if listen.leave {
+    // A connection by MPTCP is never left.
+    if listen.leave && !is_mptcp(socket) {
         Pause::prepare(socket)?;
     }
     if listen.kind == ListenerKind::Convert {

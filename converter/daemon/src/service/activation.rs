@@ -7,7 +7,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::RawFd;
 use std::process;
 
-use rustix::net::listen;
 use socket2::Socket;
 
 use super::successor::Predecessor;
@@ -18,44 +17,51 @@ use crate::kernel::{sockets, sys};
 /// `SD_LISTEN_FDS_START`.
 const FIRST_PASSED: RawFd = 3;
 
-/// Sockets that were passed.
-#[derive(Debug, Default)]
-pub struct Passed {
-    /// Those that no listener has claimed yet.
-    rest: Vec<(SocketAddr, TcpListener)>,
-    /// Whether the process before made them, by the configuration that it had.
-    by_predecessor: bool,
+/// A socket that was passed.
+#[derive(Debug)]
+pub struct PassedSocket {
+    /// It listens.
+    pub listener: TcpListener,
+    address: SocketAddr,
+    /// Whether the process before made it, or the one before that, and not the service manager.
+    pub is_ours: bool,
 }
+
+/// Passed sockets that no listener has claimed yet.
+#[derive(Debug, Default)]
+pub struct Passed(Vec<PassedSocket>);
 
 impl Passed {
     /// What the environment announces for this process. To be called once, before any file is opened.
     pub fn take(predecessor: Option<&Predecessor>) -> io::Result<Self> {
-        let numbers: Vec<RawFd> = match predecessor {
-            Some(predecessor) => predecessor.sockets.clone(),
-            None => announced().collect(),
+        let (numbers, ours) = match predecessor {
+            Some(predecessor) => (predecessor.sockets.clone(), &predecessor.ours[..]),
+            None => (announced().collect(), &[][..]),
         };
-        let mut rest = Vec::with_capacity(numbers.len());
-        for descriptor in sys::inherited(numbers)? {
+        let are_ours: Vec<bool> = numbers.iter().map(|number| ours.contains(number)).collect();
+        let mut sockets = Vec::with_capacity(numbers.len());
+        for (descriptor, is_ours) in sys::inherited(numbers)?.into_iter().zip(are_ours) {
             let listener = TcpListener::from(Socket::from(descriptor));
             listener.set_nonblocking(true)?;
-            rest.push((listener.local_addr()?, listener));
+            sockets.push(PassedSocket {
+                address: listener.local_addr()?,
+                listener,
+                is_ours,
+            });
         }
-        Ok(Self {
-            rest,
-            by_predecessor: predecessor.is_some(),
-        })
+        Ok(Self(sockets))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.rest.is_empty()
+        self.0.is_empty()
     }
 
-    /// The socket for this listener, if it was passed, set up as one of our own. The predecessor's is refused (exit code 64) if
-    /// it is another one than this listener would make; the service manager's is taken as its socket unit has it.
-    pub fn claim(&mut self, wanted: &Listen, backlog: u16) -> Result<Option<TcpListener>, Failure> {
+    /// The socket for this listener, if it was passed; nothing is changed about it. One of ours is refused (exit code 64) if
+    /// it is another one than the listener would make; the service manager's is taken as its socket unit has it.
+    pub fn claim(&mut self, wanted: &Listen) -> Result<Option<PassedSocket>, Failure> {
         let address = wanted.address;
-        let Some(listener) = self.claim_address(address) else {
+        let Some(socket) = self.claim_address(address) else {
             return Ok(None);
         };
         let is_transparent = wanted.intercept == Some(Intercept::Tproxy);
@@ -63,20 +69,20 @@ impl Passed {
             (
                 "mptcp",
                 "SocketProtocol=mptcp",
-                Some(sockets::is_mptcp(&listener)),
+                Some(sockets::is_mptcp(&socket.listener)),
                 wanted.takes_mptcp(),
             ),
             (
                 "intercept",
                 "Transparent=yes",
-                sockets::is_transparent(&listener),
+                sockets::is_transparent(&socket.listener),
                 is_transparent,
             ),
         ] {
             if is.is_none_or(|is| is == should_be) {
                 continue;
             }
-            if self.by_predecessor {
+            if socket.is_ours {
                 let message =
                     format!("{address}: {key} of a listener can change by a restart only");
                 return Err(Failure::new(Exit::Usage, message));
@@ -86,27 +92,18 @@ impl Passed {
                 "{address} was passed {has} {directive} (systemd.socket(5)), which is not what {key} of its listener says"
             );
         }
-        let failed = |error: io::Error| Failure::from_io(&format!("set up {address}"), &error);
-        sockets::set_up(&listener, wanted).map_err(failed)?;
-        if self.by_predecessor {
-            // Once more is no error, and sets the backlog (listen(2)).
-            listen(&listener, i32::from(backlog)).map_err(|error| failed(error.into()))?;
-        }
-        Ok(Some(listener))
+        Ok(Some(socket))
     }
 
     /// The socket at this address, whatever it is for.
-    pub fn claim_address(&mut self, wanted: SocketAddr) -> Option<TcpListener> {
-        let number = self
-            .rest
-            .iter()
-            .position(|(address, _)| *address == wanted)?;
-        Some(self.rest.swap_remove(number).1)
+    pub fn claim_address(&mut self, wanted: SocketAddr) -> Option<PassedSocket> {
+        let number = self.0.iter().position(|each| each.address == wanted)?;
+        Some(self.0.swap_remove(number))
     }
 
     /// Says which sockets nobody claimed; they are closed.
     pub fn close_the_rest(self) {
-        for (address, _) in self.rest {
+        for PassedSocket { address, .. } in self.0 {
             tracing::warn!("a socket at {address} was passed, and no listener has this address");
         }
     }

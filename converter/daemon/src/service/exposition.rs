@@ -31,6 +31,7 @@ pub fn socket(
     };
     passed
         .claim_address(address)
+        .map(|socket| socket.listener)
         .map_or_else(listen, Ok)
         .map(Some)
         .map_err(|error| Failure::from_io(&format!("metrics on {address}"), &error))

@@ -67,6 +67,8 @@ pub struct Bound {
     pub counters: Arc<OfListener>,
     /// Shared with the same listener of the plan before and after.
     pub socket: Arc<TcpListener>,
+    /// Whether a converter made it, and not the service manager.
+    pub is_ours: bool,
 }
 
 impl Plan {
@@ -81,8 +83,10 @@ impl Plan {
         let mut bound = Vec::with_capacity(config.listen.len());
         for listen in &config.listen {
             let label = listen.label();
+            let (socket, is_ours) = socket(listen, &config, old, passed)?;
             bound.push(Arc::new(Bound {
-                socket: socket(listen, &config, old, passed)?,
+                socket,
+                is_ours,
                 counters: metrics.of_listener(&label),
                 listen: listen.clone(),
                 label: label.into(),
@@ -95,6 +99,17 @@ impl Plan {
             most,
             bound,
         })
+    }
+
+    /// Sets the sockets up as those of one's own, whoever made them. Raises what setsockopt(2) and listen(2) do.
+    pub fn set_up(&self) -> io::Result<()> {
+        for bound in &self.bound {
+            sockets::set_up(&*bound.socket, &bound.listen)?;
+            if bound.is_ours {
+                listen(&bound.socket, i32::from(self.config.limits.backlog))?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives the sockets the backlog of this configuration. Raises what listen(2) does.
@@ -161,12 +176,13 @@ fn handoff(config: &Config, old: Option<&Plan>) -> Result<Option<HandoffPlan>, F
     }))
 }
 
+/// The listener's socket, and whether a converter made it.
 fn socket(
     listen: &Listen,
     config: &Config,
     old: Option<&Plan>,
     passed: &mut Passed,
-) -> Result<Arc<TcpListener>, Failure> {
+) -> Result<(Arc<TcpListener>, bool), Failure> {
     if let Some(same) = old.and_then(|old| {
         old.bound
             .iter()
@@ -181,7 +197,7 @@ fn socket(
                 listen.leave,
             )
         {
-            return Ok(Arc::clone(&same.socket));
+            return Ok((Arc::clone(&same.socket), same.is_ours));
         }
         let message = format!(
             "{}: kind, mptcp, intercept and leave of a listener can change by a restart only",
@@ -191,8 +207,8 @@ fn socket(
     }
     let attempted = format!("cannot listen on {} ({})", listen.address, listen.label());
     let failed = |error| Failure::from_io(&attempted, &error);
-    if let Some(listener) = passed.claim(listen, config.limits.backlog)? {
-        return Ok(Arc::new(listener));
+    if let Some(socket) = passed.claim(listen)? {
+        return Ok((Arc::new(socket.listener), socket.is_ours));
     }
     let made = sockets::listener(listen, config.limits.backlog);
     if let (Some(own), Err(error)) = (at_port(old, listen), &made) {
@@ -204,13 +220,20 @@ fn socket(
             return Err(Failure::new(Exit::Usage, message));
         }
     }
-    made.map(|socket| Arc::new(socket.into())).map_err(failed)
+    made.map(|socket| (Arc::new(socket.into()), true))
+        .map_err(failed)
 }
 
-/// The address of a listener that `old` has at the same port.
+/// The address of a listener that `old` has at the same port, and that has to go for this one.
 fn at_port(old: Option<&Plan>, listen: &Listen) -> Option<SocketAddr> {
     let mut known = old?.bound.iter().map(|bound| bound.listen.address);
-    known.find(|address| address.port() == listen.address.port())
+    known.find(|address| includes(*address, listen.address) || includes(listen.address, *address))
+}
+
+/// Whether `one` is for all addresses, and `other` among them. A socket at `[::]` is for both families.
+fn includes(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_family = one.is_ipv6() || other.is_ipv4();
+    one.ip().is_unspecified() && one.port() == other.port() && same_family
 }
 
 fn open_files() -> u64 {
@@ -297,6 +320,21 @@ pub fn raise_open_files() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_is_in_the_way_of_those_at_its_port_that_it_includes() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        for (one, other, expected) in [
+            ("0.0.0.0:80", "10.0.0.1:80", true),
+            ("[::]:80", "10.0.0.1:80", true),
+            ("[::]:80", "[fd00::1]:80", true),
+            ("0.0.0.0:80", "[fd00::1]:80", false),
+            ("0.0.0.0:80", "10.0.0.1:81", false),
+            ("10.0.0.2:80", "10.0.0.1:80", false),
+        ] {
+            assert_eq!(includes(at(one), at(other)), expected, "{one} and {other}");
+        }
+    }
 
     #[test]
     fn connections_with_all_else_never_take_more_descriptors_than_there_are() {

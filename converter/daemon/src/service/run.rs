@@ -115,6 +115,9 @@ impl Service {
         let plan = Arc::new(plan);
         let metrics = metrics.map(exposition::watched).transpose()?;
         let syn_watcher = syn_watcher(&plan, &shared)?;
+        // Somebody else's until now, who goes on if this process fails: so nothing is changed about them before.
+        plan.set_up()
+            .map_err(|error| Failure::from_io("set up sockets", &error))?;
         let pool = start_pool(&plan, &shared)
             .await
             .map_err(|error| Failure::from_io("threads", &error))?;
@@ -211,10 +214,12 @@ impl Service {
         if let Some(successor) = &mut self.successor {
             successor.kill();
         }
-        let listeners = self.plan.bound.iter().map(|bound| bound.socket.as_fd());
+        let (ours, others): (Vec<_>, Vec<_>) =
+            self.plan.bound.iter().partition(|bound| bound.is_ours);
+        let ours: Vec<_> = ours.iter().map(|bound| bound.socket.as_fd()).collect();
+        let others = others.iter().map(|bound| bound.socket.as_fd());
         let metrics = self.metrics.as_ref().map(AsFd::as_fd);
-        let sockets: Vec<_> = listeners.chain(metrics).collect();
-        match Successor::start(&sockets) {
+        match Successor::start(&ours, &others.chain(metrics).collect::<Vec<_>>()) {
             Ok(successor) => {
                 tracing::info!("handing over to process {}", successor.id().unwrap_or(0));
                 self.successor = Some(successor);

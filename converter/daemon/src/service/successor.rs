@@ -21,31 +21,32 @@ use tokio::process::{Child, Command};
 
 const PREDECESSOR: &str = "TRIBUTARY_PREDECESSOR";
 const SOCKETS: &str = "TRIBUTARY_SOCKETS";
+/// Those of them that no service manager has made.
+const OURS: &str = "TRIBUTARY_OWN_SOCKETS";
 
 /// A successor that was started.
 #[derive(Debug)]
 pub struct Successor(Child);
 
 impl Successor {
-    /// Starts the program by the name that this process was started by, with its arguments and `sockets`.
-    pub fn start(sockets: &[BorrowedFd<'_>]) -> io::Result<Self> {
+    /// Starts the program by the name that this process was started by, with its arguments, and sockets: `ours`, and `others`
+    /// that the service manager has made.
+    pub fn start(ours: &[BorrowedFd<'_>], others: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let mut arguments = env::args_os();
         let program = arguments.next().ok_or(io::ErrorKind::NotFound)?;
-        let numbers: Vec<String> = sockets
-            .iter()
-            .map(|fd| fd.as_raw_fd().to_string())
-            .collect();
+        let sockets = [ours, others].concat();
         let mut command = Command::new(program);
         command
             .args(arguments)
             .stdin(Stdio::null())
             .env(PREDECESSOR, std::process::id().to_string())
-            .env(SOCKETS, numbers.join(","))
+            .env(SOCKETS, numbers(&sockets))
+            .env(OURS, numbers(ours))
             // It names this process (sd_watchdog_enabled(3)), and the successor has to answer as well.
             .env_remove("WATCHDOG_PID");
-        keep_over_exec(sockets, true)?;
+        keep_over_exec(&sockets, true)?;
         let child = command.spawn();
-        keep_over_exec(sockets, false)?;
+        keep_over_exec(&sockets, false)?;
         child.map(Self)
     }
 
@@ -66,6 +67,22 @@ impl Successor {
     }
 }
 
+fn numbers(sockets: &[BorrowedFd<'_>]) -> String {
+    let numbers: Vec<String> = sockets
+        .iter()
+        .map(|fd| fd.as_raw_fd().to_string())
+        .collect();
+    numbers.join(",")
+}
+
+/// As [`numbers`] has written them.
+fn descriptors(numbers: &str) -> Vec<RawFd> {
+    numbers
+        .split(',')
+        .filter_map(|number| number.parse().ok())
+        .collect()
+}
+
 fn keep_over_exec(sockets: &[BorrowedFd<'_>], keep: bool) -> io::Result<()> {
     let flags = if keep {
         FdFlags::empty()
@@ -84,6 +101,8 @@ pub struct Predecessor {
     process: Pid,
     /// The descriptors of its sockets, which are this process's now.
     pub sockets: Vec<RawFd>,
+    /// Those of them that a converter has made; of one that does not tell, none.
+    pub ours: Vec<RawFd>,
 }
 
 impl Predecessor {
@@ -94,10 +113,8 @@ impl Predecessor {
         let sockets = env::var(SOCKETS).ok()?;
         (process.as_raw_nonzero().get() == told).then(|| Self {
             process,
-            sockets: sockets
-                .split(',')
-                .filter_map(|number| number.parse().ok())
-                .collect(),
+            sockets: descriptors(&sockets),
+            ours: descriptors(&env::var(OURS).unwrap_or_default()),
         })
     }
 
