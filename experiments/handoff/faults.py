@@ -67,14 +67,15 @@ FAULTS: Mapping[str, Callable[[Served], AbstractContextManager[None]]] = {
 
 @dataclass(frozen=True)
 class Failing:
-    """The same before it stands: links of ``rate``, and an object of ``size`` bytes."""
+    """The same before it stands: links of ``rate``, an object of ``size`` bytes; back ends wait ``idle`` seconds."""
 
     rate: Rate
     size: int
+    idle: int
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
-        return {"rate": str(self.rate), "back_ends": len(BACK_ENDS)}
+        return {"rate": str(self.rate), "back_ends": len(BACK_ENDS), "idle": self.idle}
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Served]:  # noqa: ARG002
@@ -85,7 +86,7 @@ class Failing:
                 folder = network.objects(FAILING) / FAILING
                 folder.mkdir()
                 (folder / OBJECT).write_bytes(os.urandom(self.size))
-                running = Served(network, rules(network.back_ends))
+                running = Served(network, rules(network.back_ends), back_end_options=("--idle", str(self.idle)))
                 stack.callback(running.stop)
                 for each in ("switch", *BACK_ENDS, "front"):
                     running.start(each)
