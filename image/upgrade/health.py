@@ -50,6 +50,9 @@ def verdict(units: Iterable[Mapping[str, str]]) -> Verdict:
 
 def _health(unit: Mapping[str, str]) -> Health:
     state = unit["ActiveState"]
+    if state == "activating":
+        # Also one that failed and is started again: what it waited for may be there a moment later. Patience ends.
+        return Health.UNDECIDED
     if state == "failed" or unit.get("Result", "success") != "success":
         return Health.BAD
     if state in ("active", "reloading"):

@@ -57,7 +57,7 @@ def test_what_systemctl_shows_is_good_if_daemons_run_and_the_rest_is_over() -> N
 
 @pytest.mark.parametrize(("fields", "health"), [
     ({"ActiveState": "failed", "Result": "exit-code"}, Health.BAD),
-    ({"ActiveState": "activating", "Result": "exit-code"}, Health.BAD),  # started again after it failed
+    ({"ActiveState": "activating", "Result": "exit-code"}, Health.UNDECIDED),  # started again after it failed
     ({"ActiveState": "activating"}, Health.UNDECIDED),
     (NEVER_TRIED, Health.UNDECIDED),  # its turn has not come
     (NEVER_TRIED | {"Type": "oneshot"}, Health.UNDECIDED),
