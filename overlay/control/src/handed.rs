@@ -19,6 +19,8 @@ pub struct Handed {
     reload: String,
     /// What the converter was last told of; nothing yet of what an earlier process wrote.
     told: Option<String>,
+    /// Whether it could not be told of what is in the file.
+    owes: bool,
 }
 
 impl Handed {
@@ -28,12 +30,13 @@ impl Handed {
             file,
             reload,
             told: None,
+            owes: false,
         }
     }
 
-    /// Whether the converter has a file to begin with.
-    pub fn exists(&self) -> bool {
-        self.file.exists()
+    /// Whether the converter has routes: a file to begin with, and one that nobody failed to have read.
+    pub fn has_routes(&self) -> bool {
+        self.file.exists() && !self.owes
     }
 
     /// Put `text` into the file and have it read, if that was not done yet; an error says which of the two failed.
@@ -41,11 +44,11 @@ impl Handed {
         if self.told.as_ref() == Some(&text) {
             return Ok(());
         }
-        self.told = None;
+        (self.told, self.owes) = (None, true);
         self.replace(&text)
             .map_err(|error| format!("{}: {error}", self.file.display()))?;
         self.have_it_read().await?;
-        self.told = Some(text);
+        (self.told, self.owes) = (Some(text), false);
         Ok(())
     }
 
@@ -114,7 +117,7 @@ mod tests {
     async fn the_converter_is_told_once_of_each_change_and_once_at_the_beginning() {
         let folder = Folder::new("once");
         let mut handed = folder.handed();
-        assert!(!handed.exists());
+        assert!(!handed.has_routes());
         for (text, reloads) in [("one", 1), ("one", 1), ("two", 2), ("one", 3)] {
             handed.over(text.into()).await.unwrap();
             assert_eq!(folder.reloads(), reloads);
@@ -135,8 +138,10 @@ mod tests {
             refusal.ends_with("exit status: 5: no such unit"),
             "{refusal}"
         );
+        assert!(handed.file.exists() && !handed.has_routes());
         handed.reload = works;
         handed.over("one".into()).await.unwrap();
+        assert!(handed.has_routes());
         assert_eq!(folder.reloads(), 1);
         fs::create_dir(folder.0.join("routes.new")).unwrap();
         let refusal = handed.over("two".into()).await.unwrap_err();

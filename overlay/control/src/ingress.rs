@@ -97,7 +97,7 @@ impl Ingress {
     ) -> Result<(i64, Result<(), String>), Lost> {
         let listing = store.list(NODES, None).await?;
         let table = self.table(store).await?;
-        if table.is_some() || !self.handed.exists() {
+        if table.is_some() || !self.handed.has_routes() {
             let nodes = alive(&listing.entries);
             let text = routes::text(&self.name, table.as_ref(), &nodes, &self.egresses);
             if let Err(what) = self.handed.over(text).await {
