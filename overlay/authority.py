@@ -127,14 +127,17 @@ def enrol(authority: Path, name: str, days: float, purpose: Purpose = OVERLAY) -
     """Write the folder with the certificate of ``name``; the authority and the administrator's folder if there is none.
 
     Raises Failure: exit 75 if the name has a folder, 66 or 65 if the authority cannot be used, 71 if a folder cannot be
-    written; then there is nothing of it.
+    looked for or written; then there is nothing of it.
     """
-    if not authority.exists():
-        _create(authority)
-    signer = Authority.read(authority)
-    if name != ADMINISTRATOR and not (authority / ADMINISTRATOR).exists():
-        _write_identity(authority, ADMINISTRATOR, signer, days, OVERLAY)
-    return _write_identity(authority, name, signer, days, purpose)
+    try:
+        if not authority.exists():
+            _create(authority)
+        signer = Authority.read(authority)
+        if name != ADMINISTRATOR and not (authority / ADMINISTRATOR).exists():
+            _write_identity(authority, ADMINISTRATOR, signer, days, OVERLAY)
+        return _write_identity(authority, name, signer, days, purpose)
+    except OSError as error:
+        raise Failure(Exit.SYSTEM, f"{error.filename}: cannot be looked for: {error.strerror}") from error
 
 
 def _create(folder: Path) -> None:

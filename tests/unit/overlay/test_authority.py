@@ -85,6 +85,12 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def test_what_cannot_be_looked_for_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="cannot be looked for: File name too long") as caught:
+        enrol(tmp_path / ("a" * 300), "london", 30)
+    assert caught.value.code == Exit.SYSTEM
+
+
 def test_what_cannot_be_written_whole_is_named_and_in_nobodys_way(tmp_path: Path) -> None:
     authority = tmp_path / "a"
     with full_disk(), pytest.raises(Failure) as caught:
