@@ -90,8 +90,7 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     """In the order in which networkd tries them: the first whose [Match] fits an interface is the one for it."""
     wans = card.wan if role is Role.CPE else {}
     named = set(card.network) | {wan.interface for wan in wans.values()}
-    by_dhcp = {wan.interface: name for name, wan in wans.items() if card.may_bring_a_prefix(wan)}
-    places = [_Place(name, {"Name": name}, network, by_dhcp.get(name)) for name, network in card.network.items()]
+    places = [_Place(name, {"Name": name}, network, _link(card, wans, name)) for name, network in card.network.items()]
     others = {name: wan for name, wan in wans.items() if wan.interface not in card.network}
     places += [_Place(f"wan-{name}", _match(wan), _BY_DHCP, name) for name, wan in _precise_first(others)]
     if card.wifi is not None and (name := wireless(card, facts)) not in named:
@@ -102,6 +101,12 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
         # Physical Ethernet, not what programs make: bridges and veth have a Kind (systemd.network(5)).
         places.append(_Place("ethernet", {"Type": "ether", "Kind": "!*"}, _BY_DHCP))
     return places
+
+
+def _link(card: Card, wans: Mapping[str, Wan], interface: str) -> str | None:
+    """The link whose provider is asked for a prefix where ``interface`` has a table of its own."""
+    fitting = ((name, wan) for name, wan in _precise_first(wans) if wan.may_be(interface))
+    return next((name for name, wan in fitting if card.may_bring_a_prefix(wan)), None)
 
 
 def _place(file: str, place: _Place, wan: Wan | None, said: Said) -> Iterator[Action]:

@@ -372,8 +372,8 @@ class Card(Settings):
 
     def may_bring_a_prefix(self, wan: Wan) -> bool:
         """Whether systemd-networkd can ask the provider of ``wan`` for one: no modem's, none with fixed addresses."""
-        network = self.network.get(wan.interface or "")
-        return not (wan.modem or (network and network.is_static))
+        fixed = (name for name, network in self.network.items() if network.is_static)
+        return not (wan.modem or any(map(wan.may_be, fixed)))
 
     @property
     def target(self) -> Target | None:

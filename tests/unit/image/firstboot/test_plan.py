@@ -49,6 +49,28 @@ def test_a_gateway_runs_both_converters_throttler_and_firewall() -> None:
     }
 
 
+@pytest.mark.parametrize("interface", ["end1", "end*"])
+@pytest.mark.parametrize(("said", "asks"), [('dns = ["9.9.9.9"]', True), ('address = "198.51.100.10/29"', False)])
+def test_a_link_with_a_table_of_its_interface_is_asked_for_a_prefix(interface: str, said: str, asks: bool) -> None:
+    text = f"""\
+role = "cpe"
+gateway = "203.0.113.5"
+[wan.fibre]
+interface = "{interface}"
+[wan.office]
+interface = "lan9"
+[network.end1]
+{said}
+[lan]
+interface = "eth0"
+address = "192.168.77.1/24"
+ipv6 = "link"
+"""
+    found = plan(read(text.encode(), Role.CPE), facts(Role.CPE))
+    (file,) = (each for each in found if isinstance(each, WriteFile) and each.path.endswith("-end1.network"))
+    assert ("DHCPPrefixDelegation" in file.text or "PrefixDelegationHint" in file.text) is asks
+
+
 def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
     assert units(CPE, facts(Role.CPE)) == {
         "tributary-cpe.service": True,
