@@ -35,6 +35,15 @@ def checked(value: object) -> str:
     return " ".join(words)
 
 
+def fits(value: object) -> bool:
+    """Whether ``value`` is one."""
+    try:
+        checked(value)
+    except ValueError:
+        return False
+    return True
+
+
 def _fits(kind: str, text: str) -> bool:
     try:
         first, *rest = _strings(base64.b64decode(text, validate=True))

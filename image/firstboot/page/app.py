@@ -118,7 +118,7 @@ class Page:
 
     def _look(self, form: Form) -> tuple[HTTPStatus, str]:
         """What is wrong, or what will be done."""
-        wrong_keys = form.has_private_key
+        wrong_keys = views.wrong_keys(form)
         if wrong_keys:
             form = replace(form, ssh_keys="")
         if not (self._knows(form) or fits(form.code, self._box.code)):
@@ -128,7 +128,7 @@ class Page:
         form = replace(form, tables=self._tables, token=self._token)
         if wrong_keys:
             self._draft = None
-            return HTTPStatus.UNPROCESSABLE_ENTITY, self._form(form, Verdict([views.PRIVATE_KEY]))
+            return HTTPStatus.UNPROCESSABLE_ENTITY, self._form(form, Verdict([wrong_keys]))
         try:
             base = self._box.content()
             text = form.added_to(base.decode("utf-8-sig"), self._card).encode()

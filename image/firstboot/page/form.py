@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 import tomli_w
 
+from image.firstboot import public_key
 from image.firstboot.settings import Card
 
 LINK = "link."
@@ -55,6 +56,12 @@ class Form:
     def has_private_key(self) -> bool:
         """Whether somebody took the wrong one of two files: OpenSSH's, PEM's, or PuTTY's."""
         return any(words in self.ssh_keys for words in ("PRIVATE KEY", "Private-Lines"))
+
+    @property
+    def wrong_keys(self) -> Sequence[int]:
+        """Which lines for SSH keys are none: private ones cut out of their files, or another field's secret."""
+        lines = enumerate(self.ssh_keys.split("\n"), 1)
+        return [number for number, line in lines if line.strip() and not public_key.fits(line)]
 
     def added_to(self, text: str, card: Card) -> str:
         """The card's file with what was given. ``card`` is what it says by now: that is not said again.

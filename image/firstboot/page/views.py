@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from image.firstboot import public_key
 from image.firstboot.interfaces import Interface
 from image.firstboot.page.form import LINK, Form
 from image.firstboot.settings import Card
@@ -13,7 +14,7 @@ from tributary.settings.templates import rendered_html
 
 WRONG_CODE = "The code is another one: it is above the login prompt of the box's screen, and in tributary-applied.txt."
 
-PRIVATE_KEY = (
+_PRIVATE_KEY = (
     "ssh_keys: one with a private key, which belongs nowhere but to its owner, and was not kept: accepted: the one line"
     " of the file beside it that ends in .pub. It came here in clear: if others share the wire, make a new pair."
 )
@@ -32,6 +33,16 @@ _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 """For the header Content-Security-Policy: no script at all, and nothing from anywhere else."""
+
+
+def wrong_keys(form: Form) -> str | None:
+    """What is wrong with the SSH keys of a form, without a word of them: one may be a secret, or a part of it."""
+    if form.has_private_key:
+        return _PRIVATE_KEY
+    if form.wrong_keys:
+        lines = ", ".join(map(str, form.wrong_keys))
+        return f"ssh_keys: no key in line {lines}, and nothing of it was kept: accepted: {public_key.ACCEPTED}"
+    return None
 
 
 @dataclass(frozen=True)

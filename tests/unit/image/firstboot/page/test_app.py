@@ -100,6 +100,12 @@ def test_a_private_key_is_refused_and_not_sent_back(browser: Browser, key: str, 
     assert ("one with a private key" in browser.shown) == (code == GOOD["code"])
 
 
+def test_a_secret_in_the_field_for_ssh_keys_is_not_sent_back(browser: Browser) -> None:
+    assert browser.ask("/look", {**GOOD, "ssh_keys": ENROLMENT}) == 422
+    assert "no key in line 1, 2, " in browser.shown
+    assert SECRET not in browser.shown
+
+
 def test_after_a_private_key_the_rest_is_kept(browser: Browser) -> None:
     private = "-----BEGIN OPENSSH PRIVATE KEY-----"
     assert browser.ask("/look", {**GOOD, "tables": ENROLMENT, "ssh_keys": private}) == 422
