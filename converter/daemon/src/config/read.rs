@@ -64,12 +64,14 @@ fn at(text: &str, name: &str, key: &str, error: &toml::de::Error) -> String {
     if key.split('.').any(|part| part == "users") {
         return format!("{name}:{line}: {key} = ...: accepted: {{ name = \"password\" }}");
     }
-    let value = match &text[span] {
-        with_passwords if with_passwords.contains("users") => "...",
-        value => value.lines().next().unwrap_or_default().trim(),
+    let value = &text[span];
+    let may_be_password = value.contains("users") || key.is_empty() && is_behind_users(before);
+    let value = if may_be_password {
+        "..."
+    } else {
+        value.lines().next().unwrap_or_default().trim()
     };
     match key {
-        "" if is_behind_users(before) => format!("{name}:{line}: ...: {message}"),
         "" => format!("{name}:{line}: {value}: {message}"),
         _ => format!("{name}:{line}: {key} = {value}: {message}"),
     }

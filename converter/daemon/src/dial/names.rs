@@ -134,7 +134,7 @@ fn changed() -> [Option<SystemTime>; 2] {
     FILES.map(|file| fs::metadata(file).and_then(|about| about.modified()).ok())
 }
 
-/// None where the file is not there or cannot be read: whoever asks for a name is told that names failed.
+/// No server where the file is not there or cannot be read: whoever asks for a name is told that names failed.
 fn system_servers() -> NameServerConfigGroup {
     hickory_resolver::system_conf::read_system_conf().map_or_else(
         |_| NameServerConfigGroup::new(),

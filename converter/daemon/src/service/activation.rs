@@ -4,7 +4,7 @@
 use std::env;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::process;
 
 use socket2::Socket;
@@ -38,9 +38,9 @@ impl Passed {
             Some(predecessor) => (predecessor.sockets.clone(), &predecessor.ours[..]),
             None => (announced().collect(), &[][..]),
         };
-        let are_ours: Vec<bool> = numbers.iter().map(|number| ours.contains(number)).collect();
         let mut sockets = Vec::with_capacity(numbers.len());
-        for (descriptor, is_ours) in sys::inherited(numbers)?.into_iter().zip(are_ours) {
+        for descriptor in sys::inherited(numbers)? {
+            let is_ours = ours.contains(&descriptor.as_raw_fd());
             let listener = TcpListener::from(Socket::from(descriptor));
             listener.set_nonblocking(true)?;
             sockets.push(PassedSocket {

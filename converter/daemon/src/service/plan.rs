@@ -71,6 +71,13 @@ pub struct Bound {
     pub is_ours: bool,
 }
 
+impl Bound {
+    fn take_backlog(&self, backlog: u16) -> io::Result<()> {
+        // Once more is no error, and sets it (listen(2)).
+        Ok(listen(&self.socket, i32::from(backlog))?)
+    }
+}
+
 impl Plan {
     /// Makes every socket that neither `old` nor the service manager has. On a failure nothing has changed.
     pub fn new(
@@ -106,7 +113,7 @@ impl Plan {
         for bound in &self.bound {
             sockets::set_up(&*bound.socket, &bound.listen)?;
             if bound.is_ours {
-                listen(&bound.socket, i32::from(self.config.limits.backlog))?;
+                bound.take_backlog(self.config.limits.backlog)?;
             }
         }
         Ok(())
@@ -114,11 +121,8 @@ impl Plan {
 
     /// Gives the sockets the backlog of this configuration. Raises what listen(2) does.
     pub fn take_backlog(&self) -> io::Result<()> {
-        for bound in &self.bound {
-            // Once more is no error, and sets it (listen(2)).
-            listen(&bound.socket, i32::from(self.config.limits.backlog))?;
-        }
-        Ok(())
+        let mut all = self.bound.iter();
+        all.try_for_each(|bound| bound.take_backlog(self.config.limits.backlog))
     }
 
     /// The same for who accepts nobody any more.
