@@ -35,7 +35,7 @@ def checked(value: object) -> str:
     return " ".join(words)
 
 
-def fits(value: object) -> bool:
+def is_key(value: object) -> bool:
     """Whether ``value`` is one."""
     try:
         checked(value)

@@ -61,7 +61,7 @@ class Form:
     def wrong_keys(self) -> Sequence[int]:
         """Which lines for SSH keys are none: private ones cut out of their files, or another field's secret."""
         lines = enumerate(self.ssh_keys.split("\n"), 1)
-        return [number for number, line in lines if line.strip() and not public_key.fits(line)]
+        return [number for number, line in lines if line.strip() and not public_key.is_key(line)]
 
     def added_to(self, text: str, card: Card) -> str:
         """The card's file with what was given. ``card`` is what it says by now: that is not said again.
