@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,20 +42,22 @@ def test_a_connection_of_http2_is_relayed_to_one_back_end_whatever_it_asks_for(
 ) -> None:
     server, got = handoff.network.http("a"), tmp_path / "got"
 
-    def was_relayed(line: dict[str, Any], size: int) -> bool:
-        by_a = (line["outcome"], line["target"], line["server"]) == ("whole", server, server)
-        return by_a and size < line["down_bytes"] < size + 5000
-
     def asked(path: str) -> str:
         # One each: curl before 8.0 cannot ask for more by a connection of HTTP/2 that it began without asking.
         return handoff.curl(*VERSIONS, "--http2-prior-knowledge", "--output", str(got), URL + path, check=False)
 
     with started(handoff, FOR_B + FOR_ALL):
         eventually(lambda: asked("a/1") == "2 200 1\n")
+        # The line of an exchange is written behind it.
+        eventually(lambda: server in [line["target"] for line in handoff.lines()])
+        before = len(handoff.lines())
         assert asked(f"a/{SIZE}") == "2 200 1\n"
         assert got.read_bytes() == pattern("a", SIZE)
         assert asked("b/1") == "2 404 1\n", "it has nothing of b's"
-        eventually(lambda: all(map(was_relayed, handoff.lines()[-2:], (SIZE, 0))))
+        eventually(lambda: len(handoff.lines()) == before + 2)
+        for line, size in zip(handoff.lines()[before:], (SIZE, 0), strict=True):
+            assert (line["outcome"], line["target"], line["server"]) == ("whole", server, server)
+            assert size < line["down_bytes"] < size + 5000
         # Who asks for HTTP/2 by a header gets an answer of HTTP/1.1, handed over as any other.
         eventually(lambda: handoff.is_handed("a/1"))
         for name in "ab":
