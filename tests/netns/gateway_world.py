@@ -7,6 +7,7 @@ tunnels: 10.84.0.18 and others in the houses --- 10.84.0.1 in hgw-gate
 
 import json
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -19,6 +20,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from experiments.testbed.node import Node
 from tests.netns.squid_world import inside
 from tests.netns.world import in_namespace, on, run, standing_nodes
@@ -26,6 +29,10 @@ from tributary.settings.files import check
 from tributary.wireguard import addresses, device, keys
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.interface import EVERYWHERE, Interface, Peer
+
+needs_tools = pytest.mark.skipif(
+    not all(map(shutil.which, ("wg", "nft"))), reason="wireguard-tools or nftables is not installed"
+)
 
 OUTSIDE, INSIDE, SERVER, PRIVATE = "192.0.2.1", "10.84.0.1", "203.0.113.2", "10.99.0.2"
 CONVERTER = 5124
@@ -190,3 +197,9 @@ def _cable(one: Node, one_address: str, other: Node, other_address: str, name: s
     for node, address in ((one, one_address), (other, other_address)):
         node.ip("address", "add", address, "dev", name)
         node.ip("link", "set", name, "up")
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as built:
+        yield built

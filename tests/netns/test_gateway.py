@@ -14,17 +14,24 @@ import pytest
 from experiments.testbed.node import Node
 from gateway import kernel
 from tests.netns.converter_names import Names, looked_up
-from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, streams, world
+from tests.netns.gateway_world import (
+    CONVERTER,
+    INSIDE,
+    OUTSIDE,
+    PRIVATE,
+    SERVER,
+    House,
+    World,
+    needs_tools,
+    streams,
+)
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 from tributary.places import ROOT
-from tributary.wireguard import device, keys
+from tributary.wireguard import keys
 
-pytestmark = pytest.mark.skipif(
-    not all(map(shutil.which, ("wg", "nft"))), reason="wireguard-tools or nftables is not installed"
-)
+pytestmark = needs_tools
 
-SOCKETS = Path("/var/run/wireguard")
 FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
 ROUTERS = ROOT / "tests/ansible/golden/routers/tributary-site.nft"
 SITE = """\
@@ -34,12 +41,6 @@ add element inet tributary-firewall admin_networks4 { 0.0.0.0/0 }
 add element inet tributary-firewall admin_ports { 22 }
 add element inet tributary-firewall tunnel_ports { 51840 }
 """
-
-
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as built:
-        yield built
 
 
 def test_a_router_that_is_enrolled_reaches_the_gateway_and_servers_behind_it(gateway: World) -> None:
@@ -200,219 +201,6 @@ def test_files_that_come_and_go_let_in_and_shut_out(gateway: World) -> None:
     gateway.gateway("sync")
     gateway.house.forget()
     eventually(lambda: gateway.house.pings(address, INSIDE))
-
-
-def test_who_has_no_tunnel_gets_nothing_through_a_machine_that_was_no_router(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(address, SERVER))
-    assert not _passes_through(gateway)
-    gateway.gateway("sync")
-    assert not _passes_through(gateway)
-    # It is the rules that refuse it.
-    gateway.gate.run("nft", "delete", "table", "inet", "tributary-gateway")
-    assert _passes_through(gateway)
-
-
-def _passes_through(gateway: World) -> bool:
-    """Whether the server and the house reach each other by the gateway's outer interfaces."""
-    gateway.server.ip("route", "replace", "192.0.2.0/24", "via", "203.0.113.1")
-    gateway.house.node.ip("route", "replace", "203.0.113.0/24", "via", OUTSIDE)
-    return gateway.house.pings("192.0.2.2", SERVER) or House(gateway.server).pings(SERVER, "192.0.2.2")
-
-
-def test_rules_that_somebody_flushed_come_back(gateway: World) -> None:
-    before = gateway.gate.run("nft", "--stateless", "list", "ruleset")
-    gateway.gate.run("nft", "flush", "ruleset")
-    gateway.gateway("sync")
-    assert gateway.gate.run("nft", "--stateless", "list", "ruleset") == before
-
-
-@pytest.mark.slow
-def test_what_was_counted_outlives_the_interface(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(address, INSIDE))
-    before = gateway.list()["berlin"]
-    (link,) = before["up"]
-    assert (link["place"], link["outside"].rpartition(":")[0]) == (1, "192.0.2.2")
-    assert before["received"] > 0 and before["sent"] > 0
-    gateway.gateway("down")
-    away = gateway.list()["berlin"]
-    assert away["up"] == [] and away["last_seen"] == before["last_seen"] and away["received"] >= before["received"]
-    gateway.gateway("up")
-    gateway.house.forget()
-    eventually(lambda: gateway.house.pings(address, INSIDE))
-    assert gateway.list()["berlin"]["received"] > away["received"]
-
-
-def test_what_stands_stays_when_it_is_put_up_once_more(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    with (
-        streams(gateway, gateway.gate, INSIDE, CONVERTER),
-        gateway.house.connect(address, INSIDE, CONVERTER, 5) as client,
-    ):
-        gateway.gateway("up")
-        gateway.gateway("enrol", "paris")
-        for _ in range(100):
-            assert client.recv(65536)
-
-
-def test_nothing_is_left_behind(gateway: World) -> None:
-    gateway.enrol("berlin")
-    assert gateway.forwards()
-    for _ in range(2):
-        gateway.gateway("down")
-        assert gateway.tables() == ""
-        assert gateway.interface not in gateway.gate.ip("link")
-        assert not (SOCKETS / f"{gateway.interface}.sock").exists()
-        assert not gateway.forwards()
-        eventually(lambda: gateway.gate.pids() == [])
-
-
-def test_a_port_that_is_taken_is_named_and_nothing_is_left(gateway: World) -> None:
-    gateway.gateway("down")
-    with inside(gateway.gate):
-        taken = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-    with taken:
-        taken.bind(("::", 51840))
-        with pytest.raises(AssertionError, match="Address already in use"):
-            gateway.gateway("up")
-    assert gateway.tables() == ""
-    assert gateway.interface not in gateway.gate.ip("link")
-    assert not gateway.forwards()
-
-
-@pytest.mark.slow
-def test_forwarding_that_was_on_before_stays_on(gateway: World) -> None:
-    gateway.gateway("down")
-    gateway.gate.sysctl(net__ipv4__ip_forward=1)
-    gateway.gateway("up")
-    assert _passes_through(gateway)
-    gateway.gateway("down")
-    assert gateway.forwards()
-
-
-@pytest.mark.slow
-def test_what_was_noted_holds_when_the_interface_has_gone_by_itself(gateway: World) -> None:
-    with inside(gateway.gate):
-        device.remove(gateway.interface)
-    gateway.gateway("up")
-    assert not _passes_through(gateway)
-    gateway.gateway("down")
-    assert not gateway.forwards()
-
-
-def test_bridges_go_on_where_their_frames_come_to_these_rules(gateway: World) -> None:
-    """As with Docker, or a firewall of virtual machines."""
-    gate, ends = gateway.gate, (gateway.house.node, gateway.flat.node)
-    gate.ip("link", "add", "br0", "type", "bridge")
-    if not Path("/proc/sys/net/bridge").exists():
-        pytest.skip("this kernel has no br_netfilter")
-    gate.run("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1")
-    gate.ip("link", "set", "br0", "up")
-    for number, node in enumerate(ends, 1):
-        node.ip("link", "add", "port", "type", "veth", "peer", "name", f"port{number}", "netns", gate.namespace)
-        node.ip("address", "add", f"10.99.0.{number}/24", "dev", "port")
-        node.ip("link", "set", "port", "up")
-        gate.ip("link", "set", f"port{number}", "master", "br0", "up")
-    eventually(lambda: gateway.house.pings("10.99.0.1", "10.99.0.2"))
-
-
-def test_an_interface_of_somebody_elses_is_not_taken(gateway: World) -> None:
-    gateway.gateway("down")
-    gateway.gate.ip("link", "add", gateway.interface, "type", "veth", "peer", "name", "other")
-    for command in ("up", "down"):
-        with pytest.raises(AssertionError, match="no WireGuard interface"):
-            gateway.gateway(command)
-    assert gateway.interface in gateway.gate.ip("link")
-    gateway.gate.ip("link", "delete", gateway.interface)
-
-
-def _of_ipv6(gateway: World) -> dict[str, str]:
-    """What `up` changes for IPv6: forwarding, and whether interfaces hear routers all the same (ip-sysctl.rst)."""
-    names = ("all.forwarding", "default.accept_ra", "core.accept_ra", "wan.accept_ra")
-    return {name: gateway.gate.run("sysctl", "-n", f"net.ipv6.conf.{name}").strip() for name in names}
-
-
-@pytest.mark.slow
-def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_path: Path) -> None:
-    with world(tmp_path, lan_prefix="fd12:3456:789a::/48") as gateway:
-        gateway.gateway("down")
-        before = _of_ipv6(gateway)
-        gateway.gateway("up")
-        during = _of_ipv6(gateway)
-        assert (before["all.forwarding"], during["all.forwarding"]) == ("0", "1")
-        assert {during[name] for name in before if before[name] == "1"} == {"2"}
-        for node, address in ((gateway.gate, "2001:db8:5::1"), (gateway.server, "2001:db8:5::2")):
-            node.ip("address", "add", f"{address}/64", "dev", "core")
-        enrolment = gateway.enrol("berlin")
-        gateway.house.tunnel(enrolment, 0)
-        with inside(gateway.server):
-            server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        with inside(gateway.house.node):
-            client = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        with server, client:
-            for each in (server, client):
-                each.settimeout(1)
-            server.bind(("2001:db8:5::2", 4500))
-            client.bind(("fd12:3456:789a:1::2", 0))
-            eventually(lambda: _heard(client, server) == "2001:db8:5::1")
-            # Of another prefix it may not send, and once it is shut out of none.
-            tunnel = list(gateway.house.made)[-1]
-            gateway.house.node.ip("address", "add", "fd12:3456:789a:2::2/128", "dev", tunnel)
-            assert not gateway.house.pings("fd12:3456:789a:2::2", "2001:db8:5::2")
-            assert gateway.house.pings("fd12:3456:789a:1::2", "2001:db8:5::2")
-            # New keys, the same prefix: it leads to the old ones until the new ones are used.
-            renewed = gateway.enrol("berlin", "rotate")
-            assert (renewed.prefix, renewed.addresses) == (enrolment.prefix, IPv4Network("10.84.0.32/28"))
-            assert _heard(client, server) == "2001:db8:5::1"
-            gateway.house.remove_tunnels()
-            gateway.house.tunnel(renewed, 0)
-            eventually(lambda: _is_rotated(gateway), 20)
-            eventually(lambda: _heard(client, server) == "2001:db8:5::1")
-            gateway.gateway("revoke", "berlin")
-            assert _heard(client, server) is None
-        gateway.gateway("down")
-        assert _of_ipv6(gateway) == before
-
-
-def test_who_has_no_tunnel_gets_no_ipv6_through_either(tmp_path: Path) -> None:
-    with world(tmp_path, lan_prefix="fd12:3456:789a::/48") as gateway:
-        for one, other, name, net in (
-            (gateway.gate, gateway.server, "core", "2001:db8:5::"),
-            (gateway.gate, gateway.house.node, "wan", "2001:db8:6::"),
-        ):
-            one.ip("address", "add", f"{net}1/64", "dev", name, "nodad")
-            other.ip("address", "add", f"{net}2/64", "dev", name, "nodad")
-            other.ip("-6", "route", "add", "default", "via", f"{net}1")
-        eventually(lambda: gateway.house.pings("2001:db8:6::2", "2001:db8:5::1"))
-        assert not gateway.house.pings("2001:db8:6::2", "2001:db8:5::2")
-        gateway.gate.run("nft", "delete", "table", "inet", "tributary-gateway")
-        assert gateway.house.pings("2001:db8:6::2", "2001:db8:5::2")
-
-
-def _is_rotated(gateway: World) -> bool:
-    gateway.gateway("sync")
-    return not gateway.list()["berlin"]["rotating"]
-
-
-def _heard(client: socket.socket, server: socket.socket) -> str | None:
-    """Whom the server hears when the client sends; None if nobody comes."""
-    client.sendto(b"hello", ("2001:db8:5::2", 4500))
-    with suppress(TimeoutError):
-        return str(server.recvfrom(10)[1][0])
-    return None
-
-
-@pytest.mark.slow
-def test_a_dry_run_changes_nothing(gateway: World) -> None:
-    gateway.enrol("berlin")
-    before = [gateway.gate.run("nft", "list", "ruleset"), gateway.list()]
-    files = sorted(path.read_bytes() for path in gateway.state.rglob("*") if path.is_file())
-    gateway.gateway("plan")
-    for words in (("enrol", "paris"), ("rotate", "berlin"), ("revoke", "berlin"), ("up",), ("sync",), ("down",)):
-        assert gateway.gateway(*words, "--dry-run").startswith("#")
-    assert [gateway.gate.run("nft", "list", "ruleset"), gateway.list()] == before
-    assert sorted(path.read_bytes() for path in gateway.state.rglob("*") if path.is_file()) == files
 
 
 def test_a_scan_from_outside_finds_ssh_alone(gateway: World, tmp_path: Path) -> None:
