@@ -68,7 +68,11 @@ def run(setup: Setup) -> None:
         server = stack.enter_context(CONTROL.server())
         door = stack.enter_context(Door())
         store = Store(setup.state, namespace())
-        keeper = Keeper(setup.settings, store.load(), setup.usage.load())
+
+        def tell(what: str) -> None:
+            setup.log.event("state file damaged", Level.ERROR, reason=what)
+
+        keeper = Keeper(setup.settings, store.load(tell), setup.usage.load(tell))
         inputs = Inputs(
             received,
             server,

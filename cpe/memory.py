@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cpe.observed import Address, Limits
-from tributary.daemons.state_file import StateFile
+from tributary.daemons.state_file import StateFile, Tell
 
 DIRECTORY = Path("/run/tributary/cpe")
 _SO_NETNS_COOKIE = 71  # asm-generic/socket.h
@@ -46,9 +46,12 @@ class Store:
     def __init__(self, where: Path, name: int) -> None:
         self._file = StateFile(where / f"{name}.json")
 
-    def load(self) -> Memory:
-        """What was kept last, empty if nothing was; raises Failure, exit 71 if it is not ours, 77 if it is root's."""
-        return self._file.read(_read) or Memory()
+    def load(self, tell: Tell | None = None) -> Memory:
+        """What was kept last, empty if nothing was.
+
+        What is not ours is set aside and told; without ``tell`` Failure is raised, exit 71, or 77 if it is root's.
+        """
+        return self._file.read(_read, tell) or Memory()
 
     def save(self, memory: Memory) -> None:
         """Replace the file whole; raises Failure, exit 71."""

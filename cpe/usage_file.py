@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cpe.usage import Usage
-from tributary.daemons.state_file import StateFile
+from tributary.daemons.state_file import StateFile, Tell
 
 DIRECTORY = Path("/var/lib/tributary/cpe")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -15,10 +15,13 @@ class UsageFile:
     def __init__(self, where: Path) -> None:
         self._file = StateFile(where / "usage.json")
 
-    def load(self) -> Usage:
-        """What was kept last; raises Failure, exit 71 if it is not ours, 77 if it is root's."""
+    def load(self, tell: Tell | None = None) -> Usage:
+        """What was kept last.
+
+        What is not ours is set aside and told; without ``tell`` Failure is raised, exit 71, or 77 if it is root's.
+        """
         boot = _BOOT.read_text().strip()
-        return self._file.read(lambda document: Usage.load(document, boot)) or Usage(boot=boot)
+        return self._file.read(lambda document: Usage.load(document, boot), tell) or Usage(boot=boot)
 
     def save(self, usage: Usage) -> None:
         """Replace the file whole; raises Failure, exit 71."""

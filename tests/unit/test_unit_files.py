@@ -71,9 +71,15 @@ def test_systemd_accepts_every_line_of_a_tenants_converter(tmp_path: Path) -> No
     assert (result.returncode, "tributary-converter" in result.stderr) == (0, False), result.stderr
 
 
+@pytest.mark.parametrize("service", ["throttler", "cpe"])
+def test_a_daemon_that_fails_is_tried_for_ever(service: str) -> None:
+    lines = unit(service).read_text().splitlines()
+    assert {"StartLimitIntervalSec=0", "Restart=on-failure"} <= set(lines)
+    assert not [line for line in lines if line.startswith("StartLimitBurst=")]
+
+
 def test_the_throttler_is_tried_until_its_interfaces_are_there() -> None:
     lines = unit("throttler").read_text().splitlines()
-    assert {"StartLimitIntervalSec=0", "Restart=on-failure"} <= set(lines)
     (never,) = (line.partition("=")[2].split() for line in lines if line.startswith("RestartPreventExitStatus="))
     assert str(int(Exit.UNAVAILABLE)) not in never
 

@@ -1,0 +1,68 @@
+"""Files that outlive a daemon, and what becomes of one that is damaged."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tributary.daemons.state_file import StateFile
+from tributary.settings.failure import Exit, Failure
+
+
+def parse(document: Any) -> int:
+    return int(document["used"])
+
+
+DAMAGED = [
+    b"",
+    b"\0\0\0\0",
+    b"\xff\xfe",
+    b"[]",
+    b"null",
+    b'{"used": null}',
+    b'{"used": Infinity}',
+    b'{"used": NaN}',
+    b'{"used": "much"}',
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_is_set_aside_and_told_and_the_next_one_is_written(tmp_path: Path, content: bytes) -> None:
+    """A daemon whose file of what was used is damaged, as by a power cut, starts with nothing used."""
+    path, told = tmp_path / "usage.json", list[str]()
+    path.write_bytes(content)
+    file = StateFile(path)
+    assert file.read(parse, told.append) is None
+    assert (tmp_path / "usage.json.broken").read_bytes() == content
+    assert not path.exists()
+    assert len(told) == 1 and str(path) in told[0] and "usage.json.broken" in told[0]
+    file.replace({"used": 7})
+    assert file.read(parse, told.append) == 7 and len(told) == 1
+
+
+def test_what_cannot_even_be_set_aside_is_told_and_the_daemon_goes_on(tmp_path: Path) -> None:
+    path, told = tmp_path / "usage.json", list[str]()
+    path.mkdir()
+    (tmp_path / "usage.json.broken").mkdir()
+    (tmp_path / "usage.json.broken" / "not-empty").touch()
+    assert StateFile(path).read(parse, told.append) is None
+    assert "cannot be set aside" in told[0]
+
+
+def test_who_only_looks_sets_nothing_aside(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    path.write_text("[]")
+    with pytest.raises(Failure, match=r"usage\.json: cannot be read") as caught:
+        StateFile(path).read(parse)
+    assert caught.value.code == Exit.SYSTEM
+    assert path.exists()
+
+
+def test_a_file_is_for_nobody_else_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "usage.json"
+    StateFile(path).replace({"used": 7})
+    assert json.loads(path.read_text()) == {"used": 7}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
