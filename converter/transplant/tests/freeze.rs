@@ -248,7 +248,9 @@ fn multipath_tcp_and_addresses_of_one_link_are_obstacles() {
         .status();
     assert!(status.expect("ip").success());
     let listener = TcpListener::bind("[fe80::1%1]:0").expect("a listener");
-    let stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("connect");
+    let address = listener.local_addr().expect("an address");
+    // The kernel adds the route to the address a moment after the address.
+    let stream = eventually(|| TcpStream::connect(address).ok());
     assert!(matches!(freeze(&stream), Err(Obstacle::LinkLocal)));
 }
 
