@@ -31,6 +31,7 @@ from tests.netns.converter_world import (
     start,
     write_config,
 )
+from tests.netns.short_probes import PROBED_FOR, shorten_probes
 from tests.netns.squid_world import inside
 from tests.netns.test_handoff_faults import RST, forged, raw_socket
 from tests.netns.world import eventually, in_namespace, process, said_ready
@@ -127,13 +128,18 @@ def test_a_connection_by_a_device_that_is_not_named_stays(conv: World) -> None:
         assert left(converter) == 0
 
 
+def tunnel(client: socket.socket, port: int) -> None:
+    """Have the converter connect this client with the server's port."""
+    at = f"{SERVER}:{port}"
+    client.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
+    assert take_head(client).startswith(b"HTTP/1.1 200")
+
+
 @contextmanager
 def left_in_its_midst(conv: World, converter: Converter) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Both ends' sockets of a download that was left and goes on, the client's first."""
     with conv.serving(stream(500_000_000)) as service, conv.connect(GATEWAY, PORTS["http"]) as client:
-        at = f"{SERVER}:{service.port}"
-        client.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
-        assert take_head(client).startswith(b"HTTP/1.1 200")
+        tunnel(client, service.port)
         while not left(converter):
             take(client, 1 << 20)
         yield client, service.connections[0]
@@ -173,6 +179,31 @@ def test_a_forged_reset_breaks_nothing_off(conv: World) -> None:
         while time.monotonic() < end:
             take(client, 1 << 20)
         assert converter.lines() == []
+
+
+def test_an_upload_that_was_left_goes_on_for_longer_than_the_converter_would_probe_its_client(conv: World) -> None:
+    """A kilobyte now and then, to a server that says nothing: the frozen socket hears no answer to a probe."""
+    swallowed = [0]
+
+    def swallow(connection: socket.socket) -> None:
+        while data := connection.recv(1 << 20):
+            swallowed[0] += len(data)
+
+    with conv.converter(SOON) as converter, conv.serving(swallow) as service:
+        shorten_probes(converter.pid, PORTS["http"])
+        with conv.connect(GATEWAY, PORTS["http"]) as client:
+            tunnel(client, service.port)
+            sent = 0
+            while not left(converter):
+                sent += client.send(bytes(1 << 20))
+            end = time.monotonic() + PROBED_FOR + 3
+            while time.monotonic() < end:
+                sent += client.send(bytes(1000))
+                time.sleep(0.2)
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client) == (b"", "closed")
+        assert swallowed[0] == sent
+        eventually(lambda: [line["outcome"] for line in converter.lines()] == ["whole"])
 
 
 def test_silence_ends_it_and_then_both_ends_hear_that_there_is_nobody(conv: World) -> None:

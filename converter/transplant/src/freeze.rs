@@ -17,6 +17,9 @@ const REPAIR_OFF_SILENTLY: i32 = -1;
 /// `TCP_REPAIR_OFF`: out of repair mode, and the other end is asked for its window.
 pub(crate) const REPAIR_OFF: i32 = 0;
 pub(crate) const REPAIR_ON: i32 = 1;
+/// Of `TCP_QUICKACK`: what is to be acknowledged is acknowledged now, and later as before (`__tcp_sock_set_quickack()` in
+/// net/ipv4/tcp.c).
+const ACKNOWLEDGE_NOW: i32 = 2;
 /// Bytes of a segment's headers without options, by the version of IP (RFC 6691 section 2), and of timestamps with what fills
 /// their last word.
 const HEADERS_IPV4: u32 = 40;
@@ -68,6 +71,8 @@ pub struct Frozen {
     pub path_mtu: u32,
     /// `struct tcp_repair_window`, for the same kernel.
     pub(crate) window: [u8; WINDOW],
+    /// Whether the socket had `SO_KEEPALIVE`, which it has again when it is released. It does not travel.
+    pub(crate) keepalive: bool,
 }
 
 /// Bits by which windows are shifted (RFC 7323 section 2.3).
@@ -80,6 +85,12 @@ pub struct Scales {
 }
 
 impl Frozen {
+    /// Has the socket that this was taken of go on, as it was before.
+    pub fn release(&self, socket: impl AsFd) -> io::Result<()> {
+        SockRef::from(&socket).set_keepalive(self.keepalive)?;
+        release(socket)
+    }
+
     /// One side of a translation; `theirs` is the last timestamp that came from the other end, if there are timestamps.
     pub fn leg(&self, theirs: u32) -> Leg {
         let scales = self.scales.unwrap_or(Scales { snd: 0, rcv: 0 });
@@ -195,7 +206,7 @@ pub fn begin_deafness(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a socket that was held or frozen go on.
+/// Has a socket that was held or deaf go on; [`Frozen::release`] is for one that was frozen.
 pub fn release(socket: impl AsFd) -> io::Result<()> {
     SockRef::from(&socket).detach_filter()?;
     set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF_SILENTLY)?;
@@ -212,17 +223,27 @@ pub fn at_rest(socket: impl AsFd) -> Result<(), Obstacle> {
 }
 
 /// Takes the state of a socket that is held ([`hold`]) or deaf ([`deafen`]): without that, bytes that come meanwhile
-/// would be lost. From then on closing it sends nothing. With an obstacle it stays held, and as it was.
+/// would be lost. From then on it sends nothing, also when it is closed. With an obstacle it stays held, and as it was.
+///
+/// Repair mode stops none of the kernel's timers (docs/timers.md). All that was sent is acknowledged, so none waits for an
+/// acknowledgement; the one of keep-alive probes would reset the other end, whose answers are dropped
+/// (`tcp_keepalive_timer()` in net/ipv4/tcp_timer.c), and the one of delayed acknowledgements would send a clock that may be
+/// ahead of that of whoever goes on with the connection (RFC 7323 section 5).
 pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
     let socket = socket.as_fd();
     let [local, remote] = ends(socket)?;
     let info = TcpInfo::of(socket)?;
     check(socket, &info)?;
+    set(socket, TcpOption::QUICK_ACK, ACKNOWLEDGE_NOW)?;
     set(socket, TcpOption::REPAIR, REPAIR_ON)?;
+    let keepalive = SockRef::from(&socket).keepalive()?;
+    SockRef::from(&socket).set_keepalive(false)?;
     state(socket, &info, local, remote)
+        .map(|state| Frozen { keepalive, ..state })
         .inspect_err(|_| {
-            // It was on a moment ago, and nothing else is of use to who asks.
+            // Both were so a moment ago, and nothing else is of use to who asks.
             let _ = set(socket, TcpOption::REPAIR, REPAIR_OFF_SILENTLY);
+            let _ = SockRef::from(&socket).set_keepalive(keepalive);
         })
         .map_err(Obstacle::from)
 }
@@ -230,13 +251,18 @@ pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
 /// Takes the states of two sockets that are deaf: an acknowledgement that comes meanwhile changes nothing of what is taken.
 /// With an obstacle to either of them both go on.
 pub fn freeze_both(sockets: [BorrowedFd<'_>; 2]) -> Result<[Frozen; 2], Obstacle> {
-    let both = freeze(sockets[0]).and_then(|first| Ok([first, freeze(sockets[1])?]));
-    if both.is_err() {
-        for socket in sockets {
-            release(socket)?;
+    let [first, second] = sockets;
+    let first_state = freeze(first).inspect_err(|_| {
+        // The obstacle is of more use to who asks; both were held a moment ago.
+        let _ = release(first).and(release(second));
+    })?;
+    match freeze(second) {
+        Ok(second_state) => Ok([first_state, second_state]),
+        Err(obstacle) => {
+            first_state.release(first).and(release(second))?;
+            Err(obstacle)
         }
     }
-    both
 }
 
 /// Whether nothing came for a frozen socket since its state was taken, and was acknowledged.
@@ -328,6 +354,7 @@ fn state(
         mss_out: number(socket, TcpOption::MAXSEG)?,
         path_mtu: info.path_mtu(),
         window,
+        keepalive: false,
     })
 }
 

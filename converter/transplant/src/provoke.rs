@@ -76,6 +76,7 @@ mod tests {
             mss_out: 1460,
             path_mtu: 1500,
             window: [0; 20],
+            keepalive: false,
         };
         let segment = segment(&frozen, ends);
         assert_eq!(segment[4..12], [0, 0xff, 0xff, 0xff, 0, 0, 0, 7]);

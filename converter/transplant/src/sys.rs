@@ -30,6 +30,8 @@ impl TcpOption {
     pub const REPAIR_WINDOW: Self = Self(libc::TCP_REPAIR_WINDOW);
     /// The most that the other end is offered, in bytes.
     pub const WINDOW_CLAMP: Self = Self(libc::TCP_WINDOW_CLAMP);
+    /// Whether what came is acknowledged at once.
+    pub const QUICK_ACK: Self = Self(libc::TCP_QUICKACK);
     /// The name of a protocol above TCP in the kernel.
     pub const ULP: Self = Self(libc::TCP_ULP);
 }

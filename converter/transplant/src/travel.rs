@@ -120,6 +120,7 @@ impl Frozen {
             mss_out: number(4),
             path_mtu: number(5),
             window,
+            keepalive: false,
         })
     }
 }
@@ -159,6 +160,7 @@ mod tests {
             mss_out: 1448,
             path_mtu: 1500,
             window: std::array::from_fn(|at| u8::try_from(at).expect("small")),
+            keepalive: false,
         }
     }
 

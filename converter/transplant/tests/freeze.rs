@@ -8,9 +8,9 @@ use std::process::Command;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tributary_transplant::{
-    Obstacle, Pause, at_rest, deafen, freeze, freeze_both, hold, release, thaw,
+    Obstacle, Pause, at_rest, deafen, freeze, freeze_both, hold, release, thaw, unacknowledged,
 };
 
 /// Where one end listens, and where the other one looks for it: with IPv4, with IPv6, and with IPv4 where both can come.
@@ -182,6 +182,83 @@ fn no_segment_is_longer_than_what_the_way_takes() {
     }
 }
 
+/// What the kernel has counted in this network namespace (`/proc/net/netstat`).
+fn counted(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/net/netstat").expect("proc(5)");
+    let mut lines = text.lines();
+    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
+        let mut both = names.split(' ').zip(values.split(' '));
+        if let Some((_, value)) = both.find(|(each, _)| *each == name) {
+            return value.parse().expect("a number");
+        }
+    }
+    panic!("no counter {name}")
+}
+
+/// A socket with keep-alive probes after a second, three of them in as many, is frozen for longer than they take: its other
+/// end, whose answers are dropped, is not reset. When it is released it has them again.
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_frozen_socket_sends_no_probes_and_a_released_one_has_those_that_it_had() -> io::Result<()> {
+    let second = Duration::from_secs(1);
+    let probes = TcpKeepalive::new().with_time(second).with_interval(second);
+    let (mut here, mut there) = connected();
+    SockRef::from(&here).set_tcp_keepalive(&probes.with_retries(2))?;
+    hold(&[here.as_fd()])?;
+    let frozen = freeze(&here).expect("frozen");
+    let sent = counted("TCPKeepAlive");
+    sleep(5 * second);
+    assert_eq!(counted("TCPKeepAlive"), sent);
+    frozen.release(&here)?;
+    let socket = SockRef::from(&here);
+    assert!(socket.keepalive()?);
+    assert_eq!(
+        (
+            socket.tcp_keepalive_time()?,
+            socket.tcp_keepalive_interval()?
+        ),
+        (second, second)
+    );
+    eventually(|| (counted("TCPKeepAlive") > sent).then_some(()));
+    there.write_all(b"a")?;
+    here.read_exact(&mut [0])?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_socket_without_probes_has_none_when_it_is_released() -> io::Result<()> {
+    let (here, _there) = connected();
+    hold(&[here.as_fd()])?;
+    freeze(&here).expect("frozen").release(&here)?;
+    assert!(!SockRef::from(&here).keepalive()?);
+    Ok(())
+}
+
+/// An acknowledgement that would have waited for an answer to go with goes out before the state is taken.
+#[test]
+#[ignore = "needs root and a network namespace of its own"]
+fn a_frozen_socket_sends_no_acknowledgement_later() -> io::Result<()> {
+    let (mut here, mut there) = connected();
+    // Who has answered waits with acknowledgements for the next answer.
+    for _ in 0..3 {
+        there.write_all(b"question")?;
+        here.read_exact(&mut [0; 8])?;
+        here.write_all(b"answer")?;
+        there.read_exact(&mut [0; 6])?;
+    }
+    there.write_all(b"question")?;
+    here.read_exact(&mut [0; 8])?;
+    hold(&[here.as_fd()])?;
+    freeze(&here).expect("frozen");
+    let delayed = counted("DelayedACKs");
+    eventually(|| (unacknowledged(&there).ok()? == 0).then_some(()));
+    // The longest that one may wait (TCP_DELACK_MAX in include/net/tcp.h), and half as much.
+    sleep(Duration::from_millis(300));
+    assert_eq!(counted("DelayedACKs"), delayed);
+    Ok(())
+}
+
 /// What freezing it says, and that it goes on afterwards.
 fn obstacle(socket: &TcpStream) -> Obstacle {
     hold(&[socket.as_fd()]).expect("held");
@@ -270,9 +347,9 @@ fn congestion_notification_is_an_obstacle() {
 fn a_frozen_connection_that_is_released_goes_on() -> io::Result<()> {
     let (mut here, mut there) = connected();
     hold(&[here.as_fd()])?;
-    freeze(&here).expect("frozen");
+    let frozen = freeze(&here).expect("frozen");
     there.write_all(b"a")?;
-    release(&here)?;
+    frozen.release(&here)?;
     here.write_all(b"b")?;
     let mut got = [0; 1];
     here.read_exact(&mut got)?;
@@ -348,8 +425,7 @@ fn beside_a_released_connection_its_port_can_be_listened_at_again() -> io::Resul
     let _client = TcpStream::connect(address)?;
     let (server, _) = listener.accept()?;
     hold(&[server.as_fd()])?;
-    freeze(&server).expect("frozen");
-    release(&server)?;
+    freeze(&server).expect("frozen").release(&server)?;
     drop(listener);
     TcpListener::bind(address)?;
     Ok(())

@@ -11,7 +11,7 @@ use handoff_protocol::{MOST_BYTES, Message, What};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
-use tributary_transplant::{Frozen, keeps_still, release};
+use tributary_transplant::{Frozen, keeps_still};
 
 use crate::guest::{After, Guest, Server};
 
@@ -33,7 +33,8 @@ pub struct Visit<S: Server> {
     told: u64,
     /// How often it was given back.
     turns: u32,
-    is_frozen: bool,
+    /// What it was frozen as, while it is.
+    frozen: Option<Frozen>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -45,7 +46,7 @@ impl<S: Server> Visit<S> {
             kept: S::Kept::default(),
             told: 0,
             turns: 0,
-            is_frozen: false,
+            frozen: None,
             _place: place,
         }
     }
@@ -59,10 +60,10 @@ impl<S: Server> Visit<S> {
 
     /// It is no longer frozen, if it was: it stays, or is to be reset.
     pub fn wake(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.is_frozen) {
-            release(&self.guest.stream)?;
+        match self.frozen.take() {
+            Some(frozen) => frozen.release(&self.guest.stream),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Ends it in order, whose front is gone. The switch lets nothing through if somebody else has it.
@@ -125,7 +126,7 @@ impl<S: Server> Ticket<S> {
     }
 
     async fn give_back(&self, mut visit: Visit<S>, frozen: Frozen) {
-        visit.is_frozen = true;
+        visit.frozen = Some(frozen.clone());
         visit.turns += 1;
         let returned = What::Returned {
             turn: visit.turns,
@@ -237,7 +238,7 @@ async fn frozen(guest: &mut Guest) -> io::Result<Frozen> {
                 if keeps_still(&guest.stream, &frozen)? {
                     return Ok(frozen);
                 }
-                release(&guest.stream)?;
+                frozen.release(&guest.stream)?;
             }
             Err(Parting::Obstacle(obstacle)) if obstacle.may_pass() => {}
             Err(other) => return Err(io::Error::other(other.to_string())),

@@ -14,7 +14,7 @@ use rustix::net::connect_unspec;
 use tokio::net::TcpStream;
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
-use tributary_transplant::{Frozen, keeps_still, provoke, release, thaw};
+use tributary_transplant::{Frozen, keeps_still, provoke, thaw};
 
 use crate::back_end::Away;
 use crate::links::Links;
@@ -76,8 +76,10 @@ pub async fn hand_over(
     match journey.set_out(to, bytes).await {
         Ok(stay) => journey.go_on(stay, guide).await,
         Err(Failed::Before(lost)) => {
-            // It is frozen if the back end was asked, and else as before.
-            let _ = release(stream);
+            if let Some(frozen) = &journey.frozen {
+                // A socket that cannot go on is found by who reads it.
+                let _ = frozen.release(stream);
+            }
             Outcome::Stayed(lost)
         }
         Err(Failed::After(lost, rule)) => journey.lost(lost, to, rule).await,
@@ -141,13 +143,16 @@ impl<'a> Journey<'a> {
         let parted = part(self.stream, bytes);
         let is_installed = installed.await;
         let before = match parted {
-            Ok(frozen) if is_installed => {
-                if keeps_still(self.stream, &frozen).unwrap_or(false) {
+            Ok(frozen) => {
+                self.frozen = Some(frozen.clone());
+                if !is_installed {
+                    Lost::Switch
+                } else if keeps_still(self.stream, &frozen).unwrap_or(false) {
                     return self.hand(to, rule, frozen, bytes).await;
+                } else {
+                    Lost::TooLate
                 }
-                Lost::TooLate
             }
-            Ok(_) => Lost::Switch,
             Err(parting) => Lost::Parting(parting),
         };
         self.links.switch.remove(rule).await;
@@ -162,7 +167,6 @@ impl<'a> Journey<'a> {
         frozen: Frozen,
         bytes: &[u8],
     ) -> Result<Stay, Failed> {
-        self.frozen = Some(frozen.clone());
         let hand = What::Hand {
             frozen: Box::new(frozen),
             bytes: bytes.to_vec(),

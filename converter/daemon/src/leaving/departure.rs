@@ -44,15 +44,18 @@ impl<'a> Departure<'a> {
         self.pause(passed).await?;
         let rest = self.be_deaf().await;
         if rest.is_err() {
-            self.hear()?;
+            self.sockets
+                .iter()
+                .try_for_each(|socket| release(*socket))?;
         }
         rest?;
         freeze_both(self.both())
     }
 
     /// They were frozen, and go on as if nothing had been.
-    pub fn hear(&self) -> io::Result<()> {
-        self.sockets.iter().try_for_each(|socket| release(*socket))
+    pub fn hear(&self, frozen: &[Frozen; 2]) -> io::Result<()> {
+        let mut both = frozen.iter().zip(self.sockets);
+        both.try_for_each(|(frozen, socket)| frozen.release(socket))
     }
 
     /// Both ends are offered as much as before.

@@ -158,7 +158,7 @@ impl Departures {
         match self.take_over(pair, &frozen, devices) {
             Ok(connection) => Ok(Some(connection)),
             Err(for_good) => {
-                let heard = departure.hear();
+                let heard = departure.hear(&frozen);
                 departure.give_up().and(heard)?;
                 Err(for_good)
             }

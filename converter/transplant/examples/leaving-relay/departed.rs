@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::json;
-use tributary_transplant::{Connection, Frozen, Limits, Staying, Translator, release};
+use tributary_transplant::{Connection, Frozen, Limits, Staying, Translator};
 
 const LIMITS: Limits = Limits {
     closed: Duration::from_secs(5),
@@ -70,9 +70,9 @@ impl Departed {
                 Ok(())
             }
             Err(staying) => {
-                for socket in &sockets {
+                for (frozen, socket) in frozen.iter().zip(&sockets) {
                     // One that cannot go on is seen by who reads it.
-                    let _ = release(socket.as_fd());
+                    let _ = frozen.release(socket);
                 }
                 Err((staying, sockets))
             }

@@ -1,0 +1,73 @@
+"""Answers that take longer than the front would probe a silent client: its socket is frozen, and hears none."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from tests.netns.converter_clients import take_head
+from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
+from tests.netns.short_probes import PROBED_FOR, shorten_probes
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually
+
+pytestmark = needs_tools
+
+LONGER = PROBED_FOR + 3
+LARGE = 200 * SIZE
+
+
+@contextmanager
+def slow_server(handoff: HandOff) -> Iterator[None]:
+    """The first back end asks a server whose answers begin late, if their path says so."""
+    with inside(handoff.network.nodes["a"]):
+        listener = socket.create_server(("127.0.0.1", 8080))
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            while True:
+                if b"/late " in take_head(connection).partition(b"\r\n")[0]:
+                    time.sleep(LONGER)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    handoff.processes.pop("a").stop()
+    handoff.processes["a"] = handoff.network.start_back_end("a", relays=True)
+    eventually(lambda: handoff.is_handed("a/1"))
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def test_an_answer_whose_first_byte_comes_late_comes(handoff: HandOff) -> None:
+    shorten_probes(handoff.processes["front"].popen.pid, 80)
+    with slow_server(handoff), handoff.connection() as client:
+        before = len(handoff.outcomes("handed-over"))
+        client.sendall(request("a/late"))
+        eventually(handoff.at_back_ends)
+        assert answer(client) == b"hello"
+        client.sendall(request("a/1"))
+        assert answer(client) == b"hello"
+        eventually(lambda: len(handoff.outcomes("handed-over")) == before + 2)
+
+
+def test_a_switch_that_starts_anew_late_in_a_long_answer_loses_no_connection(handoff: HandOff) -> None:
+    """Without a rule the client's packets come to the front's socket, which is still there, and drops them."""
+    shorten_probes(handoff.processes["front"].popen.pid, 80)
+    with handoff.connection() as client:
+        client.sendall(request(f"a/{LARGE}"))
+        eventually(handoff.at_back_ends)
+        time.sleep(LONGER)
+        handoff.kill("switch")
+        again = threading.Timer(1, handoff.start, ("switch",))
+        again.start()
+        assert answer(client) == pattern("a", LARGE)
+        again.join()
