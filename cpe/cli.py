@@ -36,7 +36,7 @@ exit codes:
   69  the kernel has no MPTCP, or it is switched off; for status: no daemon runs here
   71  the kernel refused an operation
   75  a cpe daemon already runs in this network namespace
-  77  not root
+  77  not root, nor, to ask, in the group tributary
 """
 
 _RUN = """\
@@ -72,7 +72,8 @@ Shows what a link with a monthly_cap has used of it. With --set, sets that to wh
 
 _STATUS = """\
 Shows how the gateway and each link stand and what would help, in words; and of each link its interface, addresses and
-gateways, since when, its endpoints, and what the last probe took. Any user may ask.
+gateways, since when, its endpoints, and what the last probe took. For root, and members of the
+group tributary.
 """
 
 
@@ -188,7 +189,7 @@ def _plan(options: Plan) -> None:
 
     with Door() as door:
         observed = door.look()
-    note = memory.Store(_state(options.state_directory), memory.namespace()).load()
+    note = memory.Store(_state(options.state_directory), directories.namespace()).load()
     keeper = Keeper(settings, note, _kept().load())
     decision = keeper.look(observed, time(), is_right=clock.is_right())
     for link in keeper.links:

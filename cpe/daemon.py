@@ -4,6 +4,7 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from cpe.kernel import clock, preflight
 from cpe.kernel.counters import octets, packets
 from cpe.kernel.door import Door
 from cpe.kernel.watch import Watch
-from cpe.memory import Store, namespace
+from cpe.memory import Store
 from cpe.prober import Prober
 from cpe.probes import Probes
 from cpe.quality import Quality
@@ -27,6 +28,7 @@ from cpe.settings import CpeSettings, read
 from cpe.stillness import Stillness
 from cpe.usage import Allowance
 from cpe.usage_file import UsageFile
+from tributary.daemons import directories
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Level, Log
@@ -67,7 +69,7 @@ def run(setup: Setup) -> None:
         received = stack.enter_context(caught(*signals.STOP, signals.LEAVE, signals.RELOAD))
         server = stack.enter_context(CONTROL.server())
         door = stack.enter_context(Door())
-        store = Store(setup.state, namespace())
+        store = Store(setup.state, directories.namespace())
 
         def tell(what: str) -> None:
             setup.log.event("state file damaged", Level.ERROR, reason=what)
@@ -320,7 +322,7 @@ class Daemon:
             self._resolver.ask(gateways.names)
             self._next_names = now + (_BETWEEN_NAMES if self._keeper.health.answers else _BETWEEN_NAMES_LOST)
 
-    def _respond(self, request: bytes, asker: socket.socket) -> bytes:
+    def _respond(self, request: bytes, asker: socket.socket) -> bytes | Future[bytes]:
         return CONTROL.respond(request, asker, self._answer, ("status",))
 
     def _answer(self, asked: Answer) -> Answer:

@@ -4,8 +4,6 @@ A file for each network namespace, in a directory that a reboot empties as it em
 before endpoints are made, so that a daemon that is killed leaves none that nobody knows.
 """
 
-import socket
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -16,7 +14,6 @@ from cpe.observed import Address, Limits
 from tributary.daemons.state_file import StateFile, Tell
 
 DIRECTORY = Path("/run/tributary/cpe")
-_SO_NETNS_COOKIE = 71  # asm-generic/socket.h
 
 
 @dataclass(frozen=True)
@@ -32,12 +29,6 @@ class Memory:
     tunnels: frozenset[str] = frozenset()
     translates: bool = False
     gateway: str | None = None
-
-
-def namespace() -> int:
-    """The number of this network namespace, which no other one gets until a reboot (socket(7), SO_NETNS_COOKIE)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        return int(struct.unpack("=Q", any_socket.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8))[0])
 
 
 class Store:

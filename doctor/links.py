@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from doctor.findings import Finding, State, fine
+from tributary.daemons.control import is_served
 
 _FAR = {4: "203.0.113.1", 6: "2001:db8::1"}
 """Some address behind the default route, of the documentation's (RFC 5737, RFC 3849): nothing is sent there."""
@@ -43,8 +44,8 @@ def endpoints() -> dict[str, str]:
 
 
 def cpe_runs() -> bool:
-    """Whether tributary-cpe has its control socket, an abstract one, in this network namespace (unix(7))."""
-    return any(line.endswith(" @tributary/cpe") for line in Path("/proc/net/unix").read_text().splitlines())
+    """Whether tributary-cpe has its control socket in this network namespace."""
+    return is_served("cpe")
 
 
 def default_gateways(routes: Mapping[int, Iterable[Mapping[str, Any]]]) -> dict[tuple[str, int], str | None]:

@@ -1,7 +1,6 @@
 """What this machine has and lacks; every function only looks, and raises Failure when Squid could not run here."""
 
 import errno
-import fcntl
 import ipaddress
 import json
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from squid.settings import SquidSettings
 from squid.targets import Address
+from tributary.daemons import directories
 from tributary.settings.failure import Exit, Failure
 
 USER = "proxy"  # Debian's Squid runs as this user, and the guard knows Squid's connections by it
@@ -81,14 +81,11 @@ def locked_state(settings: SquidSettings) -> Iterator[int]:
     Unlike the number in the pid file it is there from the first moment to the last. Raises Failure (75) if another
     `squid run` has it, and FileNotFoundError if there is no such folder yet.
     """
-    folder = os.open(settings.places.logs, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield folder
+        with directories.locked(settings.places.logs) as folder:
+            yield folder
     except BlockingIOError as error:
         raise _state_in_use(settings, "another `squid run`, which begins or ends") from error
-    finally:
-        os.close(folder)
 
 
 def _squid_of(pid_file: Path) -> int | None:

@@ -1,7 +1,6 @@
 """One running Squid: everything is checked first, and everything made is taken away again."""
 
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,7 @@ from typing import Self
 
 from squid import host, render
 from squid.settings import SquidSettings
+from tributary.daemons import directories
 from tributary.settings.failure import Exit, Failure
 
 _START_SECONDS = 30.0
@@ -70,7 +70,7 @@ def serve(settings: SquidSettings) -> None:
         made.enter_context(_written(settings.places.config, config))
         made.enter_context(_guard(render.guard(settings)))
         log = _Log.end_of(settings.places.logs / "cache.log")
-        squid = made.enter_context(_squid(settings, (here.fileno(), state)))
+        squid = made.enter_context(_squid(settings, (here, state)))
         _await_listeners(squid, settings, log)
         print("ready", flush=True)
         squid.wait()
@@ -78,18 +78,18 @@ def serve(settings: SquidSettings) -> None:
 
 
 @contextmanager
-def _only_one_here() -> Iterator[socket.socket]:
+def _only_one_here() -> Iterator[int]:
     """Keep a second Squid out of this network namespace, where it would replace the first one's guard.
 
-    An abstract socket name belongs to the network namespace (network_namespaces(7)) and ends with its last holder:
-    Squid inherits it, so that it holds also when this process is killed and Squid runs on.
+    Squid inherits the lock's descriptor, so that it holds also when this process is killed and Squid runs on.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
-        try:
-            lock.bind("\0tributary-squid")
-        except OSError as error:
-            raise Failure(Exit.IN_USE, "another `squid run` serves this network namespace") from error
-        yield lock
+    path = directories.RUN / f"squid.{directories.namespace()}.lock"
+    try:
+        directories.make_run()
+        with directories.locked(path) as lock:
+            yield lock
+    except BlockingIOError as error:
+        raise Failure(Exit.IN_USE, "another `squid run` serves this network namespace") from error
 
 
 def _prepare_state(settings: SquidSettings) -> None:

@@ -48,7 +48,7 @@ exit codes:
   71  the kernel refused an operation
   75  a throttler already runs in this network namespace, an interface has a root qdisc that is not the throttler's, or
       the port for metrics is taken
-  77  not root
+  77  not root, nor, to ask, in the group tributary
 """
 
 _RUN = f"""\
@@ -108,12 +108,13 @@ gets its first rule. Needs root.
 
 _STATUS = """\
 Shows what the running throttler sees and holds: rules, paths, classes, its sessions by token (the listener's, the
-second one that 'ss -ti' shows) with their subflows, and counters. Any user may ask.
+second one that 'ss -ti' shows) with their subflows, and counters.
+For root, and members of the group tributary.
 """
 
 _WATCH = """\
 Shows sessions, subflows, rates, classes and rules live, until Ctrl-C; one line an interval where the output is not a
-terminal. Any user may watch.
+terminal. For root, and members of the group tributary.
 """
 
 _PLAN = """\
@@ -128,7 +129,7 @@ session is named by its token (8 hexadecimal digits, see 'throttler status'), or
   throttler explain 1a2b3c4d
   throttler explain 10.0.1.1:3128 10.0.1.2:40000
 
-Any user may ask.
+For root, and members of the group tributary.
 """
 
 

@@ -18,10 +18,13 @@ from tributary.places import ROOT
 from tributary.settings.failure import Exit
 
 # A daemon that holds the control socket and nothing else.
-HOLDER = (
-    "import socket, sys; held = socket.socket(socket.AF_UNIX); held.bind('\\0tributary/cpe');"
-    " print('ready', flush=True); sys.stdin.read()"
-)
+HOLDER = """\
+import sys
+from cpe.control import CONTROL
+with CONTROL.server():
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
 CHAIN = "chain arriving {{ type filter hook prerouting priority mangle; iifname {link} {what}; }}"
 
 

@@ -11,8 +11,8 @@ from tributary.places import ROOT
 from tributary.settings.failure import Exit
 
 SERVICES = {
-    "throttler": ("CAP_NET_ADMIN CAP_NET_RAW", 3),
-    "cpe": ("CAP_NET_ADMIN CAP_NET_RAW", 3),
+    "throttler": ("CAP_NET_ADMIN CAP_NET_RAW CAP_CHOWN", 3),
+    "cpe": ("CAP_NET_ADMIN CAP_NET_RAW CAP_CHOWN", 3),
     "gateway": ("CAP_NET_ADMIN", 3),
     "gateway-sync": ("CAP_NET_ADMIN", 3),
     "converter": ("CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE", 3),

@@ -1,23 +1,37 @@
 """Control sockets: other commands ask a daemon, and no second one starts in a network namespace.
 
-An abstract Unix socket belongs to its network namespace and goes with its process (unix(7)), so nothing is left to
-clean up. A request is one line of JSON, {"command": NAME, ...}; the response is a JSON document and the end of the
-stream: what was asked for, or {"failure": MESSAGE, "code": EXIT CODE}. Who is not root may ask, and change nothing.
+The socket is the file NAME.NAMESPACE.sock in /run/tributary, where nobody but root can put one. NAMESPACE is the number
+of the network namespace (socket(7), SO_NETNS_COOKIE), so that daemons of several, as in a testbed, do not meet.
+NAME.sock is a link to it, made by the first of them; on most machines there is one. The file is for root, and for the
+group ``tributary`` if the machine has one.
+
+A request is one line of JSON, {"command": NAME, ...}; the response is a JSON document and the end of the stream: what
+was asked for, or {"failure": MESSAGE, "code": EXIT CODE}. Who is not root may ask, and change nothing.
 """
 
-import errno
+import grp
 import json
+import os
 import socket
 import struct
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from tributary.daemons import exchange
+from tributary.daemons import directories, exchange
 from tributary.settings.failure import Exit, Failure
 
+GROUP = "tributary"
+"""Whose members may ask."""
+_QUEUE = 128
+"""Connections that may wait to be accepted."""
+
 Answer = dict[str, Any]
-Handler = Callable[[Answer], Answer]
+Handler = Callable[[Answer], "Answer | Future[bytes]"]
+"""From a request to what is answered; a Future is the whole response, as JSON, which comes later."""
 
 
 @dataclass(frozen=True)
@@ -32,59 +46,123 @@ class Control:
     longest: int
     timeout: float
 
-    def server(self) -> exchange.Server:
-        """The daemon's end; raises Failure, exit 75, if another daemon has it."""
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listener.bind(self._address)
-        except OSError as error:
-            listener.close()
-            if error.errno == errno.EADDRINUSE:
-                raise Failure(Exit.IN_USE, f"a {self.daemon} already runs in this network namespace") from error
-            raise Failure(Exit.SYSTEM, f"cannot bind the control socket: {error}") from error
-        listener.listen(exchange.CONNECTIONS)
-        return exchange.Server(listener, b"\n", self.longest, _failed(Exit.USAGE, "the request is too long"))
+    @property
+    def path(self) -> Path:
+        """The socket of this network namespace's daemon."""
+        return _path(self.name)
 
-    def respond(self, request: bytes, asker: socket.socket, handle: Handler, for_anybody: Collection[str]) -> bytes:
+    @contextmanager
+    def server(self) -> Iterator[exchange.Server]:
+        """The daemon's end, for the length of the block; raises Failure, exit 75, if another daemon has it."""
+        path, link = self.path, directories.RUN / f"{self.name}.sock"
+        try:
+            directories.make_run()
+            with directories.locked(directories.RUN, wait=True):
+                if _listens(path):
+                    raise Failure(Exit.IN_USE, f"a {self.daemon} already runs in this network namespace")
+                listener = _bound(path)
+                if not _listens(link):
+                    link.unlink(missing_ok=True)
+                    link.symlink_to(path.name)
+        except OSError as error:
+            raise Failure(Exit.SYSTEM, f"{path}: cannot make the control socket: {error.strerror}") from error
+        too_long = failed(Exit.USAGE, "the request is too long")
+        try:
+            with exchange.Server(listener, b"\n", self.longest, too_long, prefers=_is_root) as server:
+                yield server
+        finally:
+            with suppress(OSError):
+                if link.is_symlink() and link.readlink() == Path(path.name):
+                    link.unlink()
+                path.unlink()
+
+    def respond(
+        self, request: bytes, asker: socket.socket, handle: Handler, for_anybody: Collection[str]
+    ) -> bytes | Future[bytes]:
         """The response to ``request``, for which ``handle`` does what is asked; its Failure becomes the response."""
         try:
             asked = json.loads(request)
-            if asked["command"] not in for_anybody and _user(asker) != 0:
+            if asked["command"] not in for_anybody and not _is_root(asker):
                 raise Failure(Exit.NO_PERMISSION, f"{self.name} {asked['command']} needs root: use sudo")
-            return json.dumps(handle(asked)).encode()
+            answer = handle(asked)
+            return answer if isinstance(answer, Future) else json.dumps(answer).encode()
         except Failure as failure:
-            return _failed(failure.code, str(failure))
+            return failed(failure.code, str(failure))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            return _failed(Exit.USAGE, f"not a request: {error!r}")
+            return failed(Exit.USAGE, f"not a request: {error!r}")
 
     def ask(self, command: str, **arguments: object) -> Answer:
-        """What this network namespace's daemon answers; raises the Failure it had, or exit 69 if there is no daemon."""
+        """What this network namespace's daemon answers; raises the Failure it had.
+
+        Without a daemon the exit code is 69; 77 for who may not ask.
+        """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(self.timeout)
+            # A time-out of Python's would refuse to wait for room in the daemon's queue (connect(2), EAGAIN).
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(self.timeout), 0))
             try:
-                connection.connect(self._address)
-                if (user := _user(connection)) != 0:
-                    # Anybody can bind an abstract name that is free.
-                    message = f"the {self.daemon}'s socket belongs to user {user}, not to root"
-                    raise Failure(Exit.UNAVAILABLE, message)
+                connection.connect(str(self.path))
+                connection.settimeout(self.timeout)
                 connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
                 answer: Answer = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
-            except ConnectionRefusedError as error:
+            except (FileNotFoundError, ConnectionRefusedError) as error:
                 raise Failure(Exit.UNAVAILABLE, f"no {self.daemon} runs in this network namespace") from error
+            except PermissionError as error:
+                message = f"{self.name} {command} needs root or the group {GROUP}: use sudo"
+                raise Failure(Exit.NO_PERMISSION, message) from error
             except (OSError, ValueError) as error:
                 raise Failure(Exit.UNAVAILABLE, f"the {self.daemon} does not answer: {error}") from error
         if "failure" in answer:
             raise Failure(Exit(answer["code"]), answer["failure"])
         return answer
 
-    @property
-    def _address(self) -> str:
-        return f"\0tributary/{self.name}"
 
-
-def _failed(code: Exit, message: str) -> bytes:
+def failed(code: Exit, message: str) -> bytes:
+    """The response that says so."""
     return json.dumps({"failure": message, "code": code}).encode()
 
 
-def _user(connection: socket.socket) -> int:
-    return int(struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+def is_served(name: str) -> bool:
+    """Whether the daemon ``name`` has its socket in this network namespace; whoever asks may not be let in."""
+    return any(line.endswith(f" {_path(name)}") for line in Path("/proc/net/unix").read_text().splitlines())
+
+
+def _path(name: str) -> Path:
+    return directories.RUN / f"{name}.{directories.namespace()}.sock"
+
+
+def _listens(path: Path) -> bool:
+    """Whether somebody listens there; a file that a killed daemon left is nobody's."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
+        tried.setblocking(False)
+        try:
+            tried.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            # Its queue is full.
+            return True
+        return True
+
+
+def _bound(path: Path) -> socket.socket:
+    """The listener at ``path``, in the place of what was there."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+        listener.listen(_QUEUE)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(before)
+    # Without the group, or the right to name it, the socket is root's alone.
+    with suppress(KeyError, PermissionError):
+        os.chown(path, -1, grp.getgrnam(GROUP).gr_gid)
+        path.chmod(0o660)
+    return listener
+
+
+def _is_root(connection: socket.socket) -> bool:
+    return bool(struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1] == 0)

@@ -1,8 +1,16 @@
 """Where a daemon keeps things: what the service manager made for it (systemd.exec(5)), or the usual place."""
 
+import fcntl
 import os
-from collections.abc import Mapping
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+RUN = Path("/run/tributary")
+"""What all daemons of a machine share until a reboot; root alone writes there."""
+_SO_NETNS_COOKIE = 71  # asm-generic/socket.h
 
 
 def state(usual: Path, environment: Mapping[str, str] = os.environ) -> Path:
@@ -19,3 +27,31 @@ def _given(variable: str, usual: Path, environment: Mapping[str, str]) -> Path:
     # Several are separated by colons.
     first = environment.get(variable, "").split(":")[0]
     return Path(first) if first else usual
+
+
+def make_run() -> None:
+    """Have RUN, which everybody may look into. Raises OSError."""
+    if not RUN.exists():
+        RUN.mkdir(parents=True)
+        RUN.chmod(0o755)  # whatever the umask is
+
+
+def namespace() -> int:
+    """The number of this network namespace, which no other one gets until a reboot (socket(7), SO_NETNS_COOKIE)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        return int(struct.unpack("=Q", any_socket.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8))[0])
+
+
+@contextmanager
+def locked(path: Path, wait: bool = False) -> Iterator[int]:
+    """The descriptor of a lock on ``path``, a directory or a file, which is made; who inherits it has the lock, too.
+
+    Raises OSError: BlockingIOError if somebody has it and this one is not to ``wait``.
+    """
+    kind = os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, kind | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield descriptor
+    finally:
+        os.close(descriptor)

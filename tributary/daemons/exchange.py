@@ -1,28 +1,34 @@
 """One request and one response a connection, in the daemon's own loop, which nobody may hold up.
 
-Everything is bounded: connections, time, the request's size. Nothing blocks.
+Everything is bounded: connections, time, the request's size, requests in one turn. Nothing blocks.
 """
 
 import selectors
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from math import inf
 from types import TracebackType
 from typing import Self
 
 CONNECTIONS = 16
+"""Open ones at most; those that are preferred have as many of their own."""
 TIMEOUT = 5.0
 """Seconds that a request may take to come, and a response to go."""
 
-Respond = Callable[[bytes, socket.socket], bytes]
-"""From a request without its terminator, and the connection it came by, to the whole response."""
+Respond = Callable[[bytes, socket.socket], "bytes | Future[bytes]"]
+"""From a request without its terminator, and the connection it came by, to the whole response, now or later."""
 
 
 class Server:
     """A listener and its connections; a context manager. A request ends with ``end`` and has at most ``most`` bytes.
 
-    ``too_long`` is the response to one that has more. There is one descriptor for the daemon's selector: it is readable
-    when there is something to do (a descriptor of epoll(7) may be watched by another one).
+    ``too_long`` is the response to one that has more. Connections that ``prefers`` says True of are counted apart, so
+    that all others together cannot lock them out. When all are taken, the one that has been silent for longest, its
+    request not whole, gives way to a new one. There is one descriptor for the daemon's selector: it is readable when
+    there is something to do (a descriptor of epoll(7) may be watched by another one).
     """
 
     def __init__(
@@ -32,23 +38,30 @@ class Server:
         most: int,
         too_long: bytes,
         clock: Callable[[], float] = time.monotonic,
+        prefers: Callable[[socket.socket], bool] = lambda _: False,
     ) -> None:
         self._clock = clock
         self._listener = listener
         self._listener.setblocking(False)
         self._end, self._most, self._too_long = end, most, too_long
+        self._prefers = prefers
+        self._answered_one = False
         self._selector = selectors.EpollSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
+        # Its other end is written to when a response that was to come later is there.
+        self._woken, self._waker = socket.socketpair()
+        for each in (self._woken, self._waker):
+            each.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
         self._connections: dict[socket.socket, _Connection] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for connection in self._connections:
-            connection.close()
         self._selector.close()
-        self._listener.close()
+        for each in (*self._connections, self._listener, self._woken, self._waker):
+            each.close()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -61,11 +74,18 @@ class Server:
         return self._selector.fileno()
 
     def serve(self, respond: Respond) -> bool:
-        """Go on with all that is ready; returns whether connections are open, whose time has to be looked at."""
+        """Go on with all that is ready; returns whether connections are open, whose time has to be looked at.
+
+        Of those that are not preferred one request is responded to, no more.
+        """
+        self._answered_one = False
         for key, _ in self._selector.select(0):
             if key.fileobj is self._listener:
                 self._accept()
-            else:
+            elif key.fileobj is self._woken:
+                self._woken.recv(4096)
+                self._take_responses()
+            elif key.data in self._connections:
                 self._go_on(self._connections[key.data], respond)
         now = self._clock()
         for connection in [one for one in self._connections.values() if one.deadline < now]:
@@ -73,16 +93,24 @@ class Server:
         return bool(self._connections)
 
     def _accept(self) -> None:
-        try:
-            accepted, _ = self._listener.accept()
-        except OSError:
-            return
-        accepted.setblocking(False)
-        if len(self._connections) >= CONNECTIONS:
-            accepted.close()
-            return
-        self._connections[accepted] = _Connection(accepted, self._clock() + TIMEOUT)
-        self._selector.register(accepted, selectors.EVENT_READ, accepted)
+        for _ in range(CONNECTIONS):
+            try:
+                accepted, _ = self._listener.accept()
+            except OSError:
+                return
+            accepted.setblocking(False)
+            self._admit(_Connection(accepted, self._clock() + TIMEOUT, self._prefers(accepted)))
+
+    def _admit(self, new: "_Connection") -> None:
+        alike = [one for one in self._connections.values() if one.is_preferred is new.is_preferred]
+        if len(alike) >= CONNECTIONS:
+            silent = next((one for one in alike if one.is_silent), None)
+            if silent is None:
+                new.socket.close()
+                return
+            self._close(silent)
+        self._connections[new.socket] = new
+        self._selector.register(new.socket, selectors.EVENT_READ, new.socket)
 
     def _go_on(self, connection: "_Connection", respond: Respond) -> None:
         try:
@@ -91,10 +119,10 @@ class Server:
             more = True
         except OSError:
             more = False
-        if more:
-            self._selector.modify(connection.socket, connection.waits_for, connection.socket)
-        else:
+        if not more:
             self._close(connection)
+        elif connection.awaited is None:
+            self._selector.modify(connection.socket, connection.waits_for, connection.socket)
 
     def _step(self, connection: "_Connection", respond: Respond) -> bool:
         """Read the request, send the response, then wait for the other's end; returns False when all is done.
@@ -103,15 +131,7 @@ class Server:
         side may lose the response.
         """
         if connection.rest is None:
-            data = connection.socket.recv(self._most + 1 - len(connection.request))
-            connection.request += data
-            request, found, _ = connection.request.partition(self._end)
-            if found:
-                connection.rest = memoryview(respond(request, connection.socket))
-                connection.deadline = self._clock() + TIMEOUT
-            elif len(connection.request) > self._most:
-                connection.rest = memoryview(self._too_long)
-            return bool(data)
+            return self._read(connection, respond)
         if connection.rest:
             connection.rest = connection.rest[connection.socket.send(connection.rest) :]
             if not connection.rest:
@@ -119,20 +139,66 @@ class Server:
             return True
         return bool(connection.socket.recv(65536))
 
-    def _close(self, connection: "_Connection") -> None:
+    def _read(self, connection: "_Connection", respond: Respond) -> bool:
+        if self._answered_one and not connection.is_preferred:
+            # What it has sent is still there in the next turn, which comes at once.
+            return True
+        data = connection.socket.recv(self._most + 1 - len(connection.request))
+        connection.request += data
+        request, found, _ = connection.request.partition(self._end)
+        if found:
+            self._answered_one |= not connection.is_preferred
+            self._respond(connection, respond(request, connection.socket))
+        elif len(connection.request) > self._most:
+            connection.rest = memoryview(self._too_long)
+        return bool(data)
+
+    def _respond(self, connection: "_Connection", response: "bytes | Future[bytes]") -> None:
+        if isinstance(response, bytes):
+            connection.rest, connection.deadline = memoryview(response), self._clock() + TIMEOUT
+            return
+        connection.awaited, connection.deadline = response, inf
         self._selector.unregister(connection.socket)
+        response.add_done_callback(self._wake)
+
+    def _wake(self, _response: "Future[bytes]") -> None:
+        """Runs in the thread that made the response; a queue that is full wakes as well, one that is closed has to."""
+        with suppress(OSError):
+            self._waker.send(b"\0")
+
+    def _take_responses(self) -> None:
+        for connection in list(self._connections.values()):
+            if connection.awaited is None or not connection.awaited.done():
+                continue
+            response, connection.awaited = connection.awaited, None
+            self._selector.register(connection.socket, selectors.EVENT_WRITE, connection.socket)
+            if response.cancelled() or response.exception() is not None:
+                self._close(connection)
+            else:
+                connection.rest, connection.deadline = memoryview(response.result()), self._clock() + TIMEOUT
+
+    def _close(self, connection: "_Connection") -> None:
+        if connection.awaited is None:
+            self._selector.unregister(connection.socket)
         del self._connections[connection.socket]
         connection.socket.close()
 
 
 class _Connection:
-    """``rest`` is what is left of the response, None until the request is whole."""
+    """``rest`` is what is left of the response, None until there is one; ``awaited`` is one that comes later."""
 
-    def __init__(self, accepted: socket.socket, deadline: float) -> None:
+    def __init__(self, accepted: socket.socket, deadline: float, is_preferred: bool) -> None:
         self.socket = accepted
         self.deadline = deadline
+        self.is_preferred = is_preferred
         self.request = b""
         self.rest: memoryview | None = None
+        self.awaited: Future[bytes] | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its request is not whole yet."""
+        return self.rest is None and self.awaited is None
 
     @property
     def waits_for(self) -> int:

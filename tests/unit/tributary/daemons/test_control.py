@@ -1,0 +1,142 @@
+"""Control sockets as files: whose they are, who has them, and what a killed daemon leaves."""
+
+import os
+import selectors
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tributary.daemons import control, directories
+from tributary.daemons.control import Control, is_served
+from tributary.settings.failure import Exit, Failure
+
+CONTROL = Control("weather", "weather daemon", longest=100, timeout=10.0)
+
+
+@pytest.fixture(autouse=True)
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory, which is not there yet."""
+    monkeypatch.setattr(directories, "RUN", tmp_path / "run")
+    monkeypatch.setattr(control, "GROUP", "no-such-group-at-all")
+    return tmp_path / "run"
+
+
+@contextmanager
+def answering(handle: control.Handler) -> Iterator[None]:
+    """A daemon that answers so, in a thread."""
+    ended = threading.Event()
+    with CONTROL.server() as server, selectors.DefaultSelector() as selector:
+        selector.register(server, selectors.EVENT_READ)
+
+        def loop() -> None:
+            while not ended.is_set():
+                selector.select(0.02)
+                server.serve(lambda request, asker: CONTROL.respond(request, asker, handle, ("now",)))
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_daemon_answers_at_its_file_and_takes_it_away(run: Path) -> None:
+    with answering(lambda asked: {"sky": asked["where"]}):
+        assert CONTROL.ask("now", where="grey") == {"sky": "grey"}
+        assert is_served("weather") and not is_served("weathe")
+        with socket.socket(socket.AF_UNIX) as by_link:
+            by_link.connect(str(run / "weather.sock"))
+    assert list(run.iterdir()) == [] and not is_served("weather")
+    with pytest.raises(Failure, match="no weather daemon runs in this network namespace") as caught:
+        CONTROL.ask("now")
+    assert caught.value.code == Exit.UNAVAILABLE
+
+
+def test_the_file_is_roots_alone_where_there_is_no_group_whatever_the_umask(run: Path) -> None:
+    before = os.umask(0)
+    try:
+        with CONTROL.server():
+            assert stat.S_IMODE(CONTROL.path.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(run.stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to a group")
+def test_the_file_is_the_groups_too_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "GROUP", "nogroup")
+    with CONTROL.server():
+        found = CONTROL.path.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o660, 65534)
+
+
+def test_a_second_daemon_is_refused_and_the_first_one_stays() -> None:
+    with answering(lambda _: {}):
+        with pytest.raises(Failure, match="a weather daemon already runs in this network namespace") as caught:
+            CONTROL.server().__enter__()
+        assert caught.value.code == Exit.IN_USE
+        assert CONTROL.ask("now") == {}
+
+
+def test_what_a_killed_daemon_left_is_no_daemon() -> None:
+    directories.make_run()
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(CONTROL.path))
+    with answering(lambda _: {}):
+        assert CONTROL.ask("now") == {}
+
+
+def test_another_namespaces_daemon_keeps_the_short_name_and_each_is_asked_for_itself(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(lambda _: {"who": "first"}):
+        short = (run / "weather.sock").readlink()
+        monkeypatch.setattr(directories, "namespace", lambda: 7)
+        with pytest.raises(Failure, match="no weather daemon runs in this network namespace"):
+            CONTROL.ask("now")
+        with answering(lambda _: {"who": "second"}):
+            assert CONTROL.ask("now") == {"who": "second"}
+            assert (run / "weather.sock").readlink() == short
+        assert (run / "weather.sock").exists()
+
+
+def test_who_holds_the_name_that_was_an_abstract_one_keeps_no_daemon_out() -> None:
+    """Anybody can bind an abstract name before a daemon does; a file in root's directory nobody else can make."""
+    with socket.socket(socket.AF_UNIX) as held:
+        held.bind("\0tributary/weather")
+        with answering(lambda _: {}):
+            assert CONTROL.ask("now") == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root is let in everywhere, and nobody has to be somebody else")
+def test_who_is_not_let_in_is_told_what_would_help(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    with answering(lambda _: {}):
+        told = _as_nobody(lambda: CONTROL.ask("now"))
+    assert told == "weather now needs root or the group no-such-group-at-all: use sudo"
+
+
+def _as_nobody(act: Callable[[], object]) -> str:
+    """The message of the Failure that ``act`` ends with, in a process of nobody's."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            act()
+        except Failure as failure:
+            os.write(writer, str(failure).encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as told:
+        return told.read()
