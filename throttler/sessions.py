@@ -70,6 +70,11 @@ class Sessions:
         """The session that ``token`` names, if it is there."""
         return self._sessions.get(token)
 
+    def with_subflow(self, name: FourTuple) -> Session | None:
+        """The session that has this subflow, if one does."""
+        token = self._tokens.get(name)
+        return None if token is None else self._sessions[token]
+
     def known(self) -> dict[FourTuple, int]:
         """All subflows, each with its session's token."""
         return self._tokens.copy()

@@ -218,10 +218,3 @@ def test_a_complaint_of_tc_that_comes_before_the_stop_leaves_nothing_behind(tmp_
         child.send_signal(signal.SIGTERM)
         assert child.wait(20) == 0
     assert (installed(), on(GATEWAY, "ip -br link")) == before
-
-
-def test_a_request_nested_too_deeply_is_refused() -> None:
-    with throttler("kernel") as child:
-        command = in_namespace(GATEWAY, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-        answer = run(*command, *program("nested_request"), check=False)
-        assert "not a request" in answer and child.poll() is None

@@ -169,28 +169,6 @@ def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) 
         assert "accepted: the token of a session" in ask("explain", "00000000", code=Exit.USAGE)
 
 
-def test_who_is_not_root_may_ask_and_change_nothing() -> None:
-    with throttler("kernel"), connection():
-        eventually(elements)
-        (session,) = status()["sessions"]
-        for arguments, code in (
-            (("status",), 0),
-            (("explain", session["token"]), 0),
-            (("set", "x", "rate=1mbit"), Exit.NO_PERMISSION),
-            (("unset", "wired-slow"), Exit.NO_PERMISSION),
-            (("reload",), Exit.NO_PERMISSION),
-        ):
-            command = in_namespace(GATEWAY, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-            result = subprocess.run(
-                (*command, sys.executable, "-m", "throttler", *arguments),
-                capture_output=True,
-                text=True,
-                check=False,
-                env=ENVIRONMENT,
-            )
-            assert result.returncode == code, result.stderr
-
-
 def test_watch_prints_a_line_each_interval_into_a_pipe() -> None:
     with throttler("kernel"), connection():
         eventually(elements)

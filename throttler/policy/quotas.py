@@ -147,9 +147,9 @@ class Quotas:
             meter.quota = quotas[owner.rule]
         self._counters = {minor: one for minor, one in self._counters.items() if one.owner in self._meters}
 
-    def of_rule(self, name: str) -> list[int]:
-        """What each owner under the rule has used, in bytes."""
-        return [meter.used for owner, meter in self._meters.items() if owner.rule == name]
+    def used(self) -> list[tuple[Owner, int]]:
+        """What each owner has used, in bytes."""
+        return [(owner, meter.used) for owner, meter in self._meters.items()]
 
     def dump(self) -> list[dict[str, Any]]:
         """All meters as JSON types, for ``load``."""

@@ -1,7 +1,9 @@
 """What other commands ask of the running daemon, and what it does about it."""
 
+import json
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ from throttler.policy.model import Policy, Rule
 from throttler.service import report
 from throttler.service.engine import Engine
 from throttler.service.events import EngineEvent, PolicyChanged
-from throttler.service.status import Status, encode
+from throttler.service.report import Report
+from throttler.service.reporter import Reporter
+from throttler.service.status import encode
 from throttler.shaping import apply
 from throttler.shaping.layout import layout
 from throttler.shaping.plan import Plan
@@ -29,6 +33,7 @@ class Commands:
     """Answers requests; whatever is wrong with one is raised as Failure before anything is changed."""
 
     def __init__(self, file: Path, policy: Policy, engine: Engine, source: Source, feed: Feed) -> None:
+        self.reporter = Reporter(self._snapshot)
         self._file = file
         self._policy = policy
         self._set_live: frozenset[str] = frozenset()
@@ -37,11 +42,11 @@ class Commands:
         self._feed = feed
         self._started = time.monotonic()
 
-    def answer(self, asked: Answer) -> Answer:
+    def answer(self, asked: Answer) -> Answer | Future[bytes]:
         """The answer to a request: {"command": NAME, ...}."""
-        known: dict[str, Callable[[Answer], Answer]] = {
-            "status": lambda _: encode(self.status()),
-            "explain": lambda asked: report.explain(self._engine, [str(end) for end in asked["ends"]]),
+        known: dict[str, Callable[[Answer], Answer | Future[bytes]]] = {
+            "status": lambda _: self.reporter.ask(_status),
+            "explain": self._explain,
             "set": self._set,
             "unset": self._unset,
             "reload": lambda _: self.reload(),
@@ -50,13 +55,16 @@ class Commands:
             raise Failure(Exit.USAGE, f"the running throttler has no command {asked['command']!r}")
         return known[asked["command"]](asked)
 
-    def status(self) -> Status:
-        """What is seen and held now."""
-        snapshot = self._engine.snapshot(report.SHOWN)
-        measured = report.measure(snapshot.devices, snapshot.subflows_total)
-        uptime = time.monotonic() - self._started
-        subject = report.Subject(snapshot, self._set_live, self._source, self._file, uptime)
-        return report.status(subject, measured, time.time_ns())
+    def _snapshot(self) -> Callable[[], Report]:
+        snapshot, source, uptime = self._engine.snapshot(), self._source, time.monotonic() - self._started
+        counted = source.counts().copy(), source.capture()
+        subject = report.Subject(snapshot, self._set_live, source.which, *counted, self._file, uptime)
+        now = time.time_ns()
+        return lambda: Report(subject, report.measure(snapshot.devices), now)
+
+    def _explain(self, asked: Answer) -> Future[bytes]:
+        question = report.question(self._engine, asked["ends"])
+        return self.reporter.do(lambda: json.dumps(report.explain(question)).encode())
 
     def reload(self) -> Answer:
         """Decide by what is in the policy's file now; what was set live is gone."""
@@ -90,6 +98,10 @@ class Commands:
             "elements_added": len(plan.enter),
             "elements_removed": len(plan.leave),
         }
+
+
+def _status(report: Report) -> bytes:
+    return json.dumps(encode(report.status)).encode()
 
 
 def _described(rule: Rule) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,7 @@ from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, Emptied, EngineEvent, Stopping
 from throttler.service.installation import Installation, StepFailed
+from throttler.service.report import Report
 from throttler.service.state import Store
 from throttler.shaping import apply
 from throttler.shaping.plan import Plan
@@ -96,6 +98,10 @@ class Daemon:
 
     def run(self) -> None:
         """Until a stop signal. When nft or tc fails everything is taken down and put up again, once in a while."""
+        with self._commands.reporter:
+            self._run()
+
+    def _run(self) -> None:
         last_failure = float("-inf")
         plan = self._see(self._source.start())
         _spare_the_collector()
@@ -151,7 +157,7 @@ class Daemon:
         """When the next turn is due, by time.monotonic()."""
         if self._source.is_holding or self._readings:
             return 0
-        return min(self._engine.deadline, self._next_save) / SECOND
+        return min(self._engine.deadline / SECOND, self._next_save / SECOND, self._commands.reporter.deadline)
 
     def turn(self) -> None:
         """See what happened, and what is due; raises StepFailed, also for a request before."""
@@ -159,6 +165,7 @@ class Daemon:
             failed, self._failed = self._failed, None
             raise failed
         self._feed(self._source.events(self._engine.known))
+        self._commands.reporter.turn()
         if (now := time.monotonic_ns()) >= self._next_save:
             self._next_save = now + LONGEST
             self._save()
@@ -173,10 +180,10 @@ class Daemon:
         except Failure as failure:
             self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
 
-    def _respond(self, request: bytes, asker: socket.socket) -> bytes:
+    def _respond(self, request: bytes, asker: socket.socket) -> bytes | Future[bytes]:
         return CONTROL.respond(request, asker, self._answer, FOR_ANYBODY)
 
-    def _answer(self, asked: Answer) -> Answer:
+    def _answer(self, asked: Answer) -> Answer | Future[bytes]:
         try:
             return self._commands.answer(asked)
         except StepFailed as failed:
@@ -190,9 +197,14 @@ class Daemon:
 
         return Exporter()
 
-    def _scrape(self, request: bytes, _asker: socket.socket) -> bytes:
+    def _scrape(self, request: bytes, _asker: socket.socket) -> bytes | Future[bytes]:
+        refused = metrics_server.refusal(request)
+        return self._commands.reporter.ask(lambda report: self._page(request, report)) if refused is None else refused
+
+    def _page(self, request: bytes, report: Report) -> bytes:
+        """Runs beside the loop."""
         try:
-            return metrics_server.respond(request, lambda: self._exporter.page(self._commands.status()))
+            return metrics_server.respond(request, lambda: self._exporter.page(report.whole))
         except Exception as error:
             # Whoever reads metrics must not end what they are about.
             self._log.event("metrics failed", Level.ERROR, reason=repr(error))

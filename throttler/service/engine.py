@@ -1,10 +1,9 @@
 """From events to plans: the throttler without its sockets, kernel and clock."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from throttler.policy.decide import Hold, Matcher, Moment
@@ -12,8 +11,8 @@ from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas
 from throttler.policy.windows import in_force
 from throttler.service.events import CounterRead, Emptied, EngineEvent, PolicyChanged, Stopping
-from throttler.service.snapshot import Explanation, SessionSnapshot, Snapshot, Verdict
-from throttler.sessions import Session, Sessions
+from throttler.service.snapshot import Question, Snapshot, Verdict
+from throttler.sessions import Sessions
 from throttler.shaping.layout import Layout, layout
 from throttler.shaping.plan import Ledger, Placed, Plan
 from tributary.mptcp.four_tuple import FourTuple
@@ -84,41 +83,42 @@ class Engine:
         """What is to outlive the daemon, for ``Quotas.load``."""
         return self._quotas.dump()
 
-    def snapshot(self, most: int) -> Snapshot:
-        """All that reports tell; of classes and sessions ``most`` each."""
-        policy, ledger = self._matcher.policy, self._ledger
+    def snapshot(self) -> Snapshot:
+        """All that reports tell."""
+        ledger = self._ledger
         return Snapshot(
-            policy=policy,
+            policy=self._matcher.policy,
             devices=self._layout.devices,
             moment=self._moment,
-            sessions_total=len(self._sessions),
+            spent=frozenset(self._quotas.spent),
+            sessions=tuple(self._sessions),
             subflows_total=self._sessions.subflows,
             holds_total=ledger.elements,
-            classes_total=len(ledger),
-            classes=tuple(islice(ledger.classes(), most)),
-            sessions=tuple(self._session(session) for session in islice(self._sessions, most)),
-            classes_by_rule=Counter(placed.place.owner.rule for placed, _ in ledger.classes()),
+            classes=dict(ledger.classes),
+            verdicts=self._verdicts.copy(),
+            held=dict(ledger.held),
             subflows_by_rule=self._subflows_by_rule.copy(),
             matches_by_rule=self._matches_by_rule.copy(),
             subflows_by_path=self._subflows_by_path.copy(),
             held_by_path=self._held_by_path.copy(),
-            used_by_rule={rule.name: tuple(self._quotas.of_rule(rule.name)) for rule in policy.rules},
+            used=self._quotas.used(),
             counts=self._counts + self._sessions.unexpected,
             shared=ledger.shared,
             refused=ledger.refused,
         )
 
-    def _session(self, session: Session) -> SessionSnapshot:
-        return SessionSnapshot(session, self._verdicts.get(session.token, ()), tuple(self._ledger.of(session.token)))
+    def of_session(self, token: int) -> Question | None:
+        """What to ask the policy about the subflows of a session, None if there is no such session."""
+        session = self._sessions.get(token)
+        return Question(self._matcher, self._moment, session, session.subflows) if session else None
 
-    def explain(self, asked: Callable[[Session], Collection[FourTuple]]) -> Iterator[Explanation]:
-        """What each rule says of those subflows of each session that are ``asked`` about."""
-        for session in self._sessions:
-            names = asked(session)
-            for subflow in session.subflows:
-                if subflow.name in names:
-                    why = self._matcher.explain(session, subflow, self._moment)
-                    yield Explanation(session.token, subflow.name, self._matcher.path(subflow), why)
+    def of_subflow(self, name: FourTuple) -> Question | None:
+        """What to ask the policy about one subflow, None if there is no such subflow."""
+        session = self._sessions.with_subflow(name)
+        if session is None:
+            return None
+        found = tuple(subflow for subflow in session.subflows if subflow.name == name)
+        return Question(self._matcher, self._moment, session, found)
 
     # Events
 
@@ -144,7 +144,7 @@ class Engine:
         self._quotas.keep(policy.rules)
         metered = {rule.name for rule in policy.rules if rule.quota is not None}
         self._metered = {minor: placed for minor, placed in self._metered.items() if placed.place.owner.rule in metered}
-        self._meter((placed for placed, _ in self._ledger.classes()), now, are_new=False)
+        self._meter((each.placed for each in self._ledger.classes.values()), now, are_new=False)
         self._layout = layout(policy, self._layout)
         self._is_laid_out = False
 

@@ -39,7 +39,16 @@ def listen_address(text: str) -> tuple[str, int]:
 
 
 def respond(head: bytes, page: Page) -> bytes:
-    """The whole response to a request whose head (without the empty line) is ``head``."""
+    """The whole response to a request whose head (without the empty line) is ``head``; raises what ``page`` does."""
+    method = head.split(b" ", 1)[0]
+    if (refused := refusal(head)) is not None:
+        return refused
+    response = _response("200 OK", page(), _PAGE)
+    return response if method == b"GET" else response.partition(_END)[0] + _END
+
+
+def refusal(head: bytes) -> bytes | None:
+    """The response to a request that is not one for the page, None if it is."""
     try:
         method, target, version = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
         path = urlsplit(target).path  # a server takes the absolute form too (RFC 9112 section 3.2.2)
@@ -51,8 +60,7 @@ def respond(head: bytes, page: Page) -> bytes:
         return _response("404 Not Found")
     if method not in ("GET", "HEAD"):
         return _response("405 Method Not Allowed", fields="Allow: GET, HEAD\r\n")
-    response = _response("200 OK", page(), _PAGE)
-    return response if method == "GET" else response.partition(_END)[0] + _END
+    return None
 
 
 def _response(status: str, body: bytes = b"", kind: str = _TEXT, fields: str = "") -> bytes:

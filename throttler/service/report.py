@@ -1,8 +1,10 @@
 """What the daemon tells of itself, for ``throttler status`` and ``throttler explain``. No keys are in it."""
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND
 from throttler.policy.values import Direction
 from throttler.service.engine import Engine
-from throttler.service.snapshot import SessionSnapshot, Snapshot, Verdict
+from throttler.service.snapshot import Question, Snapshot, Verdict
 from throttler.service.status import (
     AnnouncedAddress,
     CaptureStatus,
@@ -26,10 +28,10 @@ from throttler.service.status import (
 from throttler.sessions import Session, Subflow
 from throttler.shaping import statistics
 from throttler.shaping.layout import device
-from throttler.shaping.plan import Placed
+from throttler.shaping.plan import Class
 from throttler.shaping.render import class_id
 from throttler.shaping.statistics import ClassStatistics
-from throttler.sources.source import Source
+from throttler.sources.source import Which
 from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
@@ -39,7 +41,15 @@ from tributary.settings.units import Rate
 SHOWN = 1000
 """Sessions, and classes, that status lists at most."""
 MEASURED = 10_000
-"""Subflows whose sockets are read at most: each takes 16 microseconds, in which nothing else is done."""
+"""TCP sockets that are read at most: each takes 16 microseconds of a processor."""
+EXPLAINED = 64
+"""Subflows of one session that are explained at most."""
+
+_ECHOED = 200
+"""Characters of a wrong argument that are sent back."""
+_TOKEN = re.compile(r"[0-9a-f]{8}", re.ASCII)
+_END = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([0-9.]{7,15})):([0-9]{1,5})", re.ASCII)
+"""An address and a port, as in a URL."""
 
 Json = dict[str, Any]
 
@@ -52,42 +62,95 @@ class Measured:
     subflows: Mapping[FourTuple, Traffic]
 
 
-def measure(devices: Collection[str], subflows: int) -> Measured:
-    """Read the counters of all classes on ``devices``, and of the subflows that end here, if they are not too many."""
+def measure(devices: Collection[str]) -> Measured:
+    """Read the counters of all classes on ``devices``, and of the subflows that end here, if there are not too many.
+
+    The kernel goes through all TCP sockets to find them, also those that have nothing to do with MPTCP.
+    """
     classes = {(name, minor): found for name in devices for minor, found in statistics.of_device(name).items()}
-    return Measured(classes, sockets.traffic() if subflows <= MEASURED else {})
+    return Measured(classes, sockets.traffic() if sockets.count() <= MEASURED else {})
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is told of: the engine's snapshot, the rules that are not the file's, the source, the seconds of uptime."""
+    """What is told of: the engine's snapshot, the rules that are not the file's, the source, the seconds of uptime.
+
+    ``counts`` and ``capture`` are what the source has counted.
+    """
 
     snapshot: Snapshot
     set_live: frozenset[str]
-    source: Source
+    source: Which
+    counts: Counter[str]
+    capture: Mapping[str, Mapping[str, int]]
     file: Path
     uptime: float
 
 
-def status(subject: Subject, measured: Measured, now: int) -> Status:
-    """Rules, paths, classes, sessions and counters; ``now`` is in nanoseconds since 1970."""
-    snapshot, source = subject.snapshot, subject.source
-    dry = {rule.name for rule in snapshot.policy.rules if rule.dry}
-    return Status(
-        policy=str(subject.file),
-        source=str(source.which),
-        uptime_s=round(subject.uptime, 3),
-        sessions_total=snapshot.sessions_total,
-        subflows_total=snapshot.subflows_total,
-        holds_total=snapshot.holds_total,
-        classes_total=snapshot.classes_total,
-        rules=tuple(_rule(snapshot, rule, rule.name in subject.set_live) for rule in snapshot.policy.rules),
-        paths=tuple(_path(snapshot, name) for name in snapshot.policy.paths),
-        classes=tuple(_class(placed, held, measured) for placed, held in snapshot.classes),
-        sessions=tuple(_session(session, dry, measured, now) for session in snapshot.sessions),
-        counters=_counters(snapshot, source.counts()),
-        capture={interface: CaptureStatus(**counts) for interface, counts in source.capture().items()},
-    )
+@dataclass(frozen=True)
+class Report:
+    """All that can be told at ``now``, in nanoseconds of the clock that sessions and subflows have."""
+
+    subject: Subject
+    measured: Measured
+    now: int
+
+    @property
+    def status(self) -> Status:
+        """Rules, paths, counters, and the first classes and sessions."""
+        return self._status(SHOWN, SHOWN)
+
+    @property
+    def whole(self) -> Status:
+        """The same with all classes, and, if their sockets were read, all sessions."""
+        return self._status(None, None if self.measured.subflows else 0)
+
+    def _status(self, classes: int | None, sessions: int | None) -> Status:
+        subject, snapshot = self.subject, self.subject.snapshot
+        dry = {rule.name for rule in snapshot.policy.rules if rule.dry}
+        classes_by_rule = Counter(place.owner.rule for place in snapshot.classes)
+        used = defaultdict[str, list[int]](list)
+        for owner, amount in snapshot.used:
+            used[owner.rule].append(amount)
+        return Status(
+            policy=str(subject.file),
+            source=str(subject.source),
+            uptime_s=round(subject.uptime, 3),
+            sessions_total=len(snapshot.sessions),
+            subflows_total=snapshot.subflows_total,
+            holds_total=snapshot.holds_total,
+            classes_total=len(snapshot.classes),
+            rules=tuple(
+                _rule(snapshot, rule, rule.name in subject.set_live, classes_by_rule[rule.name], used[rule.name])
+                for rule in snapshot.policy.rules
+            ),
+            paths=tuple(_path(snapshot, name) for name in snapshot.policy.paths),
+            classes=tuple(_class(each, self.measured) for each in islice(snapshot.classes.values(), classes)),
+            sessions=tuple(self._session(session, dry) for session in snapshot.sessions[:sessions]),
+            counters=_counters(snapshot, subject.counts),
+            capture={interface: CaptureStatus(**counts) for interface, counts in subject.capture.items()},
+        )
+
+    def _session(self, session: Session, dry: Collection[str]) -> SessionStatus:
+        snapshot, now = self.subject.snapshot, self.now
+        verdicts = {verdict.subflow: verdict for verdict in snapshot.verdicts.get(session.token, ())}
+        held = snapshot.held.get(session.token, {})
+        classes = {
+            (name, way): class_id(snapshot.classes[place].placed.minor)
+            for (way, name), place in held.items()
+            if place in snapshot.classes
+        }
+        traffic = self.measured.subflows
+        return SessionStatus(
+            token=f"{session.token:08x}",
+            age_s=_seconds(now - session.since),
+            active_subflows=session.active,
+            announced=tuple(AnnouncedAddress(number, address) for number, address in session.announced),
+            subflows=tuple(
+                _subflow(subflow, verdicts.get(subflow.name), dry, classes, traffic.get(subflow.name), now)
+                for subflow in session.subflows
+            ),
+        )
 
 
 def _counters(snapshot: Snapshot, counts: Counter[str]) -> dict[str, int]:
@@ -97,7 +160,7 @@ def _counters(snapshot: Snapshot, counts: Counter[str]) -> dict[str, int]:
     return {str(name): count for name, count in sorted(found.items())}
 
 
-def _rule(snapshot: Snapshot, rule: Rule, set_live: bool) -> RuleStatus:
+def _rule(snapshot: Snapshot, rule: Rule, set_live: bool, classes: int, used: Sequence[int]) -> RuleStatus:
     return RuleStatus(
         name=rule.name,
         set_live=set_live,
@@ -106,22 +169,21 @@ def _rule(snapshot: Snapshot, rule: Rule, set_live: bool) -> RuleStatus:
         scope=str(rule.scope),
         rate=str(rule.rate) if rule.rate else None,
         subflows=snapshot.subflows_by_rule[rule.name],
-        classes=snapshot.classes_by_rule[rule.name],
+        classes=classes,
         matches=snapshot.matches_by_rule[rule.name],
-        quota=_quota(snapshot, rule),
+        quota=_quota(snapshot, rule, used),
     )
 
 
-def _quota(snapshot: Snapshot, rule: Rule) -> QuotaStatus | None:
+def _quota(snapshot: Snapshot, rule: Rule, used: Sequence[int]) -> QuotaStatus | None:
     if rule.quota is None:
         return None
-    used = snapshot.used_by_rule[rule.name]
     return QuotaStatus(
         bytes=rule.quota.size.amount,
         period=str(rule.quota.period),
         used=sum(used),
         worst_used=max(used, default=0),
-        spent=sum(owner.rule == rule.name for owner in snapshot.moment.spent),
+        spent=sum(owner.rule == rule.name for owner in snapshot.spent),
     )
 
 
@@ -130,7 +192,8 @@ def _path(snapshot: Snapshot, name: str) -> PathStatus:
     return PathStatus(name, interface, snapshot.subflows_by_path[name], snapshot.held_by_path[name])
 
 
-def _class(placed: Placed, subflows: int, measured: Measured) -> ClassStatus:
+def _class(shown: Class, measured: Measured) -> ClassStatus:
+    placed = shown.placed
     where = device(placed.place.interface, placed.place.direction)
     found = measured.classes.get((where, placed.minor))
     return ClassStatus(
@@ -141,24 +204,8 @@ def _class(placed: Placed, subflows: int, measured: Measured) -> ClassStatus:
         owner=placed.place.owner.key,
         rate=_rate(placed.shape.rate),
         ceiling=_rate(placed.shape.ceiling),
-        subflows=subflows,
+        subflows=shown.members,
         counters=ClassCounters(found.bytes, found.packets, found.drops, found.backlog) if found else None,
-    )
-
-
-def _session(shown: SessionSnapshot, dry: Collection[str], measured: Measured, now: int) -> SessionStatus:
-    session = shown.session
-    verdicts = {verdict.subflow: verdict for verdict in shown.verdicts}
-    classes = {(subflow, placed.place.direction): class_id(placed.minor) for subflow, placed in shown.classes}
-    return SessionStatus(
-        token=f"{session.token:08x}",
-        age_s=_seconds(now - session.since),
-        active_subflows=session.active,
-        announced=tuple(AnnouncedAddress(number, address) for number, address in session.announced),
-        subflows=tuple(
-            _subflow(subflow, verdicts.get(subflow.name), dry, classes, measured.subflows.get(subflow.name), now)
-            for subflow in session.subflows
-        ),
     )
 
 
@@ -200,28 +247,41 @@ def _seconds(nanoseconds: int) -> float:
     return round(nanoseconds / SECOND, 3)
 
 
-def explain(engine: Engine, ends: Sequence[str]) -> Json:
-    """Which rule applies to the subflows that ``ends`` name (a token, or both ends of one), and why not the others.
+def question(engine: Engine, ends: object) -> Question:
+    """What is to be explained: the session of a token, or the subflow of two ends, in either order.
 
-    Raises Failure, exit 64, if there is no such session or subflow.
+    Raises Failure, exit 64, for anything else, and if there is no such session or subflow.
     """
-    found = [
-        {
-            "token": f"{one.token:08x}",
-            "subflow": str(one.subflow),
-            "path": one.path,
-            "rules": [{"rule": why.rule, "applies": why.against is None, "why": why.against} for why in one.rules],
-        }
-        for one in engine.explain(lambda session: _named(session, ends))
-    ]
-    if not found:
+    found = _asked(engine, ends) if isinstance(ends, list) and all(isinstance(end, str) for end in ends) else None
+    if found is None:
+        given = " ".join(map(str, ends[:3])) if isinstance(ends, list) else str(ends)
         accepted = "the token of a session or both ends of a subflow that 'throttler status' shows"
-        raise refused("explain", "argument", " ".join(ends), accepted)
-    return {"subflows": found}
+        raise refused("explain", "argument", given[:_ECHOED], accepted)
+    return found
 
 
-def _named(session: Session, ends: Sequence[str]) -> set[FourTuple]:
-    names = {subflow.name for subflow in session.subflows}
+def _asked(engine: Engine, ends: list[str]) -> Question | None:
     if len(ends) == 1:
-        return names if ends[0] == f"{session.token:08x}" else set()
-    return {name for name in names if {name.local_end, name.remote_end} == set(ends)}
+        return engine.of_session(int(ends[0], 16)) if _TOKEN.fullmatch(ends[0]) else None
+    split = [match for match in map(_END.fullmatch, ends) if match]
+    if len(ends) != 2 or len(split) != 2:
+        return None
+    (one, one_port), (other, other_port) = ((match[1] or match[2], int(match[3])) for match in split)
+    either = FourTuple(one, one_port, other, other_port), FourTuple(other, other_port, one, one_port)
+    return next(filter(None, map(engine.of_subflow, either)), None)
+
+
+def explain(asked: Question) -> Json:
+    """Which rule applies to the first of the subflows that are asked about, and why not the others."""
+    explained = []
+    for subflow in asked.subflows[:EXPLAINED]:
+        reasons = asked.matcher.explain(asked.session, subflow, asked.moment)
+        explained.append(
+            {
+                "token": f"{asked.session.token:08x}",
+                "subflow": str(subflow.name),
+                "path": asked.matcher.path(subflow),
+                "rules": [{"rule": why.rule, "applies": why.against is None, "why": why.against} for why in reasons],
+            }
+        )
+    return {"subflows": explained}

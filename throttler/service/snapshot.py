@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from throttler.policy.decide import Moment, Reason
+from throttler.policy.decide import Matcher, Moment, Owner
 from throttler.policy.model import Policy
-from throttler.sessions import Session
-from throttler.shaping.plan import Placed
+from throttler.sessions import Session, Subflow
+from throttler.shaping.plan import Class, Held, Place
 from tributary.mptcp.four_tuple import FourTuple
 
 
@@ -22,47 +22,39 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """What each rule says of a subflow, up to the one that decides."""
+class Question:
+    """All that it takes to say what each rule says of ``subflows`` of a ``session``."""
 
-    token: int
-    subflow: FourTuple
-    path: str | None
-    rules: Sequence[Reason]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSnapshot:
-    """A session, what was decided about its subflows, and the class of each direction that is held."""
-
+    matcher: Matcher
+    moment: Moment
     session: Session
-    verdicts: Sequence[Verdict]
-    classes: Sequence[tuple[FourTuple, Placed]]
+    subflows: Sequence[Subflow]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The totals count everything; ``classes``, each with its elements, and ``sessions`` may be the first ones only.
+    """What the engine knew at a moment. It is made in the loop, and so copies references alone.
 
-    ``used_by_rule`` has the bytes that each owner has used of a rule's quota; ``counts`` are by what was counted.
-    Holds that found no class of their own are ``shared``, those that found none at all ``refused``.
+    ``verdicts`` and ``held`` are by the sessions' tokens. ``used`` has the bytes that each owner has used of its quota;
+    ``counts`` are by what was counted. Holds that found no class of their own are ``shared``, those that found none at
+    all ``refused``.
     """
 
     policy: Policy
     devices: frozenset[str]
     moment: Moment
-    sessions_total: int
+    spent: frozenset[Owner]
+    sessions: Sequence[Session]
     subflows_total: int
     holds_total: int
-    classes_total: int
-    classes: Sequence[tuple[Placed, int]]
-    sessions: Sequence[SessionSnapshot]
-    classes_by_rule: Counter[str]
+    classes: Mapping[Place, Class]
+    verdicts: Mapping[int, Sequence[Verdict]]
+    held: Mapping[int, Held]
     subflows_by_rule: Counter[str]
     matches_by_rule: Counter[str]
     subflows_by_path: Counter[str]
     held_by_path: Counter[str]
-    used_by_rule: Mapping[str, Sequence[int]]
+    used: Sequence[tuple[Owner, int]]
     counts: Counter[str]
     shared: int
     refused: int

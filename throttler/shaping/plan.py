@@ -5,7 +5,7 @@ rule.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from throttler.policy.decide import Hold, Owner, Shape
@@ -79,13 +79,16 @@ class Plan:
 
 
 @dataclass
-class _Class:
+class Class:
+    """A class that is in use: by so many ``members``, the first of which was of that ``client``."""
+
     placed: Placed
     client: str
     members: int = 0
 
 
-_Held = dict[tuple[Direction, FourTuple], Place]
+Held = Mapping[tuple[Direction, FourTuple], Place]
+"""Where each direction of a session's held subflows is."""
 
 
 @dataclass
@@ -106,8 +109,8 @@ class Ledger:
     """
 
     def __init__(self, capacity: int = CLASSES, reserved: int = RESERVED) -> None:
-        self._classes: dict[Place, _Class] = {}
-        self._held: dict[int, _Held] = {}
+        self._classes: dict[Place, Class] = {}
+        self._held: dict[int, Held] = {}
         # The number that has been free for the longest comes first, so that a late packet meets no new class.
         self._free = deque(range(1, capacity + 1))
         self._reserved = reserved
@@ -117,22 +120,18 @@ class Ledger:
         self.shared = 0
         self.refused = 0
 
-    def classes(self) -> Iterator[tuple[Placed, int]]:
-        """The classes that are in use, each with the number of its elements."""
-        return ((each.placed, each.members) for each in self._classes.values())
+    @property
+    def classes(self) -> Mapping[Place, Class]:
+        """The classes that are in use."""
+        return self._classes
 
     def __len__(self) -> int:
         return len(self._classes)
 
-    def of(self, token: int) -> Iterator[tuple[FourTuple, Placed]]:
-        """What is installed for the session: a subflow and the class of one of its directions."""
-        for (_, subflow), place in self._held.get(token, {}).items():
-            yield subflow, self._classes[place].placed
-
     @property
-    def tokens(self) -> Collection[int]:
-        """The sessions with at least one element."""
-        return self._held.keys()
+    def held(self) -> Mapping[int, Held]:
+        """What is installed for each session that has an element; that of one session is not changed any more."""
+        return self._held
 
     @property
     def next_close(self) -> int | None:
@@ -158,8 +157,8 @@ class Ledger:
         )
 
     def _settle(self, token: int, holds: Iterable[Hold], step: _Step) -> None:
-        before = self._held.get(token, {})
-        after: _Held = {}
+        before: Held = self._held.get(token, {})
+        after: dict[tuple[Direction, FourTuple], Place] = {}
         for hold in holds:
             name = (hold.direction, hold.subflow)
             old = before.get(name)
@@ -196,7 +195,7 @@ class Ledger:
         return within and len(self._free) > self._reserved
 
     def _open(self, place: Place, hold: Hold, step: _Step) -> None:
-        opened = _Class(Placed(place, self._free.popleft(), hold.shape), client_of(hold.subflow.remote))
+        opened = Class(Placed(place, self._free.popleft(), hold.shape), client_of(hold.subflow.remote))
         self._classes[place] = opened
         self._of_client[opened.client] += _is_single(place)
         step.open[place] = opened.placed

@@ -4,10 +4,9 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
 from throttler.shaping.render import MARK
-from tributary.mptcp.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, Netlink, attributes
+from tributary.mptcp.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, attributes, kept
 from tributary.settings.failure import Exit, Failure
 
 _GET_CLASS = 42
@@ -38,7 +37,7 @@ def of_class(device: str, minor: int) -> ClassStatistics | None:
     try:
         request = _TCMSG.pack(0, socket.if_nametoindex(device), MARK | minor, 0, 0)
         # Without ECHO the kernel tells nobody but the listeners of its multicast group (net/sched/sch_api.c).
-        return _read(_link().ask(_GET_CLASS, request, ECHO))[1]
+        return _read(kept(ROUTE).ask(_GET_CLASS, request, ECHO))[1]
     except OSError as error:
         if error.errno == _ENOENT:
             return None
@@ -52,7 +51,7 @@ def of_device(device: str) -> Mapping[int, ClassStatistics]:
     found: dict[int, ClassStatistics] = {}
     try:
         request = _TCMSG.pack(0, socket.if_nametoindex(device), 0, 0, 0)
-        for answer in _link().dump(_GET_CLASS, request):
+        for answer in kept(ROUTE).dump(_GET_CLASS, request):
             handle, statistics = _read(answer)
             if handle & 0xFFFF_0000 == MARK:
                 found[handle & 0xFFFF] = statistics
@@ -71,8 +70,3 @@ def _read(answer: Message) -> tuple[int, ClassStatistics]:
         (packets,) = struct.unpack_from("=Q", found[_PACKETS64])
     _, backlog, drops = struct.unpack_from("=III", found.get(_QUEUE, bytes(12)))
     return handle, ClassStatistics(octets, packets, drops, backlog)
-
-
-@cache
-def _link() -> Netlink:
-    return Netlink(ROUTE)

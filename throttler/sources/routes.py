@@ -6,10 +6,9 @@ asked for as well.
 
 import socket
 import struct
-from functools import cache
 
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.mptcp.netlink import ROUTE, Malformed, Netlink, attribute, attributes
+from tributary.mptcp.netlink import ROUTE, Malformed, attribute, attributes, kept
 
 _GET_ROUTE = 26
 _RTMSG = struct.Struct("=BBBBBBBBI")
@@ -30,12 +29,7 @@ def interface_of(subflow: FourTuple) -> str | None:
         + attribute(_DPORT, struct.pack("!H", subflow.remote_port))
     )
     try:
-        found = dict(attributes(_link().ask(_GET_ROUTE, request).body, _RTMSG.size))
+        found = dict(attributes(kept(ROUTE).ask(_GET_ROUTE, request).body, _RTMSG.size))
         return socket.if_indextoname(struct.unpack("=I", found[_OIF])[0])
     except (OSError, Malformed, KeyError, struct.error):
         return None
-
-
-@cache
-def _link() -> Netlink:
-    return Netlink(ROUTE)

@@ -6,6 +6,7 @@ A library would do (pyroute2), but each event costs Python time here, and few of
 import os
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -138,6 +139,18 @@ class Netlink:
                 if answer.sequence == sequence:
                     _raise_error(answer)
                     yield answer
+
+
+_kept = threading.local()
+
+
+def kept(protocol: int) -> Netlink:
+    """This thread's socket of that protocol, which stays open: two threads would take each other's answers."""
+    name = f"protocol {protocol}"
+    if not hasattr(_kept, name):
+        setattr(_kept, name, Netlink(protocol))
+    found: Netlink = getattr(_kept, name)
+    return found
 
 
 def _raise_error(answer: Message) -> None:

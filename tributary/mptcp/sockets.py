@@ -6,12 +6,12 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from pathlib import Path
 
 from tributary.mptcp.agreed import IPPROTO_MPTCP
 from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.mptcp.netlink import SOCK_DIAG, Interrupted, Malformed, Message, Netlink, attributes
+from tributary.mptcp.netlink import SOCK_DIAG, Interrupted, Malformed, Message, attributes, kept
 from tributary.mptcp.path_manager import InterfaceOf, address6
 
 _BY_FAMILY = 20
@@ -117,6 +117,16 @@ def traffic() -> dict[FourTuple, Traffic]:
     return found
 
 
+def count() -> int:
+    """TCP sockets of this network namespace, MPTCP or not, all of which a look at the subflows passes (proc(5))."""
+    found = 0
+    for name in ("sockstat", "sockstat6"):
+        with suppress(OSError):
+            words = Path("/proc/self/net", name).read_text(encoding="ascii").split()
+            found += int(words[words.index("inuse", words.index("TCP:" if name == "sockstat" else "TCP6:")) + 1])
+    return found
+
+
 def sends(subflow: FourTuple) -> bool:
     """Whether the kernel has a TCP socket of these addresses and ports that may have data to send."""
     family = socket.AF_INET6 if ":" in subflow.local else socket.AF_INET
@@ -124,7 +134,7 @@ def sends(subflow: FourTuple) -> bool:
     addresses = [socket.inet_pton(family, address) for address in (subflow.local, subflow.remote)]
     request = _REQUEST_ONE.pack(family, socket.IPPROTO_TCP, 0, 0, *ports, *addresses, 0, _ANY_COOKIE)
     try:
-        return bool(_SENDING & 1 << _link().ask(_BY_FAMILY, request).body[1])
+        return bool(_SENDING & 1 << kept(SOCK_DIAG).ask(_BY_FAMILY, request).body[1])
     except (OSError, IndexError):
         return False
 
@@ -185,11 +195,6 @@ def _read(body: bytes) -> _Found | None:
 def _dump(request: bytes) -> Iterator[Message]:
     """The answers; raises OSError."""
     try:
-        yield from _link().dump(_BY_FAMILY, request)
+        yield from kept(SOCK_DIAG).dump(_BY_FAMILY, request)
     except Interrupted as error:
         raise OSError(errno.EAGAIN, "the sockets changed while they were looked at") from error
-
-
-@cache
-def _link() -> Netlink:
-    return Netlink(SOCK_DIAG)

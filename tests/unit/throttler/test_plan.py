@@ -31,7 +31,7 @@ def test_other_sessions_are_left_alone() -> None:
     ledger.step({7: [hold(1)], 8: [hold(2)]}, 0)
     plan = ledger.step({7: []}, 0)
     assert [element.subflow for element in plan.leave] == [hold(1).subflow]
-    assert [element[0] for element in ledger.of(8)] == [hold(2).subflow]
+    assert [subflow for _, subflow in ledger.held[8]] == [hold(2).subflow]
 
 
 def test_another_rate_changes_the_class_and_moves_no_element() -> None:
@@ -100,6 +100,6 @@ def test_a_thousand_holds_come_and_go_and_every_class_is_free_again() -> None:
         ledger.step({7: [hold(number)]}, number * GRACE)
     ledger.step({7: []}, 1000 * GRACE)
     ledger.step({}, 1002 * GRACE)
-    assert (len(ledger), ledger.elements, list(ledger.classes()), len(ledger.tokens)) == (0, 0, [], 0)
+    assert (len(ledger), ledger.elements, ledger.classes, ledger.held) == (0, 0, {}, {})
     plan = ledger.step({7: [hold(1), hold(2)]}, 1003 * GRACE)
     assert len(plan.open) == 2 and ledger.refused == 0

@@ -1,0 +1,131 @@
+"""Who may ask a running throttler, and that whoever asks, however often, holds up neither it nor root."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, status, throttler
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process, program, said_ready
+from tributary.settings.failure import Exit
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+SOCKET = Path("/run/tributary/throttler.sock")
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A throttler command of nobody's."""
+    called = in_namespace(GATEWAY, *NOBODY, sys.executable, "-m", "throttler", *arguments)
+    return subprocess.run(called, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+
+
+@contextmanager
+def nobody_connected(folder: Path, count: int, request: bytes) -> Iterator[subprocess.Popen[str]]:
+    """Nobody's connections, each with that request."""
+    file = folder / "request"
+    file.write_bytes(request)
+    for each in (folder, *folder.parents):
+        if not each.stat().st_mode & 0o001:
+            each.chmod(each.stat().st_mode | 0o055)
+    with process(
+        *in_namespace(GATEWAY, *NOBODY, *program("control_client", str(SOCKET), str(count), str(file)))
+    ) as child:
+        yield said_ready(child)
+
+
+def let_everybody_in() -> None:
+    """As the members of the group may."""
+    SOCKET.chmod(0o666)
+
+
+def test_who_is_neither_root_nor_in_the_group_may_not_even_ask() -> None:
+    with throttler("kernel"):
+        assert SOCKET.stat().st_mode & 0o007 == 0
+        refused = command("status")
+        assert (refused.returncode, "needs root or the group tributary" in refused.stderr) == (Exit.NO_PERMISSION, True)
+    assert not SOCKET.exists()
+
+
+def test_who_is_not_root_may_ask_and_change_nothing() -> None:
+    with throttler("kernel"), connection():
+        eventually(elements)
+        let_everybody_in()
+        (session,) = status()["sessions"]
+        for arguments, code in (
+            (("status",), 0),
+            (("explain", session["token"]), 0),
+            (("set", "x", "rate=1mbit"), Exit.NO_PERMISSION),
+            (("unset", "wired-slow"), Exit.NO_PERMISSION),
+            (("reload",), Exit.NO_PERMISSION),
+        ):
+            result = command(*arguments)
+            assert result.returncode == code, result.stderr
+
+
+def test_connections_at_rest_do_not_lock_root_out(tmp_path: Path) -> None:
+    """Sixteen connections that say nothing, as nobody, and then all the room that there is."""
+    with throttler("kernel"):
+        let_everybody_in()
+        for count in (16, 100):
+            with nobody_connected(tmp_path, count, b""):
+                ask("set", "live", "path=wired", "rate=4mbit")
+                assert [rule["name"] for rule in status()["rules"]] == ["live", "wired-slow"]
+                ask("unset", "live")
+
+
+def test_many_large_questions_at_once_hold_up_nothing(tmp_path: Path) -> None:
+    """Fifteen times 9,000 ends to explain, as nobody: a join is seen and held as ever."""
+    ends = json.dumps({"command": "explain", "ends": ["x"] * 9000}).encode() + b"\n"
+    with throttler("kernel"):
+        let_everybody_in()
+        with nobody_connected(tmp_path, 15, ends) as asking, connection():
+            eventually(elements, 5)
+            assert asking.stdin is not None and asking.stdout is not None
+
+            def answered() -> bool:
+                assert asking.stdin is not None and asking.stdout is not None
+                asking.stdin.write("\n")
+                asking.stdin.flush()
+                return asking.stdout.readline() == "15\n"
+
+            eventually(answered, 5)
+
+
+def test_a_request_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    with throttler("kernel") as child:
+        let_everybody_in()
+        with nobody_connected(tmp_path, 1, b"[" * 60000 + b"\n"):
+            assert status()["rules"] and child.poll() is None
+
+
+def test_who_takes_the_abstract_name_keeps_no_throttler_out() -> None:
+    """Any user can bind an abstract name; the throttler's is a file where root alone makes files."""
+    held = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('\\0tributary/throttler');"
+    held += " print('ready', flush=True); sys.stdin.read()"
+    with process(*in_namespace(GATEWAY, *NOBODY, sys.executable, "-c", held)) as child:
+        said_ready(child)
+        with throttler("kernel"):
+            assert status()["rules"]
+
+
+def test_a_throttler_that_was_killed_keeps_no_second_one_out() -> None:
+    with throttler("kernel") as child:
+        child.kill()
+        child.wait(10)
+        assert SOCKET.is_symlink()
+        with throttler("kernel"):
+            assert status()["rules"]
+            second = in_namespace(GATEWAY, sys.executable, "-m", "throttler", "run", "--policy", str(WIRED_SLOW))
+            refused = subprocess.run(second, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
+            assert (refused.returncode, "already runs" in refused.stderr) == (Exit.IN_USE, True)

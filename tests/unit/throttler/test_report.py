@@ -1,0 +1,164 @@
+"""What the daemon tells of itself: answers beside the loop, and questions that cost the loop nothing."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.unit.throttler.test_engine import FIRST, SESSION, policy_of
+from throttler.policy.quotas import Quotas
+from throttler.service.engine import Engine
+from throttler.service.metrics import Exporter
+from throttler.service.report import EXPLAINED, SHOWN, Measured, Report, Subject, explain, question
+from throttler.service.reporter import BETWEEN, Reporter
+from throttler.shaping.statistics import ClassStatistics
+from throttler.sources.source import Which
+from tributary.mptcp.events import Ended, SessionClosed, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.settings.failure import Exit, Failure
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    """With one session of two subflows, of which the first is held."""
+    made = Engine(policy_of('path = "wired"\nrate = "5mbit"', tmp_path), Quotas(), datetime.now)
+    made.see(SESSION, 0)
+    return made
+
+
+def of(engine: Engine, sent: Callable[[int], int] = lambda _: 0) -> Report:
+    """A report whose classes, by minor number, have ``sent`` so many bytes."""
+    snapshot = engine.snapshot()
+    minors = [each.placed.minor for each in snapshot.classes.values()]
+    measured = Measured({("eth0", minor): ClassStatistics(sent(minor), 1, 0, 0) for minor in minors}, {})
+    return Report(
+        Subject(snapshot, frozenset(), Which.KERNEL, Counter(), {}, Path("policy.toml"), 1.0), measured, time.time_ns()
+    )
+
+
+@pytest.mark.parametrize(
+    "ends", [["00000007"], [FIRST.local_end, FIRST.remote_end], [FIRST.remote_end, FIRST.local_end]], ids=str
+)
+def test_a_session_or_a_subflow_is_found_by_its_name(engine: Engine, ends: list[str]) -> None:
+    subflows = explain(question(engine, ends))["subflows"]
+    assert str(FIRST) in [one["subflow"] for one in subflows]
+    assert len(subflows) == (2 if ends == ["00000007"] else 1)
+    assert subflows[0]["rules"] == [{"rule": "rule", "applies": True, "why": None}]
+
+
+def test_an_ipv6_subflow_is_found_by_its_ends(engine: Engine) -> None:
+    six = FourTuple("fd00::1", 3128, "2001:db8::2", 40003)
+    engine.see([SubflowEstablished(3, 9, six, "eth0")], 0)
+    assert explain(question(engine, [six.local_end, six.remote_end]))["subflows"][0]["token"] == "00000009"
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [],
+        ["7"],
+        ["00000008"],
+        ["0x000007"],
+        [FIRST.local_end],
+        [FIRST.local_end, FIRST.remote_end.replace("40001", "40002")],
+        [FIRST.local_end, FIRST.remote_end, FIRST.local_end],
+        ["10.0.1.1:99999999999", "10.0.1.2:1"],
+        [7],
+        {"00000007": 1},
+        None,
+        "00000007",
+    ],
+    ids=str,
+)
+def test_what_names_nothing_is_refused(engine: Engine, ends: object) -> None:
+    with pytest.raises(Failure, match="accepted: the token of a session or both ends") as caught:
+        question(engine, ends)
+    assert caught.value.code == Exit.USAGE
+
+
+def test_thousands_of_ends_are_refused_unlooked_at_and_are_not_sent_back(engine: Engine) -> None:
+    """9,000 strings in one request, where a token or two ends are asked for."""
+    with pytest.raises(Failure) as caught:
+        question(engine, [f"{number}" * 20 for number in range(9000)])
+    assert len(str(caught.value)) < 500
+
+
+def test_of_a_session_with_very_many_subflows_the_first_are_explained(engine: Engine) -> None:
+    many = [FourTuple("10.0.1.1", 3128, "10.0.1.2", 1000 + number) for number in range(EXPLAINED + 10)]
+    engine.see([SubflowEstablished(1, 7, each, "eth0") for each in many], 0)
+    assert len(explain(question(engine, ["00000007"]))["subflows"]) == EXPLAINED
+
+
+def test_the_sums_of_classes_do_not_leap_when_one_beyond_those_that_are_listed_moves_up(engine: Engine) -> None:
+    """Above a thousand classes one goes; number 1,001, which now is listed, has long carried something."""
+    ways = [FourTuple("10.0.1.1", 3128, f"10.{number // 200}.{number % 200}.9", 999) for number in range(SHOWN + 2)]
+    engine.see(
+        [
+            SubflowEstablished(1, 100 + token, FourTuple("10.0.1.1", 3128, way.remote, port), "eth0")
+            for token, way in enumerate(ways)
+            for port in (1, 2)
+        ],
+        0,
+    )
+    exporter, of_each = Exporter(), 50_000
+    assert len(of(engine).status.classes) == SHOWN and of(engine).status.classes_total > 2 * SHOWN
+
+    def total() -> float:
+        page = exporter.page(of(engine, lambda _: of_each).whole).decode()
+        (line,) = [line for line in page.splitlines() if "class_sent_bytes_total{" in line]
+        return float(line.split()[-1])
+
+    before = total()
+    assert before == of_each * of(engine).status.classes_total
+    engine.see([SessionClosed(2, 100 + token, Ended.CLOSED) for token in range(10)], 1)
+    assert total() == before
+
+
+class Taking:
+    """Counts the snapshots that are taken, in whose reports nothing is."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.count = 0
+        self.engine = engine
+
+    def __call__(self) -> Callable[[], Report]:
+        self.count += 1
+        return lambda: of(self.engine)
+
+
+def test_all_who_ask_within_a_quarter_of_a_second_get_one_snapshot_and_it_is_no_older_than_they(engine: Engine) -> None:
+    taking = Taking(engine)
+    with Reporter(taking) as reporter:
+        first = reporter.ask(lambda _: b"first")
+        reporter.turn()
+        assert first.result(10) == b"first" and taking.count == 1
+        later = [reporter.ask(lambda _: b"later") for _ in range(10)]
+        reporter.turn()
+        assert taking.count == 1 and 0 < reporter.deadline - time.monotonic() <= BETWEEN
+        time.sleep(max(0.0, reporter.deadline - time.monotonic()))
+        reporter.turn()
+        assert [one.result(10) for one in later] == [b"later"] * 10 and taking.count == 2
+
+
+def test_a_report_that_takes_long_holds_up_no_turn(engine: Engine) -> None:
+    may_end = threading.Event()
+    with Reporter(Taking(engine)) as reporter:
+        slow = reporter.ask(lambda _: b"slow" if may_end.wait(10) else b"")
+        reporter.turn()
+        reporter.ask(lambda _: b"next")
+        reporter.turn()
+        assert not slow.done() and reporter.deadline == float("inf")
+        may_end.set()
+        assert slow.result(10) == b"slow"
+
+
+def test_what_a_report_fails_with_is_told_to_who_asked_for_it(engine: Engine) -> None:
+    with Reporter(Taking(engine)) as reporter:
+        failed = reporter.ask(lambda _: bytes(1 // 0))
+        reporter.turn()
+        with pytest.raises(ZeroDivisionError):
+            failed.result(10)

@@ -1,0 +1,80 @@
+"""Reports are made beside the loop: the loop takes a snapshot, and a thread reads counters and writes the text.
+
+To read 10,000 sockets and 16,384 classes and write them down takes some tenths of a second, in which joins would wait.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from throttler.service.report import Report
+
+BETWEEN = 0.25
+"""Seconds between two snapshots at least: whoever asks sooner waits, and all who wait get the next one."""
+_SWITCH = 0.0005
+"""Seconds that the thread may go on when the loop wants to: of Python's two threads one runs at a time."""
+
+Write = Callable[[Report], bytes]
+
+
+class Reporter:
+    """Answers those who ask; a context manager. ``take`` takes a snapshot, and returns what makes a report of it."""
+
+    def __init__(self, take: Callable[[], Callable[[], Report]]) -> None:
+        self._take = take
+        self._thread = ThreadPoolExecutor(1, "reports")
+        self._asked: list[tuple[Write, Future[bytes]]] = []
+        self._next = 0.0
+        self._running: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        sys.setswitchinterval(_SWITCH)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def ask(self, write: Write) -> Future[bytes]:
+        """What ``write`` makes of the next report, later; what it raises is the future's."""
+        asked = Future[bytes]()
+        self._asked.append((write, asked))
+        return asked
+
+    def do(self, act: Callable[[], bytes]) -> Future[bytes]:
+        """What ``act`` returns, later."""
+        return self._thread.submit(act)
+
+    @property
+    def deadline(self) -> float:
+        """When ``turn`` has something to do, by time.monotonic(). The end of a report brings a turn by itself."""
+        return self._next if self._asked and not self._is_busy else float("inf")
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._running is not None and not self._running.done()
+
+    def turn(self) -> None:
+        """Take a snapshot for those who wait, if it is time."""
+        if not self._asked or self._is_busy or time.monotonic() < self._next:
+            return
+        asked, self._asked = self._asked, []
+        self._running = self._thread.submit(_write, self._take(), asked)
+        self._next = time.monotonic() + BETWEEN
+
+
+def _write(make: Callable[[], Report], asked: list[tuple[Write, Future[bytes]]]) -> None:
+    """One report for all, one text for those who want the same."""
+    written: dict[Write, bytes] = {}
+    try:
+        report = make()
+        for write, future in asked:
+            if write not in written:
+                written[write] = write(report)
+            future.set_result(written[write])
+    except Exception as error:
+        for _, future in asked:
+            if not future.done():
+                future.set_exception(error)
