@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::dialer::Dialer;
 use super::error::DialError;
 use super::expected_size::ExpectedSize;
-use super::next_hop::{Asked, HopAnswer, HopError, PendingRequest};
+use super::next_hop::{Asked, PendingRequest, Unserved};
 use super::next_hops::{self, Way};
 use super::server::{DialOptions, Server};
 use super::target::Target;
@@ -32,10 +32,10 @@ impl Dialer {
         match usable {
             Some(Way::By(hop, ahead)) => {
                 let asked = self.asked(server, &[], ahead.as_ref(), gateway);
-                let begun = hop.begin(asked, &[], gateway, settings);
-                begun.map(Some).map_err(|error| match error {
-                    HopError::Away(_) | HopError::Silent => DialError::GatewayAway,
-                    HopError::Server(error) => error,
+                let begun = hop.begin(asked, gateway, settings);
+                begun.map(Some).map_err(|unserved| match unserved {
+                    Unserved::Elsewhere => DialError::GatewayAway,
+                    Unserved::Refused(error) | Unserved::Final(error) => error,
                 })
             }
             None if gateway.when_away == WhenAway::Refuse => Err(DialError::GatewayAway),
@@ -43,7 +43,8 @@ impl Dialer {
         }
     }
 
-    /// A request that was begun already, for a transfer of this `size`. `early` came from the client since, and goes behind it.
+    /// A request that was begun already, for a transfer of this `size`. `early` came from the client since, and goes behind it
+    /// if there is no other way.
     pub(super) async fn go_on_by_gateway(
         &self,
         asking: PendingRequest,
@@ -59,24 +60,23 @@ impl Dialer {
             let bytes = size.map(|size| size.bytes);
             let ways = self.next_hops.towards(asking.asked.server, bytes);
             let deadline = next_hops::deadline(ways, gateway);
-            let end = hop.end_begun(asking, passed, early, gateway, deadline);
+            let carried = if ways.len() > 1 { &[] } else { early };
+            let end = hop.end_begun(asking, passed, carried, gateway, deadline);
             match timeout(config.timeouts.connect, end).await {
-                Ok(Ok(HopAnswer::Connected(server))) => return Ok(server.chosen_by(size)),
-                Ok(
-                    Ok(HopAnswer::Cookie)
-                    | Err(HopError::Silent | HopError::Server(DialError::GatewayAway)),
-                ) => {}
-                Ok(Err(HopError::Away(why))) => hop.is_away(gateway, &why),
-                Ok(Err(HopError::Server(error))) => return Err(error),
+                Ok(Ok(Some(server))) => return Ok(server.chosen_by(size)),
+                Ok(Ok(None) | Err(Unserved::Elsewhere)) => {}
+                Ok(Err(Unserved::Refused(error) | Unserved::Final(error))) => return Err(error),
                 Err(_) => return Err(DialError::TimedOut),
             }
+        } else {
+            asking.give_up();
         }
         self.dial_by_gateway(&target, options, early, config).await
     }
 
     /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
     /// away, by the next best way, and at last as the configuration says. `early` came from the client already, and
-    /// travels with the request.
+    /// travels with the request where that is the last one: no two may bring the server what it asks for.
     pub async fn dial_by_gateway(
         &self,
         target: &Target,
@@ -87,9 +87,12 @@ impl Dialer {
         let attempt = async {
             let mut last = DialError::NoSuchName;
             let mut direct = Vec::new();
-            for server in self.allowed(target, options.source, config).await? {
+            let allowed = self.allowed(target, options.source, config).await?;
+            for (place, server) in allowed.iter().copied().enumerate() {
                 let size = self.expected(server, &options);
-                match Box::pin(self.by_one_way(server, size, &options, early, config)).await {
+                let is_last = place + 1 == allowed.len() && direct.is_empty();
+                let carried = if is_last { early } else { &[] };
+                match Box::pin(self.by_one_way(server, size, &options, carried, config)).await {
                     Ok(Some(server)) => return Ok(server.chosen_by(size)),
                     Ok(None) => direct.push((server, size)),
                     Err(error) => last = error,
@@ -147,12 +150,14 @@ impl Dialer {
             };
             let asked = self.asked(server, &options.passed, ahead.as_ref(), gateway);
             let deadline = next_hops::deadline(&ways[place..], gateway);
-            let wait = hop.ask(&asked, early, gateway, &config.downstream, deadline);
+            let is_last = place + 1 == ways.len();
+            let carried = if is_last { early } else { &[] };
+            let wait = hop.ask(&asked, carried, gateway, &config.downstream, deadline);
             match wait.await {
-                Some(Ok(server)) => return Ok(Some(server)),
-                Some(Err(DialError::Reset)) => return Err(DialError::Reset),
-                Some(Err(error)) => refused = Some(error),
-                None => {}
+                Ok(server) => return Ok(Some(server)),
+                Err(Unserved::Final(error)) => return Err(error),
+                Err(Unserved::Refused(error)) => refused = Some(error),
+                Err(Unserved::Elsewhere) => {}
             }
         }
         match refused {

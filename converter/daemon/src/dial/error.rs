@@ -24,6 +24,8 @@ pub enum DialError {
     Exhausted(io::Error),
     /// The gateway is away, and nothing else may be tried.
     GatewayAway,
+    /// The gateway works, and could not serve this request.
+    GatewayFailed,
     /// The system refused.
     System(io::Error),
 }
@@ -40,6 +42,7 @@ impl DialError {
             Self::TimedOut => "timed-out",
             Self::Exhausted(_) => "exhausted",
             Self::GatewayAway => "gateway-away",
+            Self::GatewayFailed => "gateway-failed",
             Self::System(_) => "system",
         }
     }
@@ -49,7 +52,8 @@ impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ECONNREFUSED | libc::ECONNRESET) => Self::Reset,
-            Some(libc::ENETUNREACH) => Self::Unreachable(IcmpError::NETWORK),
+            // The kernel has no such family: ipv6.disable=1.
+            Some(libc::ENETUNREACH | libc::EAFNOSUPPORT) => Self::Unreachable(IcmpError::NETWORK),
             Some(libc::EHOSTUNREACH) => Self::Unreachable(IcmpError::HOST),
             Some(libc::ETIMEDOUT) => Self::TimedOut,
             Some(

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use socket2::Socket;
 use tokio::net::TcpStream;
@@ -22,18 +23,44 @@ const PIECE: usize = 16 << 10;
 /// Why the next converter gave no connection.
 #[derive(Debug)]
 pub enum HopError {
-    /// It is not there, or not working: for what reason.
+    /// There is no connection to it, no answer, or no Convert: for what reason.
     Away(String),
-    /// It is there, and said nothing of the server before the deadline.
+    /// It wants no requests for so long (RFC 8803 section 6.2.8, a delay that is not zero): by which error.
+    Busy(Duration, u8),
+    /// It did not answer before the deadline, or the next one of a named chain is away.
     Silent,
-    /// It works, and says this of the server.
-    Server(DialError),
+    /// It works, and this one request failed.
+    Request(DialError),
 }
 
-impl From<io::Error> for HopError {
-    fn from(error: io::Error) -> Self {
-        Self::Away(error.to_string())
+impl HopError {
+    /// Before there was a connection: what this machine lacks says nothing of the other.
+    fn connecting(error: io::Error) -> Self {
+        let why = error.to_string();
+        match DialError::from(error) {
+            exhausted @ DialError::Exhausted(_) => Self::Request(exhausted),
+            _ => Self::Away(why),
+        }
     }
+
+    /// Once there was one: a converter resets a connection when it has no errors to send any more (RFC 8803 section 6.2.5).
+    fn connected(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ECONNRESET | libc::EPIPE) => Self::Request(DialError::GatewayFailed),
+            _ => Self::connecting(error),
+        }
+    }
+}
+
+/// Why a request was not served, and whether another way may be tried.
+#[derive(Debug)]
+pub enum Unserved {
+    /// By this way it cannot be: another one may serve it.
+    Elsewhere,
+    /// The next converter says this of it. Another one may say something else.
+    Refused(DialError),
+    /// No other way may be tried: the server itself refuses, or what the client sent early may have reached it.
+    Final(DialError),
 }
 
 /// The next converter, and what all threads know of it.
@@ -70,16 +97,22 @@ pub struct PendingRequest {
     pub asked: Asked,
     /// The request, and what else is to be sent.
     message: Vec<u8>,
-    /// How much of it went with the SYN.
+    /// The length of the request alone.
+    length: usize,
+    /// How much of the message went with the SYN.
     sent: usize,
+    /// The cookie that the request shows.
+    cookie: Option<Vec<u8>>,
 }
 
-/// What it came to.
-pub enum HopAnswer {
+/// What the next converter answers.
+enum HopAnswer {
     /// The connection to the server stands.
     Connected(Server),
-    /// The cookie has changed: ask again.
-    Cookie,
+    /// It wants to see this cookie first (RFC 8803 section 6.2.7).
+    Cookie(Vec<u8>),
+    /// The cookie is no longer good, or the request is not allowed: error 32 is for both.
+    NotAuthorized,
 }
 
 impl PendingRequest {
@@ -105,9 +138,9 @@ impl NextHop {
         lock(&self.retry_at).is_none_or(|at| Instant::now() >= at)
     }
 
-    /// It was found away.
-    pub fn is_away(&self, gateway: &Gateway, why: &str) {
-        let retry_at = Instant::now() + gateway.retry;
+    /// It was found away, and is left alone for so long.
+    fn is_away(&self, retry: Duration, why: &str) {
+        let retry_at = Instant::now() + retry;
         if lock(&self.retry_at).replace(retry_at).is_none() {
             tracing::warn!("gateway {} is away: {why}", self.address);
         }
@@ -119,9 +152,8 @@ impl NextHop {
         }
     }
 
-    /// Asks for a connection; `None` where the converter is away, cannot get on from there, or says nothing before the
-    /// `deadline`. Asks again where a cookie is wanted first: twice, and once more if the cookie of before is no longer
-    /// good (RFC 8803 section 6.2.7).
+    /// Asks for a connection, and waits for the answer until the `deadline` if there is one. `early` goes with the request,
+    /// and at most once to a converter that may pass it on.
     pub async fn ask(
         self: &Arc<Self>,
         asked: &Asked,
@@ -129,62 +161,123 @@ impl NextHop {
         gateway: &Gateway,
         settings: &Downstream,
         deadline: Option<Instant>,
-    ) -> Option<Result<Server, DialError>> {
+    ) -> Result<Server, Unserved> {
         if !self.is_worth_a_try() {
-            return None;
+            return Err(Unserved::Elsewhere);
         }
-        let answered = async {
-            for _ in 0..3 {
-                let asking = self.begin(asked.clone(), early, gateway, settings)?;
-                let answer = self.end(asking, &[], gateway, deadline).await?;
-                if let HopAnswer::Connected(server) = answer {
-                    return Ok(server);
+        let mut early_left = false;
+        let served =
+            self.ask_with_cookies(asked, early, gateway, settings, deadline, &mut early_left);
+        let served = served.await;
+        served.map_err(|error| self.unserved(error, early_left, gateway))
+    }
+
+    /// Asks again where a cookie is wanted first: twice, and once more if the cookie of before is no longer good. The
+    /// refusal of a cookie that has just been given is that of the request.
+    async fn ask_with_cookies(
+        self: &Arc<Self>,
+        asked: &Asked,
+        early: &[u8],
+        gateway: &Gateway,
+        settings: &Downstream,
+        deadline: Option<Instant>,
+        early_left: &mut bool,
+    ) -> Result<Server, HopError> {
+        let mut cookie = lock(&self.cookie).clone();
+        let mut is_fresh = false;
+        loop {
+            let shown = cookie.take();
+            let had_one = shown.is_some();
+            let asking = self.begin_with(asked.clone(), shown, early, gateway, settings)?;
+            match self.end(asking, &[], gateway, deadline, early_left).await? {
+                HopAnswer::Connected(server) => return Ok(server),
+                HopAnswer::Cookie(_) if is_fresh => {
+                    let why = "it asks for the cookie that it was shown";
+                    return Err(HopError::Away(why.into()));
                 }
+                HopAnswer::Cookie(new) => {
+                    cookie = Some(new);
+                    is_fresh = true;
+                }
+                HopAnswer::NotAuthorized if had_one && !is_fresh => {}
+                HopAnswer::NotAuthorized => return Err(HopError::Request(NOT_AUTHORIZED)),
             }
-            let why = "it asks for a cookie again and again";
-            Err(HopError::Away(why.into()))
-        };
-        match answered.await {
-            Ok(server) => Some(Ok(server)),
-            Err(HopError::Server(DialError::GatewayAway) | HopError::Silent) => None,
-            Err(HopError::Server(error)) => Some(Err(error)),
-            Err(HopError::Away(why)) => {
-                self.is_away(gateway, &why);
-                None
-            }
+            // Where it wants a cookie it has passed nothing on.
+            *early_left = false;
         }
     }
 
-    /// Sends a SYN; with `fast_open` as much of the request and of `early` as it takes goes with it, where the kernel
-    /// allows that.
+    /// Whether another way may serve the request after this `error`, and what it says of this converter. `early_left` says
+    /// that bytes for the server have left with the request.
+    fn unserved(&self, error: HopError, early_left: bool, gateway: &Gateway) -> Unserved {
+        let lost = match error {
+            HopError::Request(DialError::Reset) => return Unserved::Final(DialError::Reset),
+            HopError::Request(error) => return Unserved::Refused(error),
+            HopError::Silent => DialError::TimedOut,
+            HopError::Away(why) => {
+                self.is_away(gateway.retry, &why);
+                DialError::GatewayFailed
+            }
+            HopError::Busy(delay, code) => {
+                let seconds = delay.as_secs();
+                let why = format!("it wants no requests for {seconds} s (Convert error {code})");
+                self.is_away(delay, &why);
+                DialError::GatewayFailed
+            }
+        };
+        if early_left {
+            Unserved::Final(lost)
+        } else {
+            Unserved::Elsewhere
+        }
+    }
+
+    /// Sends a SYN; with `fast_open` as much of the request as it takes goes with it, where the kernel allows that.
     pub fn begin(
         self: &Arc<Self>,
         asked: Asked,
+        gateway: &Gateway,
+        settings: &Downstream,
+    ) -> Result<PendingRequest, Unserved> {
+        let cookie = lock(&self.cookie).clone();
+        self.begin_with(asked, cookie, &[], gateway, settings)
+            .map_err(|error| self.unserved(error, false, gateway))
+    }
+
+    /// The same with this cookie, and with `early` behind the request.
+    fn begin_with(
+        self: &Arc<Self>,
+        asked: Asked,
+        cookie: Option<Vec<u8>>,
         early: &[u8],
         gateway: &Gateway,
         settings: &Downstream,
     ) -> Result<PendingRequest, HopError> {
-        let mut message = self.message(&asked)?;
+        let mut message = message(&asked, cookie.as_deref())?;
+        let length = message.len();
         message.extend_from_slice(early);
-        let socket =
-            sockets::to_next_hop(self.address, gateway.mptcp, gateway.fast_open, settings)?;
+        let socket = sockets::to_next_hop(self.address, gateway.mptcp, gateway.fast_open, settings)
+            .map_err(HopError::connecting)?;
         // It tells nothing of a way that is named, and what is begun then would be in vain.
         let option = self.option.as_ref().filter(|_| asked.ahead.is_none());
         if let (Some(option), SocketAddr::V4(server)) = (option, asked.server) {
-            option.tell(&socket, server)?;
+            option.tell(&socket, server).map_err(HopError::connecting)?;
         }
-        let sent = sockets::connect_with(&socket, self.address, &message)?;
+        let sent =
+            sockets::connect_with(&socket, self.address, &message).map_err(HopError::connecting)?;
         Ok(PendingRequest {
             socket,
             hop: Arc::clone(self),
             asked,
             message,
+            length,
             sent,
+            cookie,
         })
     }
 
-    /// The same as [`Self::end`] for what was begun before the client's own request was here, which says what it has
-    /// `passed`.
+    /// Sends the rest of what was begun before the client's own request was here, which says what it has `passed`, and
+    /// `early`, which came since, and waits for the answer as [`Self::ask`] does. `None`: ask again.
     pub async fn end_begun(
         &self,
         mut asking: PendingRequest,
@@ -192,48 +285,76 @@ impl NextHop {
         early: &[u8],
         gateway: &Gateway,
         deadline: Option<Instant>,
-    ) -> Result<HopAnswer, HopError> {
-        if asking.sent == 0 {
-            asking.asked.passed = passed;
-            asking.message = self.message(&asking.asked)?;
-        }
-        self.end(asking, early, gateway, deadline).await
+    ) -> Result<Option<Server>, Unserved> {
+        let had_one = asking.cookie.is_some();
+        let mut early_left = false;
+        let answered = async {
+            if asking.sent == 0 {
+                asking.asked.passed = passed;
+                asking.message = message(&asking.asked, asking.cookie.as_deref())?;
+                asking.length = asking.message.len();
+            }
+            match self
+                .end(asking, early, gateway, deadline, &mut early_left)
+                .await?
+            {
+                HopAnswer::Connected(server) => Ok(Some(server)),
+                HopAnswer::NotAuthorized if !had_one => Err(HopError::Request(NOT_AUTHORIZED)),
+                HopAnswer::Cookie(_) | HopAnswer::NotAuthorized => Ok(None),
+            }
+        };
+        let answered = answered.await;
+        answered.map_err(|error| self.unserved(error, early_left, gateway))
     }
 
     /// Sends the rest and `early`, which came since, and waits for the answer, until the `deadline` if there is one: it
-    /// may come late for the server's sake as well, so that the converter does not count as away then.
+    /// may come late for the server's sake as well, so that the converter does not count as away then. Sets `early_left`
+    /// as soon as bytes behind the request may have left.
     async fn end(
         &self,
         mut asking: PendingRequest,
         early: &[u8],
         gateway: &Gateway,
         deadline: Option<Instant>,
+        early_left: &mut bool,
     ) -> Result<HopAnswer, HopError> {
         asking.message.extend_from_slice(early);
         let server = asking.asked.server;
         let is_named = asking.asked.ahead.is_some();
-        let stream = timeout_at(Instant::now() + gateway.timeout, say(asking))
+        let has_early = asking.message.len() > asking.length;
+        *early_left = asking.sent > asking.length;
+        let said = timeout_at(Instant::now() + gateway.timeout, async {
+            let stream = connected(asking.socket).await.map_err(|error| {
+                // Of a SYN that is refused the data is, too.
+                *early_left &= error.kind() != io::ErrorKind::ConnectionRefused;
+                HopError::connecting(error)
+            })?;
+            *early_left = has_early;
+            let rest = &asking.message[asking.sent..];
+            stream.send(rest, None).await.map_err(HopError::connected)?;
+            Ok(stream)
+        });
+        let stream = said
             .await
-            .map_err(|_| HopError::Away("it does not answer".into()))??;
-        self.is_back();
+            .unwrap_or_else(|_| Err(HopError::Away("it does not answer".into())))?;
         let mut inbox = Vec::new();
         loop {
             match parse(&inbox) {
                 Ok(Some((Answer::Established(_), length))) => {
+                    self.is_back();
                     inbox.drain(..length);
                     return Ok(HopAnswer::Connected(Server {
                         stream,
                         address: server,
                         early: inbox,
-                        early_sent: true,
+                        early_sent: has_early,
                         size: None,
                     }));
                 }
-                // It is there itself, but the next one of those that were named to it is not.
-                Ok(Some((Answer::Refused(ErrorTlv::NetworkFailure { .. }), _))) if is_named => {
-                    return Err(HopError::Server(DialError::GatewayAway));
+                Ok(Some((Answer::Refused(error), _))) => {
+                    self.is_back();
+                    return self.refused(error, is_named);
                 }
-                Ok(Some((Answer::Refused(error), _))) => return self.refused(error),
                 Ok(None) => {}
                 Err(fault) => {
                     return Err(HopError::Away(format!(
@@ -252,7 +373,7 @@ impl NextHop {
                 sockets::reset_on_close(&*stream);
                 return Err(HopError::Silent);
             };
-            if count? == 0 {
+            if count.map_err(HopError::connected)? == 0 {
                 return Err(HopError::Away(
                     "it ended the connection without an answer".into(),
                 ));
@@ -260,52 +381,66 @@ impl NextHop {
         }
     }
 
-    fn message(&self, asked: &Asked) -> Result<Vec<u8>, HopError> {
-        let request = Request::connect(asked.server)
-            .with_passed(asked.passed.clone())
-            .with_ahead(asked.ahead.clone());
-        let request = match &*lock(&self.cookie) {
-            Some(cookie) => request.with_cookie(cookie),
-            None => request,
-        };
-        request
-            .encode()
-            .map_err(|_| HopError::Away("its cookie and the way do not fit a message".into()))
-    }
-
-    fn refused(&self, error: ErrorTlv) -> Result<HopAnswer, HopError> {
-        match error {
+    /// What an error means (RFC 8803 section 6.2.8). It is that of the one request, unless it says that no other would
+    /// fare better.
+    fn refused(&self, error: ErrorTlv, is_named: bool) -> Result<HopAnswer, HopError> {
+        let code = error.code();
+        let failed = match error {
             ErrorTlv::MissingCookie(cookie) => {
-                *lock(&self.cookie) = Some(cookie);
-                Ok(HopAnswer::Cookie)
+                *lock(&self.cookie) = Some(cookie.clone());
+                return Ok(HopAnswer::Cookie(cookie));
             }
-            ErrorTlv::ConnectionReset => Err(HopError::Server(DialError::Reset)),
+            ErrorTlv::NotAuthorized => return Ok(HopAnswer::NotAuthorized),
+            // The Convert that it speaks is another one.
+            ErrorTlv::UnsupportedVersion(_) | ErrorTlv::UnsupportedMessage(_) => {
+                let why = format!("it answers with Convert error {code}");
+                return Err(HopError::Away(why));
+            }
+            ErrorTlv::ResourceExceeded { delay } | ErrorTlv::NetworkFailure { delay }
+                if delay > 0 =>
+            {
+                return Err(HopError::Busy(Duration::from_secs(delay.into()), code));
+            }
+            // It is there itself, but the next one of those that were named to it is not.
+            ErrorTlv::NetworkFailure { .. } if is_named => return Err(HopError::Silent),
+            ErrorTlv::NetworkFailure { .. } => DialError::TimedOut,
+            ErrorTlv::ConnectionReset => DialError::Reset,
             ErrorTlv::DestinationUnreachable { icmp_code } => {
-                Err(HopError::Server(DialError::Unreachable(IcmpError {
-                    code: icmp_code,
-                })))
+                DialError::Unreachable(IcmpError { code: icmp_code })
             }
-            ErrorTlv::NotAuthorized if lock(&self.cookie).take().is_some() => Ok(HopAnswer::Cookie),
-            ErrorTlv::NotAuthorized => {
-                Err(HopError::Server(DialError::Forbidden(Forbidden::Denied)))
-            }
-            other => Err(HopError::Away(format!(
-                "it answers with Convert error {}",
-                other.code()
-            ))),
-        }
+            ErrorTlv::ResourceExceeded { .. }
+            | ErrorTlv::MalformedMessage(_)
+            | ErrorTlv::UnsupportedTcpOption(_)
+            | ErrorTlv::Unknown { .. } => DialError::GatewayFailed,
+        };
+        Err(HopError::Request(failed))
     }
 }
 
-/// Waits until the gateway has taken the connection, and sends what it has not got yet.
-async fn say(asking: PendingRequest) -> io::Result<Stream> {
-    let stream = Stream::new(TcpStream::from_std(asking.socket.into())?);
+const NOT_AUTHORIZED: DialError = DialError::Forbidden(Forbidden::Denied);
+
+fn message(asked: &Asked, cookie: Option<&[u8]>) -> Result<Vec<u8>, HopError> {
+    let request = Request::connect(asked.server)
+        .with_passed(asked.passed.clone())
+        .with_ahead(asked.ahead.clone());
+    let request = match cookie {
+        Some(cookie) => request.with_cookie(cookie),
+        None => request,
+    };
+    request
+        .encode()
+        // The cookie and the way do not fit a message.
+        .map_err(|_| HopError::Request(DialError::GatewayFailed))
+}
+
+/// Waits until the next converter has taken the connection.
+async fn connected(socket: Socket) -> io::Result<Stream> {
+    let stream = Stream::new(TcpStream::from_std(socket.into())?);
     stream.writable().await?;
     if let Some(error) = stream.take_error()? {
         return Err(error);
     }
     sockets::send_at_once(&stream);
-    stream.send(&asking.message[asking.sent..], None).await?;
     Ok(stream)
 }
 

@@ -252,6 +252,8 @@ fn refused(error: i32) -> io::Result<RouteKind> {
         libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL => {
             Ok(RouteKind::Unreachable)
         }
+        // The kernel has no such family (net/core/rtnetlink.c, rtnetlink_rcv_msg): ipv6.disable=1.
+        libc::EAFNOSUPPORT | libc::EOPNOTSUPP => Ok(RouteKind::Unreachable),
         _ => Err(io::Error::from_raw_os_error(error)),
     }
 }
@@ -306,8 +308,10 @@ mod tests {
                 "{message:?}"
             );
         }
-        let nobody = kind(&error(libc::ENETUNREACH)).expect("a verdict");
-        assert_eq!(nobody, RouteKind::Unreachable);
+        for nobody in [libc::ENETUNREACH, libc::EOPNOTSUPP] {
+            let nobody = kind(&error(nobody)).expect("a verdict");
+            assert_eq!(nobody, RouteKind::Unreachable);
+        }
     }
 
     #[test]

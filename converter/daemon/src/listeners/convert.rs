@@ -140,6 +140,7 @@ fn tlv(error: &DialError) -> ErrorTlv {
         | DialError::NamesFailed
         | DialError::TimedOut
         | DialError::GatewayAway
+        | DialError::GatewayFailed
         | DialError::System(_) => ErrorTlv::NetworkFailure { delay: 0 },
     }
 }

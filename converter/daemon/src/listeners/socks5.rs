@@ -137,8 +137,9 @@ fn code(error: &DialError) -> Code {
         }
         DialError::Reset => Code::ConnectionRefused,
         DialError::Unreachable(_) => Code::NetworkUnreachable,
-        DialError::Exhausted(_) | DialError::GatewayAway | DialError::System(_) => {
-            Code::GeneralFailure
-        }
+        DialError::Exhausted(_)
+        | DialError::GatewayAway
+        | DialError::GatewayFailed
+        | DialError::System(_) => Code::GeneralFailure,
     }
 }

@@ -41,6 +41,7 @@ pub async fn refuse_dial(
         DialError::TimedOut => Refused::new(504, "the server did not answer in time"),
         DialError::Exhausted(_) => Refused::new(503, "out of descriptors, ports or memory"),
         DialError::GatewayAway => Refused::new(502, "the gateway is away"),
+        DialError::GatewayFailed => Refused::new(502, "the gateway could not serve this request"),
         DialError::System(_) => Refused::new(502, "the connection to the server failed"),
     };
     end(
