@@ -41,7 +41,8 @@ impl Port {
         let socket = SockRef::from(&stream);
         socket.set_linger(Some(Duration::ZERO))?;
         socket.set_tcp_user_timeout(Some(idle))?;
-        socket.set_tcp_nodelay(true)?;
+        // Small writes are only slower without it.
+        let _ = socket.set_tcp_nodelay(true);
         stream.set_nonblocking(true)?;
         TcpStream::from_std(stream)
     }

@@ -66,7 +66,7 @@ impl Attempt {
         // Without data the kernel would hold the SYN back, and a server that speaks first would wait for ever.
         let fast = settings.fast_open && !early.is_empty();
         if fast {
-            sockets::open_fast(socket.as_fd())?;
+            sockets::open_fast(socket.as_fd());
         }
         let sent = sockets::connect_with(&socket, address, if fast { early } else { &[] })?;
         Ok(Self {

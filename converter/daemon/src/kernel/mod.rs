@@ -3,6 +3,7 @@
 mod bpf;
 pub mod multipath;
 pub mod netstat;
+mod optional;
 pub mod packet_filter;
 pub mod route;
 pub mod sockets;

@@ -11,9 +11,11 @@ use tokio::net::TcpStream;
 use tributary_transplant::Pause;
 
 use crate::config::{Downstream, Intercept, Listen, ListenerKind};
+use crate::kernel::optional::{needed, optional};
 use crate::kernel::sys;
 
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34; // include/uapi/linux/tcp.h
+const NO_COOKIE: &str = "TCP_FASTOPEN_NO_COOKIE";
 /// Connections whose SYN may carry data before their handshake ended (RFC 7413 section 5.1).
 const FAST_OPEN_QUEUE: i32 = 1024;
 /// Clients that vanish without a word are found in about three minutes.
@@ -37,9 +39,10 @@ fn stream(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
 /// A socket that listens as `listen` says; raises what the kernel does.
 pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
     let socket = stream(listen.address, listen.takes_mptcp())?;
-    socket.set_reuse_address(true)?;
+    needed("SO_REUSEADDR", socket.set_reuse_address(true))?;
     if listen.address.is_ipv6() {
-        socket.set_only_v6(listen.address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+        let only_v6 = listen.address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        needed("IPV6_V6ONLY", socket.set_only_v6(only_v6))?;
     }
     if listen.intercept == Some(Intercept::Tproxy) {
         transparent(&socket, listen.address)?;
@@ -59,26 +62,30 @@ pub fn set_up(socket: &impl AsFd, listen: &Listen) -> io::Result<()> {
     if listen.kind == ListenerKind::Convert {
         // RFC 8803 section 6: Convert has a cookie of its own, so that TCP's is not needed. Without the sysctl's bit 2
         // the kernel ignores both.
-        for (name, value) in [
-            (libc::TCP_FASTOPEN, FAST_OPEN_QUEUE),
-            (TCP_FASTOPEN_NO_COOKIE, 1),
+        for (text, name, value) in [
+            ("TCP_FASTOPEN", libc::TCP_FASTOPEN, FAST_OPEN_QUEUE),
+            (NO_COOKIE, TCP_FASTOPEN_NO_COOKIE, 1),
         ] {
-            sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, name, value)?;
+            optional(text, set_of_tcp(socket.as_fd(), name, value));
         }
     }
-    set_up_for_clients(socket)
+    set_up_for_clients(socket);
+    Ok(())
+}
+
+fn set_of_tcp(socket: BorrowedFd<'_>, name: i32, value: i32) -> io::Result<()> {
+    sys::set_option(socket, libc::IPPROTO_TCP, name, value)
 }
 
 /// Lets the socket have addresses that are not this machine's (ip(7), `IP_TRANSPARENT`).
 fn transparent(socket: &Socket, address: SocketAddr) -> io::Result<()> {
+    let six = (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT);
     match address {
-        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true),
-        SocketAddr::V6(_) => sys::set_option(
-            socket.as_fd(),
-            libc::IPPROTO_IPV6,
-            libc::IPV6_TRANSPARENT,
-            1,
-        ),
+        SocketAddr::V4(_) => needed("IP_TRANSPARENT", socket.set_ip_transparent_v4(true)),
+        SocketAddr::V6(_) => {
+            let set = sys::set_option(socket.as_fd(), six.0, six.1, 1);
+            needed("IPV6_TRANSPARENT", set)
+        }
     }
 }
 
@@ -102,7 +109,7 @@ pub fn to_server(
 ) -> io::Result<Socket> {
     let socket = stream(server, mptcp)?;
     if let Some(mark) = settings.mark {
-        socket.set_mark(mark)?;
+        needed("SO_MARK", socket.set_mark(mark))?;
     }
     if settings.may_leave && !mptcp {
         Pause::prepare(&socket)?;
@@ -111,12 +118,9 @@ pub fn to_server(
         transparent(&socket, server)?;
         socket.bind(&client.into())?;
     } else if let Some(address) = own_source(server, settings) {
-        sys::set_option(
-            socket.as_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            1,
-        )?;
+        let no_port = libc::IP_BIND_ADDRESS_NO_PORT;
+        let set = sys::set_option(socket.as_fd(), libc::IPPROTO_IP, no_port, 1);
+        optional("IP_BIND_ADDRESS_NO_PORT", set);
         socket.bind(&SocketAddr::new(address, 0).into())?;
     }
     Ok(socket)
@@ -132,19 +136,20 @@ pub fn own_source(server: SocketAddr, settings: &Downstream) -> Option<IpAddr> {
 
 /// No delay for small writes.
 pub fn send_at_once(stream: &TcpStream) {
-    // A peer that is gone already is found by the first read.
-    let _ = SockRef::from(stream).set_tcp_nodelay(true);
+    optional("TCP_NODELAY", SockRef::from(stream).set_tcp_nodelay(true));
 }
 
 /// What accepted connections inherit, which spares calls for each: no delay for small writes, and probes that find a
 /// client that vanished.
-pub fn set_up_for_clients<'a>(listener: impl Into<SockRef<'a>>) -> io::Result<()> {
+pub fn set_up_for_clients<'a>(listener: impl Into<SockRef<'a>>) {
     let listener = listener.into();
-    listener.set_tcp_nodelay(true)?;
-    let probes = TcpKeepalive::new()
-        .with_time(KEEPALIVE_IDLE)
-        .with_interval(KEEPALIVE_INTERVAL);
-    listener.set_tcp_keepalive(&probes)
+    optional("TCP_NODELAY", listener.set_tcp_nodelay(true));
+    optional("SO_KEEPALIVE", listener.set_keepalive(true));
+    // What the kernel does not take is as in sysctls: a client that vanished is found in two hours (tcp(7)).
+    let idle = TcpKeepalive::new().with_time(KEEPALIVE_IDLE);
+    optional("TCP_KEEPIDLE", listener.set_tcp_keepalive(&idle));
+    let interval = TcpKeepalive::new().with_interval(KEEPALIVE_INTERVAL);
+    optional("TCP_KEEPINTVL", listener.set_tcp_keepalive(&interval));
 }
 
 /// Closing this socket resets its connection.
@@ -264,17 +269,18 @@ pub fn to_next_hop(
 ) -> io::Result<Socket> {
     let socket = to_server(address, mptcp, settings, None)?;
     if fast_open {
-        open_fast(socket.as_fd())?;
-        let no_cookie = TCP_FASTOPEN_NO_COOKIE;
-        sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, no_cookie, 1)?;
+        open_fast(socket.as_fd());
+        let set = set_of_tcp(socket.as_fd(), TCP_FASTOPEN_NO_COOKIE, 1);
+        optional(NO_COOKIE, set);
     }
     Ok(socket)
 }
 
 /// From now on the SYN waits for the first data, and takes them along if the kernel has a cookie of the server's
 /// (`TCP_FASTOPEN_CONNECT`, tcp(7)).
-pub fn open_fast(socket: BorrowedFd<'_>) -> io::Result<()> {
-    sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
+pub fn open_fast(socket: BorrowedFd<'_>) {
+    let set = set_of_tcp(socket, libc::TCP_FASTOPEN_CONNECT, 1);
+    optional("TCP_FASTOPEN_CONNECT", set);
 }
 
 /// Begins to connect; returns how many of the `first` bytes go with the SYN.

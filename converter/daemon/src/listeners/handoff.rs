@@ -215,8 +215,7 @@ impl<'a> Client<'a> {
     }
 
     fn is_back(&mut self, stream: TcpStream, bytes: Vec<u8>) {
-        // To set it up fails only where it has broken, which the next read will find.
-        let _ = sockets::set_up_for_clients(&stream);
+        sockets::set_up_for_clients(&stream);
         self.session.stream = Stream::new(stream);
         self.front.inbox = bytes;
         self.front.reader = HeadReader::default();
