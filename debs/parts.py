@@ -54,6 +54,8 @@ def _common(inputs: Inputs) -> Package:
             *wheels,
             content.command("tributary-doctor", "doctor.__main__"),
             File("usr/lib/sysctl.d/90-tributary.conf", checkout["kernel-config/90-tributary.conf"]),
+            File("usr/lib/tributary/retransmissions.conf", checkout["kernel-config/retransmissions.conf"]),
+            content.unit(checkout, "kernel-config/systemd/tributary-retransmissions.service"),
             content.overrides(checkout, name),
             content.manual(checkout, "tributary-doctor.8", inputs.release),
             *content.documents(name, checkout, ["docs/architecture.md"]),
@@ -61,6 +63,7 @@ def _common(inputs: Inputs) -> Package:
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
         # What the doctor asks.
         recommends=("iproute2", "nftables"),
+        units=(Unit("tributary-retransmissions.service"),),
         sysctl="90-tributary.conf",
     )
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from doctor import integrity, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding
 
-_SETTINGS = "90-tributary.conf"
-_PLACES = (Path(__file__).parents[1] / "kernel-config", Path("/usr/lib/sysctl.d"))
-"""Where the kernel settings are: in a checkout, or where the packages put them."""
+_CHECKOUT = Path(__file__).parents[1] / "kernel-config"
+_SETTINGS = (_CHECKOUT / "90-tributary.conf", Path("/usr/lib/sysctl.d/90-tributary.conf"))
+"""The kernel settings: in a checkout, or where the packages put them."""
+_RETRANSMISSIONS = (_CHECKOUT / "retransmissions.conf", Path("/usr/lib/tributary/retransmissions.conf"))
+"""Those that only go together."""
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -54,9 +56,8 @@ def _integrity() -> Iterator[Finding]:
 
 
 def _settings() -> Iterator[Finding]:
-    file = next(place / _SETTINGS for place in _PLACES if (place / _SETTINGS).exists())
-    wanted = sysctls.parse(file.read_text())
-    yield from sysctls.compare(wanted, sysctls.running(wanted), file)
+    yield from sysctls.examine(_SETTINGS)
+    yield from sysctls.examine(_RETRANSMISSIONS, together=True)
 
 
 def _filters() -> Iterator[Finding]:

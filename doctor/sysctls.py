@@ -1,6 +1,6 @@
 """Whether the kernel's settings are the appliance's: sysctl.d(5) files against /proc/sys."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from doctor.findings import Finding, State, fine
@@ -18,6 +18,31 @@ def parse(text: str) -> dict[str, str]:
 def running(keys: Mapping[str, str], proc: Path = Path("/proc/sys")) -> dict[str, str | None]:
     """What the kernel has of ``keys``; None for one that it lacks."""
     return {key: _read(proc / key.replace(".", "/")) for key in keys}
+
+
+def examine(places: Sequence[Path], together: bool = False) -> Iterator[Finding]:
+    """Compare the kernel with the file that is in one of ``places``.
+
+    Settings that go ``together`` are left as they are by a kernel that lacks one of them.
+    """
+    for file in places:
+        try:
+            text = file.read_text()
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            yield Finding(_CHECK, State.UNKNOWN, f"{file} cannot be read: {error}")
+            return
+        wanted = parse(text)
+        found = running(wanted)
+        lacking = [key for key, value in found.items() if value is None]
+        if together and lacking:
+            yield Finding(_CHECK, State.NOTE, f"this kernel has no {lacking[0]}: {', '.join(wanted)} stay as they are")
+        else:
+            yield from compare(wanted, found, file)
+        return
+    where = " or ".join(str(file) for file in places)
+    yield Finding(_CHECK, State.WRONG, f"{where} is missing: the package tributary-common has it")
 
 
 def compare(wanted: Mapping[str, str], found: Mapping[str, str | None], file: Path) -> list[Finding]:

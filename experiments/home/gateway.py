@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.home.network import GATEWAY, PROVIDERS, Network
-from experiments.testbed import native
+from experiments.testbed import kernel_settings, native
 from experiments.testbed.node import Node
 from tributary.places import ROOT
 from tributary.settings.failure import Failure
 from tributary.wireguard.enrolment import PORT, Enrolment
 
 FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
-KERNEL_SETTINGS = ROOT / "kernel-config/90-tributary.conf"
 CONVERT_PORT, HTTP_PORT = 5124, 3129
 """The router's converter comes by the first one; by the second, whoever measures one way alone."""
 ROUTER = "home"
@@ -85,7 +84,7 @@ def gateway_at_work(
     """
     node, clients = network.gateway, _INSIDE if tunnels else PROVIDERS
     made = Gateway(node, f"g{os.getpid()}")
-    tune(node)
+    kernel_settings.apply(node)
     ports = f"{CONVERT_PORT}, {HTTP_PORT}"
     node.write("tributary-site.nft", _SITE.format(clients=clients, ports=ports, tunnels=PORT))
     node.run("nft", "--includepath", str(node.directory), "--file", str(FIREWALL))
@@ -102,11 +101,6 @@ def gateway_at_work(
         if tunnels:
             with suppress(Failure):
                 made.command("down")
-
-
-def tune(node: Node) -> None:
-    """The appliance's kernel settings, as far as this kernel has them."""
-    node.run("sysctl", "-e", "-q", "-p", str(KERNEL_SETTINGS))
 
 
 def _converter(settings: Path, released: bool) -> list[str]:

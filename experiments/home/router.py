@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.home.gateway import FIREWALL, tune
+from experiments.home.gateway import FIREWALL
 from experiments.home.network import GATEWAY, LAN_SIDE, ROUTER, Network
-from experiments.testbed import native
+from experiments.testbed import kernel_settings, native
 from experiments.testbed.node import Node
 from experiments.testbed.topology import Link
 from image.firstboot.actions import WriteFile
@@ -109,7 +109,7 @@ def router_at_work(
 ) -> Iterator[Router]:
     """It, for the length of the block; with a ``share`` of what links carry as their rates."""
     node, links = network.router, network.links
-    tune(node)
+    kernel_settings.apply(node)
     for name, content in files(links, enrolment, share, probe, lan).items():
         node.write(name, content).chmod(0o600)
     folder = node.directory

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.testbed import kernel_settings
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT
 from throttler.service.status import Status, decode
 
-KERNEL_SETTINGS = Path(__file__).parents[2] / "kernel-config/90-tributary.conf"
 POLICIES = Path(__file__).parents[2] / "tc-policies"
 WIRED_SLOW = POLICIES / "wired-slow.toml"
 _LONG_QUEUE = ("pfifo", "limit", "1000")
@@ -19,9 +19,9 @@ _FIRST_BUFFER = 131_072  # bytes that a receive buffer begins with: tcp(7), tcp_
 
 
 def tune(testbed: Testbed) -> None:
-    """Give the client and the gateway the appliance's kernel settings, as far as this kernel has them."""
+    """Give the client and the gateway the appliance's kernel settings."""
     for node in (testbed.client, testbed.gateway):
-        node.run("sysctl", "-e", "-q", "-p", str(node.there(KERNEL_SETTINGS)))
+        kernel_settings.apply(node)
 
 
 def bound_receive_buffer(testbed: Testbed, most: int) -> None:

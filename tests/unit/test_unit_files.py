@@ -17,6 +17,7 @@ SERVICES = {
     "gateway-sync": ("CAP_NET_ADMIN", 3),
     "converter": ("CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE", 3),
     "switch": ("CAP_NET_ADMIN CAP_BPF CAP_PERFMON", 3),
+    "retransmissions": ("CAP_NET_ADMIN", 3),
     "backend": ("CAP_NET_ADMIN CAP_NET_BIND_SERVICE", 3),
 }
 """The capabilities that each keeps, and the exposure that it stays below."""

@@ -53,6 +53,28 @@ def test_settings_as_they_should_be_are_one_finding() -> None:
     assert states(*sysctls.compare({"a": "1", "b": "2"}, {"a": "1", "b": "2"}, FILE)) == ["fine"]
 
 
+def test_a_file_of_settings_that_is_in_no_place_is_a_finding(tmp_path: Path) -> None:
+    places = (tmp_path / "a.conf", tmp_path / "b.conf")
+    (finding,) = sysctls.examine(places)
+    assert finding.state is State.WRONG
+    assert finding.what == f"{places[0]} or {places[1]} is missing: the package tributary-common has it"
+
+
+def test_a_file_of_settings_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_bytes(b"net.ipv4.ip_forward = \xff")
+    (finding,) = sysctls.examine([tmp_path / "a.conf"])
+    assert finding.state is State.UNKNOWN
+
+
+def test_settings_that_go_together_stay_where_the_kernel_lacks_one(tmp_path: Path) -> None:
+    file = tmp_path / "retransmissions.conf"
+    file.write_text("net.ipv4.tcp_rto_that_no_kernel_has = 1000\nnet.ipv4.tcp_retries2 = 100\n")
+    (together,) = sysctls.examine([file], together=True)
+    assert (together.state, together.mend) == (State.NOTE, ())
+    alone = list(sysctls.examine([file]))
+    assert states(*alone) == ["note", "wrong"]
+
+
 @pytest.mark.parametrize(("printed", "state"), [("add_addr_accepted 0 subflows 2 ", "fine"), ("subflows 0", "wrong")])
 def test_a_session_needs_further_subflows(printed: str, state: str) -> None:
     assert states(multipath.judge_limits(multipath.parse_limits(printed))) == [state]
