@@ -25,7 +25,7 @@ Make an image of Debian {SUITE} with Tributary, to be written to a card or a dis
   gateway   ends Multipath TCP for clients: Squid, the native converter, the throttler
   cpe       a home router with two or more links
 
-The same commit and the same lock give the same files and package versions."""
+The same commit gives the same files, and with --locked the same versions of Debian's packages."""
 
 EPILOG = """\
 stages
@@ -39,8 +39,9 @@ stages
   with little changed takes little time. The folder logs in it has what the programs said.
 
 lock
-  image/make/lock/ROLE-BOARD.lock has the version of every package of Debian. A build whose packages differ ends, and
-  lists them. --update-lock takes what Debian has today: look at the change, build, test, commit it.
+  image/make/lock/ROLE-BOARD.lock has the version of every package of Debian that the image was tested with. A build
+  takes the newest, and lists at its end what differs; with --locked it ends with exit code 1 instead. --update-lock
+  writes down what Debian has today: look at the change, build, test, commit it.
 
 result, in DIR
   tributary-ROLE-BOARD-VERSION.img.zst   the image, packed
@@ -60,13 +61,13 @@ upgrades
 
 --json
   One object a line, with the key "event": begin (step, number, of, seconds_left), progress (done, seconds_left, doing),
-  end (cached, seconds), result (image, files). With --dry-run one object: image, stages, files.
+  end (cached, seconds), note (text), result (image, files). With --dry-run one object: image, stages, files.
 
 environment
   TRIBUTARY_CACHE   where results of stages are kept (/var/cache/tributary); some 4 GB for each kind of image
 
 exit status
-  0 done; 1 packages differ from the lock, or the image is not right; 64 wrong arguments; 66 there is no lock yet; 69 a
+  0 done; 1 the image is not right or, with --locked, packages differ; 64 wrong arguments; 66 there is no lock yet; 69 a
   program or a feature of the kernel is missing; 71 a step failed: its last lines are shown; 77 not root; 130 Ctrl-C;
   143 SIGTERM. A build that ends early leaves no mounts and no half files.
 
@@ -81,6 +82,7 @@ class Options:
     board: str
     role: str
     output: Path
+    locked: bool
     url: str | None
     certificate: Path | None
     key: str | None
@@ -103,8 +105,8 @@ def _build(options: Options) -> None:
     from image.make import order
 
     asked = order.Order(
-        *(BOARDS[options.board], Role(options.role), options.output, CACHE / "image", options.url),
-        *(options.certificate, options.key),
+        *(BOARDS[options.board], Role(options.role), options.output, CACHE / "image"),
+        *(options.url, options.certificate, options.key, options.locked),
     )
     if options.dry_run:
         _show_outlook(order.outlook(order.Making.of(asked)), options.json)
@@ -131,6 +133,7 @@ def parser() -> Arguments:
     parser.add_argument("--role", choices=list(Role), default=Role.GATEWAY, help="what it is (default: gateway)")
     output = ROOT / "results/images"
     parser.add_argument("--output", type=_folder, default=output, metavar="DIR", help="default: results/images")
+    parser.add_argument("--locked", action="store_true", help="only with the versions of Debian's packages in the lock")
     parser.add_argument("--url", type=_url, metavar="BASE", help="where DIR will be published, for Raspberry Pi Imager")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="whose upgrades it takes (default: nobody's)")
     parser.add_argument("--key", metavar="KEY", help="the certificate's key: make a bundle as well")

@@ -24,11 +24,15 @@ _ENVIRONMENT = {"INITRD": "No", "DEBIAN_FRONTEND": "noninteractive"}
 
 @dataclass(frozen=True)
 class Base:
-    """Debian for a board in a role. ``lock_path`` has the versions that it is tested with."""
+    """Debian for a board in a role. ``lock_path`` has the versions that it is tested with.
+
+    ``strict``: only those will do. Otherwise Debian's newest are taken.
+    """
 
     board: Board
     role: Role
     lock_path: Path
+    strict: bool = False
 
     @property
     def image(self) -> str:
@@ -38,7 +42,7 @@ class Base:
     def sources(self) -> tuple[str, ...]:
         """All that its packages depend on."""
         command = self._bootstrapping(Path("TARGET"))
-        return (*command, self.lock_path.read_text() if self.lock_path.exists() else "")
+        return (*command, self.lock_path.read_text() if self.lock_path.exists() else "", *["locked"] * self.strict)
 
     def locked(self) -> dict[str, str]:
         """Versions by package; raises Failure (66) if there is no lock yet."""
@@ -49,16 +53,20 @@ class Base:
         return lock.parse(text, str(self.lock_path))
 
     def make(self, target: Path, runner: Runner) -> None:
-        """Make it as the lock says in the tar file ``target``; raises Failure (1) if Debian has others by now.
+        """Make it in the tar file ``target``; if ``strict``, raises Failure (1) where Debian has other versions by now.
 
         What was made then is kept for the next --update-lock.
         """
-        locked = self.locked()
         self._bootstrap(target, runner)
-        found = versions(target)
-        if lock.differences(locked, found):
+        if self.strict and (lines := self.differences(target)):
             target.rename(self._unlocked(target.parent))
-        lock.insist(locked, found, self.lock_path.name)
+            raise Failure(
+                Exit.WRONG_RESULT, f"{lock.told(lines, self.lock_path.name)}\naccepted: a build without --locked"
+            )
+
+    def differences(self, made: Path) -> list[str]:
+        """A line for each package of the base ``made`` that is not as it is locked."""
+        return lock.differences(self.locked(), versions(made))
 
     def update_lock(self, cache: Path, runner: Runner) -> Path:
         """Write the lock anew by what Debian has today; returns the tar file that was made for that."""

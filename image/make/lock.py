@@ -1,7 +1,7 @@
 """Which versions of Debian's packages an image has, and whether they are those that it was tested with. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tributary.settings.failure import Exit, Failure
 
@@ -55,13 +55,8 @@ def differences(locked: Versions, found: Versions) -> list[str]:
     ]
 
 
-def insist(locked: Versions, found: Versions, where: str) -> None:
-    """Raise Failure (1) unless ``found`` is what is ``locked`` in the file ``where``."""
-    lines = differences(locked, found)
-    if lines:
-        more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-        listed = "".join(f"\n  {line}" for line in (*lines[:_SHOWN], *more))
-        raise Failure(
-            Exit.WRONG_RESULT,
-            f"{len(lines)} packages are not those of {where}: look at them, and take them by --update-lock:{listed}",
-        )
+def told(differences: Sequence[str], where: str) -> str:
+    """That packages differ from those that are locked in the file ``where``, and the first of them."""
+    more = [f"and {len(differences) - _SHOWN} more"] if len(differences) > _SHOWN else []
+    listed = "".join(f"\n  {line}" for line in (*differences[:_SHOWN], *more))
+    return f"{len(differences)} packages are not those of {where}, which this was tested with:{listed}"

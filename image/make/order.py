@@ -12,7 +12,7 @@ from debs import build as debs
 from debs import checkout
 from debs.release import ARCHITECTURES, SUITES, Release
 from image.check.examination import examine
-from image.make import base, bundle, disk, imager, pack, root, stage
+from image.make import base, bundle, disk, imager, lock, pack, root, stage
 from image.make.boards import SUITE, Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
@@ -47,7 +47,8 @@ class Order:
     """An image for a board in a role. ``cache`` keeps what came of each stage.
 
     ``url`` is where ``output`` will be published; None: nowhere but on this machine. ``certificate`` is a PEM file with
-    those whose upgrades the image accepts; None: nobody's. With ``key``, its key, there is a bundle, too.
+    those whose upgrades the image accepts; None: nobody's. With ``key``, its key, there is a bundle, too. ``locked``:
+    Debian's packages have to be those of the lock.
     """
 
     board: Board
@@ -57,6 +58,7 @@ class Order:
     url: str | None = None
     certificate: Path | None = None
     key: str | None = None
+    locked: bool = False
 
     @property
     def trusted(self) -> str:
@@ -71,7 +73,7 @@ class Order:
     @property
     def debian(self) -> base.Base:
         """Debian's half of it."""
-        return base.Base(self.board, self.role, LOCKS / f"{self.kind}.lock")
+        return base.Base(self.board, self.role, LOCKS / f"{self.kind}.lock", self.locked)
 
     @property
     def slowness(self) -> float:
@@ -143,7 +145,6 @@ class Making:
             checkout=ROOT,
             packages=self._place(self.parts),
             base=self._place(self.debian),
-            locked=self.order.debian.locked() if self.order.debian.lock_path.exists() else {},
             seconds=self.release.commit.time,
             trusted=self.order.trusted,
         )
@@ -225,9 +226,15 @@ def outlook(making: Making) -> dict[str, Any]:
 
 
 def build(making: Making, watch: Watch) -> list[Path]:
-    """Make the image; returns its files, the image itself last. Raises Failure (1, 66, 69, 71)."""
-    making.order.debian.locked()
-    stage.run(making.stages, making.order.cache, watch)
+    """Make the image; returns its files, the image itself last. Raises Failure (1, 66, 69, 71).
+
+    Where Debian has moved on since the lock was written, the watch is told.
+    """
+    order = making.order
+    order.debian.locked()
+    stage.run(making.stages, order.cache, watch)
+    if lines := order.debian.differences(making.debian.place(order.cache)):
+        watch.note(lock.told(lines, order.debian.lock_path.name))
     return deliver(making)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from image.make import firmware, foreign, lock, menu, slots, tidy
+from image.make import base, firmware, foreign, lock, menu, slots, tidy
 from image.make.boards import Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
@@ -56,7 +56,6 @@ class Recipe:
     checkout: Path
     packages: Path
     base: Path
-    locked: lock.Versions
     seconds: int
     trusted: str = ""
 
@@ -117,7 +116,7 @@ class Build:
         self._inside("usermod", "--lock", USER)
         card = self.recipe.checkout / "image/firstboot/tributary.toml"
         (self.root / FIRMWARE / card.name).write_bytes(card.read_bytes())
-        # The lists are as old as the base, which the lock is for; apt's module of Ansible would fetch newer ones.
+        # The lists are as old as the base, which has all packages; apt's module of Ansible would fetch newer ones.
         for stamp in ("var/lib/apt/lists", "var/lib/apt/periodic/update-success-stamp"):
             (self.root / stamp).parent.mkdir(parents=True, exist_ok=True)
             (self.root / stamp).touch()
@@ -188,8 +187,9 @@ class Build:
         return _only(self.root / "boot", "vmlinuz-*").name.removeprefix("vmlinuz-")
 
     def _check_versions(self) -> None:
-        found = lock.installed((self.root / "var/lib/dpkg/status").read_text())
-        lock.insist(self.recipe.locked, lock.debians(found), "the lock")
+        found = lock.debians(lock.installed((self.root / "var/lib/dpkg/status").read_text()))
+        if lines := lock.differences(base.versions(self.recipe.base), found):
+            raise Failure(Exit.WRONG_RESULT, f"{self.recipe.base}: {lock.told(lines, 'the base')}")
 
     def _inside(self, *command: str) -> None:
         self.runner.inside(self.root, command, {"SOURCE_DATE_EPOCH": str(self.recipe.seconds)})

@@ -23,6 +23,9 @@ class Watch(Protocol):
     def end(self, cached: bool) -> None:
         """The step is over; ``cached``: its result was there already."""
 
+    def note(self, text: str) -> None:
+        """What a person should know of the result, and is no failure."""
+
     def result(self, facts: Mapping[str, Any], lines: list[str]) -> None:
         """What came of all of it."""
 
@@ -76,6 +79,10 @@ class Text:
                 print(file=sys.stderr)
         self._pace = None
 
+    def note(self, text: str) -> None:
+        """See Watch."""
+        print(f"build-image: {text}", file=sys.stderr, flush=True)
+
     def result(self, _facts: Mapping[str, Any], lines: list[str]) -> None:
         """See Watch."""
         print("\n".join(lines), flush=True)
@@ -118,6 +125,10 @@ class Json:
         spent = time.monotonic() - self._pace.began if self._pace else 0
         self._tell("end", cached=cached, seconds=round(spent, 1))
         self._pace = None
+
+    def note(self, text: str) -> None:
+        """See Watch."""
+        print(json.dumps({"event": "note", "text": text}), flush=True)
 
     def result(self, facts: Mapping[str, Any], _lines: list[str]) -> None:
         """See Watch."""

@@ -1,9 +1,6 @@
 """What the tests in this folder need, and the images, built once in the cache as scripts/build-image builds them."""
 
 import os
-import shutil
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +11,7 @@ from image.make.boards import BOARDS, Role
 from image.make.bundle import Signing
 from image.make.watch import Text
 from tributary.places import CACHE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.failure import Failure
 
 
 class Build(Protocol):
@@ -37,11 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
-    """A lock that is out of date is written anew, in a copy."""
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     made: dict[tuple[str, Role, Signing | None], Path] = {}
     folder = tmp_path_factory.mktemp("images", numbered=True)
-    locks = shutil.copytree(order.LOCKS, folder / "lock")
 
     def once(board: str, role: Role, signing: Signing | None = None) -> Path:
         asked = (board, role, signing)
@@ -50,9 +45,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
             made[asked] = _built(order.Order(BOARDS[board], role, output, CACHE / "image", **_signed(signing)))
         return made[asked]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "LOCKS", locks)
-        yield once
+    return once
 
 
 def _signed(signing: Signing | None) -> dict[str, Any]:
@@ -60,16 +53,9 @@ def _signed(signing: Signing | None) -> dict[str, Any]:
 
 
 def _built(asked: order.Order) -> Path:
-    """By the lock, or, where Debian has moved on, by a new one; what differs is a warning."""
+    """As a user builds it: with the newest packages; what differs from the lock is in the output."""
     try:
         tools.require()
     except Failure as missing:
         pytest.skip(str(missing))
-    try:
-        return order.build(order.Making.of(asked), Text())[-1]
-    except Failure as failure:
-        if failure.code != Exit.WRONG_RESULT or "--update-lock" not in str(failure):
-            raise
-        warnings.warn(str(failure), stacklevel=1)
-    order.update_lock(asked, Text())
     return order.build(order.Making.of(asked), Text())[-1]

@@ -1,7 +1,10 @@
 """build-image as a person uses it, as far as that builds nothing."""
 
+import io
 import json
 import shutil
+import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,9 @@ import pytest
 from debs.release import Commit
 from image.make import foreign, order, watch
 from image.make.__main__ import main
+from image.make.base import Base
 from image.make.boards import BOARDS, Role
+from image.make.command import Runner
 from image.make.order import LOCKS, Making, Order
 from tests.unit.debs import sample
 from tributary.places import CACHE
@@ -78,6 +83,37 @@ def test_without_a_lock_nothing_begins(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(order, "LOCKS", tmp_path)
     with pytest.raises(Failure, match=r"gateway-x86\.lock: No such file or directory: --update-lock writes it"):
         order.build(making(tmp_path), watch.Text())
+
+
+class Mmdebstrap(Runner):
+    """Makes a base with a newer bash than the lock has."""
+
+    def run(self, command: Sequence[str], _environment: Mapping[str, str] | None = None) -> None:
+        (target,) = (Path(word) for word in command if word.endswith(".tar"))
+        status = b"Package: bash\nStatus: install ok installed\nVersion: 5.3\n"
+        with tarfile.open(target, "w") as archive:
+            entry = tarfile.TarInfo("./var/lib/dpkg/status")
+            entry.size = len(status)
+            archive.addfile(entry, io.BytesIO(status))
+
+
+def based(tmp_path: Path, strict: bool) -> tuple[Base, Path]:
+    lock = tmp_path / "x.lock"
+    lock.write_text("bash=5.2\n")
+    base, target = Base(BOARDS["x86"], Role.GATEWAY, lock, strict), tmp_path / "base.tar"
+    base.make(target, Mmdebstrap(tmp_path / "log", watch.Text()))
+    return base, target
+
+
+def test_newer_packages_of_debian_are_taken_and_told(tmp_path: Path) -> None:
+    base, target = based(tmp_path, strict=False)
+    assert base.differences(target) == ["bash: 5.3, locked: 5.2"]
+
+
+def test_newer_packages_of_debian_are_refused_where_only_the_locked_ones_will_do(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"(?s)1 packages are not those of x\.lock.*bash: 5\.3.*without --locked"):
+        based(tmp_path, strict=True)
+    assert not (tmp_path / "base.tar").exists()
 
 
 @pytest.mark.parametrize("path", sorted(LOCKS.glob("*.lock")), ids=lambda path: path.stem)
