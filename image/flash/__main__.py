@@ -24,8 +24,8 @@ All that is on the disk is lost, but not erased behind the image: see `what it d
 
 EPILOG = f"""\
 image
-  IMAGE is a disk image, .img or .img.zst (then zstd(1) must be installed). It is read and checked whole before the
-  disk is touched. What lies beside it counts:
+  IMAGE is a disk image, .img, or packed as .img.zst, .xz, .gz or .bz2, whose program must then be installed. It is
+  read and checked whole before the disk is touched. What lies beside it counts:
     IMAGE.sha256    its checksum, as sha256sum(1) writes it; without this file nothing tells a wrong download
     IMAGE.bmap      its block map (bmap-tools, format 2.0), or that of NAME.img or NAME for NAME.img.zst: only blocks
                     that hold something are written and read back, each range with a checksum of its own; the others
@@ -58,8 +58,8 @@ what it does
 
 exit status
   0 done; 1 the card differs from the image; 64 wrong arguments, this disk is refused, or the answer was no; 66 the
-  image is missing, damaged, or none; 69 no such disk, no card in it, it was pulled out, it is read-only, or zstd is
-  missing; 71 the disk gave an error; 75 the disk is in use; 77 not root; 130 Ctrl-C; 143 SIGTERM
+  image is missing, damaged, or none; 69 no such disk, no card in it, it was pulled out, it is read-only, or what
+  unpacks it is missing; 71 the disk gave an error; 75 the disk is in use; 77 not root; 130 Ctrl-C; 143 SIGTERM
 
 example
   sudo scripts/flash-pi tributary-gateway-rpi.img.zst /dev/sdb"""

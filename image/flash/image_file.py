@@ -19,7 +19,25 @@ from tributary.settings.failure import Exit, Failure
 CHUNK = 4 << 20
 """How much is read, written and compared at once, in bytes."""
 
-_ZSTD_MAGIC = bytes.fromhex("28b52ffd")  # RFC 8878 section 3.1.1
+
+@dataclass(frozen=True)
+class Packer:
+    """A program that unpacks images, and how its files are known: by their first bytes, or by their name's ending."""
+
+    program: str
+    package: str
+    magic: bytes
+    suffix: str
+
+
+_PACKERS = (
+    Packer("zstd", "zstd", bytes.fromhex("28b52ffd"), ".zst"),  # RFC 8878 section 3.1.1
+    Packer("xz", "xz-utils", b"\xfd7zXZ\0", ".xz"),  # The .xz File Format, section 2.1.1.1
+    Packer("gzip", "gzip", b"\x1f\x8b\x08", ".gz"),  # RFC 1952 section 2.3.1
+    Packer("bzip2", "bzip2", b"BZh", ".bz2"),
+)
+_ARCHIVES = {b"PK\x03\x04": "unzip", b"7z\xbc\xaf\x27\x1c": "7z x"}
+"""First bytes of what may hold several files, and the command that unpacks it."""
 _BESIDE_LIMIT = 64 << 20  # the map of a gigabyte has some hundred kilobytes
 
 Advance = Callable[[int], None]
@@ -27,12 +45,12 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Image:
-    """An open image file: its own size in bytes, whether zstd packed it, and what stands beside it."""
+    """An open image file: its own size in bytes, what packed it if anything did, and what stands beside it."""
 
     path: Path
     file: io.FileIO
     size: int
-    packed: bool
+    packer: Packer | None
     checksum: str | None
     map: Contents | None
 
@@ -47,11 +65,21 @@ def opened(path: Path) -> Iterator[Image]:
     with _file(path) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise Failure(Exit.NO_INPUT, f"{path}: not a file: accepted: an image, .img or .img.zst")
-        packed = path.suffix == ".zst" or file.read(len(_ZSTD_MAGIC)) == _ZSTD_MAGIC
-        if packed and shutil.which("zstd") is None:
-            raise Failure(Exit.UNAVAILABLE, "zstd is missing: install the package zstd")
-        yield Image(path, file, status.st_size, packed, _checksum_beside(path), _map_beside(path))
+            raise Failure(Exit.NO_INPUT, f"{path}: not a file: accepted: an image, .img or packed as .img.zst, .xz, .gz or .bz2")
+        packer = _packer(path, file.read(8))
+        if packer and shutil.which(packer.program) is None:
+            raise Failure(Exit.UNAVAILABLE, f"{packer.program} is missing: install the package {packer.package}")
+        yield Image(path, file, status.st_size, packer, _checksum_beside(path), _map_beside(path, packer))
+
+
+def _packer(path: Path, head: bytes) -> Packer | None:
+    """What packed the file at ``path``, which begins with ``head``; raises Failure (66) for an archive of files."""
+    for magic, command in _ARCHIVES.items():
+        if head.startswith(magic):
+            raise Failure(Exit.NO_INPUT, f"{path}: an archive: accepted: the image in it, by {command} {path.name}")
+    by_content = (each for each in _PACKERS if head.startswith(each.magic))
+    by_name = (each for each in _PACKERS if path.suffix == each.suffix)
+    return next(by_content, None) or next(by_name, None)
 
 
 def _file(path: Path) -> io.FileIO:
@@ -80,9 +108,9 @@ def _checksum_beside(image: Path) -> str | None:
     return found[0]
 
 
-def _map_beside(image: Path) -> Contents | None:
+def _map_beside(image: Path, packer: Packer | None) -> Contents | None:
     """The block map next to ``image``: NAME.img.zst.bmap, NAME.img.bmap or NAME.bmap."""
-    bare = image.name.removesuffix(".zst")
+    bare = image.name.removesuffix(packer.suffix) if packer else image.name
     names = dict.fromkeys(f"{name}.bmap" for name in (image.name, bare, bare.removesuffix(".img")))
     path = next((image.with_name(name) for name in names if image.with_name(name).exists()), None)
     if path is None:
@@ -210,18 +238,18 @@ def _rewound(image: Image) -> Iterator[_Stream]:
 def _unpacked(image: Image) -> Iterator[_Stream]:
     """The image's bytes, unpacked, for one who reads to the end; an EOFError of his becomes a Failure (66)."""
     try:
-        with (_unzstd if image.packed else _rewound)(image) as stream:
+        with _unpacked_by(image.packer, image) if image.packer else _rewound(image) as stream:
             yield stream
     except EOFError as error:
         raise Failure(Exit.NO_INPUT, str(error)) from error
 
 
 @contextmanager
-def _unzstd(image: Image) -> Iterator[_Stream]:
+def _unpacked_by(packer: Packer, image: Image) -> Iterator[_Stream]:
     image.file.seek(0)
-    # A process group of its own: Ctrl-C is for us, and a zstd that it ended would look like a damaged image.
-    zstd = subprocess.Popen(
-        ["zstd", "--decompress", "--stdout", "--quiet"],
+    # A process group of its own: Ctrl-C is for us, and a program that it ended would look like a damaged image.
+    process = subprocess.Popen(
+        [packer.program, "--decompress", "--stdout", "--quiet"],
         stdin=image.file,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -229,20 +257,22 @@ def _unzstd(image: Image) -> Iterator[_Stream]:
         pipesize=1 << 20,
         process_group=0,
     )
-    assert isinstance(zstd.stdout, io.FileIO) and zstd.stderr
+    assert isinstance(process.stdout, io.FileIO) and process.stderr
+
+    def check_end() -> None:
+        words = process.stderr.read() if process.stderr else b""
+        if process.wait() != 0:
+            said = words.decode(errors="replace").replace("/*stdin*\\", "").replace(f"{packer.program}: ", "")
+            reason = said.strip(" :\n") or f"exit code {process.returncode}"
+            raise Failure(Exit.NO_INPUT, f"{image.path}: damaged or cut short: {packer.program} says: {reason}")
+
     try:
         try:
-            yield _Stream(image.path, zstd.stdout)
+            yield _Stream(image.path, process.stdout)
         except EOFError:
-            _check_end(image, zstd.wait(), zstd.stderr.read())  # which knows better why
+            check_end()  # which knows better why
             raise
-        _check_end(image, zstd.wait(), zstd.stderr.read())
+        check_end()
     finally:
-        zstd.kill()
-        zstd.communicate()
-
-
-def _check_end(image: Image, status: int, words: bytes) -> None:
-    if status != 0:
-        reason = words.decode(errors="replace").replace("/*stdin*\\", "").strip(" :\n")
-        raise Failure(Exit.NO_INPUT, f"{image.path}: damaged or cut short: zstd says: {reason}")
+        process.kill()
+        process.communicate()

@@ -1,6 +1,7 @@
-"""Images as they are delivered, whole and damaged; zstd is the real one."""
+"""Images as they are delivered, whole and damaged; zstd and the others are the real ones."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,23 @@ def test_an_image_arrives_whole(tmp_path: Path, packed: bool, bmap: bytes) -> No
 def test_a_packed_image_needs_no_name_that_says_so(tmp_path: Path) -> None:
     path = files(tmp_path, IMAGE, checksum=False).rename(tmp_path / "download")
     assert content(path)[1] == IMAGE
+
+
+@pytest.mark.parametrize(("program", "suffix"), [("xz", ".xz"), ("gzip", ".gz"), ("bzip2", ".bz2")])
+@pytest.mark.parametrize("bmap", [MAP, b""])
+def test_other_ways_of_packing_are_unpacked_too(tmp_path: Path, program: str, suffix: str, bmap: bytes) -> None:
+    path = files(tmp_path, IMAGE, packed=False, checksum=False, bmap=bmap)
+    subprocess.run([program, "-1", path], check=True)
+    packed = path.with_name(path.name + suffix)
+    assert content(packed)[1] == IMAGE
+    os.truncate(packed, packed.stat().st_size // 2)
+    assert f"damaged or cut short: {program} says: " in refused(packed)
+
+
+@pytest.mark.parametrize(("head", "command"), [(b"PK\x03\x04", "unzip"), (b"7z\xbc\xaf\x27\x1c", "7z x")])
+def test_an_archive_is_refused_with_the_command_that_unpacks_it(tmp_path: Path, head: bytes, command: str) -> None:
+    (path := tmp_path / "card.img.zip").write_bytes(head + bytes(10**5))
+    assert refused(path) == f"{path}: an archive: accepted: the image in it, by {command} card.img.zip"
 
 
 def test_progress_goes_through_the_file_twice_when_there_is_a_checksum(tmp_path: Path) -> None:
