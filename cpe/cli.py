@@ -120,6 +120,7 @@ class UsageOf:
 
     link: str
     set: Size | None
+    json: bool
 
 
 def parser() -> Arguments:
@@ -138,10 +139,11 @@ def parser() -> Arguments:
         "--log", choices=[form.value for form in logs.Format], default=logs.Format.TEXT.value, help="form of the log"
     )
     status = command("status", Status, _status, "the links as the daemon sees them", _STATUS)
-    status.add_argument("--json", action="store_true", help="one JSON document instead of text")
     usage = command("usage", UsageOf, _usage, "what a link has used of its monthly cap", _USAGE)
     usage.add_argument("link", metavar="LINK", help="its name in the settings")
     usage.add_argument("--set", type=Size.argument, metavar="SIZE", help="what was used, such as 12GB, or 0B")
+    for each in (status, usage):
+        each.add_argument("--json", action="store_true", help="one JSON document instead of text")
     return made
 
 
@@ -226,6 +228,9 @@ def _usage(options: UsageOf) -> None:
     caps = {link["name"]: link["cap"] for link in CONTROL.ask("status")["wan"] if link["cap"]}
     if options.link not in caps:
         raise Failure(Exit.USAGE, f"{options.link}: no link with a monthly_cap; these are: {', '.join(caps) or 'none'}")
+    if options.json:
+        print(json.dumps(caps[options.link], indent=2))
+        return
     # Not at the top: the other commands print no such text.
     from cpe import status_text
 

@@ -336,10 +336,10 @@ def _change(options: Changing, change: Callable[[Gateway], Sequence[str]]) -> No
 
 def _down(options: Changing) -> None:
     gateway = options.gateway()
-    need_root("gateway down")
     if options.dry_run:
         print(f"# the interface {gateway.settings.interface} and the table inet {rules.TABLE} would be removed")
         return
+    need_root("gateway down")
     with alone(gateway.state.folder):
         tunnels.down(gateway)
 
@@ -365,7 +365,6 @@ def _dns(options: Looking) -> None:
 
 def _plan(options: Looking) -> None:
     gateway = options.gateway()
-    need_root("gateway plan")
     settings, routers = gateway.settings, gateway.registry.read()
     inside = f"{addresses.gateway(settings.network)}/{settings.network.prefixlen}"
     print(f"# interface {settings.interface}: {inside}, UDP port {settings.port}, mtu {settings.mtu}")

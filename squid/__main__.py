@@ -1,6 +1,8 @@
 """The command ``squid``: render, check and run the HTTP converter."""
 
 import ipaddress
+import os
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +35,7 @@ squid run
   Squid listens with MPTCP. SIGTERM and Ctrl-C let running transfers end for the time `drain`; a second one ends them at
   once. Takes back the guard, its configuration and Squid's shared memory on every way out; logs and cache stay.
   One runs per network namespace.
-  With --dry-run it stops after the checks and prints what it would write and load.
+  With --dry-run it stops after the checks and prints what it would write and load; an ordinary user's checks nothing here.
 
 files
   With state_directory all in there: squid.conf, squid.pid, log/access.log, log/cache.log, cache/. Squid's user must be
@@ -127,8 +129,11 @@ def _run(options: Run) -> None:
     if not options.dry_run:
         process.serve(settings)
     config = render.squid_conf(settings, host.own_addresses())
-    process.check_host(settings)
-    process.check_config(config)
+    if os.geteuid() == 0:
+        process.check_host(settings)
+        process.check_config(config)
+    else:
+        print("squid: note: this host and the configuration are checked for root alone", file=sys.stderr)
     print(f"# {settings.places.config}\n{config}\n# nft -f -\n{render.guard(settings)}", end="")
 
 

@@ -99,6 +99,8 @@ class Run(Measuring):
 class Listing:
     """``bench list``."""
 
+    json: bool
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run one ``bench`` command; returns its exit code."""
@@ -110,6 +112,7 @@ def parser() -> Arguments:
     made = Arguments(prog="bench", description=_DESCRIPTION, epilog=_EPILOG)
     commands = made.add_subparsers(required=True, metavar="list | run")
     listing = commands.add_parser("list", help="name the benchmarks", description="Names the benchmarks.")
+    listing.add_argument("--json", action="store_true", help="one JSON object: what each is about, by its name")
     listing.does(Listing, _list)
     measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
     measure.does(Run, _run)
@@ -122,7 +125,10 @@ def parser() -> Arguments:
     return made
 
 
-def _list(_options: Listing) -> None:
+def _list(options: Listing) -> None:
+    if options.json:
+        print(json.dumps({name: benchmark.about for name, benchmark in _ALL.items()}, indent=2))
+        return
     for name, benchmark in _ALL.items():
         print(f"{name:20} {benchmark.about}")
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
-from experiments.testbed.build import Testbed, find, names, standing, take_down, take_down_orphans
+from experiments.testbed.build import Testbed, find, names, orphans, standing, take_down, take_down_orphans
 from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
@@ -75,6 +75,7 @@ class Down:
 
     all: bool
     name: str
+    dry_run: bool
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -113,6 +114,7 @@ def parser() -> Arguments:
         description="Removes a testbed, and whatever a killed run has left behind.",
     )
     down.add_argument("--all", action="store_true", help="remove every testbed")
+    down.add_argument("--dry-run", action="store_true", help="say what would be removed, and change nothing")
     down.does(Down, _down)
     for command in (up, inside, down):
         command.add_argument("--name", default="testbed", help="the testbed's name (default: %(default)s)")
@@ -213,6 +215,10 @@ def _nodes(name: str) -> list[dict[str, object]]:
 
 def _down(options: Down) -> None:
     gone = names() if options.all else [name for name in names() if name == options.name]
+    if options.dry_run:
+        gone += [name for name in orphans() if name not in gone]
+        print(f"would be removed: {', '.join(gone)}" if gone else "nothing to remove")
+        return
     for name in gone:
         take_down(name)
     gone += take_down_orphans()

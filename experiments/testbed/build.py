@@ -125,10 +125,15 @@ def take_down(name: str) -> None:
 
 def take_down_orphans() -> list[str]:
     """Remove every testbed whose run was killed; returns their names."""
-    orphans = [name for name in names() if _is_orphan(_directory(name))]
-    for name in orphans:
+    found = orphans()
+    for name in found:
         take_down(name)
-    return orphans
+    return found
+
+
+def orphans() -> list[str]:
+    """The names of testbeds whose run was killed."""
+    return [name for name in names() if _is_orphan(_directory(name))]
 
 
 def names() -> list[str]:

@@ -75,6 +75,22 @@ def test_the_options_of_every_command_are_its_arguments(module: str) -> None:
         assert options or len(commands(module)) > 1
 
 
+CHANGING = {"up", "down", "sync", "enrol", "rotate", "revoke", "forward", "install", "mark-bad", "back"}
+REPORTING = {"list", "status", "usage", "show"}
+NO_MACHINE = {("overlay", "up"), ("overlay", "down"), ("overlay", "enrol")}
+"""What changes its own namespaces, or a folder that it is given, and no machine."""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_commands_that_change_a_machine_have_a_dry_run_and_those_that_report_have_json(module: str) -> None:
+    for words, parser in commands(module):
+        last, options = words[-1] if words else "", parser.format_help()
+        if last in CHANGING and (module, last) not in NO_MACHINE:
+            assert "--dry-run" in options, words
+        if last in REPORTING:
+            assert "--json" in options, words
+
+
 def test_every_script_that_the_documents_name_is_asked() -> None:
     pages = [page.read_text() for page in (ROOT / "docs").glob("*.md")]
     named = {name for page in pages for name in re.findall(r"\bscripts/([a-z-]+)(?![a-z./-])", page)}

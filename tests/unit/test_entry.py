@@ -66,3 +66,18 @@ def test_an_argument_that_no_field_takes_is_a_fault_of_ours() -> None:
     made.add_argument("--unknown")
     with pytest.raises(TypeError, match="unknown"):
         made.perform([])
+
+
+def test_a_typo_is_refused_with_the_word_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    made = Arguments(prog="thing")
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    for name in ("status", "plan", "run"):
+        commands.add_parser(name).add_argument("--link", choices=["wired", "wireless"])
+    for words, meant in ((["statsu"], "status"), (["run", "--link", "wierd"], "wired")):
+        with pytest.raises(SystemExit) as ended:
+            made.parse_args(words)
+        assert ended.value.code == 64
+        assert f"did you mean {meant}?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        made.parse_args(["x"])
+    assert "choose from" in capsys.readouterr().err

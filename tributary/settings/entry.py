@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from types import FrameType
 from typing import NoReturn, TypeVar
 
@@ -44,6 +45,14 @@ class Arguments(argparse.ArgumentParser):
             self.error(str(error))
         return act(made) or 0
 
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        # A typo is told by the one word that was meant, and not by all that there are.
+        names = [str(choice) for choice in action.choices or ()]
+        near = get_close_matches(str(value), names, 1) if str(value) not in names else []
+        if near:
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r} (did you mean {near[0]}?)")
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
@@ -67,7 +76,7 @@ class Commands:
 def need_root(what: str) -> None:
     """Raise Failure (exit 77) unless root runs this."""
     if os.geteuid() != 0:
-        raise Failure(Exit.NO_PERMISSION, f"{what} needs root (it makes network namespaces and rules): use sudo")
+        raise Failure(Exit.NO_PERMISSION, f"{what} needs root: use sudo")
 
 
 def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
