@@ -40,7 +40,7 @@ def _git(*arguments: str) -> str:
     command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise Failure(Exit.UNAVAILABLE, "git is missing: install the package git") from error
     if done.returncode != 0:
         raise Failure(Exit.UNAVAILABLE, f"{ROOT} must be a git checkout, for the version: {done.stderr.strip()}")

@@ -133,7 +133,7 @@ def mmdebstrap(workspace: Workspace, architecture: Architecture, folder: Path) -
 def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
     try:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise Failure(Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/setup --dev installs it") from error
     try:
         _, said = process.communicate()

@@ -36,7 +36,7 @@ def _ftparchive(folder: Path, *arguments: str) -> bytes:
     environment = os.environ | {"LC_ALL": "C"}
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, check=False, env=environment)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise Failure(Exit.UNAVAILABLE, "apt-ftparchive is missing: install the package apt-utils") from error
     if done.returncode != 0:
         raise Failure(Exit.SYSTEM, f"apt-ftparchive: {done.stderr.decode(errors='replace').strip()}")

@@ -126,7 +126,7 @@ def _gpg(home: Path | None, *arguments: str, given: bytes = b"") -> bytes:
     command = ["gpg", "--batch", "--no-tty", *where, *arguments]
     try:
         done = subprocess.run(command, input=given, capture_output=True, check=False, env=os.environ | {"LC_ALL": "C"})
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise Failure(Exit.UNAVAILABLE, "gpg is missing: install the package gnupg") from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["gpg: no reason given"]

@@ -97,6 +97,8 @@ exit codes:
 """
 _TEMPLATE = Path(__file__).parent / "template.py.txt"
 _NAME = re.compile("[a-z][a-z0-9-]*")
+_NAMED = 4
+"""So many experiments are called by their names in an error."""
 
 
 @dataclass(frozen=True)
@@ -363,8 +365,12 @@ def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record
         if record:
             found[scenario.name] = record
     if not found:
-        names = ", ".join(scenario.name for scenario in chosen)
-        raise Failure(Exit.NO_INPUT, f"{results}: no whole run of {names}: scripts/experiment run NAME")
+        names = ", ".join(scenario.name for scenario in chosen) if len(chosen) <= _NAMED else "any experiment"
+        raise Failure(
+            Exit.NO_INPUT,
+            f"{results}: no whole run of {names}: scripts/experiment run NAME makes one;"
+            " --results docs/results reads what is published",
+        )
     return found
 
 

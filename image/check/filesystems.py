@@ -79,7 +79,7 @@ class Ext4:
 def _run(*command: str) -> bytes:
     try:
         done = subprocess.run(command, capture_output=True, check=False)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
         package = {"debugfs": "e2fsprogs"}.get(command[0], "mtools")
         raise Failure(Exit.UNAVAILABLE, f"{command[0]} is missing: apt-get install {package}") from error
     if done.returncode != 0:

@@ -65,7 +65,9 @@ def opened(path: Path) -> Iterator[Image]:
     with _file(path) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise Failure(Exit.NO_INPUT, f"{path}: not a file: accepted: an image, .img or packed as .img.zst, .xz, .gz or .bz2")
+            raise Failure(
+                Exit.NO_INPUT, f"{path}: not a file: accepted: an image, .img or packed as .img.zst, .xz, .gz or .bz2"
+            )
         packer = _packer(path, file.read(8))
         if packer and shutil.which(packer.program) is None:
             raise Failure(Exit.UNAVAILABLE, f"{packer.program} is missing: install the package {packer.package}")

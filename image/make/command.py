@@ -46,7 +46,7 @@ class Runner:
                     stderr=subprocess.STDOUT,
                     env=os.environ | (environment or {}),
                 )
-            except FileNotFoundError as error:
+            except (FileNotFoundError, PermissionError) as error:
                 raise Failure(Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/build-image installs it") from error
         with _ended(process):
             self._wait(process)

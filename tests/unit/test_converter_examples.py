@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.testbed import native
 from tributary.places import ROOT
 
 EXAMPLES = sorted((ROOT / "converter/examples").iterdir())
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_right(example: Path) -> None:
-    checked = subprocess.run(
-        [native.build().converter, "--check", "--config", example], capture_output=True, text=True, check=False
-    )
+def test_an_example_is_right(example: Path, converter: Path) -> None:
+    command = [converter, "--check", "--config", example]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")

@@ -13,12 +13,11 @@ from gateway.settings import GatewaySettings
 from squid.settings import SquidSettings
 from throttler import dry_run
 from throttler.policy import model
-from tributary.places import CACHE, ROOT
+from tributary.places import ROOT
 from tributary.settings.files import load
 
 UNIT = ROOT / "squid/systemd/tributary-squid.service"  # tests/unit/test_unit_files.py has the others
 FILES = ROOT / "debs/files"
-CONVERTER = CACHE / "bin/tributary-converter"
 
 systemd_analyze = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 
@@ -81,9 +80,8 @@ def test_a_hand_offs_program_that_comes_installed_has_no_address(part: str) -> N
     assert [line for line in lines if line and not line.startswith("#")] == ['OPTIONS=""']
 
 
-@pytest.mark.skipif(not CONVERTER.exists(), reason="the converter is not built")
-def test_the_converter_takes_the_configuration_that_comes_installed() -> None:
-    command = [str(CONVERTER), "--check", "--config", str(FILES / "converter.toml")]
+def test_the_converter_takes_the_configuration_that_comes_installed(converter: Path) -> None:
+    command = [str(converter), "--check", "--config", str(FILES / "converter.toml")]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from cpe.settings import CpeSettings
-from experiments.testbed import native
 from gateway.settings import GatewaySettings
 from image.firstboot.actions import Action, WriteFile, lines
 from image.firstboot.bypass import MOST_TABLES, MOST_VALUES
@@ -69,11 +68,11 @@ def test_each_part_accepts_its_settings(name: str, tmp_path: Path) -> None:
 
 
 @EVERY
-def test_the_converter_accepts_its_settings(name: str, tmp_path: Path) -> None:
-    converter = written(name, "/etc/tributary/converter.toml", tmp_path)
-    if converter is None:
+def test_the_converter_accepts_its_settings(name: str, tmp_path: Path, converter: Path) -> None:
+    settings = written(name, "/etc/tributary/converter.toml", tmp_path)
+    if settings is None:
         return
-    command = [str(native.build().converter), "--check", "--config", str(converter)]
+    command = [str(converter), "--check", "--config", str(settings)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
