@@ -35,7 +35,7 @@ squid run
   Squid listens with MPTCP. SIGTERM and Ctrl-C let running transfers end for the time `drain`; a second one ends them at
   once. Takes back the guard, its configuration and Squid's shared memory on every way out; logs and cache stay.
   One runs per network namespace.
-  With --dry-run it stops after the checks and prints what it would write and load; an ordinary user's checks nothing here.
+  With --dry-run it stops after the checks and prints what it would write and load. For an ordinary user it only prints.
 
 files
   With state_directory all in there: squid.conf, squid.pid, log/access.log, log/cache.log, cache/. Squid's user must be
