@@ -17,7 +17,7 @@ from cpe.examination import Examination
 from cpe.keeper import Decision, Keeper
 from cpe.kernel import clock, preflight
 from cpe.kernel.counters import octets, packets
-from cpe.kernel.door import Door
+from cpe.kernel.door import BY_PROGRAMS, Door
 from cpe.kernel.watch import Watch
 from cpe.memory import Store
 from cpe.prober import Prober
@@ -28,6 +28,7 @@ from cpe.settings import CpeSettings, read
 from cpe.stillness import Stillness
 from cpe.usage import Allowance
 from cpe.usage_file import UsageFile
+from tributary.commands import TimedOut
 from tributary.daemons import directories
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
@@ -229,13 +230,16 @@ class Daemon:
         if self._keeper.memory != self._saved:
             self._store.save(self._keeper.memory)
             self._saved = self._keeper.memory
-        failures = 0
+        failures, hung = 0, False
         for step in steps:
             text = command(step, self._names)
             try:
+                if hung and isinstance(step, BY_PROGRAMS):
+                    raise Failure(Exit.SYSTEM, "left for later, since a program before it did not end")
                 self._door.carry_out(step)
                 self._log.event("done", step=text)
             except (OSError, Failure) as error:
+                hung |= isinstance(error, TimedOut)
                 # The world may have changed since the look; the next one tells.
                 failures += 1
                 self._keeper.failed(step)

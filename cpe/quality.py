@@ -11,6 +11,7 @@ from cpe.observed import Observed
 from cpe.overflow import Rates
 from cpe.settings import CpeSettings
 from cpe.shaping import ChangeRates, Given, Kind, Shape, ShapingStep, Stands, command, difference, shapes
+from tributary.commands import TimedOut
 from tributary.settings.failure import Failure
 from tributary.settings.units import PositiveRate
 
@@ -89,12 +90,19 @@ class Quality:
         except Failure as failure:
             tell("tc qdisc show", str(failure))
             return False
-        done = [self._carry_out(step, tell) for step in steps]
+        try:
+            done = [self._carry_out(step, tell) for step in steps]
+        except TimedOut as failure:
+            # The others would hold up the daemon as long again.
+            tell("tc", str(failure))
+            return False
         return all(done)
 
     def _carry_out(self, step: ShapingStep, tell: Tell) -> bool:
         try:
             self._shaper.carry_out(step)
+        except TimedOut:
+            raise
         except Failure as failure:
             if not isinstance(step, ChangeRates):
                 tell(command(step, self.kind or Kind.SHORT), str(failure))
@@ -150,7 +158,11 @@ class Quality:
             if shape.place == place and shape.interface in self._given.shapes:
                 down, up = adapter.rates.get(Way.DOWN), adapter.rates.get(Way.UP)
                 changed = replace(self._given.shapes[shape.interface], download=down, upload=up)
-                self._carry_out(ChangeRates(changed), tell)
+                try:
+                    self._carry_out(ChangeRates(changed), tell)
+                except TimedOut as failure:
+                    tell("tc", str(failure))
+                    return
 
     def status(self, link: Link) -> dict[str, object] | None:
         """What is known of a link's shapers, in bits per second; None of a link without any."""

@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from itertools import zip_longest
 
 from doctor.examination import Check, Role, checks, path_to
 from doctor.findings import Command, Finding, State, mends
+from tributary import commands
 from tributary.settings.entry import Arguments, need_root, run
 from tributary.settings.failure import Exit, Failure
 
@@ -48,6 +48,8 @@ exit codes:
   69  --path: the name has no address
   77  not root
 """
+_MENDING = 300.0
+"""Seconds that a command that mends something may take."""
 _MARKS = {State.FINE: "fine", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOWN: "?"}
 
 
@@ -137,8 +139,8 @@ def _mend(commands: Sequence[Command], dry_run: bool) -> None:
 def _carry_out(command: Command) -> None:
     """Go on if it fails: the next look says that it is still wrong."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
+        done = commands.run(command, timeout=_MENDING)
+    except (OSError, Failure) as error:
         print(f"  {error}", file=sys.stderr)
         return
     if done.returncode != 0:

@@ -1,18 +1,22 @@
 """Which checks a machine in its role has to pass, and how each looks at it."""
 
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
 from doctor import integrity, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding
+from tributary.commands import run
+from tributary.settings.failure import Failure
 
 _CHECKOUT = Path(__file__).parents[1] / "kernel-config"
 _SETTINGS = (_CHECKOUT / "90-tributary.conf", Path("/usr/lib/sysctl.d/90-tributary.conf"))
 """The kernel settings: in a checkout, or where the packages put them."""
 _RETRANSMISSIONS = (_CHECKOUT / "retransmissions.conf", Path("/usr/lib/tributary/retransmissions.conf"))
 """Those that only go together."""
+
+_TIMEOUT = 20.0
+"""Seconds for a program that tells something."""
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -97,8 +101,8 @@ def _clock() -> Iterator[Finding]:
 def _printed(*command: str) -> str:
     """What ``command`` printed; nothing if it is not there or fails."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        return run(command, timeout=_TIMEOUT).stdout
+    except (OSError, Failure):
         return ""
 
 

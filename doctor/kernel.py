@@ -4,11 +4,11 @@ Each capability is a fragment of kernel-config/; each of its probes is a shell s
 of its own, which goes when the script ends. A module that is there and not loaded is loaded by that, as in use.
 """
 
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from doctor.findings import Finding, State, fine
+from tributary.commands import TimedOut, run
 
 _TIMEOUT = 20  # seconds; a module that has to be loaded from a slow card takes one or two
 
@@ -191,12 +191,9 @@ def examine(probes: Iterable[Probe] = PROBES) -> list[Finding]:
 def works(script: str) -> bool:
     """Whether ``script`` ends with 0 in a network namespace of its own."""
     try:
-        done = subprocess.run(
-            ["unshare", "--net", "sh", "-c", script], capture_output=True, timeout=_TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
+        return run(["unshare", "--net", "sh", "-c", script], timeout=_TIMEOUT).returncode == 0
+    except TimedOut:
         return False
-    return done.returncode == 0
 
 
 def _finding(probe: Probe, there: bool) -> Finding:

@@ -1,7 +1,6 @@
 """Whether packets of each access link's address leave by that link, come in, and have an MPTCP endpoint: ip(8)."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from doctor.findings import Finding, State, fine
+from tributary.commands import QUICK, run
 from tributary.daemons.control import is_served
 
 _FAR = {4: "203.0.113.1", 6: "2001:db8::1"}
@@ -160,9 +160,9 @@ def _way_out(address: str) -> str | None:
 
 
 def _ip(*words: str) -> list[dict[str, Any]]:
-    printed = _run("ip", "-json", *words)
+    printed = _printed("ip", "-json", *words)
     return list(json.loads(printed)) if printed.strip() else []
 
 
-def _run(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+def _printed(*command: str) -> str:
+    return run(command, timeout=QUICK).stdout

@@ -7,13 +7,13 @@ import os
 import pwd
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from squid.settings import SquidSettings
 from squid.targets import Address
+from tributary.commands import run
 from tributary.daemons import directories
 from tributary.settings.failure import Exit, Failure
 
@@ -26,7 +26,7 @@ _PACKAGES = {"nft": "nftables", "ip": "iproute2", "ss": "iproute2"}
 def own_addresses() -> list[Address]:
     """Every address of this network namespace; raises Failure (69, 71) without a working ip(8)."""
     require_tools(["ip"])
-    shown = subprocess.run(["ip", "-json", "address", "show"], capture_output=True, text=True, check=False)
+    shown = run(["ip", "-json", "address", "show"])
     if shown.returncode != 0:
         raise Failure(Exit.SYSTEM, f"ip address show: {shown.stderr.strip()}")
     entries = [entry for link in json.loads(shown.stdout) for entry in link.get("addr_info", [])]

@@ -12,11 +12,14 @@ from typing import Self
 
 from squid import host, render
 from squid.settings import SquidSettings
+from tributary.commands import run
 from tributary.daemons import directories
 from tributary.settings.failure import Exit, Failure
 
 _START_SECONDS = 30.0
 _POLL_SECONDS = 0.05
+_CACHE_SECONDS = 600.0
+"""For directories in the thousands, on an SD card."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def check_config(text: str) -> None:
     with tempfile.TemporaryDirectory(prefix="squid-check-") as directory:
         path = Path(directory) / "squid.conf"
         path.write_text(text)
-        parsed = _call(["squid", "-k", "parse", "-f", str(path)])
+        parsed = run(["squid", "-k", "parse", "-f", str(path)])
     if parsed.returncode != 0:
         raise Failure(Exit.WRONG_RESULT, f"squid refuses the configuration: {_reason(parsed.stderr)}")
 
@@ -118,13 +121,13 @@ def _written(path: Path, text: str) -> Iterator[None]:
 
 @contextmanager
 def _guard(rules: str) -> Iterator[None]:
-    loaded = _call(["nft", "-f", "-"], rules)
+    loaded = run(["nft", "-f", "-"], rules)
     if loaded.returncode != 0:
         raise Failure(Exit.SYSTEM, f"nft refuses the guard: {_first_line(loaded.stderr)}")
     try:
         yield
     finally:
-        _call(["nft", "delete", "table", "inet", "squid"])
+        run(["nft", "delete", "table", "inet", "squid"])
 
 
 @contextmanager
@@ -155,7 +158,7 @@ def _squid(settings: SquidSettings, locks: Sequence[int]) -> Iterator[subprocess
 
 def _make_cache(command: list[str]) -> None:
     """Make the cache's directories; Squid keeps those that are there."""
-    made = _call([*command, "-z"])
+    made = run([*command, "-z"], timeout=_CACHE_SECONDS)
     if made.returncode != 0:
         raise Failure(Exit.SYSTEM, f"squid cannot make its cache: {_reason(made.stderr)}")
 
@@ -186,17 +189,13 @@ def _await_listeners(squid: subprocess.Popen[bytes], settings: SquidSettings, lo
 
 
 def _mptcp_listeners(port: int) -> int:
-    return len(_call(["ss", "-HlnM", f"sport = :{port}"]).stdout.splitlines())
+    return len(run(["ss", "-HlnM", f"sport = :{port}"]).stdout.splitlines())
 
 
 def _ended(squid: subprocess.Popen[bytes], log: _Log) -> Failure:
     return Failure(
         Exit.SYSTEM, f"squid ended by itself, status {squid.returncode}: {_reason(log.since())} (see {log.path})"
     )
-
-
-def _call(command: list[str], text: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
 def _reason(log: str) -> str:

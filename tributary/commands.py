@@ -1,17 +1,69 @@
 """Programs of Debian's that are run for what they do to the machine."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tributary.settings.failure import Exit, Failure
 
-_PACKAGES = {"ip": "iproute2", "nft": "nftables", "ss": "iproute2", "tc": "iproute2", "wg": "wireguard-tools"}
+_PACKAGES = {
+    "ip": "iproute2",
+    "nft": "nftables",
+    "ss": "iproute2",
+    "tc": "iproute2",
+    "unshare": "util-linux",
+    "wg": "wireguard-tools",
+}
+
+QUICK, LONGEST = 5.0, 60.0
+"""Seconds that a program may take: one that a daemon waits for in its loop, and any other."""
+
+_END = 1.0
+"""Seconds to wait for one that was killed; the kernel may hold it for longer."""
 
 
-def run(command: Sequence[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` with ``given`` on its input, whatever it ends with. Raises Failure, exit 69, without it."""
+class TimedOut(Failure):
+    """A program that did not end in its time, and was killed."""
+
+
+def run(command: Sequence[str], given: str | None = None, timeout: float = LONGEST) -> subprocess.CompletedProcess[str]:
+    """Run ``command`` with ``given`` on its input, whatever it ends with.
+
+    It has a process group of its own: a Ctrl-C in the terminal does not end it half-way. Raises Failure, exit 69 if it
+    is not here, and TimedOut, exit 71, if it takes more than ``timeout`` seconds; it is killed then, with its children.
+    """
     try:
-        return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=0,
+        )
     except FileNotFoundError as error:
         package = _PACKAGES.get(command[0], command[0])
         raise Failure(Exit.UNAVAILABLE, f"{command[0]} is not here: install {package}") from error
+    try:
+        output, complaints = process.communicate(given, timeout)
+    except subprocess.TimeoutExpired as error:
+        _kill(process)
+        raise TimedOut(Exit.SYSTEM, f"{' '.join(command)}: did not end in {timeout:g} s, and was killed") from error
+    except BaseException:
+        _kill(process)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, output, complaints)
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END)

@@ -27,7 +27,7 @@ from cpe.kernel.endpoints import Command
 from cpe.lan import LanAddress
 from cpe.observed import Interface, Observed, Route, Rule
 from cpe.translation import NOTHING, TABLE, Translation, rules
-from tributary.commands import run
+from tributary.commands import QUICK, run
 from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
 from tributary.settings.failure import Exit, Failure
 from tributary.wireguard import device
@@ -40,6 +40,9 @@ _GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
 _MADE_BY = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, LanAddress: rtnl.RTM_NEWADDR}
 _TAKEN_BY = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, LanAddress: rtnl.RTM_DELADDR}
 _TELLS = {AddEndpoint: Command.ADD, ChangeEndpoint: Command.SET_FLAGS}
+
+BY_PROGRAMS = (MakeTunnel, SetTunnel, RemoveTunnel, Translate)
+"""Steps that wait for a program; all others are one message to the kernel."""
 
 T = TypeVar("T")
 
@@ -159,7 +162,7 @@ def _body(what: Route | Rule | LanAddress) -> bytes:
 
 
 def _load(translation: Translation | None) -> None:
-    done = run(["nft", "--file", "-"], rules(translation) if translation else NOTHING)
+    done = run(["nft", "--file", "-"], rules(translation) if translation else NOTHING, QUICK)
     if done.returncode:
         raise Failure(Exit.SYSTEM, f"nft refuses the table {TABLE}: {' '.join(done.stderr.split())}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cpe.ours import SHAPED
 from cpe.shaping import HANDLE, PREFERENCE, ChangeRates, Kind, RemoveShape, SetShape, ShapingStep, Stands, lines
-from tributary.commands import run
+from tributary.commands import QUICK, TimedOut, run
 from tributary.settings.failure import Exit, Failure
 
 _NOBODYS = "0:"
@@ -38,7 +38,7 @@ def _led(devices: Collection[str]) -> Iterator[str]:
 
 
 def _shown(*words: str) -> list[dict[str, Any]]:
-    done = run(["tc", "-json", *words])
+    done = run(["tc", "-json", *words], timeout=QUICK)
     try:
         return list(json.loads(done.stdout or "[]"))
     except ValueError as error:
@@ -67,6 +67,8 @@ def _tried(step: SetShape) -> Kind:
     for kind in Kind:
         try:
             _do(step, kind)
+        except TimedOut:
+            raise
         except Failure as failure:
             refused = str(failure)
         else:
@@ -76,7 +78,7 @@ def _tried(step: SetShape) -> Kind:
 
 def _do(step: ShapingStep, kind: Kind) -> None:
     for line in lines(step, kind):
-        done = run(line.split())
+        done = run(line.split(), timeout=QUICK)
         # A clsact that is there already is as good as one that is made: without any, the filter behind it is refused.
         if done.returncode and not line.endswith(" clsact") and _TAKEN_AWAY not in line:
             raise Failure(Exit.SYSTEM, f"{line}: {' '.join(done.stderr.split())}")
@@ -86,4 +88,4 @@ def _leave_no_empty_clsact(device: str) -> None:
     if device.startswith(SHAPED):
         return
     if not any(_shown("filter", "show", "dev", device, hook) for hook in ("ingress", "egress")):
-        run(["tc", "qdisc", "delete", "dev", device, "clsact"])
+        run(["tc", "qdisc", "delete", "dev", device, "clsact"], timeout=QUICK)

@@ -1,7 +1,9 @@
 """This machine's addresses, of ip(8)."""
 
 import json
-import subprocess
+
+from tributary.commands import QUICK, run
+from tributary.settings.failure import Failure
 
 
 def own(interface: str = "") -> tuple[str, ...]:
@@ -11,10 +13,10 @@ def own(interface: str = "") -> tuple[str, ...]:
     """
     which = ("dev", interface) if interface else ("up",)
     try:
-        shown = subprocess.run(
-            ["ip", "-json", "address", "show", *which, "scope", "global"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
+        shown = run(["ip", "-json", "address", "show", *which, "scope", "global"], timeout=QUICK)
+    except Failure:
+        return ()
+    if shown.returncode:
         return ()
     found = [each for link in json.loads(shown.stdout or "[]") for each in link.get("addr_info", [])]
     return tuple(each["local"] for each in found if "local" in each and not each.get("temporary"))

@@ -1,7 +1,6 @@
 """The door to the system: does what a plan says below a root folder, and on the machine if that is its own root."""
 
 import socket
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,11 @@ from image.firstboot.actions import (
     WriteFile,
 )
 from image.firstboot.memory import PLACE, Memory
+from tributary.commands import run as program
 from tributary.settings.failure import Exit, Failure
 
+_TIMEOUT = 900.0
+"""Seconds: units may take their time to start, and a large card its to grow."""
 _NOTHING_TO_DO = 1  # of growpart(1), which says NOCHANGE then
 
 
@@ -101,10 +103,7 @@ def keep_up(action: Upkeep, system: System) -> None:
 
 def run(command: Sequence[str], *fine: int) -> None:
     """Run ``command``; raises Failure: 69 if it is not here, 71 if it ends with neither 0 nor one of ``fine``."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise Failure(Exit.UNAVAILABLE, f"{command[0]} is missing: the image has to bring it") from error
+    done = program(command, timeout=_TIMEOUT)
     if done.returncode not in (0, *fine):
         said = (done.stderr or done.stdout).strip().splitlines() or [f"it ended with {done.returncode}"]
         raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {said[-1]}")

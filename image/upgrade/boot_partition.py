@@ -115,7 +115,7 @@ def _sources(root: Path) -> Iterator[tuple[str, Path]]:
 
 def _settle(place: Path) -> None:
     """All that was written to the file system of ``place`` is on the card: of FAT, fsync(2) knows too little."""
-    done = commands.run(["sync", "--file-system", str(place)])
+    done = commands.run(["sync", "--file-system", str(place)], timeout=900.0)  # a slow card
     if done.returncode != 0:
         raise Failure(Exit.SYSTEM, done.stderr.strip())
 

@@ -22,6 +22,8 @@ _MODULES = ("nbd", "dm-verity")
 ends it when the last one has closed it: what has to be loaded in between comes too late (RAUC's pull request 1741).
 """
 _PACKAGE = "tributary-image"
+_LONG = 900.0
+"""Seconds: a bundle may come over a slow line, and be written to a slow card."""
 _NOT_SIGNED = "signature"  # in all that RAUC says of one that it does not accept
 
 
@@ -41,7 +43,7 @@ def bundle(where: str) -> Bundle:
         raise Failure(Exit.UNAVAILABLE, f"no {KEYRING}: this image was built without --certificate, for no upgrades")
     if "://" not in where and not Path(where).exists():
         raise Failure(Exit.NO_INPUT, f"{where}: there is no such file")
-    done = commands.run(["rauc", "info", "--output-format=json", where])
+    done = commands.run(["rauc", "info", "--output-format=json", where], timeout=_LONG)
     if done.returncode == 0:
         return Bundle.of(json.loads(done.stdout))
     said = _last(done)
@@ -121,7 +123,7 @@ def _rauc_json(*words: str) -> Any:
 
 
 def _done(command: Sequence[str]) -> str:
-    done = commands.run(command)
+    done = commands.run(command, timeout=_LONG)
     if done.returncode != 0:
         raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {_last(done)}")
     return done.stdout

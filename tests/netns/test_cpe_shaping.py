@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +50,27 @@ def everything(house: World) -> str:
     """All that could be left behind."""
     shown = house.on_router("tc qdisc show") + house.on_router("ip -o link show")
     return re.sub(r"qlen \d+|state \w+", "", shown)
+
+
+def test_a_tc_that_hangs_is_given_up_and_links_go_on_being_kept(house: World) -> None:
+    """Beside the daemon every tc(8) hangs: it is killed after a time, and a cut link is taken out meanwhile."""
+    folder, hangs = house.directory / "bin", house.directory / "hangs"
+    folder.mkdir()
+    (folder / "tc").write_text(f'#!/bin/sh\n[ -e {hangs} ] && exec sleep 600\nexec {shutil.which("tc")} "$@"\n')
+    (folder / "tc").chmod(0o755)
+    words = ("run", str(house.settings(SHAPED)), "--state-directory", str(house.directory / "state"))
+    search = f"PATH={folder}:{os.environ['PATH']}"
+    with process("env", search, *house.command(*words), stderr=subprocess.PIPE) as child:
+        said_ready(child)
+        hangs.touch()
+        house.cut("dsl")
+        eventually(lambda: house.status()["dsl"]["why"] == "no carrier", 40)
+        house.restore("dsl")
+        eventually(lambda: house.status()["dsl"]["why"] is None, 40)
+        hangs.unlink()
+        stop(child)
+        assert child.stderr is not None
+        assert "tc -json qdisc show: did not end in 5 s, and was killed" in child.stderr.read()
 
 
 def test_a_link_with_rates_is_shaped_both_ways_and_nothing_is_left(house: World) -> None:

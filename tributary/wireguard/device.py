@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from ipaddress import IPv6Network
 from pathlib import Path
 
-from tributary.commands import run
+from tributary.commands import QUICK, run
 from tributary.settings.failure import Exit, Failure
 from tributary.wireguard.interface import Interface, Seen, configuration, seen
 
 _SOCKETS = Path("/var/run/wireguard")
 """Where wireguard-go(1) and wg(8) meet."""
+_EACH_PEER = 0.01
+"""Seconds more that wg(8) may take for each peer."""
 
 
 def make(name: str) -> None:
     """A new interface, switched off; raises Failure, exit 69 if there is no WireGuard, 71 if it is refused."""
     # The kernel loads the module, if it has one.
-    done = run(["ip", "link", "add", name, "type", "wireguard"])
+    done = run(["ip", "link", "add", name, "type", "wireguard"], timeout=QUICK)
     if done.returncode == 0:
         return
     if "Unknown device type" not in done.stderr:
@@ -27,14 +29,15 @@ def make(name: str) -> None:
     # It goes into the background when the interface is there.
     if shutil.which("wireguard-go") is None:
         raise Failure(Exit.UNAVAILABLE, "WireGuard is not in this kernel, and wireguard-go is not installed")
-    done = run(["wireguard-go", name])
+    done = run(["wireguard-go", name], timeout=QUICK)
     if done.returncode:
         raise Failure(Exit.SYSTEM, f"wireguard-go {name}: {_last(done.stderr)}")
 
 
 def configure(name: str, interface: Interface) -> None:
     """Give it keys and peers; peers that stay lose nothing. Raises Failure, exit 71, without any key in its text."""
-    done = run(["wg", "syncconf", name, "/dev/stdin"], configuration(interface))
+    timeout = QUICK + _EACH_PEER * len(interface.peers)
+    done = run(["wg", "syncconf", name, "/dev/stdin"], configuration(interface), timeout)
     if done.returncode:
         # wg(8) quotes a line that it does not accept, and that may be the key's; no line is in what the system says.
         _, system, reason = done.stderr.strip().partition("Unable to modify interface")
@@ -56,7 +59,7 @@ def lead(name: str, network: IPv6Network) -> None:
 
 def _all(*commands: Sequence[str]) -> None:
     for command in commands:
-        done = run(command)
+        done = run(command, timeout=QUICK)
         if done.returncode:
             raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")
 
@@ -83,7 +86,7 @@ def exists(name: str) -> bool:
 
 def remove(name: str) -> None:
     """Take it away; that it is gone is no error. Raises Failure, exit 71."""
-    done = run(["ip", "link", "delete", "dev", name])
+    done = run(["ip", "link", "delete", "dev", name], timeout=QUICK)
     (_SOCKETS / f"{name}.sock").unlink(missing_ok=True)
     if done.returncode and "Cannot find device" not in done.stderr:
         raise Failure(Exit.SYSTEM, f"cannot remove the interface {name}: {done.stderr.strip()}")
