@@ -1,12 +1,10 @@
 """The card's file: bytes in, a checked Card out, or every line that says what is wrong with it. Pure."""
 
-import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from image.firstboot.contradictions import contradictions
 from image.firstboot.settings import Card, Role
@@ -15,12 +13,6 @@ from tributary.settings.files import explained
 
 NAME = "tributary.toml"
 
-_SECRET = re.compile(r"(?<!by)pas|psk|phrase|secret|\bpin")
-"""In names of keys, also of those that do not exist: who writes pasphrase means a passphrase. A bypass is none."""
-
-_HIDDEN = "(not shown)"
-
-_LONGEST = 80
 _CURLY = "\u201c\u201d\u201e\u2018\u2019"
 
 
@@ -65,27 +57,5 @@ def _checked(document: Mapping[str, Any], where: str) -> Card:
     try:
         return Card.model_validate(document)
     except ValidationError as error:
-        found = [str(explained(_shown(each), Card, where)) for each in error.errors()]
+        found = [str(explained(each, Card, where)) for each in error.errors()]
         raise Wrong(tuple(dict.fromkeys(found))) from error
-
-
-def _shown(error: ErrorDetails) -> ErrorDetails:
-    """The same error without a secret, and with no more of a long value than tells which it is.
-
-    What goes wrong with a key may well be that it is the private one; and the console is for everybody to see.
-    """
-    value = _without_secrets(error["input"])
-    if error["type"] != "missing" and _SECRET.search(str(error["loc"][-1:])):
-        value = _HIDDEN
-    elif isinstance(value, str) and "PRIVATE KEY" in value:
-        value = "(a private key, which belongs nowhere but to its owner)"
-    elif len(text := str(value)) > _LONGEST:
-        value = text[:_LONGEST] + "..."
-    return {**error, "input": value}
-
-
-def _without_secrets(value: Any) -> Any:
-    """A table that is wrong as a whole is shown as a whole, but for what is in it of secrets."""
-    if isinstance(value, Mapping):
-        return {key: _HIDDEN if _SECRET.search(str(key)) else _without_secrets(each) for key, each in value.items()}
-    return [_without_secrets(each) for each in value] if isinstance(value, list) else value

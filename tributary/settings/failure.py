@@ -19,6 +19,8 @@ code  meaning
 
 from enum import IntEnum
 
+from tributary.settings.secrets import without_secrets
+
 
 class Exit(IntEnum):
     """Exit codes of every Tributary command."""
@@ -44,5 +46,5 @@ class Failure(Exception):
 
 
 def refused(where: str, key: str, value: object, accepted: str, code: Exit = Exit.USAGE) -> Failure:
-    """The one line that a wrong setting gets: file, key, value, and what is accepted instead."""
-    return Failure(code, f"{where}: {key} = {value!r}: accepted: {accepted}")
+    """The one line that a wrong setting gets: file, key, value if it is no secret, and what is accepted instead."""
+    return Failure(code, f"{where}: {key} = {without_secrets(key, value)!r}: accepted: {accepted}")

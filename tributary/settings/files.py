@@ -1,6 +1,8 @@
 """Settings files: TOML in, a checked and frozen model out, or one line that says what is wrong."""
 
+import difflib
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -8,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.secrets import HIDDEN, is_secret
 
 M = TypeVar("M", bound="Settings")
 
@@ -15,7 +18,9 @@ M = TypeVar("M", bound="Settings")
 class Settings(BaseModel):
     """What every settings model has in common: unknown keys are refused, nothing changes after reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, validate_default=True, hide_input_in_errors=True
+    )
 
 
 def load(path: Path, model: type[M]) -> M:
@@ -54,8 +59,37 @@ def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> Failur
         accepted = str(error["ctx"]["error"])
     else:
         accepted = _description_at(model, location) or error["msg"]
-    value = "(missing)" if error["type"] == "missing" else error["input"]
+    value = "(missing)" if error["type"] == "missing" else _known(error["input"], location, model)
     return refused(where, _dotted(location), value, accepted)
+
+
+def _known(value: object, location: tuple[int | str, ...], model: type[BaseModel]) -> object:
+    """``value`` without what stands under keys that do not exist and may have been meant to be a secret's."""
+    if location and _may_mean_a_secret(location[-1], value, _model_at(model, location[:-1])):
+        return HIDDEN
+    return _of_keys(value, _model_at(model, location))
+
+
+def _of_keys(value: object, model: type[BaseModel] | None) -> object:
+    if isinstance(value, list):
+        return [_of_keys(each, model) for each in value]
+    if not isinstance(value, Mapping) or model is None:
+        return value
+    fields = model.model_fields
+    inside = {name: _model_inside(field.annotation) for name, field in fields.items()}
+    return {
+        key: HIDDEN if _may_mean_a_secret(key, each, model) else _of_keys(each, inside.get(str(key), model))
+        for key, each in value.items()
+    }
+
+
+def _may_mean_a_secret(key: object, value: object, model: type[BaseModel] | None) -> bool:
+    """Whether ``key`` is none of the ``model``'s, which has one for a secret, and looks like no other of its keys."""
+    fields = model.model_fields if model else {}
+    if not isinstance(key, str) or key in fields or not any(map(is_secret, fields)):
+        return False
+    meant = difflib.get_close_matches(key.lower(), fields, n=1)
+    return is_secret(meant[0]) if meant else isinstance(value, str)
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:

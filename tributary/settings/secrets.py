@@ -1,0 +1,48 @@
+"""What no message shows: passwords and keys, which logs are no place for. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+HIDDEN = "(not shown)"
+_WORDS = ("(missing)", "(given)")
+"""Said in the place of a value."""
+
+_NAME = re.compile(r"(?<!by)pas|psk|phrase|secret|\bpin|\bpwd?\b")
+"""In names of keys, also of those that do not exist: who writes pasphrase means a passphrase. A bypass is none."""
+
+_KEY = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,48}={0,2}(?![A-Za-z0-9+/=])")
+"""About as long as 32 bytes in base64 (wg(8)): a key that was mistyped, or stands where another value belongs."""
+
+_LONGEST = 80
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key of this name holds a secret, as far as the name tells."""
+    return _NAME.search(key.lower()) is not None
+
+
+def without_secrets(key: str, value: Any) -> Any:
+    """What a message may show of the ``value`` of ``key``: no secret, and no more of it than tells which it is.
+
+    A table is shown as a whole, but for what is in it of secrets.
+    """
+    if value is None or (isinstance(value, str) and value in _WORDS):
+        return value
+    if is_secret(key):
+        return HIDDEN
+    shown = _inside(value)
+    text = shown if isinstance(shown, str) else str(shown)
+    return text[:_LONGEST] + "..." if len(text) > _LONGEST else shown
+
+
+def _inside(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: HIDDEN if is_secret(str(key)) else _inside(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_inside, value)) if isinstance(value, list) else tuple(map(_inside, value))
+    if not isinstance(value, str):
+        return value
+    if "PRIVATE KEY" in value:
+        return "(a private key, which belongs nowhere but to its owner)"
+    return HIDDEN if _KEY.search(value) else value
