@@ -1,13 +1,16 @@
 """Access links that come, go and change under a running session, with the real kernel."""
 
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.netns.cpe_world import PROBED, SERVER_4, SERVER_6, World, world
-from tests.netns.world import eventually
+from tests.netns.cpe_world import PROBED, SERVER_4, SERVER_6, World, stop, world
+from tests.netns.world import eventually, process, said_ready
+from tests.unit.tributary.test_secrets import SECRET, WRONG
 
 pytestmark = pytest.mark.slow
 
@@ -197,3 +200,19 @@ def test_a_flapping_link_ends_as_it_should_and_a_transfer_outlives_it(house: Wor
         joins(house, BOTH)
         assert transfer.goes_on()
         eventually(lambda: house.status()["dsl"]["state"] == "up")
+
+
+def test_a_reload_that_is_refused_tells_no_secret(house: World) -> None:
+    """Settings with an enrolment and a contradiction, while the daemon runs: its log has the reason alone."""
+    file = house.settings()
+    words = ("run", str(file), "--state-directory", str(house.directory / "state"))
+    with process(*house.command(*words), stderr=subprocess.PIPE) as child:
+        said_ready(child)
+        file.write_text(WRONG["an option that needs another"])
+        child.send_signal(signal.SIGHUP)
+        house.status()
+        stop(child)
+        assert child.stderr is not None
+        log = child.stderr.read()
+    assert "not reloaded" in log and "accepted" in log
+    assert SECRET[2:-3] not in log
