@@ -15,8 +15,9 @@ from typing import TypeVar
 from gateway import enrolling, names, report, rules, state, tunnels
 from gateway.files import alone
 from gateway.peers import by_key
-from gateway.registry import free_number, name_of
+from gateway.registry import Contents, free_number, name_of
 from gateway.settings import GatewaySettings
+from gateway.tally import Tallies
 from gateway.tunnels import Gateway
 from tributary.daemons import directories
 from tributary.settings.entry import Arguments, Commands, need_root
@@ -88,7 +89,7 @@ Where these were off, packets are passed on from tunnels and to tunnels alone. W
 
 _SYNC = """\
 Brings the tunnels in line with the routers' files, whoever put them there or removed them; ends rotations; keeps what
-was counted. The service's timer does it every minute.
+was counted. The service's timer does it every minute. A router whose file is not accepted is left out and told.
 """
 
 _DOWN = """\
@@ -233,9 +234,9 @@ def _enrol(options: Enrol) -> None:
     gateway = options.gateway()
     need_root("gateway enrol")
     if options.dry_run:
-        routers = gateway.registry.read()
-        enrolling.refuse_taken(routers, name_of(options.name))
-        _would_give(options.name, gateway, free_number(routers, gateway.settings.network))
+        contents = gateway.registry.look()
+        enrolling.refuse_taken(contents, name_of(options.name))
+        _would_give(options.name, gateway, contents)
         return
     with alone(gateway.state.folder):
         _show(enrolling.enrol(gateway, options.name, datetime.now(UTC)), options.qr)
@@ -245,16 +246,17 @@ def _rotate(options: Rotate) -> None:
     gateway = options.gateway()
     need_root("gateway rotate")
     if options.dry_run:
-        routers = gateway.registry.read()
-        enrolling.known(routers, options.name)
-        _would_give(options.name, gateway, free_number(routers, gateway.settings.network))
+        contents = gateway.registry.look()
+        enrolling.known(contents, options.name)
+        _would_give(options.name, gateway, contents)
         return
     with alone(gateway.state.folder):
         made = enrolling.rotate(gateway, options.name, datetime.now(UTC), at_once=options.now)
     _show(made, options.qr)
 
 
-def _would_give(name: str, gateway: Gateway, number: int) -> None:
+def _would_give(name: str, gateway: Gateway, contents: Contents) -> None:
+    number = free_number(contents.routers, gateway.settings.network, contents.reserved)
     print(f"# {name} would get the number {number}: {addresses.block_of(gateway.settings.network, number)}")
 
 
@@ -278,7 +280,11 @@ def _revoke(options: Revoke) -> None:
     gateway = options.gateway()
     need_root("gateway revoke")
     if options.dry_run:
-        router = enrolling.known(gateway.registry.read(), options.name)
+        contents = gateway.registry.look()
+        if options.name in contents.faults:
+            print(f"# {options.name} would be shut out; {contents.faults[options.name]}")
+            return
+        router = enrolling.known(contents, options.name)
         for identity in router.identities:
             block = addresses.block_of(gateway.settings.network, identity.number)
             print(f"# {options.name} would be shut out, and what it has open from {block} would end")
@@ -302,9 +308,12 @@ def _forward(options: Forward) -> None:
 def _list(options: List) -> None:
     gateway = options.gateway()
     need_root("gateway list")
-    routers = gateway.registry.read()
+    contents = gateway.registry.look()
+    routers = contents.routers
+    _tell(contents.notes)
     there = gateway.there() if gateway.stands else ()
-    answer = report.routers(routers, gateway.tunnels(routers), by_key(there), gateway.tallies(routers, there), time())
+    tallies = gateway.counted(_tallies(gateway), routers, there)
+    answer = report.routers(routers, gateway.tunnels(routers), by_key(there), tallies, time())
     if options.json:
         print(json.dumps(answer, indent=2))
         return
@@ -314,6 +323,14 @@ def _list(options: List) -> None:
     console = Console()
     for line in report.lines(answer, console.width):
         console.print(line, soft_wrap=True, highlight=False)
+
+
+def _tallies(gateway: Gateway) -> Tallies:
+    try:
+        return gateway.state.tallies()
+    except Failure as failure:
+        _tell([str(failure)])
+        return {}
 
 
 def _up(options: Changing) -> None:
@@ -365,7 +382,10 @@ def _dns(options: Looking) -> None:
 
 def _plan(options: Looking) -> None:
     gateway = options.gateway()
-    settings, routers = gateway.settings, gateway.registry.read()
+    settings, contents = gateway.settings, gateway.registry.look()
+    routers = contents.routers
+    for note in contents.notes:
+        print(f"# {note}")
     inside = f"{addresses.gateway(settings.network)}/{settings.network.prefixlen}"
     print(f"# interface {settings.interface}: {inside}, UDP port {settings.port}, mtu {settings.mtu}")
     if settings.lan_prefix:

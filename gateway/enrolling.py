@@ -1,12 +1,12 @@
 """Routers let in, given new keys and ports, and shut out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gateway import kernel
 from gateway.forwards import conflicts, with_added, without
-from gateway.registry import Identity, Router, Routers, free_number, name_of
+from gateway.registry import Contents, Identity, Router, free_number, name_of
 from gateway.tunnels import Gateway, align
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.ports import Ports
@@ -24,10 +24,10 @@ class Made:
 
 def enrol(gateway: Gateway, name: str, now: datetime) -> Made:
     """Let in a new router; raises Failure, exit 64 for a wrong name, 75 for one that is taken."""
-    routers = gateway.registry.read()
-    refuse_taken(routers, name_of(name))
-    secret, identity = _identity(gateway, routers, now)
-    return _let_in(gateway, routers, name, Router(**identity.model_dump()), secret)
+    contents = gateway.registry.look()
+    refuse_taken(contents, name_of(name))
+    secret, identity = _identity(gateway, contents, now)
+    return _let_in(gateway, contents, name, Router(**identity.model_dump()), secret)
 
 
 def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Made:
@@ -37,22 +37,25 @@ def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Made
 
     Raises Failure, exit 64 if there is no such router.
     """
-    routers = gateway.registry.read()
-    router = known(routers, name)
-    secret, fresh = _identity(gateway, routers, now)
+    contents = gateway.registry.look()
+    router = known(contents, name)
+    secret, fresh = _identity(gateway, contents, now)
     identity = fresh.model_copy(update={"lan": router.lan_number})
     next_alone = Router(**identity.model_dump(), forward=router.forward)
     renewed = next_alone if at_once else router.model_copy(update={"next": identity})
-    return _let_in(gateway, routers, name, renewed, secret)
+    return _let_in(gateway, contents, name, renewed, secret)
 
 
 def revoke(gateway: Gateway, name: str) -> Sequence[str]:
-    """Shut a router out at once; returns what was done. Raises Failure, exit 64 if there is no such router."""
-    routers = {**gateway.registry.read()}
-    known(routers, name)
-    del routers[name]
+    """Shut a router out at once; returns what was done. Raises Failure, exit 64 if there is no such router.
+
+    Whatever is in its file, or in those of others.
+    """
+    contents = gateway.registry.look()
+    if name not in contents.faults:
+        known(contents, name)
     gateway.registry.remove(name)
-    return align(gateway, routers)
+    return align(gateway, contents.without(name))
 
 
 def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Sequence[str]:
@@ -60,26 +63,26 @@ def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool
 
     Raises Failure: exit 64 if there is no such router, or a port that is to go is not there, 75 if one is taken.
     """
-    routers = with_ports(gateway, name, ports, remove=remove)
-    notes = align(gateway, routers)
-    gateway.registry.write(name, routers[name])
+    contents = with_ports(gateway, name, ports, remove=remove)
+    notes = align(gateway, contents)
+    gateway.registry.write(name, contents.routers[name])
     return notes
 
 
-def with_ports(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Routers:
+def with_ports(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Contents:
     """All routers as they would be; raises Failure as ``forward`` does. Changes nothing."""
-    routers = {**gateway.registry.read()}
-    router = known(routers, name)
+    contents = gateway.registry.look()
+    router = known(contents, name)
     try:
         led = without(router.forward, ports) if remove else with_added(router.forward, ports)
     except ValueError as error:
         raise Failure(Exit.USAGE, f"{name}: {error}") from error
-    routers[name] = router.model_copy(update={"forward": led})
+    routers = {**contents.routers, name: router.model_copy(update={"forward": led})}
     for conflict in conflicts({each: router.forward for each, router in routers.items()}, gateway.settings.closed):
         raise Failure(Exit.IN_USE, conflict)
     if not remove:
         _refuse_served(gateway, [each for each in ports if each not in router.forward])
-    return routers
+    return replace(contents, routers=routers)
 
 
 def _refuse_served(gateway: Gateway, ports: Sequence[Ports]) -> None:
@@ -89,8 +92,11 @@ def _refuse_served(gateway: Gateway, ports: Sequence[Ports]) -> None:
             raise Failure(Exit.IN_USE, f"{each} cannot be forwarded: a program of this machine listens at {served}")
 
 
-def known(routers: Routers, name: str) -> Router:
-    """The router ``name``; raises Failure, exit 64."""
+def known(contents: Contents, name: str) -> Router:
+    """The router ``name``; raises Failure, exit 64, also if its file is not accepted."""
+    if name in contents.faults:
+        raise contents.faults[name]
+    routers = contents.routers
     if name not in routers:
         raise Failure(
             Exit.USAGE, f"{name}: no such router: accepted: {', '.join(routers) or 'none, there are none yet'}"
@@ -98,21 +104,21 @@ def known(routers: Routers, name: str) -> Router:
     return routers[name]
 
 
-def refuse_taken(routers: Routers, name: str) -> None:
+def refuse_taken(contents: Contents, name: str) -> None:
     """Raise Failure, exit 75, if there is a router ``name``."""
-    if name in routers:
+    if name in contents.routers or name in contents.faults:
         raise Failure(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary-gateway rotate {name}")
 
 
-def _identity(gateway: Gateway, routers: Routers, now: datetime) -> tuple[str, Identity]:
+def _identity(gateway: Gateway, contents: Contents, now: datetime) -> tuple[str, Identity]:
     """A fresh secret, and what the gateway keeps of it."""
     secret = keys.new_secret()
     public = [keys.public_key(keys.private_key(secret, place)) for place in addresses.PLACES]
-    number = free_number(routers, gateway.settings.network)
+    number = free_number(contents.routers, gateway.settings.network, contents.reserved)
     return secret, Identity(number=number, keys=public, enrolled=now.astimezone(UTC).replace(microsecond=0))
 
 
-def _let_in(gateway: Gateway, routers: Routers, name: str, router: Router, secret: str) -> Made:
+def _let_in(gateway: Gateway, contents: Contents, name: str, router: Router, secret: str) -> Made:
     settings = gateway.settings
     newest = router.next or router
     prefix = gateway.networks.lan_of(newest.lan_number)
@@ -127,7 +133,8 @@ def _let_in(gateway: Gateway, routers: Routers, name: str, router: Router, secre
         }
     )
     # The file last: what fails before is taken away by the next look at the files.
-    notes = align(gateway, {**routers, name: router}, [name] if name in routers else [])
+    after = replace(contents, routers={**contents.routers, name: router})
+    notes = align(gateway, after, [name] if name in contents.routers else [])
     gateway.registry.write(name, router)
     if settings.lan_prefix and prefix is None:
         notes = [

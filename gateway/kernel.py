@@ -1,5 +1,6 @@
 """What the kernel does for the tunnels beside WireGuard: forwarding, the nft table, the end of connections."""
 
+import hashlib
 import re
 import shutil
 from collections.abc import Sequence
@@ -61,6 +62,12 @@ def load(table: str) -> None:
         raise Failure(Exit.SYSTEM, f"nft refuses the table {TABLE}: {_first(done.stderr)}")
 
 
+def loaded() -> str | None:
+    """A digest of the nft table as it stands, without what its counters say; None if it is not there."""
+    done = run(["nft", "--stateless", "list", "table", "inet", TABLE])
+    return None if done.returncode else hashlib.sha256(done.stdout.encode()).hexdigest()
+
+
 def unload() -> None:
     """Take the nft table away; that it is gone is no error. Raises Failure, exit 69 or 71."""
     done = run(["nft", "--file", "-"], f"table inet {TABLE}\ndelete table inet {TABLE}\n")
@@ -102,20 +109,21 @@ def forget_misled(forwards: Sequence[tuple[Ports, IPv4Address]], network: IPv4Ne
         return
     for protocol in sorted({ports.protocol for ports, _ in forwards}):
         chosen = ["--family", "ipv4", "--proto", protocol]
-        for port, target in sorted(_forwarded(run(["conntrack", "--dump", *chosen, "--dst-nat"]).stdout)):
+        for port, target in sorted(forwarded(run(["conntrack", "--dump", *chosen, "--dst-nat"]).stdout)):
             asked = Ports(protocol, port, port)
             led = next((address for ports, address in forwards if ports.holds(asked)), target)
             if target in network and led != target:
                 run(["conntrack", "--delete", *chosen, "--reply-src", str(target), "--orig-port-dst", str(port)])
 
 
-def _forwarded(listing: str) -> set[tuple[int, IPv4Address]]:
+def forwarded(listing: str) -> set[tuple[int, IPv4Address]]:
     """The port that each connection of conntrack(8)'s ``listing`` began with, and who answers it. Pure."""
     found = set()
     for line in listing.splitlines():
-        # First the packets of who began, then those of who answers.
-        ports, sources = re.findall(r" dport=(\d+)", line), re.findall(r" src=(\S+)", line)
-        found.add((int(ports[0]), IPv4Address(sources[1])))
+        # First the packets of who began, then those of who answers; other connections have no ports, or one half.
+        match = re.search(r" src=\S+ dst=\S+ (?:sport=\d+ )?dport=(\d+) .*?src=(\d+\.\d+\.\d+\.\d+) ", f"{line} ")
+        if match:
+            found.add((int(match[1]), IPv4Address(match[2])))
     return found
 
 

@@ -5,6 +5,8 @@ from tributary.wireguard import addresses
 
 _CACHE = 10_000
 """Names."""
+_AT_ONCE = 5_000
+"""Questions that may wait for an answer; dnsmasq's own 150 are one home with a page that has many names."""
 
 
 def command(settings: GatewaySettings) -> list[str]:
@@ -24,4 +26,5 @@ def command(settings: GatewaySettings) -> list[str]:
         "--domain-needed",
         "--bogus-priv",
         f"--cache-size={_CACHE}",
+        f"--dns-forward-max={_AT_ONCE}",
     ]

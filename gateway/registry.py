@@ -5,7 +5,7 @@ router's right away, whoever puts one there gives it.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import IPv4Network
@@ -98,14 +98,42 @@ def _name_in(path: Path) -> str:
         raise Failure(failure.code, f"{path}: {failure}") from failure
 
 
-def free_number(routers: Routers, network: IPv4Network) -> int:
-    """The least number that no router has, nor its LAN; raises Failure, exit 69, if ``network`` is full."""
+def free_number(routers: Routers, network: IPv4Network, reserved: Collection[int] = ()) -> int:
+    """The least number that no router has, nor its LAN, and that is not ``reserved``.
+
+    Raises Failure, exit 69, if ``network`` is full.
+    """
     identities = [identity for router in routers.values() for identity in router.identities]
-    taken = {number for identity in identities for number in (identity.number, identity.lan_number)}
+    taken = {*reserved, *(number for each in identities for number in (each.number, each.lan_number))}
     for number in range(1, most_routers(network) + 1):
         if number not in taken:
             return number
     raise Failure(Exit.UNAVAILABLE, f"{network} is full: {most_routers(network)} routers; revoke some")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The routers whose files are accepted, and what is wrong with the other files, by their names without .toml.
+
+    Numbers in these are ``reserved`` for when they are mended.
+    """
+
+    routers: Routers
+    faults: Mapping[str, Failure]
+    reserved: frozenset[int] = frozenset()
+
+    def without(self, name: str) -> "Contents":
+        """The same when the file of ``name`` is gone."""
+        return Contents(
+            {each: router for each, router in self.routers.items() if each != name},
+            {each: fault for each, fault in self.faults.items() if each != name},
+            self.reserved,
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for each file that is not accepted."""
+        return [f"{failure}: this router is not let in until its file is mended" for failure in self.faults.values()]
 
 
 @dataclass(frozen=True)
@@ -118,13 +146,43 @@ class Registry:
 
     def read(self) -> Routers:
         """All routers in the order of their names; raises Failure: exit 64, 66 if a file is not accepted, 77."""
-        found = {_name_in(path): load(path, Router) for path in sorted(self._files())}
-        for name, router in found.items():
-            self._has_room(name, router)
-        _refuse_doubles(self.folder, found)
-        for conflict in conflicts({name: router.forward for name, router in found.items()}, self.closed):
-            raise Failure(Exit.USAGE, f"{self.folder}: {conflict}")
-        return found
+        contents = self.look()
+        if contents.faults:
+            code = next(iter(contents.faults.values())).code
+            raise Failure(code, "\n".join(map(str, contents.faults.values())))
+        return contents.routers
+
+    def look(self) -> Contents:
+        """All routers in the order of their names, but for those whose files are not accepted; raises Failure, exit 77.
+
+        Of two files that contradict each other the one that was changed last is not accepted.
+        """
+        found: dict[str, Router] = {}
+        faults: dict[str, Failure] = {}
+        reserved: set[int] = set()
+        claims: dict[tuple[str, int | str], str] = {}
+        led: dict[str, Sequence[Ports]] = {}
+        for path in sorted(self._files(), key=_age):
+            try:
+                name, router = _name_in(path), load(path, Router)
+                self._has_room(name, router)
+                _refuse_doubles(self.folder, claims, name, router)
+                self._refuse_conflicts(led, name, router)
+            except Failure as failure:
+                faults[path.stem] = failure
+                reserved |= _numbers_in(path)
+                continue
+            found[name] = router
+            claims |= dict.fromkeys(_claims(router), name)
+            led |= {name: router.forward} if router.forward else {}
+        in_order = {name: found[name] for name in sorted(found)}
+        return Contents(in_order, {name: faults[name] for name in sorted(faults)}, frozenset(reserved))
+
+    def _refuse_conflicts(self, led: Mapping[str, Sequence[Ports]], name: str, router: Router) -> None:
+        if not router.forward:
+            return
+        for conflict in conflicts({**led, name: router.forward}, self.closed):
+            raise Failure(Exit.USAGE, f"{self._file(name)}: {conflict}")
 
     def write(self, name: str, router: Router) -> None:
         """Put or replace the file of ``name``; raises Failure, exit 71."""
@@ -154,13 +212,29 @@ class Registry:
                 raise Failure(Exit.USAGE, f"{self._file(name)}: number = {identity.number}: {error}") from error
 
 
-def _refuse_doubles(folder: Path, routers: Routers) -> None:
-    owners: dict[tuple[str, int | str], str] = {}
-    for name, router in routers.items():
-        for what, value in _claims(router):
-            if owner := owners.get((what, value)):
-                raise Failure(Exit.USAGE, f"{folder}: {owner}.toml and {name}.toml have the same {what}: {value}")
-            owners[what, value] = name
+def _refuse_doubles(folder: Path, owners: Mapping[tuple[str, int | str], str], name: str, router: Router) -> None:
+    own = set()
+    for what, value in _claims(router):
+        if owner := name if (what, value) in own else owners.get((what, value)):
+            raise Failure(Exit.USAGE, f"{folder}: {owner}.toml and {name}.toml have the same {what}: {value}")
+        own.add((what, value))
+
+
+def _age(path: Path) -> tuple[int, str]:
+    """What was changed first comes first."""
+    try:
+        return path.stat().st_mtime_ns, path.name
+    except OSError:
+        return 0, path.name
+
+
+def _numbers_in(path: Path) -> set[int]:
+    """The numbers that a file which is not accepted may give to its router and its LAN, whatever it calls them."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return set()
+    return {int(digits) for digits in re.findall(r"^\s*\w+\W{0,4}(\d{1,9})\b", text, re.ASCII | re.MULTILINE)}
 
 
 def _claims(router: Router) -> Iterator[tuple[str, int | str]]:

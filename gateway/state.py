@@ -1,12 +1,12 @@
 """What the gateway keeps: its private key, its routers, what it counted of them, what it changed of this machine."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gateway import tally
 from gateway.files import unlink, written
+from tributary.daemons.state_file import StateFile, Tell
 from tributary.settings.failure import Exit, Failure
 from tributary.wireguard.keys import new_secret
 
@@ -39,22 +39,36 @@ class State:
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(Exit.SYSTEM, f"{file}: cannot be read: {error}") from error
 
-    def tallies(self) -> tally.Tallies:
-        """What was counted of each router; raises Failure, exit 71, if the file is not ours."""
-        try:
-            return tally.read(json.loads(self._tallies.read_text()))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise Failure(Exit.SYSTEM, f"{self._tallies}: cannot be read ({error!r}): mend it or remove it") from error
+    def tallies(self, tell: Tell | None = None) -> tally.Tallies:
+        """What was counted of each router.
+
+        A file that is not ours is set aside and told; without ``tell`` Failure is raised, exit 71.
+        """
+        return self._tallies.read(tally.read, tell) or {}
 
     def keep(self, tallies: tally.Tallies) -> None:
         """For the next look; raises Failure, exit 71."""
-        written(self._tallies, json.dumps(tally.document(tallies), indent=1).encode())
+        self._tallies.replace(tally.document(tallies))
 
     @property
-    def _tallies(self) -> Path:
-        return self.folder / "tallies.json"
+    def _tallies(self) -> StateFile:
+        return StateFile(self.folder / "tallies.json")
+
+    def note_rules(self, text: str) -> None:
+        """Which rules were loaded last, and as what the kernel shows them; raises Failure, exit 71."""
+        written(self._rules, f"{text}\n".encode())
+
+    @property
+    def noted_rules(self) -> str:
+        """As they were noted; nothing if they were not."""
+        try:
+            return self._rules.read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            return ""
+
+    @property
+    def _rules(self) -> Path:
+        return self.folder / "rules-loaded"
 
     def note_boot(self) -> None:
         """That what is noted about forwarding counts until this machine starts anew; raises Failure, exit 71."""

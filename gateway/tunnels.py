@@ -1,12 +1,13 @@
 """The tunnels as they are: made, brought in line with the registry, removed."""
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway import kernel, rules
 from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, tunnels
-from gateway.registry import Registry, Routers
+from gateway.registry import Contents, Registry, Routers
 from gateway.settings import GatewaySettings
 from gateway.state import State
 from gateway.tally import Tallies, counted
@@ -56,9 +57,9 @@ class Gateway:
         """The peers of its interface; raises Failure, exit 69, without one."""
         return device.peers(self.settings.interface)
 
-    def tallies(self, routers: Routers, there: Sequence[Seen]) -> Tallies:
-        """What was counted of the routers up to now."""
-        return counted(self.state.tallies(), self.tunnels(routers), by_key(there))
+    def counted(self, before: Tallies, routers: Routers, there: Sequence[Seen]) -> Tallies:
+        """What was counted of the routers up to now, with what was ``before``."""
+        return counted(before, self.tunnels(routers), by_key(there))
 
     def difference(self, routers: Routers) -> Difference:
         """What its interface lacks or has too much; of one that is not there: all."""
@@ -70,9 +71,9 @@ def up(gateway: Gateway) -> list[str]:
 
     Raises Failure; what the first call had begun is then gone again.
     """
-    routers = gateway.registry.read()
+    contents = gateway.registry.look()
     if gateway.stands:
-        return _set_up(gateway, routers)
+        return _set_up(gateway, contents)
     # Or the interface went without `down`, and this machine passes packets on because of us.
     if not gateway.state.was_noted_since_boot:
         gateway.state.note_forwarding(kernel.forwards())
@@ -80,19 +81,19 @@ def up(gateway: Gateway) -> list[str]:
         gateway.state.note_boot()
     try:
         device.make(gateway.settings.interface)
-        return _set_up(gateway, routers)
+        return _set_up(gateway, contents)
     except BaseException:
         _take_down(gateway)
         raise
 
 
-def _set_up(gateway: Gateway, routers: Routers) -> list[str]:
+def _set_up(gateway: Gateway, contents: Contents) -> list[str]:
     there, settings = gateway.there(), gateway.settings
     begins6 = settings.lan_prefix is not None and not kernel.forwards(6)
     if begins6:
         gateway.state.note_forwarding6(kernel.hearing_routers())
     # With the rules, which go by what was noted, before anything is passed on.
-    done = _align(gateway, routers, there, always=True)
+    done = _align(gateway, contents, there, always=True)
     inside = addresses.gateway(settings.network)
     device.give(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
     kernel.forward(True)
@@ -109,14 +110,15 @@ def sync(gateway: Gateway) -> list[str]:
     Raises Failure, exit 69 without an interface.
     """
     there = gateway.there()
-    routers = {**gateway.registry.read()}
+    contents = gateway.registry.look()
+    routers = {**contents.routers}
     done, kept = [], []
     for name in ended_rotations(routers, there):
         routers[name] = routers[name].rotated()
         kept.append(name)
         gateway.registry.write(name, routers[name])
         done.append(f"{name}: uses its new keys, the old ones are taken away")
-    return done + _align(gateway, routers, there, rotated=kept)
+    return done + _align(gateway, replace(contents, routers=routers), there, rotated=kept)
 
 
 def ended_rotations(routers: Routers, there: Sequence[Seen]) -> list[str]:
@@ -125,21 +127,22 @@ def ended_rotations(routers: Routers, there: Sequence[Seen]) -> list[str]:
     return [name for name, router in routers.items() if router.next and heard & set(router.next.keys)]
 
 
-def align(gateway: Gateway, routers: Routers, rotated: Sequence[str] = ()) -> list[str]:
-    """Have the interface let in ``routers`` and nobody else; returns what was done, and that nothing is without one.
+def align(gateway: Gateway, contents: Contents, rotated: Sequence[str] = ()) -> list[str]:
+    """Have the interface let in these routers and nobody else; returns what was done, and that nothing is without one.
 
     Those ``rotated`` have other keys now, and the same LAN.
     """
     if not gateway.stands:
         return [f"there is no interface {gateway.settings.interface}: this counts from `tributary-gateway up` on"]
-    return _align(gateway, routers, gateway.there(), rotated=rotated)
+    return _align(gateway, contents, gateway.there(), rotated=rotated)
 
 
 def _align(
-    gateway: Gateway, routers: Routers, there: Sequence[Seen], *, always: bool = False, rotated: Sequence[str] = ()
+    gateway: Gateway, contents: Contents, there: Sequence[Seen], *, always: bool = False, rotated: Sequence[str] = ()
 ) -> list[str]:
-    # First of all: nobody comes in before they stand. And always: somebody may have flushed all rules of this machine.
-    kernel.load(gateway.rules(routers))
+    routers = contents.routers
+    # First of all: nobody comes in before they stand.
+    _load(gateway, gateway.rules(routers))
     # Not of ports that only went: while their connections are known, the rules keep out both of their ends.
     kernel.forget_misled(rules.led(gateway.settings.network, routers), gateway.settings.network)
     wanted = gateway.tunnels(routers)
@@ -147,16 +150,33 @@ def _align(
     if change or always:
         private, settings = gateway.state.private_key(), gateway.settings
         device.configure(settings.interface, Interface(private, peers(wanted), settings.port))
-    return [*said(change), *filter(None, [kernel.end_connections(change.lost), _count(gateway, routers, there)])]
+    not_ended = kernel.end_connections(change.lost)
+    return [*contents.notes, *said(change), *filter(None, [not_ended]), *_count(gateway, contents, there)]
 
 
-def _count(gateway: Gateway, routers: Routers, there: Sequence[Seen]) -> str | None:
-    """Keep what was counted of ``routers``; says why it could not be: nobody is let in or kept in for that."""
+def _load(gateway: Gateway, text: str) -> None:
+    """Load the rules unless they stand: their counters and limits would begin anew.
+
+    Somebody may have flushed all rules of this machine, or changed these: the kernel shows them otherwise then.
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    standing = kernel.loaded()
+    if standing is not None and gateway.state.noted_rules == f"{digest} {standing}":
+        return
+    kernel.load(text)
+    gateway.state.note_rules(f"{digest} {kernel.loaded()}")
+
+
+def _count(gateway: Gateway, contents: Contents, there: Sequence[Seen]) -> list[str]:
+    """Keep what was counted of routers; says why it could not be: nobody is let in or kept in for that."""
+    notes: list[str] = []
     try:
-        gateway.state.keep(gateway.tallies(routers, there))
+        before = gateway.state.tallies(notes.append)
+        waiting = {name: tally for name, tally in before.items() if name in contents.faults}
+        gateway.state.keep({**waiting, **gateway.counted(before, contents.routers, there)})
     except Failure as failure:
-        return f"nothing was counted: {failure}"
-    return None
+        notes.append(f"nothing was counted: {failure}")
+    return notes
 
 
 def said(change: Difference) -> list[str]:
@@ -170,7 +190,7 @@ def down(gateway: Gateway) -> None:
         there = gateway.there()  # or it is no tunnel's interface, and not ours to remove
         # A file that nobody can read is no reason to leave tunnels open.
         with suppress(Failure):
-            _count(gateway, gateway.registry.read(), there)
+            _count(gateway, gateway.registry.look(), there)
     _take_down(gateway)
 
 

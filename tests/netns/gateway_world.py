@@ -118,8 +118,15 @@ class World:
     """Who connected to the streams, as they saw it."""
 
     def gateway(self, *words: str) -> str:
+        return run(*self._command(*words))
+
+    def notes(self, *words: str) -> str:
+        """What a command says on standard error, which succeeds."""
+        return run("sh", "-c", 'exec "$@" 2>&1 >/dev/null', "sh", *self._command(*words))
+
+    def _command(self, *words: str) -> tuple[str, ...]:
         where = ("--settings", str(self.folder / "gateway.toml"), "--state-directory", str(self.state))
-        return run(*in_namespace(self.gate.namespace, sys.executable, "-m", "gateway", *words, *where))
+        return in_namespace(self.gate.namespace, sys.executable, "-m", "gateway", *words, *where)
 
     @property
     def state(self) -> Path:

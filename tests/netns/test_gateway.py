@@ -139,6 +139,49 @@ def test_who_is_revoked_gets_no_byte_more_after_five_seconds(gateway: World, tar
     assert list(gateway.list()) == ["paris"]
 
 
+def test_a_typo_in_one_routers_file_keeps_that_one_out_and_nobody_else(gateway: World) -> None:
+    """One of three files is damaged: the others keep their tunnels, also when these are made anew, and any can go."""
+    enrolments = {name: gateway.enrol(name) for name in ("berlin", "paris", "rome")}
+    address = gateway.house.tunnel(enrolments["berlin"], 1)
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    file = gateway.state / "routers/paris.toml"
+    file.write_text(file.read_text().replace("number", "nummer"))
+    said = gateway.notes("sync")
+    assert "paris.toml" in said and "10.84.0.32/28: shut out" in said
+    gateway.gateway("down")
+    assert "paris.toml" in gateway.notes("up")
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    assert gateway.list().keys() == {"berlin", "rome"}
+    assert str(gateway.enrol("vienna").addresses) == "10.84.0.64/28", "the number of paris stays its own"
+    gateway.gateway("revoke", "rome")
+    gateway.gateway("revoke", "paris")
+    assert not file.exists()
+    assert "paris" not in gateway.notes("sync")
+    assert gateway.house.pings(address, INSIDE)
+
+
+def test_counters_of_the_rules_go_on_and_rules_that_were_changed_or_flushed_come_back(gateway: World) -> None:
+    table = ("inet", "tributary-gateway")
+
+    def refused() -> int:
+        said = gateway.gate.run("nft", "list", "counter", *table, "refused_inside")
+        return int(said.partition("bytes ")[0].split()[-1])
+
+    address = gateway.house.tunnel(gateway.enrol("berlin"), 1)
+    eventually(lambda: gateway.house.pings(address, INSIDE))
+    with pytest.raises(OSError):
+        gateway.house.connect(address, INSIDE, 22, 0.5)
+    eventually(refused)
+    gateway.gateway("sync")
+    assert refused()
+    for harm in (["flush", "ruleset"], ["flush", "chain", *table, "inside"], ["delete", "table", *table]):
+        gateway.gate.run("nft", *harm)
+        gateway.gateway("sync")
+        with pytest.raises(OSError):
+            gateway.house.connect(address, INSIDE, 22, 0.5)
+        eventually(refused)
+
+
 def test_who_is_revoked_is_out_also_where_nothing_can_be_counted(gateway: World) -> None:
     berlin, paris = (gateway.house.tunnel(gateway.enrol(name)) for name in ("berlin", "paris"))
     eventually(lambda: gateway.house.pings(berlin, INSIDE) and gateway.house.pings(paris, INSIDE))

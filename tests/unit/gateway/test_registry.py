@@ -1,5 +1,6 @@
 """The files of the routers: written, read, refused; and which number is free."""
 
+import os
 import stat
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -175,3 +176,57 @@ def test_commands_wait_for_each_other(tmp_path: Path) -> None:
 
     with alone(tmp_path), (tmp_path / "lock").open("w") as file, pytest.raises(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def spoilt(registry: Registry, name: str) -> Path:
+    file = registry.folder / f"{name}.toml"
+    file.write_text(file.read_text().replace("number = ", "nummer = "))
+    return file
+
+
+def test_one_wrong_file_keeps_that_router_out_and_no_other(registry: Registry) -> None:
+    """A typo in one router's file: all others are let in, and the line that says what is wrong names the file."""
+    for number, name in enumerate(("berlin", "paris", "rome"), start=1):
+        registry.write(name, router(number))
+    file = spoilt(registry, "paris")
+    contents = registry.look()
+    assert list(contents.routers) == ["berlin", "rome"] and list(contents.faults) == ["paris"]
+    (note,) = contents.notes
+    assert str(file) in note and "number = '(missing)'" in note and "not let in" in note
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe", b"number = ", b"[number]", b"number = 99999999\n", b'number = "x"\n', b"\0" * 100]
+)
+def test_whatever_is_in_a_file_others_are_read(registry: Registry, content: bytes) -> None:
+    registry.write("berlin", router(1))
+    (registry.folder / "paris.toml").write_bytes(content)
+    contents = registry.look()
+    assert list(contents.routers) == ["berlin"] and list(contents.faults) == ["paris"]
+
+
+def test_what_is_no_file_at_all_or_has_a_wrong_name_is_told(registry: Registry) -> None:
+    registry.write("berlin", router(1))
+    registry.write("Rome", router(3))
+    (registry.folder / "paris.toml").mkdir()
+    (registry.folder / "gone.toml").symlink_to(registry.folder / "nowhere")
+    assert set(registry.look().faults) == {"Rome", "gone", "paris"}
+
+
+def test_a_number_in_a_file_that_is_not_accepted_is_given_to_nobody(registry: Registry) -> None:
+    registry.write("berlin", router(1))
+    registry.write("paris", router(2))
+    (registry.folder / "paris.toml").write_text('nummer = "2"\nlan=4\nkeys = [\n')
+    contents = registry.look()
+    assert free_number(contents.routers, NETWORK, contents.reserved) == 3
+    assert {2, 4} <= contents.reserved
+
+
+@pytest.mark.parametrize("changed_last", ["berlin", "paris"])
+def test_of_two_files_that_contradict_each_other_the_older_counts(registry: Registry, changed_last: str) -> None:
+    registry.write("berlin", router(1, forward=["tcp/443"]))
+    registry.write("paris", router(2, forward=["tcp/443"]))
+    os.utime(registry.folder / f"{changed_last}.toml", (2e9, 2e9))
+    contents = registry.look()
+    assert list(contents.faults) == [changed_last]
+    assert "tcp/443" in contents.notes[0]

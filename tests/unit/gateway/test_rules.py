@@ -6,12 +6,12 @@ To make them anew after a wanted change: REMAKE_GOLDEN=1 scripts/python -m pytes
 import os
 import shutil
 import subprocess
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
 
-from gateway import rules
+from gateway import kernel, names, rules
 from gateway.registry import Routers
 from gateway.settings import GatewaySettings
 from tests.unit.gateway.house import router
@@ -70,3 +70,26 @@ def test_no_setting_opens_what_nobody_may_reach() -> None:
         assert any(IPv4Network(closed).subnet_of(each) for each in refused if isinstance(each, IPv4Network))
     opened = IPv4Network("192.168.0.0/16")
     assert not any(each.overlaps(opened) for each in refused if isinstance(each, IPv4Network))
+
+
+def test_what_conntrack_lists_without_ports_or_by_half_is_passed_over() -> None:
+    listing = """\
+tcp 6 431999 ESTABLISHED src=198.51.100.7 dst=203.0.113.1 sport=4000 dport=443 src=10.84.0.17 dst=198.51.100.7 sport=443 dport=4000 [ASSURED]
+gre 47 29 src=198.51.100.7 dst=203.0.113.1 srckey=0x0 dstkey=0x0 src=10.84.0.17 dst=198.51.100.7 srckey=0x0 dstkey=0x0
+udp 17 29 src=198.51.100.7 dst=203.0.113.1
+udp 17 29 src=198.51.100.7 dst=203.0.113.1 sport=4000 dport=53
+icmp 1 29 src=198.51.100.7 dst=203.0.113.1 type=8 code=0 id=5 src=10.84.0.17 dst=198.51.100.7 type=0 code=0 id=5
+
+conntrack v1.4.7 (conntrack-tools): 4 flow entries have been shown.
+"""  # noqa: E501
+    assert kernel.forwarded(listing) == {(443, IPv4Address("10.84.0.17"))}
+
+
+def test_names_of_a_whole_page_of_many_homes_may_wait_at_once() -> None:
+    """300 names at once, while the name server above answers slowly: dnsmasq's own limit of 150 refuses some."""
+    (most,) = [
+        word
+        for word in names.command(check({"name": "gateway.example.net"}, GatewaySettings, "gateway.toml"))
+        if word.startswith("--dns-forward-max=")
+    ]
+    assert int(most.partition("=")[2]) >= 1000
