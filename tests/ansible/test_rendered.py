@@ -160,10 +160,14 @@ def test_systemd_accepts_every_line_of_a_unit(rendered: Rendered, unit: str, tmp
     assert unit not in done.stderr
 
 
-def test_apt_takes_what_is_said_of_updates(rendered: Rendered) -> None:
-    file = rendered["one"] / "hardening-52tributary-unattended-upgrades"
-    command = ["apt-config", "--config-file", str(file), "dump", "Unattended-Upgrade::Origins-Pattern"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    origins = [line.partition(" ")[2] for line in said.splitlines() if ":: " in line]
-    assert len(origins) == 2
-    assert all("-security" in origin for origin in origins)
+def test_apt_takes_security_updates_and_what_the_operator_adds_in_any_file(rendered: Rendered, tmp_path: Path) -> None:
+    shutil.copy(rendered["one"] / "hardening-50unattended-upgrades", tmp_path / "50unattended-upgrades")
+    for name in ("20mine", "99mine"):
+        (tmp_path / name).write_text(f'Unattended-Upgrade::Origins-Pattern:: "origin={name}";\n')
+    command = ["apt-config", "-o", f"Dir::Etc::parts={tmp_path}", "dump", "Unattended-Upgrade::Origins-Pattern"]
+    environment = os.environ | {"APT_CONFIG": "/dev/null"}
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    origins = [line.partition(" ")[2].strip('";') for line in said.splitlines() if ":: " in line]
+    assert {"origin=20mine", "origin=99mine"} <= set(origins)
+    assert all("-security" in origin for origin in origins if "mine" not in origin)
+    assert len(origins) == 4

@@ -177,3 +177,46 @@ def test_a_wrong_site_file_leaves_the_firewall_as_it_is(place: Place) -> None:
         place.load()
     wrong.unlink()
     assert place.gateway.run("nft", "--stateless", "list", "ruleset") == before
+
+
+_SYSTEMCTL = """\
+#!/bin/sh -e
+# What systemd does with the firewall's unit.
+case $1 in reload) key=ExecReload ;; stop) key=ExecStop ;; esac
+$(sed -n "s/^$key=//p" "{unit}")
+"""
+
+
+def undone(place: Place, folder: Path, before: str, written: str) -> str:
+    """The way back taken on a gateway that has ``written``, where ``before`` was kept; returns /etc's rules then."""
+    (folder / "systemctl").write_text(_SYSTEMCTL.format(unit=RULES.with_suffix(".service")))
+    (folder / "systemctl").chmod(0o755)
+    (folder / "before").write_text(before)
+    (folder / "written").write_text(written)
+    script = f"""
+    cp /etc/protocols /etc/services {folder}
+    mount -t tmpfs tmpfs /etc && mkdir /etc/nftables.d && mount -t tmpfs tmpfs /run
+    cp {folder}/protocols {folder}/services /etc
+    cp {RULES} /etc/nftables.d/ && cp {folder}/written /etc/nftables.d/tributary-site.nft
+    if [ -s {folder}/before ]; then
+        mkdir /run/tributary-firewall-before && cp {RULES} /run/tributary-firewall-before/
+        cp {folder}/before /run/tributary-firewall-before/tributary-site.nft
+    fi
+    PATH={folder}:$PATH sh -e {RULES.with_name("undo.sh")}
+    cat /etc/nftables.d/tributary-site.nft
+    """
+    return place.gateway.run("unshare", "--mount", "sh", "-ec", script)
+
+
+def test_new_rules_that_lock_the_controller_out_give_way_to_those_from_before(place: Place, tmp_path: Path) -> None:
+    before = SITE.replace("{ 192.0.2.2 }", "{ 10.0.0.2 }")
+    place.load()
+    assert place.reaches(STRANGER, 22) and not place.reaches(CLIENT, 22)
+    assert undone(place, tmp_path, before, SITE) == before
+    assert place.reaches(CLIENT, 22) and not place.reaches(STRANGER, 22)
+
+
+def test_where_no_rules_stood_before_none_stand_after_the_way_back(place: Place, tmp_path: Path) -> None:
+    place.load()
+    undone(place, tmp_path, "", SITE)
+    assert "tributary-firewall" not in place.tables()
