@@ -1,6 +1,8 @@
 """What is a box's own in a slot, and goes along into another: who it is, and settings that no card has."""
 
+import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,16 +12,34 @@ from tributary.settings.failure import Exit, Failure
 
 _PATTERNS = ("etc/machine-id", "etc/ssh/ssh_host_*", "etc/tributary/**/*")
 """Names below a root. The rest of the settings comes from the boot partition when the new system first starts."""
+_CONFFILE = re.compile(r"^ /(etc/tributary/\S+) ([0-9a-f]{32})(?: obsolete)?$", re.MULTILINE)
+"""A line of the field Conffiles in dpkg's database: deb-conffiles(5), dpkg-query(1)."""
 
 
 def paths(root: Path) -> Iterator[Path]:
-    """Files of the system below ``root``, relative to it, without those that firstboot writes by itself."""
+    """Files of the system below ``root``, relative to it.
+
+    Without those that firstboot writes by itself, and those that are as their package brought them: the new version may
+    have others.
+    """
     by_card = {path.lstrip("/") for path in Memory.read(root).files}
+    defaults = _defaults(root)
     for pattern in _PATTERNS:
         for path in sorted(root.glob(pattern)):
             name = path.relative_to(root)
-            if path.is_file() and not path.is_symlink() and str(name) not in by_card:
+            if path.is_symlink() or not path.is_file() or str(name) in by_card:
+                continue
+            if defaults.get(str(name)) != hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest():
                 yield name
+
+
+def _defaults(root: Path) -> dict[str, str]:
+    """The MD5 of each setting as its package brought it; none where dpkg's database cannot be read."""
+    try:
+        status = (root / "var/lib/dpkg/status").read_text(errors="replace")
+    except OSError:
+        return {}
+    return dict(_CONFFILE.findall(status))
 
 
 def carry(source: Path, target: Path) -> list[Path]:

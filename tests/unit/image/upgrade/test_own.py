@@ -1,5 +1,6 @@
 """What goes along from one slot into another."""
 
+from hashlib import md5
 from pathlib import Path
 
 from image.firstboot.actions import WriteFile
@@ -50,3 +51,17 @@ def test_a_slot_is_on_trial_until_it_passed_or_says_why_not(tmp_path: Path) -> N
     assert trial.reason == "bad: tributary-squid.service"
     trial.passed()
     assert not trial.on
+
+
+def test_a_setting_as_its_package_brought_it_stays_behind(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    settings = source / "etc/tributary"
+    settings.mkdir(parents=True)
+    for name, text in (("throttler.toml", "as it came\n"), ("squid.toml", "changed\n"), ("routers.toml", "mine\n")):
+        (settings / name).write_text(text)
+    came = {name: md5(b"as it came\n").hexdigest() for name in ("throttler.toml", "squid.toml")}
+    lines = "".join(f" /etc/tributary/{name} {digest}\n" for name, digest in came.items())
+    (source / "var/lib/dpkg").mkdir(parents=True)
+    (source / "var/lib/dpkg/status").write_text(f"Package: tributary-throttler\nConffiles:\n{lines}Version: 1\n")
+    assert {path.name for path in carry(source, target)} == {"squid.toml", "routers.toml"}
+    assert not (target / "etc/tributary/throttler.toml").exists()
