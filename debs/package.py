@@ -62,6 +62,7 @@ class Package:
     suggests: tuple[str, ...] = ()
     units: tuple[Unit, ...] = ()
     instances: str | None = None  # of a template unit, as a pattern (systemctl(1)); an upgrade is handed over to them
+    group: str | None = None  # a system group that its services are in, made by the first installation
     replaces_unit: str | None = None  # another package's service, whose place this one's takes
     sysctl: str | None = None  # the name of a file in usr/lib/sysctl.d
     leftovers: tuple[str, ...] = ()  # what its services write, gone with a purge
