@@ -224,12 +224,17 @@ class World:
                 converter.popen.wait()
 
     @contextmanager
-    def serving(self, handler: Handler, port: int = 0) -> Iterator[Service]:
-        """A service at the server, on a port of its own; ``handler`` is called in a thread for each connection."""
+    def serving(self, handler: Handler, port: int = 0, receive_buffer: int = 0) -> Iterator[Service]:
+        """A service at the server, on a port of its own; ``handler`` is called in a thread for each connection.
+
+        Its sockets hold ``receive_buffer`` bytes that are not read yet, if that is not 0 (``SO_RCVBUF``).
+        """
         self._port += 1
         service = Service(port or self._port)
         with inside(self.server):
             listener = socket.create_server(("::", service.port), family=socket.AF_INET6, dualstack_ipv6=True)
+        if receive_buffer:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
 
         def serve(connection: socket.socket) -> None:
             with connection, suppress(OSError):

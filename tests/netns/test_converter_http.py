@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from tests.netns.converter_clients import PROTOCOLS, Refused, get, proxy, read_all, request, take, take_head
-from tests.netns.converter_messages import chunks, dechunked, heard, path_of, respond
+from tests.netns.converter_messages import chunks, dechunked, fields_of, heard, path_of, respond
 from tests.netns.converter_services import CONTENT
 from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools
 from tests.netns.world import eventually
@@ -101,6 +101,7 @@ def test_client_that_expects_100_and_is_refused_sends_nothing(net: World) -> Non
         client.sendall(request("absolute", SERVER, service.port, "/", "POST", fields))
         head, content = heard(client)
         assert head.startswith(b"HTTP/1.1 417 ")
+        assert fields_of(head)[b"connection"] == b"close"
         assert content == b"no"
         # Whether the content will come is not known: the connection cannot be used again.
         assert read_all(client)[0] == b""

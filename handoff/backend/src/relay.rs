@@ -106,8 +106,7 @@ impl Relay {
             let _ = carrier.guest.send(&carrier.to_client).await;
         }
         if let Ending::Completed(completed) = &ending {
-            let is_clean = carrier.inbox.is_empty() && carrier.to_server.is_empty();
-            if completed.server == ServerAfter::Keep && is_clean {
+            if completed.server == ServerAfter::Keep {
                 *kept = Some(carrier.server);
             }
         }
@@ -173,6 +172,9 @@ impl Carrier<'_> {
         if self.takes_request() && !self.guest.inbox.is_empty() {
             self.client_sent()?;
         }
+        if self.to_server.is_empty() {
+            self.happened(Event::RequestFlushed)?;
+        }
         if self.to_client.is_empty() {
             self.happened(Event::Delivered)?;
         }
@@ -212,6 +214,7 @@ impl Carrier<'_> {
     /// Waits until bytes go one of the four ways.
     async fn moved(&mut self) -> Moved {
         let takes_request = self.takes_request();
+        let takes_response = self.exchange.reads_server() && self.to_client.is_empty();
         if takes_request {
             self.guest.inbox.reserve(PIECE);
         }
@@ -219,7 +222,7 @@ impl Carrier<'_> {
         let (mut from_server, mut server) = self.server.split();
         let (mut from_client, mut client) = self.guest.stream.split();
         tokio::select! {
-            read = from_server.read_buf(&mut self.inbox), if self.to_client.is_empty() => Moved::FromServer(read),
+            read = from_server.read_buf(&mut self.inbox), if takes_response => Moved::FromServer(read),
             read = from_client.read_buf(&mut self.guest.inbox), if takes_request => Moved::FromClient(read),
             count = server.write(&self.to_server), if !self.to_server.is_empty() => Moved::ToServer(count),
             count = client.write(&self.to_client), if !self.to_client.is_empty() => Moved::ToClient(count),

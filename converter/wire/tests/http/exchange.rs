@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use proptest::prelude::*;
 use tributary_wire::http::exchange::{
     Action, ClientAfter, Completed, Ending, Event, Exchange, Fault, Input, ServerAfter,
 };
@@ -10,16 +9,17 @@ use tributary_wire::http::{HeadLimits, Refused, parse_request};
 
 use super::limits;
 
-const GET: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
-const LAST_GET: &str =
+pub const GET: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
+pub const LAST_GET: &str =
     "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
-const PUT: &str = "PUT http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\n";
+pub const PUT: &str =
+    "PUT http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\n";
 const LAST_PUT: &str = "PUT http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\nConnection: close\r\n\r\n";
-const OLD_PUT: &str = "PUT http://a.example/ HTTP/1.0\r\nContent-Length: 10\r\n\r\n";
-const POST: &str =
+pub const OLD_PUT: &str = "PUT http://a.example/ HTTP/1.0\r\nContent-Length: 10\r\n\r\n";
+pub const POST: &str =
     "POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
-const HEAD: &str = "HEAD http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
-const UPGRADE: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+pub const HEAD: &str = "HEAD http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
+pub const UPGRADE: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
 const EMPTY: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
@@ -27,22 +27,22 @@ const TO_THE_END: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 const TOO_LARGE: &[u8] = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n";
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-const SWITCH: &[u8] =
+pub const SWITCH: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-const CLIENT_END: Event<'_> = Event::Client(Input::End);
-const CLIENT_RESET: Event<'_> = Event::Client(Input::Reset);
-const SERVER_END: Event<'_> = Event::Server(Input::End);
-const SERVER_RESET: Event<'_> = Event::Server(Input::Reset);
-const SILENCE: Event<'_> = Event::Silence {
+pub const CLIENT_END: Event<'_> = Event::Client(Input::End);
+pub const CLIENT_RESET: Event<'_> = Event::Client(Input::Reset);
+pub const SERVER_END: Event<'_> = Event::Server(Input::End);
+pub const SERVER_RESET: Event<'_> = Event::Server(Input::Reset);
+pub const SILENCE: Event<'_> = Event::Silence {
     server_clogged: false,
 };
 
-fn client(bytes: &[u8]) -> Event<'_> {
+pub fn client(bytes: &[u8]) -> Event<'_> {
     Event::Client(Input::Bytes(bytes))
 }
 
-fn server(bytes: &[u8]) -> Event<'_> {
+pub fn server(bytes: &[u8]) -> Event<'_> {
     Event::Server(Input::Bytes(bytes))
 }
 
@@ -86,17 +86,32 @@ fn clock() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777) // RFC 9110 section 5.6.7
 }
 
-fn begin<'a>(request: &str, is_kept: bool, limits: &'a HeadLimits) -> Exchange<'a> {
+/// An exchange, and the head that goes to its server.
+pub fn begin<'a>(request: &str, is_kept: bool, limits: &'a HeadLimits) -> (Exchange<'a>, Vec<u8>) {
     let (request, _) = parse_request(request.as_bytes(), limits)
         .expect("a request")
         .expect("a whole one");
-    Exchange::begin(&request, is_kept, limits, clock, &mut Vec::new()).expect("forwarded")
+    let mut head = Vec::new();
+    let exchange = Exchange::begin(&request, is_kept, limits, clock, &mut head);
+    (exchange.expect("forwarded"), head)
 }
 
-/// Plays a script: a response is sent as soon as there is something of it.
+/// Plays a script: a response is sent as soon as there is something of it, and the server takes its request at once.
 fn play(request: &str, is_kept: bool, script: &[(Event<'_>, Action)]) {
+    play_slowly(request, is_kept, &at_once(script));
+}
+
+/// `script`, with a server that takes at once what is passed on to it.
+fn at_once<'a>(script: &[(Event<'a>, Action)]) -> Vec<(Event<'a>, Action)> {
+    let taken = (Event::RequestFlushed, Action::Wait);
+    let steps = script.iter().cloned();
+    steps.flat_map(|step| [taken.clone(), step]).collect()
+}
+
+/// Plays a script whose server takes its request when the script says so. What goes to the client.
+fn play_slowly(request: &str, is_kept: bool, script: &[(Event<'_>, Action)]) -> String {
     let limits = limits();
-    let mut exchange = begin(request, is_kept, &limits);
+    let (mut exchange, _) = begin(request, is_kept, &limits);
     let mut out = Vec::new();
     for (number, (event, action)) in script.iter().enumerate() {
         let done = exchange.handle(*event, &mut out);
@@ -106,6 +121,7 @@ fn play(request: &str, is_kept: bool, script: &[(Event<'_>, Action)]) {
         );
         exchange.commit();
     }
+    String::from_utf8(out).expect("heads are text")
 }
 
 #[test]
@@ -289,6 +305,169 @@ fn an_early_answer_survives_what_the_client_still_sends() {
     }
 }
 
+/// A server may answer before it has read its request. Its connection serves another one only if all of this one was written
+/// to it (RFC 9112 section 9.3): what is missing there would be made up of the next request's bytes.
+#[test]
+fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
+    let unauthorized = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n";
+    let answered = (server(unauthorized), head(unauthorized));
+    let whole = (client(b"0123456789"), pass(10));
+    let flushed = (Event::RequestFlushed, Action::Wait);
+    let ends = |client, server| (Event::Delivered, completed(401, client, server));
+    for (script, closes) in [
+        (
+            vec![
+                whole.clone(),
+                flushed.clone(),
+                answered.clone(),
+                ends(ClientAfter::Keep, ServerAfter::Keep),
+            ],
+            false,
+        ),
+        // The client has sent everything, and may go on.
+        (
+            vec![
+                whole.clone(),
+                answered.clone(),
+                ends(ClientAfter::Keep, ServerAfter::Reset),
+            ],
+            false,
+        ),
+        (
+            vec![
+                whole.clone(),
+                answered.clone(),
+                flushed.clone(),
+                ends(ClientAfter::Keep, ServerAfter::Keep),
+            ],
+            false,
+        ),
+        (
+            vec![
+                whole.clone(),
+                answered.clone(),
+                (Event::ServerDeaf, Action::Wait),
+                flushed.clone(),
+                ends(ClientAfter::Keep, ServerAfter::Reset),
+            ],
+            false,
+        ),
+        // It is told that it may not, and what it sends after all goes by.
+        (
+            vec![
+                flushed.clone(),
+                answered.clone(),
+                ends(ClientAfter::Linger, ServerAfter::Reset),
+            ],
+            true,
+        ),
+        (
+            vec![
+                (client(b"0123"), pass(4)),
+                flushed.clone(),
+                answered.clone(),
+                ends(ClientAfter::Linger, ServerAfter::Reset),
+            ],
+            true,
+        ),
+        (
+            vec![
+                answered.clone(),
+                whole.clone(),
+                flushed.clone(),
+                ends(ClientAfter::Linger, ServerAfter::Keep),
+            ],
+            true,
+        ),
+        (
+            vec![
+                (Event::ServerDeaf, Action::Wait),
+                answered,
+                ends(ClientAfter::Linger, ServerAfter::Reset),
+            ],
+            true,
+        ),
+    ] {
+        let sent = play_slowly(PUT, false, &script);
+        assert_eq!(sent.contains("Connection: close\r\n"), closes, "{script:?}");
+    }
+    // Of a request without content the head may be what has not been taken.
+    let script = [
+        (server(EMPTY), head(EMPTY)),
+        (Event::Delivered, Action::Wait),
+        flushed,
+        (Event::Delivered, kept(204)),
+    ];
+    play_slowly(GET, true, &script);
+}
+
+/// A server that says early that all is well goes on reading, and gets the rest of its request (RFC 9110 section 15.3): a part
+/// of an upload is never reported as done.
+#[test]
+fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
+    let flushed = (Event::RequestFlushed, Action::Wait);
+    let early = [
+        flushed.clone(),
+        (server(EMPTY), head(EMPTY)),
+        (Event::Delivered, Action::Wait),
+    ];
+    let rest = [
+        (client(b"01234"), pass(5)),
+        flushed.clone(),
+        (Event::Delivered, Action::Wait),
+        (client(b"56789GET"), pass(5)),
+    ];
+    let with = |last: &[(Event<'static>, Action)]| [&early[..], &rest[..], last].concat();
+    let done = [flushed.clone(), (Event::Delivered, kept(204))];
+    let sent = play_slowly(PUT, false, &with(&done));
+    assert!(!sent.contains("Connection: close"), "{sent}");
+    for last in [SERVER_RESET, Event::ServerDeaf] {
+        let cut = [(last, broken(204, Fault::ServerReset))];
+        play_slowly(PUT, false, &[&early[..], &cut[..]].concat());
+        play_slowly(PUT, false, &with(&cut));
+    }
+    // It ends its own direction, and may go on reading.
+    play_slowly(
+        PUT,
+        false,
+        &with(&[&[(SERVER_END, Action::Wait)], &done[..]].concat()),
+    );
+    for (last, fault) in [
+        (CLIENT_END, Fault::ClientReset),
+        (CLIENT_RESET, Fault::ClientReset),
+        (SILENCE, Fault::Silent),
+    ] {
+        play_slowly(
+            PUT,
+            false,
+            &[&early[..], &[(last, broken(204, fault))]].concat(),
+        );
+    }
+    let refused = refused(502, "the server did not take the whole request");
+    play_slowly(
+        PUT,
+        false,
+        &[(Event::ServerDeaf, Action::Wait), (server(EMPTY), refused)],
+    );
+}
+
+/// What is left of the request is the server's to read before anything of the other protocol (RFC 9110 section 7.8).
+#[test]
+fn a_protocol_changes_when_the_server_has_the_whole_request() {
+    let waits = [
+        (server(SWITCH), head(SWITCH)),
+        (Event::Delivered, Action::Wait),
+    ];
+    let flushed = (Event::RequestFlushed, Action::Wait);
+    let switched = (
+        Event::Delivered,
+        Action::End(Ending::Switched { status: 101 }),
+    );
+    play_slowly(UPGRADE, false, &[&waits[..], &[flushed, switched]].concat());
+    let cut = (Event::ServerDeaf, broken(101, Fault::ServerReset));
+    play_slowly(UPGRADE, false, &[&waits[..], &[cut]].concat());
+}
+
 #[test]
 fn what_is_cut_short_never_looks_whole() {
     let reset = broken(200, Fault::ServerReset);
@@ -357,10 +536,20 @@ fn a_server_that_does_not_answer() {
         true,
         &[
             (server(CONTINUE), head(CONTINUE)),
+            (Event::Delivered, Action::Wait),
             (
                 SERVER_END,
                 refused(502, "the server ended within its response"),
             ),
+        ],
+    );
+    // Where the client may have a part of it only, a refusal would stand in its midst.
+    play(
+        GET,
+        true,
+        &[
+            (server(CONTINUE), head(CONTINUE)),
+            (SERVER_END, broken(0, Fault::ServerReset)),
         ],
     );
 }
@@ -402,7 +591,7 @@ fn malformed_content_is_refused_until_the_response_has_begun() {
         ],
     );
     let limits = limits();
-    let (mut exchange, mut out) = (begin(GET, false, &limits), Vec::new());
+    let ((mut exchange, _), mut out) = (begin(GET, false, &limits), Vec::new());
     assert_eq!(exchange.handle(server(CHUNKED), &mut out), head(CHUNKED));
     let uncommitted = exchange.handle(server(bad), &mut out);
     assert_eq!(uncommitted, refused(502, "malformed content"));
@@ -433,7 +622,8 @@ fn bytes_behind_a_response_are_dropped() {
 #[test]
 fn a_drain_ends_the_connection_behind_the_response() {
     let limits = limits();
-    let (mut exchange, mut out) = (begin(GET, false, &limits), Vec::new());
+    let ((mut exchange, _), mut out) = (begin(GET, false, &limits), Vec::new());
+    exchange.handle(Event::RequestFlushed, &mut out);
     exchange.drain();
     assert_eq!(exchange.handle(server(EMPTY), &mut out), head(EMPTY));
     assert!(String::from_utf8_lossy(&out).contains("Connection: close\r\n"));
@@ -441,193 +631,4 @@ fn a_drain_ends_the_connection_behind_the_response() {
         exchange.handle(Event::Delivered, &mut out),
         completed(204, ClientAfter::Linger, ServerAfter::Keep)
     );
-}
-
-/// What happens next, without bytes of its own.
-#[derive(Clone, Copy, Debug)]
-enum Happens {
-    ClientSends(usize),
-    ClientEnds,
-    ClientResets,
-    ServerSends(usize),
-    ServerEnds,
-    ServerResets,
-    ServerIsDeaf,
-    Delivered,
-    Silence,
-}
-
-fn happens() -> impl Strategy<Value = Happens> {
-    prop_oneof![
-        4 => (1..40_usize).prop_map(Happens::ClientSends),
-        1 => Just(Happens::ClientEnds),
-        1 => Just(Happens::ClientResets),
-        8 => (1..60_usize).prop_map(Happens::ServerSends),
-        1 => Just(Happens::ServerEnds),
-        1 => Just(Happens::ServerResets),
-        1 => Just(Happens::ServerIsDeaf),
-        6 => Just(Happens::Delivered),
-        1 => Just(Happens::Silence),
-    ]
-}
-
-/// An exchange with all that a caller holds for it.
-struct Played<'a> {
-    exchange: Exchange<'a>,
-    /// What comes from each side, and what of it was shown in vain.
-    from_client: &'a [u8],
-    from_server: &'a [u8],
-    client_inbox: Vec<u8>,
-    server_inbox: Vec<u8>,
-    passed: Vec<u8>,
-    most_held: usize,
-    /// Of `passed`, what the client got.
-    sent: usize,
-}
-
-impl Played<'_> {
-    fn happen(&mut self, what: Happens) -> Option<Ending> {
-        match what {
-            Happens::ClientSends(count) => self.client_sends(count),
-            Happens::ServerSends(count) => self.server_sends(count),
-            Happens::ClientEnds => self.show(CLIENT_END),
-            Happens::ClientResets => self.show(CLIENT_RESET),
-            Happens::ServerEnds => self.show(SERVER_END),
-            Happens::ServerResets => self.show(SERVER_RESET),
-            Happens::ServerIsDeaf => self.show(Event::ServerDeaf),
-            Happens::Delivered => self.show(Event::Delivered),
-            Happens::Silence => self.show(SILENCE),
-        }
-    }
-
-    fn show(&mut self, event: Event<'_>) -> Option<Ending> {
-        match self.exchange.handle(event, &mut self.passed) {
-            Action::End(ending) => Some(ending),
-            _ => None,
-        }
-    }
-
-    fn client_sends(&mut self, count: usize) -> Option<Ending> {
-        if !self.exchange.reads_client() {
-            return None;
-        }
-        let (now, later) = self.from_client.split_at(count.min(self.from_client.len()));
-        self.from_client = later;
-        self.client_inbox.extend_from_slice(now);
-        if self.client_inbox.is_empty() {
-            return None;
-        }
-        match self
-            .exchange
-            .handle(client(&self.client_inbox), &mut self.passed)
-        {
-            Action::End(ending) => return Some(ending),
-            Action::Pass { used, .. } => drop(self.client_inbox.drain(..used)),
-            Action::Wait | Action::Head(_) => {}
-        }
-        None
-    }
-
-    fn server_sends(&mut self, count: usize) -> Option<Ending> {
-        if !self.exchange.reads_server() {
-            return None;
-        }
-        let (now, later) = self.from_server.split_at(count.min(self.from_server.len()));
-        self.from_server = later;
-        self.server_inbox.extend_from_slice(now);
-        while !self.server_inbox.is_empty() {
-            match self
-                .exchange
-                .handle(server(&self.server_inbox), &mut self.passed)
-            {
-                Action::End(ending) => return Some(ending),
-                Action::Wait => break,
-                Action::Head(used) => drop(self.server_inbox.drain(..used)),
-                Action::Pass { used, data } => {
-                    self.passed.extend_from_slice(&self.server_inbox[data]);
-                    drop(self.server_inbox.drain(..used));
-                }
-            }
-        }
-        self.exchange.commit();
-        self.sent = self.passed.len();
-        self.most_held = self.most_held.max(self.server_inbox.len());
-        None
-    }
-}
-
-const REQUESTS: [(&str, &[u8]); 6] = [
-    (GET, b""),
-    (LAST_GET, b""),
-    (HEAD, b""),
-    (PUT, b"0123456789GET"),
-    (OLD_PUT, b"0123456789"),
-    (POST, b"3\r\nabc\r\n0\r\n\r\nGET"),
-];
-
-const RESPONSES: [&[u8]; 6] = [
-    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: Transfer-Encoding\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
-    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\n\r\nabcde",
-    b"HTTP/1.0 413 Too Large\r\nContent-Length: 0\r\n\r\nsurplus",
-    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
-];
-
-proptest! {
-    /// Any order of events: memory is bounded, silence ends what nothing else did, and a response that is called whole is.
-    #[test]
-    fn every_exchange_ends_and_tells_the_truth(
-        request in proptest::sample::select(&REQUESTS[..]),
-        response in proptest::sample::select(&RESPONSES[..]),
-        is_kept in any::<bool>(),
-        events in proptest::collection::vec(happens(), 0..40),
-    ) {
-        let limits = limits();
-        let mut played = Played {
-            exchange: begin(request.0, is_kept, &limits),
-            from_client: request.1,
-            from_server: response,
-            client_inbox: Vec::new(),
-            server_inbox: Vec::new(),
-            passed: Vec::new(),
-            most_held: 0,
-            sent: 0,
-        };
-        let mut server_ended = false;
-        let mut ending = None;
-        for event in events.iter().chain([&Happens::Delivered, &Happens::Silence]) {
-            server_ended |= matches!(event, Happens::ServerEnds);
-            ending = played.happen(*event);
-            if ending.is_some() {
-                break;
-            }
-        }
-        prop_assert!(played.most_held <= response.len());
-        match ending {
-            None => prop_assert!(false, "silence ends everything"),
-            Some(Ending::Completed(whole)) => {
-                let until_the_end = response == RESPONSES[3] && !request.0.starts_with("HEAD");
-                let has_body = played.passed.ends_with(b"abcde")
-                    || played.passed.ends_with(b"0\r\n\r\n");
-                let needs_none = request.0.starts_with("HEAD") || whole.status != 200;
-                prop_assert!(until_the_end && server_ended || has_body || needs_none);
-                prop_assert!(!until_the_end || whole.client != ClientAfter::Keep);
-                // A request that the server did not get whole leaves neither connection to another one.
-                if !played.client_inbox.is_empty() || !played.from_client.is_empty() {
-                    let at_the_next = played.from_client.len() <= 3;
-                    prop_assert!(at_the_next || whole.client == ClientAfter::Linger);
-                    prop_assert!(at_the_next || whole.server == ServerAfter::Reset);
-                }
-            }
-            Some(Ending::Refused(refused)) => {
-                prop_assert!((400..600).contains(&refused.status));
-                let sent = String::from_utf8_lossy(&played.passed[..played.sent]);
-                prop_assert!(!["1 200", "1 204", "1 413"].iter().any(|status| sent.contains(status)));
-            }
-            Some(Ending::Repeat) => prop_assert!(is_kept && request.1.is_empty() && played.passed.is_empty()),
-            Some(Ending::Broken { .. }) => {}
-            Some(Ending::Switched { .. }) => prop_assert!(false, "nobody asked for it"),
-        }
-    }
 }

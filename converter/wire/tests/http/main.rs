@@ -2,6 +2,7 @@
 
 mod chunks;
 mod exchange;
+mod exchange_model;
 mod forwarding;
 mod properties;
 mod requests;

@@ -61,7 +61,7 @@ pub async fn carry(
             if !carrier.reads_client() && client_broke.as_mut().poll(cx).is_ready() {
                 carrier.happened(Event::Client(Input::Reset))?;
             }
-            if !carrier.down.is_flushed() && !server_is_broken {
+            if !carrier.reads_server() && !server_is_broken {
                 server_is_broken = server_broke.as_mut().poll(cx).is_ready();
             }
             if server_is_broken {
@@ -118,6 +118,9 @@ impl Carrier<'_, '_> {
         self.holds();
         // What came behind the next converter's answer is the server's.
         let early = mem::take(self.server_inbox);
+        if early.is_empty() {
+            return Ok(());
+        }
         self.server_sent(&early)
     }
 
@@ -143,6 +146,9 @@ impl Carrier<'_, '_> {
         if ready!(self.up.poll_flush(cx)).is_err() {
             return Poll::Ready(self.server_is_deaf());
         }
+        if let Err(ending) = self.happened(Event::RequestFlushed) {
+            return Poll::Ready(Err(ending));
+        }
         if !self.exchange.reads_client() {
             return Poll::Pending;
         }
@@ -158,6 +164,9 @@ impl Carrier<'_, '_> {
         }
         if let Err(ending) = self.happened(Event::Delivered) {
             return Poll::Ready(Err(ending));
+        }
+        if !self.exchange.reads_server() {
+            return Poll::Pending;
         }
         let (server, size) = (self.server, self.download_size());
         let read = poll_read(server, cx, size, |bytes| {
@@ -236,7 +245,7 @@ impl Carrier<'_, '_> {
             // Of just the size of what is left.
             self.server_inbox.extend_from_slice(&inbox[used..]);
         }
-        if self.holds() || self.exchange.is_in_body() {
+        if self.holds() || !self.exchange.awaits_head() {
             Ok(())
         } else {
             let refused = Refused::new(503, "out of memory for responses");
@@ -302,6 +311,10 @@ impl Carrier<'_, '_> {
 
     fn reads_client(&self) -> bool {
         self.exchange.reads_client() && self.up.is_flushed()
+    }
+
+    fn reads_server(&self) -> bool {
+        self.exchange.reads_server() && self.down.is_flushed()
     }
 
     /// Counts what waits here; whether there is memory for it.

@@ -22,9 +22,11 @@ pub enum Event<'a> {
     Client(Input<'a>),
     /// The server sent more of its response, or ended.
     Server(Input<'a>),
+    /// The server's connection has taken all that was passed on to it so far: what it has taken it delivers, or breaks.
+    RequestFlushed,
     /// The server takes no more of the request. It may have said why before.
     ServerDeaf,
-    /// The client has all that was passed on to it so far.
+    /// The client has all that was passed on to it so far. To be told whenever something has moved, either way.
     Delivered,
     /// Nothing moved for as long as it may take. Whether that is for the server's not taking the request's body.
     Silence {

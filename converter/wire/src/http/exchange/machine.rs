@@ -2,10 +2,9 @@
 
 use std::time::SystemTime;
 
-use super::super::{
-    Awaited, BodyReader, ContentRule, Delivery, HeadLimits, HeadReader, Hop, Refused, Request,
-    Response, chunked,
-};
+use super::super::{Awaited, ContentRule, HeadLimits, Hop, Refused, Request, Response};
+use super::download::{Download, Kept, take};
+use super::upload::{Sent, Upload};
 use super::{Action, ClientAfter, Completed, Ending, Event, Fault, Input, ServerAfter};
 
 /// One request and its response.
@@ -17,43 +16,10 @@ pub struct Exchange<'a> {
     /// It can go to a second server connection if this one, kept from the request before, has just ended.
     repeatable: bool,
     draining: bool,
-    /// The client gets this response, and no other one can take its place.
+    /// The client gets what was passed on to it, and nothing else can take its place.
     committed: bool,
     upload: Upload,
     download: Download,
-}
-
-/// The request's body.
-#[derive(Clone, Debug)]
-enum Upload {
-    Open(BodyReader),
-    Whole,
-    /// The server takes no more of it.
-    Refused,
-}
-
-/// The response.
-#[derive(Clone, Debug)]
-enum Download {
-    /// Its final head has not come. Whether anything has.
-    Awaited { heads: HeadReader, begun: bool },
-    Body {
-        reader: BodyReader,
-        decode: bool,
-        kept: Kept,
-    },
-    /// All of it has been passed on.
-    Whole(Kept),
-    /// It was 101, and has been passed on.
-    Switched { status: u16 },
-}
-
-/// What the head said of the time after the response.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    status: u16,
-    client: bool,
-    server: bool,
 }
 
 impl<'a> Exchange<'a> {
@@ -79,11 +45,8 @@ impl<'a> Exchange<'a> {
             repeatable: kept && request.is_repeatable(),
             draining: false,
             committed: false,
-            upload: Upload::of(BodyReader::new(request.body)),
-            download: Download::Awaited {
-                heads: HeadReader::new(),
-                begun: false,
-            },
+            upload: Upload::of(request.body),
+            download: Download::new(),
         })
     }
 
@@ -94,20 +57,24 @@ impl<'a> Exchange<'a> {
 
     /// What is in `out` is about to be sent to the client.
     pub fn commit(&mut self) {
-        self.committed = !matches!(self.download, Download::Awaited { .. });
+        self.committed = match self.download {
+            Download::Awaited { interim, .. } => interim,
+            _ => true,
+        };
     }
 
     /// Whether bytes of the client are for this exchange. Until then they stay where they are: behind its end they belong to
     /// the next request.
     pub fn reads_client(&self) -> bool {
-        matches!(self.upload, Upload::Open(_)) && self.reads_server()
+        self.upload.is_open() && (self.reads_server() || self.needs_whole_request())
     }
 
     /// How many bytes of the client are known to be still to come, at least.
     pub fn client_owes(&self) -> u64 {
-        match &self.upload {
-            Upload::Open(reader) => reader.owes(),
-            Upload::Whole | Upload::Refused => 0,
+        if self.upload.is_open() {
+            self.upload.body.owes()
+        } else {
+            0
         }
     }
 
@@ -119,6 +86,11 @@ impl<'a> Exchange<'a> {
         )
     }
 
+    /// Whether the head of the final response has yet to come.
+    pub fn awaits_head(&self) -> bool {
+        matches!(self.download, Download::Awaited { .. })
+    }
+
     /// Whether the response's body follows, so that what comes from the server is passed on as it is.
     pub fn is_in_body(&self) -> bool {
         matches!(self.download, Download::Body { .. })
@@ -128,35 +100,41 @@ impl<'a> Exchange<'a> {
     pub fn handle(&mut self, event: Event<'_>, out: &mut Vec<u8>) -> Action {
         match event {
             Event::Client(Input::Bytes(bytes)) => self.client_bytes(bytes),
-            Event::Client(Input::End) if !matches!(self.upload, Upload::Open(_)) => Action::Wait,
+            Event::Client(Input::End) if !self.upload.is_open() => Action::Wait,
             Event::Client(_) => self.broken(Fault::ClientReset),
             Event::Server(Input::Bytes(bytes)) => self.server_bytes(bytes, out),
             Event::Server(Input::End) => self.server_ended(),
             Event::Server(Input::Reset) => self.server_broke(),
-            Event::ServerDeaf => {
-                self.upload = Upload::Refused;
+            Event::RequestFlushed => {
+                self.upload.flushed();
                 Action::Wait
             }
+            Event::ServerDeaf => self.server_is_deaf(),
             Event::Delivered => self.delivered(),
             Event::Silence { server_clogged } => self.silence(server_clogged),
         }
     }
 
     fn client_bytes(&mut self, bytes: &[u8]) -> Action {
-        let Upload::Open(reader) = &mut self.upload else {
+        if !self.upload.is_open() {
             return Action::Wait;
-        };
-        match reader.advance(bytes) {
-            Ok(used) => {
-                if reader.has_ended() {
-                    self.upload = Upload::Whole;
-                }
-                Action::Pass {
-                    used,
-                    data: 0..used,
-                }
-            }
+        }
+        match self.upload.body.advance(bytes) {
+            Ok(used) => Action::Pass {
+                used,
+                data: 0..used,
+            },
             Err(bad) => self.refuse_or(bad.into(), Fault::BadRequest),
+        }
+    }
+
+    /// Why the server takes no more may still come, unless it has told the client already that all is well.
+    fn server_is_deaf(&mut self) -> Action {
+        self.upload.sent = Sent::Refused;
+        if self.needs_whole_request() {
+            self.cut_short()
+        } else {
+            Action::Wait
         }
     }
 
@@ -178,23 +156,30 @@ impl<'a> Exchange<'a> {
     }
 
     fn server_head(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Action {
-        let Download::Awaited { heads, begun } = &mut self.download else {
+        let Download::Awaited { heads, begun, .. } = &mut self.download else {
             return Action::Wait;
         };
         *begun = true;
         match heads.response(bytes, self.awaited, self.limits) {
+            Ok(Some((response, _)))
+                if self.upload.sent == Sent::Refused && is_success(response.status) =>
+            {
+                self.cut_short()
+            }
             Ok(Some((response, used))) => {
                 self.pass_head(&response, out);
                 Action::Head(used)
             }
             Ok(None) => Action::Wait,
-            Err(bad) => self.refuse(bad.into()),
+            Err(bad) => self.refuse_or(bad.into(), Fault::ServerReset),
         }
     }
 
     fn pass_head(&mut self, response: &Response, out: &mut Vec<u8>) {
         let mut delivery = response.delivery(self.awaited);
-        delivery.keep_alive &= !self.draining;
+        // What is left of a request that is broken off cannot be told from another one.
+        let whole = self.upload.body.has_ended() || is_success(response.status);
+        delivery.keep_alive &= whole && !self.draining;
         if delivery.send {
             let hop = Hop {
                 pseudonym: &self.limits.pseudonym,
@@ -202,8 +187,11 @@ impl<'a> Exchange<'a> {
             };
             response.forward(self.awaited, &hop, self.clock, out);
         }
-        if !response.is_informational() {
-            self.download = Download::after(response, delivery);
+        match &mut self.download {
+            Download::Awaited { interim, .. } if response.is_informational() => {
+                *interim |= delivery.send;
+            }
+            download => *download = Download::after(response, delivery),
         }
     }
 
@@ -230,7 +218,8 @@ impl<'a> Exchange<'a> {
         match &self.download {
             Download::Awaited { begun: false, .. } => self.unanswered(),
             Download::Awaited { .. } => {
-                self.refuse(Refused::new(502, "the server ended within its response"))
+                let refused = Refused::new(502, "the server ended within its response");
+                self.refuse_or(refused, Fault::ServerReset)
             }
             Download::Body { reader, kept, .. } if reader.ends_with_the_connection() => {
                 self.download = Download::Whole(*kept);
@@ -245,18 +234,38 @@ impl<'a> Exchange<'a> {
     fn server_broke(&mut self) -> Action {
         match &self.download {
             Download::Body { .. } => self.broken(Fault::ServerReset),
+            _ if self.upload.sent != Sent::Whole && self.needs_whole_request() => self.cut_short(),
             _ => self.server_ended(),
         }
+    }
+
+    /// Whether the response means that the server has the request, all of it (RFC 9110 sections 7.8 and 15.3), so that the
+    /// rest of it goes on to the server, and no part of it may be taken for the whole.
+    fn needs_whole_request(&self) -> bool {
+        self.download.status().is_some_and(is_success)
+    }
+
+    fn cut_short(&self) -> Action {
+        let refused = Refused::new(502, "the server did not take the whole request");
+        self.refuse_or(refused, Fault::ServerReset)
     }
 
     fn unanswered(&self) -> Action {
         if self.repeatable {
             return Action::End(Ending::Repeat);
         }
-        self.refuse(Refused::new(502, "the server ended without a response"))
+        let refused = Refused::new(502, "the server ended without a response");
+        self.refuse_or(refused, Fault::ServerReset)
     }
 
-    fn delivered(&self) -> Action {
+    fn delivered(&mut self) -> Action {
+        if let Download::Awaited { interim, .. } = &mut self.download {
+            *interim = false;
+        }
+        self.commit();
+        if self.upload.sent != Sent::Whole && self.needs_whole_request() {
+            return Action::Wait;
+        }
         match &self.download {
             Download::Whole(kept) => Action::End(Ending::Completed(self.completed(*kept))),
             Download::Switched { status } => Action::End(Ending::Switched { status: *status }),
@@ -265,27 +274,28 @@ impl<'a> Exchange<'a> {
     }
 
     fn completed(&self, kept: Kept) -> Completed {
-        let whole = matches!(self.upload, Upload::Whole);
+        let is_read = self.upload.body.has_ended();
         Completed {
             status: kept.status,
-            client: match (whole, kept.client, self.awaited.keep_alive) {
-                (true, true, _) => ClientAfter::Keep,
-                (true, false, false) => ClientAfter::Close,
-                // What is left of the request's body cannot be told from another request, and is on its way.
-                _ => ClientAfter::Linger,
+            client: match (kept.client, is_read && !self.awaited.keep_alive) {
+                (true, _) => ClientAfter::Keep,
+                (false, true) => ClientAfter::Close,
+                // More may be on its way from a client that has yet to read that its connection ends.
+                (false, false) => ClientAfter::Linger,
             },
-            server: match (whole, kept.server) {
-                (true, true) => ServerAfter::Keep,
-                (true, false) => ServerAfter::Close,
-                (false, _) => ServerAfter::Reset,
+            server: match (self.upload.sent, kept.server) {
+                (Sent::Whole, true) => ServerAfter::Keep,
+                (Sent::Whole, false) => ServerAfter::Close,
+                (Sent::Part | Sent::Refused, _) => ServerAfter::Reset,
             },
         }
     }
 
     fn silence(&self, server_clogged: bool) -> Action {
-        let refused = match &self.upload {
-            Upload::Open(_) if !server_clogged => Refused::new(408, "the content took too long"),
-            _ => Refused::new(504, "the server did not respond in time"),
+        let refused = if self.upload.is_open() && !server_clogged {
+            Refused::new(408, "the content took too long")
+        } else {
+            Refused::new(504, "the server did not respond in time")
         };
         self.refuse_or(refused, Fault::Silent)
     }
@@ -294,71 +304,20 @@ impl<'a> Exchange<'a> {
         if self.committed {
             self.broken(fault)
         } else {
-            self.refuse(refused)
+            let to_head = self.awaited.content == ContentRule::Absent;
+            Action::End(Ending::Refused(refused.to_head(to_head)))
         }
-    }
-
-    fn refuse(&self, refused: Refused) -> Action {
-        Action::End(Ending::Refused(
-            refused.to_head(self.awaited.content == ContentRule::Absent),
-        ))
     }
 
     fn broken(&self, fault: Fault) -> Action {
-        let status = match &self.download {
-            Download::Awaited { .. } => None,
-            Download::Body { kept, .. } | Download::Whole(kept) => Some(kept.status),
-            Download::Switched { status } => Some(*status),
-        };
-        Action::End(Ending::Broken { status, fault })
+        Action::End(Ending::Broken {
+            status: self.download.status(),
+            fault,
+        })
     }
 }
 
-impl Upload {
-    fn of(reader: BodyReader) -> Self {
-        if reader.has_ended() {
-            Self::Whole
-        } else {
-            Self::Open(reader)
-        }
-    }
-}
-
-impl Download {
-    fn after(response: &Response, delivery: Delivery) -> Self {
-        let status = response.status;
-        if response.switching_protocols {
-            return Self::Switched { status };
-        }
-        let kept = Kept {
-            status,
-            client: delivery.keep_alive,
-            server: response.keep_alive,
-        };
-        let reader = BodyReader::new(response.body);
-        if reader.has_ended() {
-            return Self::Whole(kept);
-        }
-        Self::Body {
-            reader,
-            decode: delivery.decode,
-            kept,
-        }
-    }
-}
-
-/// All of the body that `bytes` have; or, for a reader that knows no chunks, the next stretch of content.
-fn take(reader: &mut BodyReader, decode: bool, bytes: &[u8]) -> Result<Action, chunked::BadChunk> {
-    if decode {
-        let step = reader.step(bytes)?;
-        return Ok(Action::Pass {
-            used: step.used,
-            data: step.data,
-        });
-    }
-    let used = reader.advance(bytes)?;
-    Ok(Action::Pass {
-        used,
-        data: 0..used,
-    })
+/// Whether a response of this status says that its request was done.
+fn is_success(status: u16) -> bool {
+    matches!(status, 101 | 200..300)
 }

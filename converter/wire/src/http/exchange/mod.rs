@@ -5,8 +5,10 @@
 //! stretch on, or ends. Nothing is kept in here but what the bytes meant, so that a body of any size takes no memory. Heads
 //! are written to `out`, so that a head and the first bytes of its body can leave in one packet.
 
+mod download;
 mod event;
 mod machine;
+mod upload;
 
 pub use event::{Action, ClientAfter, Completed, Ending, Event, Fault, Input, ServerAfter};
 pub use machine::Exchange;
