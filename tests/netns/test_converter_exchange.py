@@ -5,7 +5,6 @@ import fcntl
 import socket
 import struct
 import termios
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from tests.netns.converter_clients import (
     take_head,
 )
 from tests.netns.converter_far import far_link
-from tests.netns.converter_messages import heard, path_of, respond
+from tests.netns.converter_messages import heard, respond
 from tests.netns.converter_services import echo
 from tests.netns.converter_world import (
     ALL,
@@ -34,7 +33,6 @@ from tests.netns.converter_world import (
     PORTS,
     SERVER,
     Converter,
-    Handler,
     Service,
     World,
     needs_tools,
@@ -237,59 +235,3 @@ def test_options_for_the_converter_is_logged_as_it_was_answered(net: World, runn
     eventually(lambda: len(running.lines()) > before)
     line = running.lines()[before]
     assert (line["outcome"], line["status"], status) == ("options", 204, 204)
-
-
-# --- A kept connection that ends just when the next request is on its way ---
-
-
-def leaving(seen: list[bytes], how: str) -> Handler:
-    """A server whose first connection ends when its second request is there; others answer."""
-    first = threading.Event()
-
-    def serve(connection: socket.socket) -> None:
-        leaves = not first.is_set()
-        first.set()
-        respond(connection, path_of(take_head(connection)))
-        seen.append(take_head(connection).split()[0])
-        if leaves:
-            if how == "reset":
-                reset(connection)
-            return
-        respond(connection, b"again")
-
-    return serve
-
-
-@pytest.mark.parametrize("how", ["end", "reset"])
-def test_get_on_a_kept_connection_that_just_ends_is_asked_again(net: World, how: str) -> None:
-    seen: list[bytes] = []
-    with net.serving(leaving(seen, how)) as service, proxy(net, "absolute") as client:
-        for path in (b"/first", b"/second"):
-            client.sendall(request("absolute", SERVER, service.port, path.decode()))
-            assert heard(client)[1] == path
-        assert (seen, len(service.peers)) == ([b"GET"], 2)
-
-
-@pytest.mark.parametrize("how", ["end", "reset"])
-def test_post_on_a_kept_connection_that_just_ends_is_not(net: World, how: str) -> None:
-    seen: list[bytes] = []
-    with net.serving(leaving(seen, how)) as service, proxy(net, "absolute") as client:
-        client.sendall(request("absolute", SERVER, service.port))
-        heard(client)
-        client.sendall(request("absolute", SERVER, service.port, "/", "POST", "Content-Length: 0\r\n"))
-        assert heard(client)[0].startswith(b"HTTP/1.1 502 ")
-        assert (seen, len(service.peers)) == ([b"POST"], 1)
-
-
-def test_get_that_nobody_answers_is_asked_twice_and_no_more(net: World) -> None:
-    def never_again(connection: socket.socket) -> None:
-        if len(service.connections) == 1:
-            respond(connection, path_of(take_head(connection)))
-        take_head(connection)
-
-    with net.serving(never_again) as service, proxy(net, "absolute") as client:
-        client.sendall(request("absolute", SERVER, service.port))
-        heard(client)
-        client.sendall(request("absolute", SERVER, service.port))
-        assert heard(client)[0].startswith(b"HTTP/1.1 502 ")
-        assert len(service.peers) == 2

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::ops::Deref;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -129,6 +129,16 @@ impl Stream {
         let read = self.tcp.try_read(&mut [0; 1]);
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
+
+    /// Ready once it is no longer quiet.
+    pub fn poll_disturbed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.tcp.poll_read_ready(cx).is_ready() {
+            if !self.is_quiet() {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
 }
 
 async fn by<T>(
@@ -241,9 +251,16 @@ mod tests {
         loopback::block_on(async {
             let (mut peer, near) = loopback::pair();
             let stream = Stream::new(near.into_tokio());
+            let mut inbox = Vec::new();
+            peer.write_all(b"answer").expect("taken");
+            stream.read_more(&mut inbox, 6, None).await.expect("read");
+            let disturbed = |cx: &mut Context<'_>| Poll::Ready(stream.poll_disturbed(cx));
+            assert!(poll_fn(disturbed).await.is_pending());
             assert!(stream.is_quiet());
             peer.write_all(b"x").expect("taken");
-            stream.readable().await.expect("a socket");
+            poll_fn(|cx| stream.poll_disturbed(cx)).await;
+            drop(peer);
+            poll_fn(|cx| stream.poll_disturbed(cx)).await;
             assert!(!stream.is_quiet());
         });
     }

@@ -15,7 +15,9 @@ use tokio::time::Instant;
 use tributary_wire::host::Host;
 use tributary_wire::http::{Authority, HTTP2_HEAD, HeadReader, Refused, Request, parse_request};
 
-use super::http::{Front, Kept, Left, Next, end, exchange, next_request, refuse, relay_unasked};
+use super::http::{
+    Front, Kept, Left, Next, end, exchange, next_request, refuse, relay_unasked, while_watching,
+};
 use crate::accounting::handoff_counters::Way;
 use crate::bytes::stream::Stream;
 use crate::config::Handoff;
@@ -43,7 +45,9 @@ pub async fn serve(session: Session) {
     loop {
         let (session, front) = (&client.session, &mut client.front);
         let until = deadline.take();
-        let (request, head) = match next_request(session, front, until, draining.as_mut()).await {
+        let asks = next_request(session, front, until, draining.as_mut());
+        let next = while_watching(&mut client.kept, pin!(asks)).await;
+        let (request, head) = match next {
             Next::Request(request, head) => (request, head),
             Next::End => return client.session.leave(),
             // Nothing but a connection's beginning is HTTP/2's.
@@ -191,7 +195,7 @@ impl<'a> Client<'a> {
         let meter = self.meter();
         let stream = &self.session.stream;
         let journey = hand_over(self.links, stream, &mut self.front.inbox, to, &away);
-        let journey = meter.run(journey).await;
+        let journey = while_watching(&mut self.kept, pin!(meter.run(journey))).await;
         away.learn(meter.take());
         match journey {
             Journey::Stayed(lost) => {

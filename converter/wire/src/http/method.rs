@@ -41,6 +41,14 @@ impl Method {
         }
     }
 
+    /// Whether to ask twice has the effect of asking once (RFC 9110 section 9.2.2).
+    pub const fn is_idempotent(&self) -> bool {
+        matches!(
+            self,
+            Self::Get | Self::Head | Self::Options | Self::Trace | Self::Put | Self::Delete
+        )
+    }
+
     /// The method as it stands in a request line.
     pub fn as_str(&self) -> &str {
         match self {

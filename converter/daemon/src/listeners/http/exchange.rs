@@ -49,7 +49,7 @@ pub async fn exchange(
     };
     let authority = to.unwrap_or(authority);
     let name = name_of(kept, authority);
-    let mut reused = ServerConnection::reuse(kept, authority);
+    let mut reused = ServerConnection::reuse(kept, authority, request);
     loop {
         let is_kept = reused.is_some();
         let dialled = match reused.take() {

@@ -19,5 +19,5 @@ pub(super) use refusals::refuse;
 pub(super) use request::{Next, next_request};
 pub(super) use serve::end;
 pub use serve::serve;
-pub(super) use server::Kept;
+pub(super) use server::{Kept, while_watching};
 pub(super) use tunnel::relay_unasked;

@@ -11,7 +11,7 @@ use super::front::Front;
 use super::options::answer_options;
 use super::refusals::{refuse, refuse_dial};
 use super::request::{Next, next_request};
-use super::server::{Kept, ServerConnection};
+use super::server::{Kept, ServerConnection, while_watching};
 use super::tunnel::tunnel;
 use crate::session::Session;
 
@@ -22,7 +22,9 @@ pub async fn serve(mut session: Session) {
     let mut deadline = Some(Instant::now() + session.config.timeouts.request);
     let mut draining = pin!(session.draining());
     loop {
-        let next = next_request(&session, &mut front, deadline.take(), draining.as_mut()).await;
+        let until = deadline.take();
+        let asks = next_request(&session, &mut front, until, draining.as_mut());
+        let next = while_watching(&mut kept, pin!(asks)).await;
         let request = match next {
             Next::Request(request, head) => {
                 front.pass(head);

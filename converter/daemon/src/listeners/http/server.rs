@@ -1,12 +1,19 @@
 //! The server of a request, which may serve the next one too.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use tributary_wire::http::{Authority, Request};
 
 use super::expected_size::known_size;
 use crate::dial::{DialError, DialOptions, Server, Target};
 use crate::session::Session;
+
+/// A server that ends a connection which has rested for so long may do so at the very moment at which a request is sent.
+/// Servers' own limits begin at some two seconds.
+const RESTED: Duration = Duration::from_secs(1);
 
 /// The connection of the request before, if it can be used again. In a box: it goes from hand to hand for every request.
 pub type Kept = Option<Box<ServerConnection>>;
@@ -20,6 +27,8 @@ pub struct ServerConnection {
     pub server: Server,
     /// What came and is not used yet.
     pub inbox: Vec<u8>,
+    /// Since when it waits for the next request.
+    rests_since: Instant,
 }
 
 impl ServerConnection {
@@ -43,6 +52,7 @@ impl ServerConnection {
             name: Rc::clone(name),
             server,
             inbox,
+            rests_since: Instant::now(),
         }))
     }
 
@@ -50,17 +60,39 @@ impl ServerConnection {
     pub fn rest(&mut self) {
         self.server.stream.finish();
         self.inbox = Vec::new();
+        self.rests_since = Instant::now();
     }
 
-    /// The one that was kept, if it is for `authority`, and nothing came there that nobody had asked for.
-    pub fn reuse(kept: &mut Kept, authority: &Authority) -> Option<Box<Self>> {
+    /// The one that was kept, if it is for `authority`, nothing came there that nobody had asked for, and `request` may be
+    /// sent again or the server will hardly end it just now (RFC 9112 section 9.3.1).
+    pub fn reuse(kept: &mut Kept, authority: &Authority, request: &Request) -> Option<Box<Self>> {
         let mut kept = kept.take()?;
-        let can_serve = kept.authority == *authority && kept.server.stream.is_quiet();
+        let has_rested = kept.rests_since.elapsed() >= RESTED;
+        let can_serve = kept.authority == *authority
+            && (request.is_repeatable() || !has_rested)
+            && kept.server.stream.is_quiet();
         if can_serve {
             kept.server.stream.resume();
         }
         can_serve.then_some(kept)
     }
+}
+
+/// Does `action`. A kept connection that its server ends meanwhile is closed at once (RFC 9112 section 9.5), and so is one
+/// on which it says something unasked.
+pub async fn while_watching<T>(
+    kept: &mut Kept,
+    mut action: Pin<&mut impl Future<Output = T>>,
+) -> T {
+    poll_fn(|cx| {
+        if let Some(connection) = kept {
+            if connection.server.stream.poll_disturbed(cx).is_ready() {
+                *kept = None;
+            }
+        }
+        action.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// The name of `authority` in logs, which the connection that was kept may have already.

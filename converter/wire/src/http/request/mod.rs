@@ -127,10 +127,9 @@ impl Request {
         Ok(self)
     }
 
-    /// Whether to ask a second time changes nothing (RFC 9110 section 9.2.2), and nothing of it would be missing.
+    /// Whether it may be sent a second time (RFC 9110 section 9.2.2), and all of it is here to be sent.
     pub fn is_repeatable(&self) -> bool {
-        !self.body.has_content()
-            && matches!(self.method, Method::Get | Method::Head | Method::Options)
+        self.method.is_idempotent() && !self.body.has_content()
     }
 
     /// What the response's meaning hangs on.
