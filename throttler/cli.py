@@ -26,7 +26,7 @@ from throttler.shaping import apply
 from tributary.daemons.control import Answer
 from tributary.daemons.logs import Format
 from tributary.settings.entry import Arguments, Commands, need_root
-from tributary.settings.failure import Exit, refused
+from tributary.settings.failure import refused
 
 if TYPE_CHECKING:
     from throttler.service.status import Status
@@ -43,8 +43,7 @@ exit codes:
   0   done; for run: stopped by SIGTERM or SIGINT, and everything it installed was removed
   64  wrong arguments, or something in a policy is not accepted; the message names the file, key and value
   66  the policy file cannot be read
-  69  nft, tc or ip is not installed; for run: an interface is not there, or went away; for the commands that ask: no
-      throttler runs here
+  69  nft, tc or ip is not installed; for the commands that ask: no throttler runs here
   71  the kernel refused an operation
   75  a throttler already runs in this network namespace, an interface has a root qdisc that is not the throttler's, or
       the port for metrics is taken
@@ -177,8 +176,6 @@ def _run(given: RunOptions) -> None:
     if given.dry_run:
         _show_plan(policy)
         return
-    # One that is not there may come: a service tries again, which it does not do with a wrong policy.
-    model.check_interfaces(policy, str(given.policy), apply.interfaces(), Exit.UNAVAILABLE)
     need_root("throttler run")
     # Not at the top: Scapy takes a third of a second to load, and the other commands do not need it.
     from throttler.service import start
@@ -193,7 +190,10 @@ def _plan(given: PlanOptions) -> None:
 def _show_plan(policy: Policy) -> None:
     print(dry_run.text(policy), end="")
     for missing in sorted(set(policy.interfaces) - apply.interfaces()):
-        print(f"throttler: note: this host has no interface {missing}: run would refuse it", file=sys.stderr)
+        print(
+            f"throttler: note: this host has no interface {missing}: its path has no subflows until it has",
+            file=sys.stderr,
+        )
 
 
 def _set(given: SetOptions) -> None:

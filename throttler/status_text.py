@@ -102,7 +102,8 @@ def _quota(quota: QuotaStatus) -> list[str]:
 
 
 def _path(path: PathStatus) -> list[str]:
-    return [f"interface {path.interface}", plural(path.subflows, "subflow"), f"{path.held:,} held"]
+    interface = f"interface {path.interface}" + ("" if path.present else " (not there)")
+    return [interface, plural(path.subflows, "subflow"), f"{path.held:,} held"]
 
 
 def _class(entry: ClassStatus) -> list[str]:

@@ -51,12 +51,6 @@ def test_a_wrong_policy_is_refused(policy: Path) -> None:
     assert line.startswith(f"throttler: {policy}: rules[0].rate = '-5mbit': accepted: a rate above zero with its unit")
 
 
-def test_an_interface_that_is_not_there_is_no_wrong_policy_but_may_come(policy: Path) -> None:
-    policy.write_text(GOOD.replace('"lo"', '"nowhere0"'))
-    line = refusal(throttler("run", "--policy", str(policy)), Exit.UNAVAILABLE)
-    assert "paths.loop.interface = 'nowhere0': accepted: one of this host's interfaces: " in line
-
-
 def test_a_policy_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "none.toml" in refusal(throttler("run", "--policy", str(tmp_path / "none.toml")), Exit.NO_INPUT)
 

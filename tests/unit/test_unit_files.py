@@ -79,7 +79,7 @@ def test_a_daemon_that_fails_is_tried_for_ever(service: str) -> None:
     assert not [line for line in lines if line.startswith("StartLimitBurst=")]
 
 
-def test_the_throttler_is_tried_until_its_interfaces_are_there() -> None:
+def test_the_throttler_is_tried_until_nothing_is_in_its_way() -> None:
     lines = unit("throttler").read_text().splitlines()
     (never,) = (line.partition("=")[2].split() for line in lines if line.startswith("RestartPreventExitStatus="))
     assert str(int(Exit.UNAVAILABLE)) not in never

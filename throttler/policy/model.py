@@ -1,7 +1,7 @@
 """What an operator writes: links, paths and rules. A settings file in, a checked policy out."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import Field
@@ -20,12 +20,18 @@ from throttler.policy.values import (
     Quota,
     Scope,
 )
-from tributary.settings.failure import Exit, refused
+from tributary.settings.failure import refused
 from tributary.settings.files import Settings, load
 from tributary.settings.hours import HOURS, Hours
-from tributary.settings.units import PositiveRate
+from tributary.settings.units import Duration, PositiveRate
 
 _RATE = PositiveRate.ACCEPTED
+CLASSES = 16_384
+"""Classes at one time, in all devices together; their minor numbers are 1 to this."""
+PER_CLIENT = 64
+"""So 256 clients can have all that they may at once, and a household's devices behind one address seldom want more."""
+IDLE = 7440
+"""Seconds, 2 hours and 4 minutes: a translator on the way may forget a connection as silent (RFC 5382 section 5)."""
 
 
 class LinkSettings(Settings):
@@ -93,8 +99,25 @@ class Rule(Settings):
         return not self.dry and (self.rate is not None or self.dscp is not None or self.quota is not None)
 
 
+class LimitSettings(Settings):
+    """What one client may take, and how long what nobody hears of is kept."""
+
+    classes_per_client: int = Field(
+        PER_CLIENT,
+        ge=1,
+        le=CLASSES,
+        title="classes of single subflows and sessions that one client address may have",
+        description=f"a whole number of classes from 1 to {CLASSES}",
+    )
+    idle: Duration = Field(
+        Duration(IDLE * 10**6),
+        title="with the sniffer: time without a packet after which a held subflow counts as gone",
+        description=Duration.ACCEPTED,
+    )
+
+
 class Policy(Settings):
-    """Paths by name, links by interface, and rules in the order in which they are tried."""
+    """Paths by name, links by interface, limits, and rules in the order in which they are tried."""
 
     paths: dict[Name, PathSettings] = Field(
         min_length=1, max_length=250, description="one table [paths.NAME] for each of 1 to 250 ways to the clients"
@@ -102,6 +125,7 @@ class Policy(Settings):
     links: dict[Interface, LinkSettings] = Field(
         {}, description="tables [links.INTERFACE] with the rates of the paths' interfaces"
     )
+    limits: LimitSettings = Field(LimitSettings(), description="a table [limits]")
     rules: tuple[Rule, ...] = Field(
         strict=False, min_length=1, max_length=1000, description="1 to 1000 tables [[rules]]"
     )
@@ -188,14 +212,6 @@ def _repeated(names: Iterable[str]) -> Iterator[int]:
         if seen[name]:
             yield number
         seen[name] += 1
-
-
-def check_interfaces(policy: Policy, where: str, existing: Collection[str], code: Exit = Exit.USAGE) -> None:
-    """Raise Failure, with that ``code``, for a path over an interface that this host does not have now."""
-    for name, path in policy.paths.items():
-        if path.interface not in existing:
-            accepted = "one of this host's interfaces: " + ", ".join(sorted(existing))
-            raise refused(where, f"paths.{name}.interface", path.interface, accepted, code)
 
 
 def with_rule(policy: Policy, rule: Rule, last: bool) -> Policy:

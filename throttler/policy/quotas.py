@@ -5,7 +5,7 @@ the readings come closer and closer, and few are needed. The last half percent c
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,11 @@ from throttler.policy.values import HIGHEST, Period, Quota, Scope
 
 SECOND = 10**9
 LONGEST = 5 * SECOND
-"""Nanoseconds between two readings at most, and between two savings: a crash forgets twice as much at most."""
+"""Nanoseconds between two readings at most."""
+AT_ONCE = 100
+"""Counters in one round: each is a system call, and events wait."""
+METERS = 65_536
+"""Owners whose use is remembered; an address of IPv6 can be a new one at will."""
 _ACCURACY = 200
 """One part in so many of a quota counts as nothing left."""
 _ASSUMED = 10**10
@@ -66,18 +70,32 @@ class _Counter:
     due: int = 0
 
 
+Use = tuple[Owner, str, int]
+"""An owner, the beginning of their period, as ISO 8601 writes it, and the bytes that they have used in it."""
+
+
+def as_json(uses: Iterable[Use]) -> list[dict[str, Any]]:
+    """What was used as JSON types, for ``Quotas.load``."""
+    return [
+        {"rule": owner.rule, "scope": owner.scope, "owner": owner.key, "since": since, "used": used}
+        for owner, since, used in uses
+        if used
+    ]
+
+
 class Quotas:
     """All meters. Counters are named by the minor numbers of their classes."""
 
     def __init__(self) -> None:
         self._meters: dict[Owner, _Meter] = {}
+        self._spent: set[Owner] = set()
         self._counters: dict[int, _Counter] = {}
         self._due: list[tuple[int, int]] = []
 
     @property
-    def spent(self) -> frozenset[Owner]:
-        """The owners that have nothing left."""
-        return frozenset(owner for owner, meter in self._meters.items() if not meter.left)
+    def spent(self) -> Collection[Owner]:
+        """The owners that have nothing left: always the same collection, which changes."""
+        return self._spent
 
     @property
     def next_reading(self) -> int | None:
@@ -85,9 +103,9 @@ class Quotas:
         return self._due[0][0] if self._due else None
 
     def due(self, now: int) -> list[int]:
-        """The counters to be read now; each must be told to ``read``."""
-        minors = []
-        while self._due and self._due[0][0] <= now:
+        """The counters to be read now, a part of them if there are many; each must be told to ``read``."""
+        minors: list[int] = []
+        while self._due and self._due[0][0] <= now and len(minors) < AT_ONCE:
             time, minor = heapq.heappop(self._due)
             counter = self._counters.get(minor)
             if counter is not None and counter.due == time:
@@ -98,8 +116,12 @@ class Quotas:
         """A class of ``owner`` is there; the counter of a new one stands at zero."""
         if rule.quota is None:
             return
-        meter = self._meters.setdefault(owner, _Meter(rule.quota, _start(rule.quota, local)))
+        meter = self._meters.get(owner)
+        if meter is None:
+            self._make_room()
+            meter = self._meters[owner] = _Meter(rule.quota, _start(rule.quota.period, local))
         meter.quota = rule.quota
+        self._judge(owner, meter)
         known = self._counters.get(minor)
         speed = (rule.ceiling if rule.borrow else rule.rate) or None
         read = known.read if known else 0 if is_new else None
@@ -107,18 +129,19 @@ class Quotas:
         self._counters[minor] = counter
         self._plan(minor, counter, now)
 
-    def read(self, minor: int, total: int, now: int, local: datetime) -> bool:
-        """The counter ``minor`` shows ``total`` bytes; returns whether its owner's quota has just been spent."""
+    def read(self, minor: int, total: int, now: int, local: datetime) -> Owner | None:
+        """The counter ``minor`` shows ``total`` bytes; returns its owner if their quota has just been spent."""
         counter = self._counters.get(minor)
         if counter is None:
-            return False
+            return None
         meter = self._meters[counter.owner]
         had_some = bool(meter.left)
-        self._begin_anew(meter, local)
+        self._begin_anew(meter, _start(meter.quota.period, local))
         meter.used += max(0, total - (total if counter.read is None else counter.read))
         counter.read = total
         self._plan(minor, counter, now)
-        return had_some and not meter.left
+        self._judge(counter.owner, meter)
+        return counter.owner if had_some and not meter.left else None
 
     def close(self, minor: int) -> None:
         """The class is gone; it was read for the last time."""
@@ -129,49 +152,70 @@ class Quotas:
         self._counters.clear()
         self._due.clear()
 
-    def renew(self, local: datetime) -> bool:
-        """Begin anew what a new period begins for; returns whether somebody who had spent all has something again."""
-        before = self.spent
-        for meter in self._meters.values():
-            self._begin_anew(meter, local)
+    def renew(self, local: datetime) -> list[Owner]:
+        """Begin anew what a new period begins for; returns those who had spent all and have something again."""
+        starts = {period: _start(period, local) for period in Period}
+        ended = [(owner, meter) for owner, meter in self._meters.items() if meter.since != starts[meter.quota.period]]
+        if not ended:
+            return []
+        had_none = self._spent.copy()
         # Who has used nothing and has no class need not be remembered.
         present = {counter.owner for counter in self._counters.values()}
-        self._meters = {owner: meter for owner, meter in self._meters.items() if meter.used or owner in present}
-        return self.spent != before
+        for owner, meter in ended:
+            self._begin_anew(meter, starts[meter.quota.period])
+            self._judge(owner, meter)
+            if owner not in present:
+                del self._meters[owner]
+        return list(had_none - self._spent)
 
     def keep(self, rules: Iterable[Rule]) -> None:
         """Forget meters of rules that are no more, and take over changed quotas."""
         quotas = {rule.name: rule.quota for rule in rules if rule.quota is not None}
         self._meters = {owner: meter for owner, meter in self._meters.items() if owner.rule in quotas}
+        self._spent.intersection_update(self._meters)
         for owner, meter in self._meters.items():
             meter.quota = quotas[owner.rule]
+            self._judge(owner, meter)
         self._counters = {minor: one for minor, one in self._counters.items() if one.owner in self._meters}
 
-    def used(self) -> list[tuple[Owner, int]]:
-        """What each owner has used, in bytes."""
-        return [(owner, meter.used) for owner, meter in self._meters.items()]
-
-    def dump(self) -> list[dict[str, Any]]:
-        """All meters as JSON types, for ``load``."""
-        return [
-            {"rule": owner.rule, "scope": owner.scope, "owner": owner.key, "since": meter.since, "used": meter.used}
-            for owner, meter in self._meters.items()
-        ]
+    def used(self) -> list[Use]:
+        """What each owner has used."""
+        return [(owner, meter.since, meter.used) for owner, meter in self._meters.items()]
 
     def load(self, entries: Iterable[Mapping[str, Any]], rules: Iterable[Rule], local: datetime) -> None:
-        """Take over what ``dump`` gave, as far as the rules and their periods are still the same.
+        """Take over what ``as_json`` gave, as far as the rules and their periods are still the same.
 
         Raises KeyError, TypeError or ValueError for anything else.
         """
         quotas = {rule.name: rule.quota for rule in rules if rule.quota is not None}
+        found: dict[Owner, _Meter] = {}
         for entry in entries:
             quota = quotas.get(entry["rule"])
-            if quota is not None and entry["since"] == _start(quota, local):
+            if quota is not None and entry["since"] == _start(quota.period, local):
                 owner = Owner(entry["rule"], Scope(entry["scope"]), entry["owner"])
-                self._meters[owner] = _Meter(quota, entry["since"], int(entry["used"]))
+                found[owner] = _Meter(quota, entry["since"], int(entry["used"]))
+        self._meters |= found
+        for owner, meter in found.items():
+            self._judge(owner, meter)
 
-    def _begin_anew(self, meter: _Meter, local: datetime) -> None:
-        since = _start(meter.quota, local)
+    def _judge(self, owner: Owner, meter: _Meter) -> None:
+        (self._spent.discard if meter.left else self._spent.add)(owner)
+
+    def _make_room(self) -> None:
+        """Forget those who have used least and have no class now, a part of them at once, when there are too many.
+
+        Who has spent all goes last: another address is no way to a new quota.
+        """
+        if len(self._meters) < METERS:
+            return
+        present = {counter.owner for counter in self._counters.values()}
+        others = ((meter.used, number, owner) for number, (owner, meter) in enumerate(self._meters.items()))
+        away = (each for each in others if each[2] not in present)
+        for _, _, owner in heapq.nsmallest(METERS // 16, away):
+            del self._meters[owner]
+            self._spent.discard(owner)
+
+    def _begin_anew(self, meter: _Meter, since: str) -> None:
         if since != meter.since:
             meter.since, meter.used = since, 0
 
@@ -184,5 +228,5 @@ class Quotas:
         heapq.heappush(self._due, (counter.due, minor))
 
 
-def _start(quota: Quota, local: datetime) -> str:
-    return period_start(quota.period, local).replace(tzinfo=None).isoformat()
+def _start(period: Period, local: datetime) -> str:
+    return period_start(period, local).replace(tzinfo=None).isoformat()

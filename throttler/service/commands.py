@@ -18,6 +18,7 @@ from throttler.service.status import encode
 from throttler.shaping import apply
 from throttler.shaping.layout import layout
 from throttler.shaping.plan import Plan
+from throttler.sources import interfaces
 from throttler.sources.source import Source
 from tributary.daemons.control import Answer
 from tributary.settings import files
@@ -66,11 +67,18 @@ class Commands:
         question = report.question(self._engine, asked["ends"])
         return self.reporter.do(lambda: json.dumps(report.explain(question)).encode())
 
+    def watch(self, policy: Policy, there: interfaces.Numbers) -> None:
+        """Have the source see those of the policy's interfaces that are there; raises Failure, exit 71."""
+        self._source.watch({name: number for name, number in there.items() if name in policy.interfaces})
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decides now."""
+        return self._policy
+
     def reload(self) -> Answer:
         """Decide by what is in the policy's file now; what was set live is gone."""
-        policy = model.read(self._file)
-        self._need(policy, str(self._file))
-        return self._change(policy, frozenset())
+        return self._change(model.read(self._file), frozenset())
 
     def _set(self, asked: Answer) -> Answer:
         rule = files.check(asked["rule"], Rule, where="set")
@@ -85,12 +93,9 @@ class Commands:
         model.check(policy, "set")
         return self._change(policy, self._set_live | {name})
 
-    def _need(self, policy: Policy, where: str) -> None:
-        model.check_interfaces(policy, where, apply.interfaces())
-        self._source.check(policy)
-
     def _change(self, policy: Policy, set_live: frozenset[str]) -> Answer:
         apply.refuse_foreign(layout(policy).devices)
+        self.watch(policy, interfaces.now())
         self._policy, self._set_live = policy, set_live
         plan = self._feed([PolicyChanged(policy)])
         return {

@@ -4,7 +4,7 @@ import gc
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,23 +14,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from throttler.policy.model import Policy
-from throttler.policy.quotas import LONGEST, SECOND, Quotas
+from throttler.policy.quotas import SECOND, Quotas, Use
 from throttler.service import metrics_server
 from throttler.service.commands import FOR_ANYBODY, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
-from throttler.service.events import CounterRead, Emptied, EngineEvent, Stopping
+from throttler.service.events import CounterRead, Emptied, EngineEvent, InterfacesAre, Stopping
 from throttler.service.installation import Installation, StepFailed
 from throttler.service.report import Report
+from throttler.service.silence import Silence
 from throttler.service.state import Store
 from throttler.shaping import apply
 from throttler.shaping.plan import Plan
-from throttler.sources.source import Source
+from throttler.shaping.ruleset import Ruleset
+from throttler.sources import interfaces
+from throttler.sources.interfaces import Interfaces, Numbers
+from throttler.sources.source import Source, Which
 from tributary.daemons.control import Answer
 from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
 from tributary.daemons.signals import caught
+from tributary.mptcp.events import Ended
+from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.failure import Exit, Failure
 
 if TYPE_CHECKING:
@@ -38,6 +44,13 @@ if TYPE_CHECKING:
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
 _RELOAD = signal.SIGHUP
+_BETWEEN_SAVES = 60.0
+"""Seconds between two savings of quotas, for the sake of SD cards: a crash forgets as much."""
+_BETWEEN_LOOKS = 60.0
+"""Seconds between two looks for silent subflows at most."""
+_SILENT_AT_ONCE = 500
+"""Subflows whose end is one step."""
+_DAMAGED = "state file damaged"
 _BETWEEN_FRESH_STARTS = 10.0
 """Seconds: two failures of nft or tc in a shorter time, and the daemon gives up."""
 
@@ -59,42 +72,54 @@ def run(setup: Setup, open_source: Callable[[], Source]) -> None:
     with ExitStack() as stack:
         signals = stack.enter_context(caught(*_STOP, _RELOAD))
         server = stack.enter_context(CONTROL.server())
+        links = stack.enter_context(Interfaces())
+        ruleset = stack.enter_context(Ruleset())
         page = stack.enter_context(metrics_server.server(*setup.metrics)) if setup.metrics else None
         store, quotas = Store(setup.state), Quotas()
-        store.load_into(quotas, setup.policy.rules, _local_time())
+        store.load_into(
+            quotas, setup.policy.rules, _local_time(), lambda what: setup.log.event(_DAMAGED, Level.ERROR, reason=what)
+        )
         engine = Engine(setup.policy, quotas, _local_time)
         source = stack.enter_context(open_source())
-        Daemon(setup, engine, source, store, signals, server, page).run()
+        Daemon(setup, engine, store, Inputs(signals, server, page, source, links, ruleset)).run()
 
 
 def _local_time() -> datetime:
     return datetime.now().astimezone()
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """What the daemon waits for: signals, commands, scrapes, subflows, interfaces, and the transactions of nft."""
+
+    signals: socket.socket
+    server: Server
+    page: Server | None
+    source: Source
+    interfaces: Interfaces
+    ruleset: Ruleset
+
+
 class Daemon:
     """Feeds the engine, carries out what it plans, and answers other commands."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        engine: Engine,
-        source: Source,
-        store: Store,
-        signals: socket.socket,
-        server: Server,
-        page: Server | None,
-    ) -> None:
+    def __init__(self, setup: Setup, engine: Engine, store: Store, inputs: Inputs) -> None:
         self._log = setup.log
         self._engine = engine
-        self._source = source
+        self._source = source = inputs.source
+        self._interfaces, self._ruleset = inputs.interfaces, inputs.ruleset
+        self._there: Numbers = {}
+        self._silence, self._next_silence = Silence(), 0.0
+        self._silent: Future[list[FourTuple]] | None = None
         self._store = store
         self._installation = Installation(setup.log)
         self._commands = Commands(setup.file, setup.policy, engine, source, self._feed)
         self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
-        self._next_save = 0
-        servers = {server: self._respond} | ({page: self._scrape} if page else {})
-        self._loop = Loop(signals, _STOP, servers, source.descriptors, setup.log)
+        self._next_save = 0.0
+        servers = {inputs.server: self._respond} | ({inputs.page: self._scrape} if inputs.page else {})
+        watched = (*source.descriptors, inputs.interfaces, inputs.ruleset)
+        self._loop = Loop(inputs.signals, _STOP, servers, watched, setup.log)
 
     def run(self) -> None:
         """Until a stop signal. When nft or tc fails everything is taken down and put up again, once in a while."""
@@ -103,7 +128,10 @@ class Daemon:
 
     def _run(self) -> None:
         last_failure = float("-inf")
-        plan = self._see(self._source.start())
+        self._there = interfaces.now()
+        self._commands.watch(self._commands.policy, self._there)
+        self._tell_absent(self._there.keys())
+        plan = self._see([InterfacesAre(frozenset(self._there)), *self._source.start()])
         _spare_the_collector()
         while True:
             with self._installation.standing(plan):
@@ -113,12 +141,15 @@ class Daemon:
                     self._end()
                     return
                 except StepFailed as failed:
-                    failure = failed.failure
-            if time.monotonic() - last_failure < _BETWEEN_FRESH_STARTS:
-                raise failure
-            last_failure = time.monotonic()
+                    failure, by_others = failed.failure, failed.by_others
+            if not by_others:
+                if time.monotonic() - last_failure < _BETWEEN_FRESH_STARTS:
+                    raise failure
+                last_failure = time.monotonic()
             self._log.event("starting afresh", Level.WARNING, reason=str(failure))
-            plan = self._see([Emptied()])
+            # An interface that is going may be what failed.
+            changes = self._follow(interfaces.now())
+            plan = self._see([*(event for each in changes for event in each), Emptied()])
 
     def _see(self, events: Iterable[EngineEvent]) -> Plan:
         """What follows from what the counters showed last, and then from ``events``."""
@@ -130,6 +161,8 @@ class Daemon:
         # One by one: what was read before one failed counts.
         self._readings.extend(self._installation.read(plan))
         self._installation.carry_out(plan)
+        if plan.layout is not None:
+            self._ruleset.watch(self._installation.tables)
 
     def _feed(self, events: Iterable[EngineEvent]) -> Plan:
         plan = self._see(events)
@@ -144,7 +177,7 @@ class Daemon:
         except StepFailed as failed:
             # A stop is a stop: what cannot be read any more is not worth a fresh start.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
-        self._save()
+        self._save().result()
         self._log.close()
 
     @property
@@ -157,26 +190,79 @@ class Daemon:
         """When the next turn is due, by time.monotonic()."""
         if self._source.is_holding or self._readings:
             return 0
-        return min(self._engine.deadline / SECOND, self._next_save / SECOND, self._commands.reporter.deadline)
+        return min(
+            self._engine.deadline / SECOND, self._next_save, self._next_silence, self._commands.reporter.deadline
+        )
 
     def turn(self) -> None:
         """See what happened, and what is due; raises StepFailed, also for a request before."""
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
+        if self._ruleset.lost():
+            raise StepFailed(Failure(Exit.SYSTEM, "somebody has removed the throttler's nft tables"), by_others=True)
+        if (there := self._interfaces.changed()) is not None:
+            for events in self._follow(there):
+                self._feed(events)
         self._feed(self._source.events(self._engine.known))
-        self._commands.reporter.turn()
-        if (now := time.monotonic_ns()) >= self._next_save:
-            self._next_save = now + LONGEST
+        if self._source.which is Which.SNIFFER:
+            self._look_for_silent()
+        if (now := time.monotonic()) >= self._next_save:
+            self._next_save = now + _BETWEEN_SAVES
             self._save()
+        self._commands.reporter.turn()
+
+    def _follow(self, there: Numbers) -> Iterator[list[EngineEvent]]:
+        """What follows from the interfaces that are there now, one step after the other.
+
+        One that went away and came back between two looks has lost what was on it.
+        """
+        before, self._there = self._there, there
+        named = set(self._commands.policy.interfaces)
+        gone = {name for name, number in before.items() if there.get(name) != number} & named
+        came = {name for name, number in there.items() if before.get(name) != number} & named
+        if gone or came:
+            self._commands.watch(self._commands.policy, there)
+        if gone:
+            self._tell_absent(before.keys() - gone)
+            ended = self._source.drop(self._engine.on_interfaces(gone), Ended.GONE)
+            yield [InterfacesAre(frozenset(before.keys() - gone)), *ended]
+        for name in sorted(came):
+            self._log.event("interface there", interface=name)
+        yield [InterfacesAre(frozenset(there))]
+
+    def _tell_absent(self, there: Collection[str]) -> None:
+        for name in self._commands.policy.interfaces:
+            if name not in there:
+                self._log.event("interface not there", Level.WARNING, interface=name)
+
+    def _look_for_silent(self) -> None:
+        """End the subflows that have been silent for too long, some at a time."""
+        longest = self._commands.policy.limits.idle.seconds
+        if self._silent is None:
+            if time.monotonic() >= self._next_silence:
+                self._silent = self._commands.reporter.ask(
+                    lambda report: self._silence.look(report, round(longest * SECOND))
+                )
+                self._next_silence = float("inf")
+        elif self._silent.done():
+            names, self._silent = self._silent.result(), None
+            self._feed(self._source.drop(names[:_SILENT_AT_ONCE], Ended.TIMEOUT))
+            rest = len(names) > _SILENT_AT_ONCE
+            self._next_silence = time.monotonic() + (0 if rest else min(_BETWEEN_LOOKS, longest / 8))
 
     def reload(self) -> None:
         """Decide by what is in the policy's file now; raises Failure, or StepFailed."""
         self._commands.reload()
 
-    def _save(self) -> None:
+    def _save(self) -> Future[None]:
+        uses = self._engine.used_of_quotas()
+        return self._commands.reporter.do(lambda: self._write(uses))
+
+    def _write(self, uses: Sequence[Use]) -> None:
+        """Runs beside the loop: a disk may take its time."""
         try:
-            self._store.save(self._engine.used_of_quotas())
+            self._store.save(uses)
         except Failure as failure:
             self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
 

@@ -1,16 +1,15 @@
 """From events to plans: the throttler without its sockets, kernel and clock."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
-from throttler.policy.decide import Hold, Matcher, Moment
+from throttler.policy.decide import Hold, Matcher, Moment, Owner
 from throttler.policy.model import Policy
-from throttler.policy.quotas import SECOND, Quotas
+from throttler.policy.quotas import SECOND, Quotas, Use
 from throttler.policy.windows import in_force
-from throttler.service.events import CounterRead, Emptied, EngineEvent, PolicyChanged, Stopping
+from throttler.service.events import CounterRead, Emptied, EngineEvent, InterfacesAre, PolicyChanged, Stopping
 from throttler.service.snapshot import Question, Snapshot, Verdict
 from throttler.sessions import Sessions
 from throttler.shaping.layout import Layout, layout
@@ -29,7 +28,10 @@ class Engine:
     def __init__(self, policy: Policy, quotas: Quotas, local: Callable[[], datetime]) -> None:
         self._local = local
         self._sessions = Sessions()
-        self._ledger = Ledger()
+        # None until it is told.
+        self._interfaces: frozenset[str] | None = None
+        self._absent: frozenset[str] = frozenset()
+        self._ledger = Ledger(per_client=policy.limits.classes_per_client)
         self._quotas = quotas
         self._matcher = Matcher(policy)
         self._layout = layout(policy)
@@ -54,14 +56,18 @@ class Engine:
         """What to do after ``events``, which are in the order of their time, and because it is ``now``."""
         touched: set[int] = set()
         look_at_all, read_all = False, False
-        may_differ = self._begin_minute(now)
+        may_differ = now >= self._next_minute
+        if may_differ:
+            touched.update(*map(self._ledger.sharers, self._begin_minute(now)))
         for event in events:
             match event:
                 case CounterRead():
-                    may_differ |= self._read(event, now)
+                    touched |= self._read(event, now)
                 case PolicyChanged():
                     self._adopt(event.policy, now)
                     look_at_all = True
+                case InterfacesAre():
+                    touched |= self._on_others(event.names)
                 case Emptied():
                     self._start_afresh()
                     look_at_all = True
@@ -70,7 +76,7 @@ class Engine:
                 case _:
                     touched |= self._sessions.apply(event)
         moment = self._moment_now() if may_differ or look_at_all else self._moment
-        if look_at_all or moment != self._moment:
+        if look_at_all or moment.rules != self._moment.rules:
             self._moment = moment
             touched.update(session.token for session in self._sessions)
         return self._plan(touched, now, read_all)
@@ -79,9 +85,13 @@ class Engine:
         """All subflows, each with its session's token."""
         return self._sessions.known()
 
-    def used_of_quotas(self) -> list[dict[str, Any]]:
+    def on_interfaces(self, names: Collection[str]) -> list[FourTuple]:
+        """The subflows on these interfaces."""
+        return [one.name for session in self._sessions for one in session.subflows if one.interface in names]
+
+    def used_of_quotas(self) -> list[Use]:
         """What is to outlive the daemon, for ``Quotas.load``."""
-        return self._quotas.dump()
+        return self._quotas.used()
 
     def snapshot(self) -> Snapshot:
         """All that reports tell."""
@@ -89,6 +99,7 @@ class Engine:
         return Snapshot(
             policy=self._matcher.policy,
             devices=self._layout.devices,
+            absent=self._absent,
             moment=self._moment,
             spent=frozenset(self._quotas.spent),
             sessions=tuple(self._sessions),
@@ -105,6 +116,7 @@ class Engine:
             counts=self._counts + self._sessions.unexpected,
             shared=ledger.shared,
             refused=ledger.refused,
+            unmapped=ledger.unmapped,
         )
 
     def of_session(self, token: int) -> Question | None:
@@ -122,22 +134,19 @@ class Engine:
 
     # Events
 
-    def _begin_minute(self, now: int) -> bool:
-        """Whether a minute of the calendar begins, with which rules come into force and periods of quotas end."""
-        if now < self._next_minute:
-            return False
+    def _begin_minute(self, now: int) -> list[Owner]:
+        """A minute of the calendar begins, with which rules come into force; returns whose quota is whole again."""
         local = self._local()
         self._next_minute = now + (60 - local.second) * SECOND
-        self._quotas.renew(local)
-        return True
+        return self._quotas.renew(local)
 
-    def _read(self, event: CounterRead, now: int) -> bool:
-        """Whether a quota has just been spent."""
-        spent = event.sent is not None and self._quotas.read(event.minor, event.sent, now, self._local())
+    def _read(self, event: CounterRead, now: int) -> set[int]:
+        """The sessions of whoever has just spent their quota."""
+        spent = None if event.sent is None else self._quotas.read(event.minor, event.sent, now, self._local())
         if event.minor not in self._metered:
             # It was read for the last time: the plan that asked for it closed the class.
             self._quotas.close(event.minor)
-        return spent
+        return set(self._ledger.sharers(spent)) if spent else set()
 
     def _adopt(self, policy: Policy, now: int) -> None:
         self._matcher = Matcher(policy)
@@ -145,17 +154,32 @@ class Engine:
         metered = {rule.name for rule in policy.rules if rule.quota is not None}
         self._metered = {minor: placed for minor, placed in self._metered.items() if placed.place.owner.rule in metered}
         self._meter((each.placed for each in self._ledger.classes.values()), now, are_new=False)
-        self._layout = layout(policy, self._layout)
-        self._is_laid_out = False
+        self._ledger.per_client = policy.limits.classes_per_client
+        self._lay_out(self._layout)
 
     def _start_afresh(self) -> None:
-        self._ledger = Ledger()
+        self._ledger = Ledger(per_client=self._matcher.policy.limits.classes_per_client)
         # Without the links of policies before: their interfaces may be what failed.
-        self._layout = layout(self._matcher.policy)
-        self._is_laid_out = False
+        self._lay_out(None)
         self._quotas.forget_counters()
         self._metered.clear()
         self._counts["fresh starts"] += 1
+
+    def _on_others(self, names: frozenset[str]) -> set[int]:
+        """The sessions with subflows on interfaces that went away or came."""
+        changed = names.symmetric_difference(self._interfaces or ()) & set(self._matcher.policy.interfaces)
+        self._interfaces = names
+        if changed:
+            # What no plan has said stands nowhere.
+            self._lay_out(self._layout if self._is_laid_out else None)
+        return {session.token for session in self._sessions for one in session.subflows if one.interface in changed}
+
+    def _lay_out(self, before: Layout | None) -> None:
+        wanted = frozenset(self._matcher.policy.interfaces)
+        self._absent = wanted - self._interfaces if self._interfaces is not None else frozenset()
+        self._ledger.lose(self._absent)
+        self._layout = layout(self._matcher.policy, before, self._absent)
+        self._is_laid_out = False
 
     def _moment_now(self) -> Moment:
         return Moment(in_force(self._matcher.policy.rules, self._local()), self._quotas.spent)
@@ -167,6 +191,9 @@ class Engine:
         self._meter((*plan.open, *plan.change), now)
         self._counts["elements added"] += len(plan.enter)
         self._counts["elements removed"] += len(plan.leave)
+        for lost in plan.lost:
+            self._metered.pop(lost.minor, None)
+            self._quotas.close(lost.minor)
         read = self._readings(plan.close, now, read_all)
         new_layout: Layout | None = None if self._is_laid_out else self._layout
         self._is_laid_out = True
@@ -188,7 +215,8 @@ class Engine:
         for subflow in session.subflows if session else ():
             assert session is not None
             rule = self._matcher.rule(session, subflow, self._moment)
-            wanted = self._matcher.holds(rule, session, subflow, self._moment) if rule else ()
+            is_held = rule and subflow.interface not in self._absent
+            wanted = self._matcher.holds(rule, session, subflow, self._moment) if rule and is_held else ()
             holds += wanted
             path = self._matcher.path(subflow)
             verdicts.append(Verdict(subflow.name, path, rule.name if rule else None, bool(wanted)))

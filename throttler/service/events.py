@@ -22,6 +22,13 @@ class PolicyChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class InterfacesAre:
+    """This network namespace has these interfaces now, and no others."""
+
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Emptied:
     """A plan failed, and everything was taken down: nothing stands in the kernel."""
 
@@ -31,4 +38,4 @@ class Stopping:
     """Everything is about to be taken down."""
 
 
-EngineEvent = Event | CounterRead | PolicyChanged | Emptied | Stopping
+EngineEvent = Event | CounterRead | PolicyChanged | InterfacesAre | Emptied | Stopping

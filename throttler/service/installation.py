@@ -7,17 +7,18 @@ from throttler.service.events import CounterRead
 from throttler.shaping import apply, statistics
 from throttler.shaping.layout import Layout, device
 from throttler.shaping.plan import Element, Plan
-from throttler.shaping.render import Kernel, class_id
+from throttler.shaping.render import TABLES, Kernel, class_id
 from tributary.daemons.logs import Log
 from tributary.settings.failure import Failure
 
 
 class StepFailed(Exception):
-    """A step could not be carried out, or only in part."""
+    """A step could not be carried out, or only in part; or what was carried out ``others`` have undone."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, by_others: bool = False) -> None:
         super().__init__(str(failure))
         self.failure = failure
+        self.by_others = by_others
 
 
 class Installation:
@@ -27,6 +28,11 @@ class Installation:
         self._log = log
         self._kernel = Kernel()
         self._layout = Layout()
+
+    @property
+    def tables(self) -> list[str]:
+        """The nft tables that are to be there."""
+        return [TABLES[direction] for direction in self._layout.tables]
 
     @contextmanager
     def standing(self, first: Plan) -> Iterator[None]:
@@ -60,7 +66,7 @@ class Installation:
         self._tell("hold", plan.enter)
 
     def _extend(self, layout: Layout) -> None:
-        apply.check_roots(self._layout)
+        apply.check_roots(self._layout.devices & layout.devices)
         if layout != self._layout:
             self._kernel = apply.extend(self._layout, layout, self._kernel)
             self._layout = layout

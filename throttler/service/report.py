@@ -110,7 +110,7 @@ class Report:
         dry = {rule.name for rule in snapshot.policy.rules if rule.dry}
         classes_by_rule = Counter(place.owner.rule for place in snapshot.classes)
         used = defaultdict[str, list[int]](list)
-        for owner, amount in snapshot.used:
+        for owner, _, amount in snapshot.used:
             used[owner.rule].append(amount)
         return Status(
             policy=str(subject.file),
@@ -157,6 +157,7 @@ def _counters(snapshot: Snapshot, counts: Counter[str]) -> dict[str, int]:
     found = snapshot.counts + counts
     found["holds in a shared class: none of their own was free"] = snapshot.shared
     found["holds refused: no class was free"] = snapshot.refused
+    found["holds refused: the nft map was full"] = snapshot.unmapped
     return {str(name): count for name, count in sorted(found.items())}
 
 
@@ -189,7 +190,9 @@ def _quota(snapshot: Snapshot, rule: Rule, used: Sequence[int]) -> QuotaStatus |
 
 def _path(snapshot: Snapshot, name: str) -> PathStatus:
     interface = snapshot.policy.paths[name].interface
-    return PathStatus(name, interface, snapshot.subflows_by_path[name], snapshot.held_by_path[name])
+    return PathStatus(
+        name, interface, interface not in snapshot.absent, snapshot.subflows_by_path[name], snapshot.held_by_path[name]
+    )
 
 
 def _class(shown: Class, measured: Measured) -> ClassStatus:

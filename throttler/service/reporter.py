@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from throttler.service.report import Report
 
@@ -17,7 +17,7 @@ BETWEEN = 0.25
 _SWITCH = 0.0005
 """Seconds that the thread may go on when the loop wants to: of Python's two threads one runs at a time."""
 
-Write = Callable[[Report], bytes]
+T = TypeVar("T")
 
 
 class Reporter:
@@ -26,7 +26,7 @@ class Reporter:
     def __init__(self, take: Callable[[], Callable[[], Report]]) -> None:
         self._take = take
         self._thread = ThreadPoolExecutor(1, "reports")
-        self._asked: list[tuple[Write, Future[bytes]]] = []
+        self._asked: list[tuple[Callable[[Report], Any], Future[Any]]] = []
         self._next = 0.0
         self._running: Future[None] | None = None
 
@@ -37,13 +37,13 @@ class Reporter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._thread.shutdown(cancel_futures=True)
 
-    def ask(self, write: Write) -> Future[bytes]:
+    def ask(self, write: Callable[[Report], T]) -> Future[T]:
         """What ``write`` makes of the next report, later; what it raises is the future's."""
-        asked = Future[bytes]()
+        asked = Future[T]()
         self._asked.append((write, asked))
         return asked
 
-    def do(self, act: Callable[[], bytes]) -> Future[bytes]:
+    def do(self, act: Callable[[], T]) -> Future[T]:
         """What ``act`` returns, later."""
         return self._thread.submit(act)
 
@@ -65,9 +65,9 @@ class Reporter:
         self._next = time.monotonic() + BETWEEN
 
 
-def _write(make: Callable[[], Report], asked: list[tuple[Write, Future[bytes]]]) -> None:
+def _write(make: Callable[[], Report], asked: list[tuple[Callable[[Report], Any], Future[Any]]]) -> None:
     """One report for all, one text for those who want the same."""
-    written: dict[Write, bytes] = {}
+    written: dict[Callable[[Report], Any], Any] = {}
     try:
         report = make()
         for write, future in asked:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from throttler.policy.decide import Matcher, Moment, Owner
 from throttler.policy.model import Policy
+from throttler.policy.quotas import Use
 from throttler.sessions import Session, Subflow
 from throttler.shaping.plan import Class, Held, Place
 from tributary.mptcp.four_tuple import FourTuple
@@ -35,13 +36,14 @@ class Question:
 class Snapshot:
     """What the engine knew at a moment. It is made in the loop, and so copies references alone.
 
-    ``verdicts`` and ``held`` are by the sessions' tokens. ``used`` has the bytes that each owner has used of its quota;
+    ``verdicts`` and ``held`` are by the sessions' tokens. ``used`` has what each owner has used of its quota;
     ``counts`` are by what was counted. Holds that found no class of their own are ``shared``, those that found none at
-    all ``refused``.
+    all ``refused``, those whose nft map was full ``unmapped``; ``absent`` are the interfaces that are not there.
     """
 
     policy: Policy
     devices: frozenset[str]
+    absent: frozenset[str]
     moment: Moment
     spent: frozenset[Owner]
     sessions: Sequence[Session]
@@ -54,7 +56,8 @@ class Snapshot:
     matches_by_rule: Counter[str]
     subflows_by_path: Counter[str]
     held_by_path: Counter[str]
-    used: Sequence[tuple[Owner, int]]
+    used: Sequence[Use]
     counts: Counter[str]
     shared: int
     refused: int
+    unmapped: int

@@ -19,4 +19,4 @@ def run(policy: Policy, options: RunOptions) -> None:
         log=logs.to_stderr(logs.Format(options.log)),
     )
     which = choice.choose() if options.source == "auto" else Which(options.source)
-    daemon.run(setup, lambda: choice.open_source(which, policy))
+    daemon.run(setup, lambda: choice.open_source(which))

@@ -1,13 +1,13 @@
 """What outlives the daemon: how much of the quotas was used, in a file that is replaced whole."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from throttler.policy.model import Rule
-from throttler.policy.quotas import Quotas
-from tributary.daemons.state_file import StateFile
+from throttler.policy.quotas import Quotas, Use, as_json
+from tributary.daemons.state_file import StateFile, Tell
 
 DIRECTORY = Path("/var/lib/tributary/throttler")
 
@@ -19,17 +19,18 @@ class Store:
         self._file = StateFile(where / "quotas.json")
         self._saved: list[dict[str, Any]] = []
 
-    def load_into(self, quotas: Quotas, rules: Iterable[Rule], local: datetime) -> None:
-        """Give ``quotas`` what was saved last, if anything was; raises Failure, exit 71, if the file is not ours."""
+    def load_into(self, quotas: Quotas, rules: Iterable[Rule], local: datetime, tell: Tell) -> None:
+        """Give ``quotas`` what was saved last, if anything was; a file that is not ours is set aside and told."""
 
         def take(document: Any) -> None:
+            quotas.load(document["meters"], rules, local)
             self._saved = list(document["meters"])
-            quotas.load(self._saved, rules, local)
 
-        self._file.read(take)
+        self._file.read(take, tell)
 
-    def save(self, entries: list[dict[str, Any]]) -> None:
-        """Replace the file if ``entries`` differ from what is in it; raises Failure, exit 71."""
+    def save(self, uses: Sequence[Use]) -> None:
+        """Replace the file if ``uses`` differ from what is in it; raises Failure, exit 71."""
+        entries = as_json(uses)
         if entries != self._saved:
             self._file.replace({"meters": entries})
             self._saved = entries

@@ -45,10 +45,11 @@ class RuleStatus:
 
 @dataclass(frozen=True)
 class PathStatus:
-    """A path and how many subflows are on it."""
+    """A path and how many subflows are on it; ``present``: whether its interface is."""
 
     name: str
     interface: str
+    present: bool
     subflows: int
     held: int
 

@@ -81,10 +81,10 @@ def refuse_foreign(wanted: Collection[str]) -> None:
             )
 
 
-def check_roots(layout: Layout) -> None:
-    """Raise Failure, exit 71, if an interface that is there has lost the root qdisc that it got for ``layout``."""
+def check_roots(devices: Collection[str]) -> None:
+    """Raise Failure, exit 71, if one of these ``devices``, which got our root qdisc, has lost it."""
     for root in roots():
-        if root.interface in layout.devices and not root.is_ours:
+        if root.interface in devices and not root.is_ours:
             raise Failure(Exit.SYSTEM, f"somebody has taken the throttler's root qdisc from {root.interface}")
 
 
@@ -96,6 +96,8 @@ def remove_leftovers() -> None:
     """
     failures: list[Failure] = []
     tc.forget_complaints()
+    with _gathered(failures):
+        tc.start_anew()
     with _gathered(failures):
         nftables.carry_out(render.no_tables())
     names = [UPLOAD_DEVICE]
@@ -140,12 +142,15 @@ def extend(before: Layout, after: Layout, kernel: Kernel) -> Kernel:
 
     Returns what is known of the kernel afterwards.
     """
-    new = {link.interface for link in after.links} - kernel.frames.keys()
-    frames = {**kernel.frames, **{interface: _frame(interface) for interface in new}}
+    there = {link.interface for link in after.links if link.is_there}
+    # One that went away may come back as another.
+    known = {link.interface for link in before.links if link.is_there} & kernel.frames.keys()
+    frames = {each: kernel.frames[each] if each in known else _frame(each) for each in there}
     if UPLOAD_DEVICE in after.devices - before.devices:
         # One transmit queue: packets of one class stay in order.
         _run("ip", "link", "add", UPLOAD_DEVICE, "numtxqueues", "1", "numrxqueues", "1", "type", "ifb")
         _run("ip", "link", "set", UPLOAD_DEVICE, "up")
+    tc.start_anew()
     tc.carry_out(render.roots(before, after))
     leaf = kernel.leaf if before.links or not after.links else _best_leaf(after.links[0].device)
     kernel = Kernel(leaf, frames)

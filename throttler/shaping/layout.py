@@ -23,12 +23,16 @@ _REST_SHARE = 10
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of an interface. ``rate`` is in bits per second, None for as fast as it goes."""
+    """One direction of an interface. ``rate`` is in bits per second, None for as fast as it goes.
+
+    One whose interface is not there is an upload's, whose classes are in the IFB device.
+    """
 
     number: int
     interface: str
     direction: Direction
     rate: int | None
+    is_there: bool = True
 
     @property
     def device(self) -> str:
@@ -58,10 +62,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All links that need a tree, and the code points that rules write."""
+    """All links that need a tree, the code points that rules write, and the directions whose nft table is wanted."""
 
     links: tuple[Link, ...] = ()
     codes: frozenset[int] = frozenset()
+    tables: frozenset[Direction] = frozenset()
 
     @property
     def devices(self) -> frozenset[str]:
@@ -78,15 +83,23 @@ def device(interface: str, direction: Direction) -> str:
     return interface if direction is Direction.DOWNLOAD else UPLOAD_DEVICE
 
 
-def layout(policy: Policy, before: Layout | None = None) -> Layout:
-    """What ``policy`` needs, beside the links of ``before``, which stay and keep their numbers."""
+def layout(policy: Policy, before: Layout | None = None, absent: Collection[str] = ()) -> Layout:
+    """What ``policy`` needs, beside the links of ``before``, which stay and keep their numbers.
+
+    An ``absent`` interface has no link, but for an upload's that was there before.
+    """
     before = before or Layout()
     numbers = _numbers(policy.interfaces, {link.interface: link.number for link in before.links})
     wanted: dict[tuple[str, Direction], int | None] = {(link.interface, link.direction): None for link in before.links}
-    wanted |= _needs(policy)
-    links = tuple(Link(numbers[interface], interface, way, rate) for (interface, way), rate in wanted.items())
+    wanted |= {key: rate for key, rate in _needs(policy).items() if key[0] not in absent or key in wanted}
+    links = tuple(
+        Link(numbers[interface], interface, way, rate, interface not in absent)
+        for (interface, way), rate in wanted.items()
+        if interface not in absent or way is Direction.UPLOAD
+    )
     codes = frozenset(rule.dscp.code for rule in policy.rules if rule.dscp is not None)
-    return Layout(links, codes | before.codes)
+    tables = before.tables | {Direction.DOWNLOAD, *(link.direction for link in links)}
+    return Layout(links, codes | before.codes, tables)
 
 
 def _needs(policy: Policy) -> dict[tuple[str, Direction], int | None]:

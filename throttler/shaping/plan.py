@@ -4,20 +4,19 @@ Classes are bounded: a subflow that finds no room for one of its own shares that
 rule.
 """
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from throttler.policy.decide import Hold, Owner, Shape
+from throttler.policy.model import CLASSES, PER_CLIENT
 from throttler.policy.values import Direction, Scope
 from throttler.shaping.layout import Layout
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.segments import client_of
 
-CLASSES = 16_384
-"""Classes at one time, in all devices together; their minor numbers are 1 to this."""
-PER_CLIENT = 64
-"""Classes of single subflows and sessions that one client address may have."""
+ELEMENTS = 131_072
+"""Entries of each nft map."""
 RESERVED = 1024
 """Classes kept free for rules to share."""
 GRACE = 2 * 10**9
@@ -61,6 +60,7 @@ class Plan:
     """One step. Classes are opened or changed, elements leave and enter, classes drain, and drained ones are closed.
 
     Before all that the counters of ``read`` are read, and ``layout``, if there is one, takes the place of what stood.
+    Classes that are ``lost`` went with their interfaces: there is nothing to do about them.
     """
 
     read: tuple[Placed, ...] = ()
@@ -71,6 +71,7 @@ class Plan:
     enter: tuple[Element, ...] = ()
     drain: tuple[Placed, ...] = ()
     close: tuple[Placed, ...] = ()
+    lost: tuple[Placed, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -105,10 +106,17 @@ class _Step:
 class Ledger:
     """What is installed, by session.
 
-    ``shared`` counts holds that found no class of their own, ``refused`` those for which not even their rule had one.
+    ``shared`` counts holds that found no class of their own, ``refused`` those for which not even their rule had one,
+    ``unmapped`` those that found their map full. One client may have ``per_client`` classes to itself.
     """
 
-    def __init__(self, capacity: int = CLASSES, reserved: int = RESERVED) -> None:
+    def __init__(
+        self,
+        capacity: int = CLASSES,
+        reserved: int = RESERVED,
+        map_size: int = ELEMENTS,
+        per_client: int = PER_CLIENT,
+    ) -> None:
         self._classes: dict[Place, Class] = {}
         self._held: dict[int, Held] = {}
         # The number that has been free for the longest comes first, so that a late packet meets no new class.
@@ -116,7 +124,15 @@ class Ledger:
         self._reserved = reserved
         self._of_client: Counter[str] = Counter()
         self._draining: deque[tuple[int, Placed]] = deque()
+        self._lost: list[Placed] = []
+        self._absent: frozenset[str] = frozenset()
+        self._map_size = map_size
+        self._in_map: Counter[tuple[Direction, bool]] = Counter()
+        # Of classes that owners of quotas may have.
+        self._sharers: defaultdict[Owner, Counter[int]] = defaultdict(Counter)
+        self.per_client = per_client
         self.elements = 0
+        self.unmapped = 0
         self.shared = 0
         self.refused = 0
 
@@ -132,6 +148,20 @@ class Ledger:
     def held(self) -> Mapping[int, Held]:
         """What is installed for each session that has an element; that of one session is not changed any more."""
         return self._held
+
+    def sharers(self, owner: Owner) -> Collection[int]:
+        """The sessions that have a part in the classes of ``owner``, whose scope is client or rule."""
+        return self._sharers.get(owner, {}).keys()
+
+    def lose(self, absent: frozenset[str]) -> None:
+        """These interfaces are not there: their classes went with them, and neither drain nor are to be closed."""
+        self._absent = absent
+        self._lost += [placed for _, placed in self._draining if self._is_lost(placed)]
+        self._draining = deque((time, placed) for time, placed in self._draining if not self._is_lost(placed))
+
+    def _is_lost(self, placed: Placed) -> bool:
+        # Those of uploads are in a device of the throttler's own.
+        return placed.place.direction is Direction.DOWNLOAD and placed.place.interface in self._absent
 
     @property
     def next_close(self) -> int | None:
@@ -154,7 +184,13 @@ class Ledger:
             enter=tuple(step.enter),
             drain=drain,
             close=tuple(self._close(now)),
+            lost=self._forget_lost(),
         )
+
+    def _forget_lost(self) -> tuple[Placed, ...]:
+        lost, self._lost = tuple(self._lost), []
+        self._free.extend(placed.minor for placed in lost)
+        return lost
 
     def _settle(self, token: int, holds: Iterable[Hold], step: _Step) -> None:
         before: Held = self._held.get(token, {})
@@ -162,6 +198,9 @@ class Ledger:
         for hold in holds:
             name = (hold.direction, hold.subflow)
             old = before.get(name)
+            if old is None and self._in_map[hold.direction, hold.subflow.is_ipv6] >= self._map_size:
+                self.unmapped += 1
+                continue
             place = old if old in _candidates(hold) else self._find(hold, step)
             if place is None:
                 self.refused += 1
@@ -169,10 +208,10 @@ class Ledger:
             after[name] = place
             self._shape(place, hold.shape, step)
             if place != old:
-                self._enter(name, place, step)
+                self._enter(token, name, place, step)
         for name, place in before.items():
             if after.get(name) != place:
-                self._leave(name, place, step)
+                self._leave(token, name, place, step)
         if after:
             self._held[token] = after
         else:
@@ -191,7 +230,7 @@ class Ledger:
     def _has_room(self, place: Place, hold: Hold) -> bool:
         if place.owner.scope is Scope.RULE:
             return bool(self._free)
-        within = not _is_single(place) or self._of_client[client_of(hold.subflow.remote)] < PER_CLIENT
+        within = not _is_single(place) or self._of_client[client_of(hold.subflow.remote)] < self.per_client
         return within and len(self._free) > self._reserved
 
     def _open(self, place: Place, hold: Hold, step: _Step) -> None:
@@ -206,19 +245,30 @@ class Ledger:
             known.placed = replace(known.placed, shape=shape)
             (step.open if place in step.open else step.change)[place] = known.placed
 
-    def _enter(self, name: tuple[Direction, FourTuple], place: Place, step: _Step) -> None:
+    def _enter(self, token: int, name: tuple[Direction, FourTuple], place: Place, step: _Step) -> None:
         known = self._classes[place]
         known.members += 1
-        self.elements += 1
+        self._count(token, name, place.owner, 1)
         step.enter.append(Element(name[1], known.placed))
 
-    def _leave(self, name: tuple[Direction, FourTuple], place: Place, step: _Step) -> None:
+    def _leave(self, token: int, name: tuple[Direction, FourTuple], place: Place, step: _Step) -> None:
         known = self._classes[place]
         known.members -= 1
-        self.elements -= 1
+        self._count(token, name, place.owner, -1)
         step.leave.append(Element(name[1], known.placed))
         if not known.members:
             step.emptied[place] = None
+
+    def _count(self, token: int, name: tuple[Direction, FourTuple], owner: Owner, by: int) -> None:
+        self.elements += by
+        self._in_map[name[0], name[1].is_ipv6] += by
+        if owner.scope in (Scope.CLIENT, Scope.RULE):
+            sharers = self._sharers[owner]
+            sharers[token] += by
+            if not sharers[token]:
+                del sharers[token]
+            if not sharers:
+                del self._sharers[owner]
 
     def _retire(self, place: Place, now: int) -> Placed:
         retired = self._classes.pop(place)
@@ -226,7 +276,10 @@ class Ledger:
             self._of_client[retired.client] -= 1
             if not self._of_client[retired.client]:
                 del self._of_client[retired.client]
-        self._draining.append((now, retired.placed))
+        if self._is_lost(retired.placed):
+            self._lost.append(retired.placed)
+        else:
+            self._draining.append((now, retired.placed))
         return retired.placed
 
     def _close(self, now: int) -> Iterator[Placed]:

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from throttler.policy.model import CLASSES
 from throttler.policy.values import Direction, Scope
 from throttler.shaping.layout import UPLOAD_DEVICE, Layout, Link, device
-from throttler.shaping.plan import CLASSES, Element, Placed, Plan
+from throttler.shaping.plan import ELEMENTS, Element, Placed, Plan
 
 HANDLE = "5452:"
 """Of the root qdisc: 'TR' in ASCII, read as hexadecimal by tc."""
 MARK = 0x5452_0000
-ELEMENTS = 131_072
-"""Entries of each map."""
 TABLES = {Direction.DOWNLOAD: "inet throttler", Direction.UPLOAD: "netdev throttler"}
 _DRAIN_RATE = 10**11
 """Bits per second of a class that has no elements any more, so that what it has queued leaves at once."""
@@ -97,10 +96,10 @@ def _trunk(old: Link | None, new: Link, kernel: Kernel) -> str:
 
 def tables(before: Layout, after: Layout) -> str:
     """The nft script, one transaction, that makes the tables with empty maps, or brings them up to date."""
-    directions = {Direction.DOWNLOAD, *(link.direction for link in after.links)}
-    known = {Direction.DOWNLOAD, *(link.direction for link in before.links)} if before.links else set()
     return "".join(
-        _table(direction, direction in known, before, after) for direction in Direction if direction in directions
+        _table(direction, direction in before.tables, before, after)
+        for direction in Direction
+        if direction in after.tables
     )
 
 
@@ -114,7 +113,7 @@ def _table(direction: Direction, is_there: bool, before: Layout, after: Layout) 
 
 
 def _is_new_upload(link: Link, before: Layout) -> bool:
-    return link.direction is Direction.UPLOAD and link not in before.links
+    return link.direction is Direction.UPLOAD and link.is_there and link not in before.links
 
 
 def _maps(direction: Direction) -> str:
@@ -195,10 +194,10 @@ def before_elements(plan: Plan, layout: Layout, kernel: Kernel) -> str:
 
 
 def after_elements(plan: Plan, layout: Layout, kernel: Kernel) -> str:
-    """tc lines for the classes that ``plan`` drains and closes."""
+    """tc lines for the classes that ``plan`` drains and closes, but for those whose device went away."""
     return "".join(
         (
-            *(_drain(placed, layout, kernel) for placed in plan.drain),
+            *(_drain(placed, layout, kernel) for placed in plan.drain if _device(placed) in layout.devices),
             *(f"class del dev {_device(placed)} classid {class_id(placed.minor)}\n" for placed in plan.close),
         )
     )

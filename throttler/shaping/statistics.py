@@ -1,5 +1,6 @@
 """What HTB classes have sent, dropped and queued (rtnetlink(7), RTM_GETTCLASS)."""
 
+import errno
 import socket
 import struct
 from collections.abc import Mapping
@@ -14,7 +15,6 @@ _TCMSG = struct.Struct("=BxxxiIII")
 # linux/rtnetlink.h, linux/gen_stats.h
 _STATS2, _BASIC, _QUEUE, _PACKETS64 = 7, 1, 3, 8
 _ETHERNET_HEADER = 14
-_ENOENT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ def of_class(device: str, minor: int) -> ClassStatistics | None:
         # Without ECHO the kernel tells nobody but the listeners of its multicast group (net/sched/sch_api.c).
         return _read(kept(ROUTE).ask(_GET_CLASS, request, ECHO))[1]
     except OSError as error:
-        if error.errno == _ENOENT:
+        # ENODEV: its device went away.
+        if error.errno in (errno.ENOENT, errno.ENODEV):
             return None
         raise Failure(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
     except (Malformed, struct.error) as error:

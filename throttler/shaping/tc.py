@@ -4,20 +4,23 @@ To start a process for each batch costs 2.4 ms from a Python of this size; a lin
 It ends by itself when the throttler ends, however that ends: its standard input is closed.
 """
 
+import os
 import re
 import subprocess
 import time
 from contextlib import suppress
 from functools import cache
 from itertools import count, islice
-from selectors import EVENT_READ, DefaultSelector
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 
 from tributary.settings.failure import Exit, Failure
 
 _TIMEOUT = 60.0
 """Seconds for one part of a batch."""
 _LINES = 400
-"""Lines at a time: their complaints, if all fail, fit into a pipe (pipe(7)), so that neither side waits for ever."""
+"""Lines at a time."""
+_MOST_COMPLAINTS = 2**16
+"""Characters of complaints about what was handed over that are kept, the last ones."""
 _FAILED = re.compile(r"^Command failed -:\d+$", re.MULTILINE)
 
 
@@ -45,6 +48,15 @@ def forget_complaints() -> None:
         _process().carry_out("")
 
 
+def start_anew() -> None:
+    """Have a new process for the next line: tc remembers the numbers of interfaces, of which others may have come.
+
+    That is the map of lib/ll_map.c in iproute2. Raises Failure, exit 71, if something that was handed over failed.
+    """
+    _process().carry_out("")
+    _process().end()
+
+
 class _Process:
     def __init__(self) -> None:
         try:
@@ -60,10 +72,16 @@ class _Process:
             )
         except OSError as error:
             raise Failure(Exit.UNAVAILABLE, f"tc cannot be started: install the package iproute2 ({error})") from error
+        assert self._popen.stdin is not None and self._popen.stderr is not None
         self._numbers = count(1)
-        self._selector = DefaultSelector()
-        assert self._popen.stderr is not None
-        self._selector.register(self._popen.stderr, EVENT_READ)
+        self._complaints = ""
+        self._input, self._output = self._popen.stdin.fileno(), self._popen.stderr.fileno()
+        for descriptor in (self._input, self._output):
+            os.set_blocking(descriptor, False)
+        self._reading, self._writing = DefaultSelector(), DefaultSelector()
+        self._reading.register(self._output, EVENT_READ)
+        self._writing.register(self._output, EVENT_READ)
+        self._writing.register(self._input, EVENT_WRITE)
 
     def carry_out(self, lines: str) -> None:
         # tc says nothing when all is well. It does complain, without delay, about a line that makes no sense.
@@ -75,31 +93,48 @@ class _Process:
             raise Failure(Exit.SYSTEM, "tc: " + "; ".join(dict.fromkeys(filter(None, complaints))))
 
     def write(self, lines: str) -> None:
-        assert self._popen.stdin is not None
-        rest = memoryview(lines.encode())
-        try:
-            while rest:
-                rest = rest[self._popen.stdin.write(rest) or 0 :]
-        except OSError as error:
-            raise self._given_up(f"it is gone ({error})") from error
+        """Give it ``lines``, and take what it complains about meanwhile: with its pipe full it would read no more."""
+        rest, deadline = memoryview(lines.encode()), time.monotonic() + _TIMEOUT
+        while rest:
+            ready = [key.fd for key, _ in self._writing.select(max(0.0, deadline - time.monotonic()))]
+            if not ready:
+                raise self._given_up(f"it took nothing within {_TIMEOUT:.0f} s")
+            if self._output in ready:
+                self._listen()
+            if self._input in ready:
+                try:
+                    rest = rest[os.write(self._input, rest) :]
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    raise self._given_up(f"it is gone ({error})") from error
 
     def _until(self, end: str) -> str:
-        assert self._popen.stderr is not None
-        text, deadline = "", time.monotonic() + _TIMEOUT
-        while not ((at := text.find(end)) >= 0 and _FAILED.search(text, at)):
-            if not self._selector.select(deadline - time.monotonic()):
+        deadline = time.monotonic() + _TIMEOUT
+        while not ((at := self._complaints.find(end)) >= 0 and _FAILED.search(self._complaints, at)):
+            if not self._reading.select(max(0.0, deadline - time.monotonic())):
                 raise self._given_up(f"no answer within {_TIMEOUT:.0f} s")
-            data = self._popen.stderr.read(65536)
-            if not data:
-                raise self._given_up(f"it ended with {self._popen.wait()}")
-            text += data.decode(errors="replace")
+            self._listen()
+        text, self._complaints = self._complaints, ""
         return text
 
+    def _listen(self) -> None:
+        with suppress(BlockingIOError):
+            data = os.read(self._output, 65536)
+            if not data:
+                raise self._given_up(f"it ended with {self._popen.wait()}")
+            self._complaints = (self._complaints + data.decode(errors="replace"))[-_MOST_COMPLAINTS:]
+
+    def end(self) -> None:
+        """End it, with nothing under way."""
+        self._given_up("ended")
+
     def _given_up(self, why: str) -> Failure:
-        self._selector.close()
+        self._reading.close()
+        self._writing.close()
         self._popen.kill()
-        self._popen.wait()
-        _process.cache_clear()
+        with self._popen:
+            _process.cache_clear()
         return Failure(Exit.SYSTEM, f"tc: {why}")
 
 

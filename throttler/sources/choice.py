@@ -1,6 +1,5 @@
 """Which source a throttler has."""
 
-from throttler.policy.model import Policy
 from throttler.sources.kernel import KernelEvents
 from throttler.sources.source import Source, Which
 from tributary.mptcp import sockets
@@ -12,11 +11,11 @@ def choose() -> Which:
     return Which.KERNEL if PathManager.is_available() and sockets.ends_sessions() else Which.SNIFFER
 
 
-def open_source(which: Which, policy: Policy) -> Source:
-    """The source of that kind for the interfaces of ``policy``; raises Failure, exit 69 or 71."""
+def open_source(which: Which) -> Source:
+    """The source of that kind; raises Failure, exit 69 or 71."""
     if which is Which.KERNEL:
         return KernelEvents()
     # Loading Scapy takes three quarters of a start, and 40 MB.
     from throttler.sources.wire import Wire
 
-    return Wire(policy.interfaces)
+    return Wire()

@@ -81,6 +81,12 @@ class Handshakes:
         found = table.open(event, None) if table.session(event.token) is None else table.join(event)
         return [each for each in found if each is not event]
 
+    def drop(self, subflow: FourTuple, now: int, reason: Ended) -> Iterator[Event]:
+        """A subflow is over for a reason that is not on the wire."""
+        if self._established.subflow(subflow) is not None and reason is Ended.TIMEOUT:
+            self.counts[Count.SILENT] += 1
+        yield from self._established.close_subflow(subflow, now, reason)
+
     def expire(self, now: int) -> Iterator[Event]:
         """What is too old at ``now`` goes; each segment brings it about, and so may a clock when none come."""
         for table in (self._openings, self._joinings):

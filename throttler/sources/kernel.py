@@ -2,17 +2,17 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from throttler.policy.model import Policy
 from throttler.sources import routes
 from throttler.sources.lingering import Lingering
 from throttler.sources.source import BATCH, Known, Which
 from tributary.daemons.loop import Descriptor
 from tributary.mptcp import sockets
-from tributary.mptcp.events import Event
+from tributary.mptcp.events import Ended, Event
+from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.path_manager import EventsLost, PathManager
 
 _BETWEEN_LOOKS = 60.0
@@ -79,8 +79,12 @@ class KernelEvents:
         self._next_look = ended + max(_BETWEEN_LOOKS, _SHARE * (ended - started))
         return differences
 
-    def check(self, policy: Policy) -> None:
+    def watch(self, interfaces: Mapping[str, int]) -> None:
         """It sees all interfaces."""
+
+    def drop(self, _subflows: Iterable[FourTuple], _reason: Ended) -> Sequence[Event]:
+        """The kernel tells all ends."""
+        return ()
 
     def capture(self) -> dict[str, dict[str, int]]:
         """It captures nothing."""

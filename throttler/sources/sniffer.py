@@ -1,12 +1,9 @@
 """The Scapy source: one packet socket per client-side interface, with the capture filter in the kernel."""
 
 import errno
-import os
 import socket
 import struct
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 from scapy.arch.linux import L2ListenSocket
 from scapy.config import conf
@@ -30,7 +27,7 @@ conf.l2types.register_num2layer(_NO_LINK_LAYER, IPv46)
 
 
 class Sniffer:
-    """The packets on one interface, both directions; a context manager.
+    """The packets on one interface, both directions, until it is closed.
 
     ``unreadable`` counts the packets that no Segment came of.
     """
@@ -56,14 +53,12 @@ class Sniffer:
         """For selectors."""
         return self._socket.fileno()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Capture no more."""
         self._scapy.close()
 
     def packets(self, most: int) -> Iterator[Captured]:
-        """What is queued now, at most that many packets; raises Failure, exit 69, when the interface is gone."""
+        """What is queued now, at most that many packets; none any more when the interface is gone. Raises Failure."""
         for _ in range(most):
             try:
                 # recv_raw, its public sibling, does not say whether the packet came or went.
@@ -71,24 +66,15 @@ class Sniffer:
             except BlockingIOError:
                 return
             except OSError as error:
-                self._check(error)
+                # Told once when the link goes down, or away.
+                if error.errno not in (errno.ENETDOWN, errno.ENODEV, errno.ENXIO):
+                    raise Failure(Exit.SYSTEM, f"cannot capture on {self.interface}: {error.strerror}") from error
                 return
             outgoing = address[2] == socket.PACKET_OUTGOING
             captured = round(time * 10**9)
             found = segment(data, self._scapy.LL, captured, self.interface, outgoing)
             self.unreadable += found is None
             yield captured, found
-
-    def _check(self, error: OSError) -> None:
-        # A link that goes down says so once, and goes on when it is up again; a removed interface does not come back.
-        try:
-            socket.if_nametoindex(self.interface)
-        except OSError:
-            raise Failure(Exit.UNAVAILABLE, f"the interface {self.interface} is gone") from error
-        if error.errno != errno.ENETDOWN:
-            raise Failure(
-                Exit.SYSTEM, f"cannot capture on {self.interface}: {os.strerror(error.errno or 0)}"
-            ) from error
 
     def counts(self) -> dict[str, int]:
         """Packets since the start: those that the filter passed, found the queue full, and nobody could read."""

@@ -1,14 +1,13 @@
 """Where events come from while the throttler runs: two sources, alike to the daemon."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self
 
-from throttler.policy.model import Policy
 from tributary.daemons.loop import Descriptor
-from tributary.mptcp.events import Event
+from tributary.mptcp.events import Ended, Event
 from tributary.mptcp.four_tuple import FourTuple
 
 BATCH = 512
@@ -53,8 +52,11 @@ class Source(Protocol):
     def events(self, known: Known, /) -> Sequence[Event]:
         """What happened since the last time, in the order of time."""
 
-    def check(self, policy: Policy) -> None:
-        """Raise Failure, exit 64, if it cannot see the paths of ``policy``."""
+    def watch(self, interfaces: Mapping[str, int]) -> None:
+        """Watch these interfaces, which have these numbers, and no others; raises Failure, exit 71."""
+
+    def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
+        """Forget subflows whose end nobody tells; returns the events of their ends, none if it is told of ends."""
 
     def capture(self) -> dict[str, dict[str, int]]:
         """Packets passed, dropped and unreadable, by interface."""

@@ -1,13 +1,13 @@
 """The wire as a source: the handshakes on the interfaces."""
 
+import socket
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
+from selectors import EVENT_READ, EpollSelector
 from types import TracebackType
 from typing import Self
 
-from throttler.policy.model import Policy
 from throttler.sources import routes
 from throttler.sources.handshakes import Handshakes
 from throttler.sources.order import InOrder, complete_until
@@ -15,7 +15,8 @@ from throttler.sources.sniffer import Sniffer
 from throttler.sources.source import BATCH, Known, Which
 from tributary.daemons.loop import Descriptor
 from tributary.mptcp import sockets
-from tributary.mptcp.events import Event, SubflowEstablished
+from tributary.mptcp.events import Ended, Event, SubflowEstablished
+from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.failure import Exit, Failure
 from tributary.wire.segments import Segment
 
@@ -25,19 +26,17 @@ class Wire:
 
     which = Which.SNIFFER
 
-    def __init__(self, interfaces: Sequence[str]) -> None:
-        self._interfaces = interfaces
-        self._stack = ExitStack()
+    def __init__(self) -> None:
+        self._sniffers: dict[str, tuple[int, Sniffer]] = {}
         self._handshakes = Handshakes()
         self._order = InOrder()
-        with self._stack:
-            self._sniffers = [self._stack.enter_context(Sniffer(interface)) for interface in interfaces]
-            self._stack = self._stack.pop_all()
+        # One descriptor for the loop, whatever interfaces come and go (epoll(7)).
+        self._selector = EpollSelector()
 
     @property
     def descriptors(self) -> Sequence[Descriptor]:
-        """The packet sockets."""
-        return self._sniffers
+        """One that is readable when a packet socket is."""
+        return (self._selector,)
 
     @property
     def is_holding(self) -> bool:
@@ -48,7 +47,32 @@ class Wire:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.close()
+        self.watch({})
+        self._selector.close()
+
+    def watch(self, interfaces: Mapping[str, int]) -> None:
+        """Capture on these interfaces from now on; raises Failure, exit 71. One that goes just now is left out."""
+        for name, number in interfaces.items():
+            known = self._sniffers.get(name)
+            if known is not None and known[0] == number:
+                continue
+            try:
+                sniffer = Sniffer(name)
+            except Failure:
+                if name in (each for _, each in socket.if_nameindex()):
+                    raise
+                continue
+            self._selector.register(sniffer, EVENT_READ)
+            self._close(name)
+            self._sniffers[name] = number, sniffer
+        for name in self._sniffers.keys() - interfaces.keys():
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        if name in self._sniffers:
+            _, sniffer = self._sniffers.pop(name)
+            self._selector.unregister(sniffer)
+            sniffer.close()
 
     def start(self) -> Sequence[Event]:
         """The subflows of this host's sockets, which are followed from now on, as far as they are on its interfaces."""
@@ -57,9 +81,7 @@ class Wire:
             found = sockets.differences({}, sockets.snapshot(now), routes.interface_of, now)
         except OSError as error:
             raise Failure(Exit.SYSTEM, f"cannot look at this host's sockets: {error}") from error
-        ours = [
-            event for event in found if isinstance(event, SubflowEstablished) and event.interface in self._interfaces
-        ]
+        ours = [event for event in found if isinstance(event, SubflowEstablished) and event.interface in self._sniffers]
         return [each for event in ours for each in (*self._handshakes.adopt(event), event)]
 
     def events(self, _known: Known, /) -> Sequence[Event]:
@@ -69,23 +91,18 @@ class Wire:
 
     def _segments(self) -> list[Segment]:
         now = time.time_ns()
-        found = [list(sniffer.packets(BATCH)) for sniffer in self._sniffers]
+        found = [list(sniffer.packets(BATCH)) for _, sniffer in self._sniffers.values()]
         segments = (segment for packets in found for _, segment in packets if segment is not None)
         return self._order.sort(segments, complete_until(now, found, BATCH))
 
-    def check(self, policy: Policy) -> None:
-        """Raise Failure, exit 64, for a path over an interface that was not there when it started."""
-        for name, path in policy.paths.items():
-            if path.interface not in self._interfaces:
-                raise Failure(
-                    Exit.USAGE,
-                    f"paths.{name}.interface = {path.interface!r}: accepted: an interface that is watched already"
-                    f" ({', '.join(self._interfaces)}); restart the throttler to watch another one",
-                )
+    def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
+        """Follow these no longer."""
+        now = time.time_ns()
+        return [event for each in subflows for event in self._handshakes.drop(each, now, reason)]
 
     def capture(self) -> dict[str, dict[str, int]]:
         """What each packet socket counted."""
-        return {sniffer.interface: sniffer.counts() for sniffer in self._sniffers}
+        return {name: sniffer.counts() for name, (_, sniffer) in self._sniffers.items()}
 
     def counts(self) -> Counter[str]:
         """What the handshakes came to."""

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from tributary.settings.failure import Exit, Failure
+from tributary.wire import capture_filter
 
 ROUTE, SOCK_DIAG, GENERIC = 0, 4, 16
 """Protocols of linux/netlink.h."""
@@ -107,6 +108,10 @@ class Netlink:
         self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, group)
         self._socket.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_RCVBUFFORCE", 33), buffer)
         self._socket.setblocking(False)
+
+    def accept_only(self, program: bytes) -> None:
+        """Let a filter choose what to receive: a packed classic BPF program (linux/filter.h)."""
+        capture_filter.attach(self._socket, program)
 
     def receive(self) -> bytes:
         """The next datagram; raises BlockingIOError, or OSError with ENOBUFS when some were lost."""

@@ -89,7 +89,7 @@ _ANSWER = {
     "holds_total": 1,
     "classes_total": 1,
     "rules": [_RULE, _QUOTA],
-    "paths": [{"name": "wired", "interface": "wired", "subflows": 1, "held": 1}],
+    "paths": [{"name": "wired", "interface": "wired", "present": True, "subflows": 1, "held": 1}],
     "classes": [_CLASS],
     "sessions": [
         {"token": "1a2b3c4d", "age_s": 1.5, "active_subflows": 1, "announced": [], "subflows": [_HELD, _FREE]}

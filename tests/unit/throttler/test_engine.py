@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from throttler.policy.model import Policy, read
-from throttler.policy.quotas import SECOND, Quotas
+from throttler.policy.quotas import AT_ONCE, SECOND, Quotas
+from throttler.policy.values import Direction
 from throttler.service.engine import Engine
-from throttler.service.events import CounterRead, Emptied, PolicyChanged, Stopping
+from throttler.service.events import CounterRead, Emptied, InterfacesAre, PolicyChanged, Stopping
 from throttler.service.snapshot import Snapshot
 from throttler.shaping.plan import GRACE, Placed, Plan
 from tributary.mptcp.events import Ended, SessionClosed, SubflowClosed, SubflowEstablished
@@ -152,7 +153,7 @@ def test_a_class_that_drains_while_the_policy_is_read_again_is_still_metered_to_
     plan = world.engine.see((), SECOND + GRACE)
     assert plan.close == plan.read == (opened,)
     world.engine.see([CounterRead(opened.minor, 1_000_000)], SECOND + GRACE)
-    assert [amount for _, amount in world.shown.used] == [1_000_000]
+    assert [amount for _, _, amount in world.shown.used] == [1_000_000]
     assert world.engine.see((), 100 * SECOND).read == ()
 
 
@@ -172,7 +173,7 @@ def test_a_counter_is_read_when_it_is_due_and_not_again_before_it_was(world: Wor
 def test_a_class_that_is_gone_when_it_is_read_counts_nothing(world: World) -> None:
     (opened,) = world.engine.see(SESSION, 0).open
     world.engine.see([CounterRead(opened.minor, None)], SECOND)
-    assert [amount for _, amount in world.shown.used] == [0]
+    assert [amount for _, _, amount in world.shown.used] == [0]
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
@@ -181,7 +182,7 @@ def test_what_was_read_before_a_failure_counts_and_the_new_class_begins_at_zero(
     (again,) = world.engine.see([CounterRead(opened.minor, 1_000_000), Emptied()], SECOND).open
     assert again.minor == opened.minor
     world.engine.see([CounterRead(again.minor, 500_000)], 2 * SECOND)
-    assert [amount for _, amount in world.shown.used] == [1_500_000]
+    assert [amount for _, _, amount in world.shown.used] == [1_500_000]
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
@@ -190,3 +191,63 @@ def test_a_layout_is_planned_once_and_again_with_each_policy(world: World) -> No
     assert first.layout is not None and first.is_empty
     assert world.engine.see(SESSION, 0).layout is None
     assert world.engine.see([PolicyChanged(world.shown.policy)], 0).layout == first.layout
+
+
+@pytest.mark.parametrize("world", ['direction = "both"\nrate = "5mbit"'], indirect=True)
+def test_a_path_whose_interface_is_not_there_is_without_holds_until_it_is(world: World) -> None:
+    """One of two paths has no interface at the start, gets it, loses it, and gets it again: the other goes on."""
+    plan = world.engine.see([InterfacesAre(frozenset({"eth0", "lo"})), *SESSION], 0)
+    assert plan.layout is not None and {link.interface for link in plan.layout.links} == {"eth0"}
+    assert set(entered(plan)) == {FIRST}
+    assert world.shown.absent == {"eth1"} and world.shown.subflows_by_path["wireless"] == 1
+    for _ in range(2):
+        came = world.engine.see([InterfacesAre(frozenset({"eth0", "eth1"}))], world.now)
+        assert set(entered(came)) == {JOINED} and came.leave == ()
+        assert came.layout is not None
+        assert {link.interface for link in came.layout.links if link.is_there} == {"eth0", "eth1"}
+        gone = world.engine.see([InterfacesAre(frozenset({"eth0"}))], world.now)
+        assert {element.subflow for element in gone.leave} == {JOINED} and gone.enter == ()
+        assert gone.layout is not None
+        # What it had in the device for uploads stays, and is drained; the rest went with it.
+        assert [(one.place.direction, one.place.interface) for one in gone.lost] == [(Direction.DOWNLOAD, "eth1")]
+        assert [link.direction for link in gone.layout.links if not link.is_there] == [Direction.UPLOAD]
+        assert [one.place.direction for one in world.wait(GRACE // SECOND).close] == [Direction.UPLOAD]
+
+
+@pytest.mark.parametrize("world", ['rate = "5mbit"'], indirect=True)
+def test_interfaces_that_no_path_names_change_nothing(world: World) -> None:
+    world.engine.see([InterfacesAre(frozenset({"eth0", "eth1"})), *SESSION], 0)
+    plan = world.engine.see([InterfacesAre(frozenset({"eth0", "eth1", "docker0"}))], 0)
+    assert plan.is_empty and plan.layout is None
+
+
+@pytest.mark.parametrize("world", [QUOTA], indirect=True)
+def test_a_quota_that_is_spent_decides_again_about_its_owners_sessions_alone(world: World) -> None:
+    """With many sessions, to decide about all of them each time takes seconds, in which joins wait."""
+    others = [
+        SubflowEstablished(1, token, FourTuple("10.0.1.1", 3128, f"10.1.{token}.{way}", 40000), f"eth{way}")
+        for token in range(100, 200)
+        for way in (0, 1)
+    ]
+    opened = world.engine.see((*SESSION, *others), 0).open
+    decided: list[int] = []
+    engine, decide = world.engine, world.engine._decide
+    engine._decide = lambda token: decided.append(token) or decide(token)  # type: ignore[method-assign,func-returns-value]
+    (mine,) = (one for one in opened if one.place.owner.key == FIRST.remote)
+    assert len(engine.see([CounterRead(mine.minor, 3_000_000)], SECOND).change) == 1
+    assert decided == [7]
+    decided.clear()
+    assert len(world.wait(60, world.time.replace(day=22)).change) == 1
+    assert decided == [7]
+
+
+@pytest.mark.parametrize("world", [QUOTA], indirect=True)
+def test_of_very_many_counters_that_are_due_some_are_read_in_a_round_and_the_others_in_the_next(world: World) -> None:
+    clients = [
+        SubflowEstablished(1, token, FourTuple("10.0.1.1", 3128, f"10.1.{token}.9", 40000 + way), f"eth{way}")
+        for token in range(250)
+        for way in (0, 1)
+    ]
+    world.engine.see(clients, 0)
+    rounds = [len(world.engine.see((), 10 * SECOND).read) for _ in range(4)]
+    assert rounds == [AT_ONCE, AT_ONCE, 250 - 2 * AT_ONCE, 0]

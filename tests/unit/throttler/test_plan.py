@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from throttler.policy.decide import Hold, Owner, Shape
+from throttler.policy.model import PER_CLIENT
 from throttler.policy.values import Direction, Scope
-from throttler.shaping.plan import GRACE, PER_CLIENT, Element, Ledger, Plan
+from throttler.shaping.plan import GRACE, Element, Ledger, Plan
 from tributary.mptcp.four_tuple import FourTuple
 
 SLOW = Shape(5_000_000, 5_000_000, 3)
@@ -103,3 +104,49 @@ def test_a_thousand_holds_come_and_go_and_every_class_is_free_again() -> None:
     assert (len(ledger), ledger.elements, ledger.classes, ledger.held) == (0, 0, {}, {})
     plan = ledger.step({7: [hold(1), hold(2)]}, 1003 * GRACE)
     assert len(plan.open) == 2 and ledger.refused == 0
+
+
+def test_beyond_a_maps_size_a_subflow_is_left_free_and_counted_until_there_is_room() -> None:
+    """One element more than a map takes would make nft refuse the whole step, again and again."""
+    ledger = Ledger(map_size=2)
+    plan = ledger.step({token: [hold(token)] for token in (1, 2, 3)}, 0)
+    assert (minors(plan.enter), len(plan.open), ledger.unmapped, ledger.elements) == ([1, 2], 2, 1, 2)
+    # The other map has its own room, and a subflow that changes its class takes no more.
+    upload = replace(hold(3), direction=Direction.UPLOAD)
+    assert len(ledger.step({3: [upload]}, 0).enter) == 1
+    assert len(ledger.step({1: [hold(1, scope=Scope.CLIENT)]}, 0).enter) == 1
+    ledger.step({2: []}, 0)
+    assert len(ledger.step({4: [hold(4)]}, 0).enter) == 1
+
+
+def test_one_client_may_have_as_many_classes_as_the_policy_says() -> None:
+    ledger = Ledger(per_client=3)
+    ledger.step({token: [hold(token)] for token in range(5)}, 0)
+    assert (len(ledger), ledger.shared) == (4, 2)
+    ledger.per_client = 10
+    ledger.step({token: [hold(token)] for token in range(5, 10)}, 0)
+    assert len(ledger) == 9
+
+
+def test_the_sessions_of_an_owner_are_known_until_they_leave() -> None:
+    ledger = Ledger()
+    by_client = hold(1, scope=Scope.CLIENT)
+    ledger.step({7: [by_client], 8: [hold(2, scope=Scope.CLIENT)], 9: [hold(3)]}, 0)
+    assert set(ledger.sharers(by_client.owner)) == {7, 8}
+    ledger.step({7: []}, 0)
+    assert set(ledger.sharers(by_client.owner)) == {8}
+    ledger.step({8: []}, 0)
+    assert not ledger.sharers(by_client.owner)
+
+
+def test_classes_that_went_with_their_interface_neither_drain_nor_are_closed() -> None:
+    ledger = Ledger(capacity=3, reserved=0)
+    ledger.step({1: [hold(1)], 2: [hold(2)]}, 0)
+    drained = ledger.step({1: []}, 0).drain
+    ledger.lose(frozenset({hold(1).interface}))
+    plan = ledger.step({2: []}, 0)
+    assert (plan.lost[:1], len(plan.lost), plan.close) == (drained, 2, ())
+    assert ledger.next_close is None and ledger.step({}, GRACE).close == ()
+    # Their numbers are free again.
+    ledger.lose(frozenset())
+    assert len(ledger.step({token: [hold(token)] for token in (4, 5, 6)}, 0).open) == 3

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from throttler.policy.decide import Matcher, Moment, Reason
-from throttler.policy.model import Policy, check_interfaces, read, with_rule, without_rule
+from throttler.policy.model import Policy, read, with_rule, without_rule
 from throttler.policy.values import Direction, Scope
 from throttler.sessions import Session, Subflow
 from tributary.mptcp.four_tuple import FourTuple
@@ -104,16 +104,6 @@ def test_a_wrong_policy_gets_one_line(old: str, new: str, message: str, tmp_path
     assert str(caught.value).startswith(str(tmp_path / "p.toml"))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_an_interface_that_this_host_does_not_have_is_refused(tmp_path: Path) -> None:
-    policy = policy_of(GOOD, tmp_path)
-    check_interfaces(policy, "p.toml", {"eth0", "eth1", "lo"})
-    with pytest.raises(Failure) as caught:
-        check_interfaces(policy, "p.toml", {"eth0", "lo"})
-    assert caught.value.code == Exit.USAGE
-    wanted = "p.toml: paths.wireless.interface = 'eth1': accepted: one of this host's interfaces: eth0, lo"
-    assert str(caught.value) == wanted
 
 
 def subflow(number: int, interface: str, backup: bool = False) -> Subflow:

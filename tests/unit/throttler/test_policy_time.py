@@ -4,9 +4,10 @@ from datetime import datetime
 
 import pytest
 
+from throttler.policy import quotas as quotas_module
 from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
-from throttler.policy.quotas import SECOND, Quotas, period_start
+from throttler.policy.quotas import SECOND, Quotas, as_json, period_start
 from throttler.policy.values import Day, Period, Quota, Scope
 from throttler.policy.windows import in_force
 from tributary.settings.hours import Hours
@@ -103,7 +104,7 @@ def test_what_a_client_used_is_counted_over_all_of_its_classes() -> None:
     quotas.close(1)
     quotas.open(2, OWNER, RULE, SECOND, SATURDAY)
     assert quotas.read(2, 40_000_000, SECOND, SATURDAY)
-    assert [amount for _, amount in quotas.used()] == [100_000_000]
+    assert [amount for _, _, amount in quotas.used()] == [100_000_000]
 
 
 def test_a_new_day_gives_the_quota_anew() -> None:
@@ -113,15 +114,15 @@ def test_a_new_day_gives_the_quota_anew() -> None:
     assert quotas.renew(SATURDAY.replace(day=22))
     assert quotas.spent == frozenset()
     assert not quotas.read(1, 110_000_000, SECOND, SATURDAY.replace(day=22))
-    assert [amount for _, amount in quotas.used()] == [10_000_000]
+    assert [amount for _, _, amount in quotas.used()] == [10_000_000]
 
 
 def test_what_was_used_survives_a_restart_in_the_same_period_only() -> None:
     quotas = metered()
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     again, tomorrow = Quotas(), Quotas()
-    again.load(quotas.dump(), [RULE], SATURDAY.replace(hour=20))
-    tomorrow.load(quotas.dump(), [RULE], SATURDAY.replace(day=22))
+    again.load(as_json(quotas.used()), [RULE], SATURDAY.replace(hour=20))
+    tomorrow.load(as_json(quotas.used()), [RULE], SATURDAY.replace(day=22))
     assert again.spent == {OWNER} and tomorrow.spent == frozenset()
 
 
@@ -131,7 +132,7 @@ def test_a_larger_quota_after_a_reload_is_not_spent() -> None:
     quotas.keep([RULE.model_copy(update={"quota": Quota(Size.parse("200MB"), Period.DAY)})])
     assert quotas.spent == frozenset()
     quotas.keep([EVENING])
-    assert quotas.dump() == []
+    assert as_json(quotas.used()) == []
 
 
 def test_a_rule_that_loses_its_quota_is_not_metered_any_more() -> None:
@@ -147,7 +148,7 @@ def test_a_class_that_was_there_before_its_quota_begins_at_what_it_shows_then() 
     assert quotas.due(SECOND) == [1]
     assert not quotas.read(1, 500_000_000, SECOND, SATURDAY)
     assert not quotas.read(1, 550_000_000, SECOND, SATURDAY)
-    assert [amount for _, amount in quotas.used()] == [50_000_000]
+    assert [amount for _, _, amount in quotas.used()] == [50_000_000]
 
 
 def test_who_used_nothing_and_has_no_class_is_forgotten() -> None:
@@ -155,6 +156,20 @@ def test_who_used_nothing_and_has_no_class_is_forgotten() -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     quotas.close(1)
     quotas.renew(SATURDAY)
-    assert len(quotas.dump()) == 1
+    assert len(as_json(quotas.used())) == 1
     quotas.renew(SATURDAY.replace(day=22))
-    assert quotas.dump() == []
+    assert as_json(quotas.used()) == []
+
+
+def test_meters_are_bounded_and_who_has_spent_all_is_forgotten_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the scope "client" each /64 of IPv6 is one, and has a meter for a whole month."""
+    monkeypatch.setattr(quotas_module, "METERS", 64)
+    quotas = metered()
+    quotas.read(1, 100_000_000, SECOND, SATURDAY)
+    quotas.close(1)
+    for number in range(2, 1000):
+        quotas.open(number, Owner("lte", Scope.CLIENT, f"10.0.{number // 256}.{number % 256}"), RULE, SECOND, SATURDAY)
+        quotas.read(number, number, SECOND, SATURDAY)
+        quotas.close(number)
+        assert len(quotas.used()) <= 64
+    assert OWNER in quotas.spent

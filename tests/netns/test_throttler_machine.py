@@ -1,0 +1,135 @@
+"""What happens to the machine below a running throttler: interfaces come and go, rules are flushed, clients vanish."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.netns.throttler_world import (
+    CLIENT,
+    GATEWAY,
+    WIRED_SLOW,
+    classes,
+    connection,
+    elements,
+    status,
+    throttler,
+)
+from tests.netns.world import eventually, on, run
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+SPARE = WIRED_SLOW.read_text().replace('path = "wired"', 'direction = "both"')
+SPARE += '\n[paths.spare]\ninterface = "spare"\n'
+
+
+@contextmanager
+def spare() -> Iterator[None]:
+    """An interface for the length of the block."""
+    on(GATEWAY, "ip link add spare type veth peer name spare-peer")
+    try:
+        yield
+    finally:
+        run("ip", "-n", GATEWAY, "link", "del", "spare", check=False)
+
+
+def shaped() -> bool:
+    """Whether the throttler has its tree on the spare interface, and leads there what comes in."""
+    return "htb 5452:" in on(GATEWAY, "tc qdisc show dev spare", check=False) and '"spare"' in on(
+        GATEWAY, "nft list table netdev throttler"
+    )
+
+
+def fresh_starts() -> int:
+    return int(status()["counters"].get("fresh starts", 0))
+
+
+def test_a_path_without_its_interface_waits_for_it_and_the_others_go_on(source: str, tmp_path: Path) -> None:
+    """An interface that is missing at the start, comes, goes, comes back, and is replaced by one of its name."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text(SPARE)
+    with throttler(source, policy) as child, connection():
+        eventually(elements)
+        held = classes()
+        assert [path["present"] for path in status()["paths"]] == [True, True, False]
+        for _ in range(2):
+            with spare():
+                eventually(shaped)
+                assert status()["paths"][2]["present"]
+                assert ("spare" in status()["capture"]) == (source == "sniffer")
+                on(GATEWAY, "ip link del spare")
+                on(GATEWAY, "ip link add spare type veth peer name spare-peer")
+                eventually(shaped)
+            eventually(lambda: not status()["paths"][2]["present"])
+            assert "spare" not in status()["capture"]
+        assert elements() and classes() == held and fresh_starts() == 0
+        assert child.poll() is None
+
+
+def test_what_is_held_on_an_interface_that_goes_is_free_and_the_rest_is_held_on(source: str) -> None:
+    """The client's second link is unplugged at the gateway, and plugged in again."""
+    with throttler(source), connection():
+        eventually(elements)
+        run("ip", "-n", GATEWAY, "link", "set", "wired", "name", "unplugged")
+        try:
+            eventually(lambda: not status()["paths"][0]["present"])
+            assert not elements() and status()["paths"][0]["held"] == 0
+        finally:
+            run("ip", "-n", GATEWAY, "link", "set", "unplugged", "name", "wired")
+        eventually(lambda: status()["paths"][0]["present"])
+        with connection():
+            eventually(elements)
+
+
+def test_holds_come_back_by_themselves_when_somebody_flushes_all_rules(source: str) -> None:
+    """`nft flush ruleset`, as a reload of nftables.service on Debian does it, while a subflow is held; and twice."""
+    with throttler(source) as child, connection():
+        (held,) = eventually(elements)
+        on(GATEWAY, "nft flush ruleset")
+        eventually(lambda: fresh_starts() == 1)
+        assert elements() == [held] and classes()
+        on(GATEWAY, "nft flush ruleset")
+        eventually(lambda: fresh_starts() == 2)
+        assert elements() == [held] and classes()
+        assert child.poll() is None
+
+
+def test_what_somebody_else_does_with_rules_of_their_own_is_no_reason_to_start_afresh(source: str) -> None:
+    with throttler(source), connection():
+        eventually(elements)
+        on(GATEWAY, "nft add table inet somebody")
+        on(GATEWAY, "nft delete table inet somebody")
+        assert elements() and fresh_starts() == 0
+
+
+def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_held_no_longer(tmp_path: Path) -> None:
+    """A phone that leaves coverage sends neither FIN nor RST: its class and its element would stay for ever."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[limits]\nidle = "8s"\n' + WIRED_SLOW.read_text())
+    with throttler("sniffer", policy), connection() as client:
+        eventually(elements)
+        run("ip", "-n", CLIENT, "link", "set", "wired", "down")
+        client.child.send_signal(signal.SIGKILL)
+        try:
+            eventually(lambda: not elements(), 20)
+            assert status()["counters"]["held subflows silent for too long"] == 1
+        finally:
+            run("ip", "-n", CLIENT, "link", "set", "wired", "up")
+            run("ip", "-n", CLIENT, "route", "replace", "default", "via", "10.0.1.1", "dev", "wired", "table", "1")
+            six = ("default", "via", "fd00:0:0:1::1", "dev", "wired", "table", "1")
+            run("ip", "-n", CLIENT, "address", "replace", "fd00:0:0:1::2/64", "dev", "wired", "nodad")
+            run("ip", "-n", CLIENT, "-6", "route", "replace", *six)
+
+
+def test_a_damaged_quota_file_is_set_aside_and_the_throttler_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "quotas.json").write_text('{"meters": [')
+    with throttler("kernel", WIRED_SLOW, "--state-directory", str(tmp_path)), connection():
+        eventually(elements)
+        assert (tmp_path / "quotas.json.broken").exists()

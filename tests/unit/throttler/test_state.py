@@ -1,0 +1,45 @@
+"""What outlives the daemon."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from throttler.policy.decide import Owner
+from throttler.policy.model import Rule
+from throttler.policy.quotas import Quotas
+from throttler.policy.values import Period, Quota, Scope
+from throttler.service.state import Store
+from tributary.settings.units import Size
+
+NOW = datetime(2026, 11, 21, 12, 0)
+RULE = Rule(name="lte", quota=Quota(Size.parse("100MB"), Period.DAY))
+OWNER = Owner("lte", Scope.CLIENT, "10.0.0.1")
+
+
+def test_what_was_used_comes_back(tmp_path: Path) -> None:
+    store, told = Store(tmp_path), list[str]()
+    store.load_into(Quotas(), [RULE], NOW, told.append)
+    store.save([(OWNER, "2026-11-21T00:00:00", 100_000_000), (Owner("lte", Scope.CLIENT, "10.0.0.2"), "x", 0)])
+    quotas = Quotas()
+    Store(tmp_path).load_into(quotas, [RULE], NOW, told.append)
+    assert (quotas.used(), set(quotas.spent), told) == ([(OWNER, "2026-11-21T00:00:00", 100_000_000)], {OWNER}, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"meters": [5]}',
+        '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "scope": "client", "owner": "x", "used": 7}, 5]}',
+        '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "scope": "nobody", "owner": "x", "used": 7}]}',
+        "\xff",
+    ],
+)
+def test_a_damaged_file_is_set_aside_and_told_and_counts_as_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "quotas.json").write_bytes(text.encode("latin-1"))
+    quotas, told = Quotas(), list[str]()
+    Store(tmp_path).load_into(quotas, [RULE], NOW, told.append)
+    assert quotas.used() == [] and len(told) == 1 and "quotas.json.broken" in told[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["quotas.json.broken"]

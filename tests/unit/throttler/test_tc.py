@@ -1,0 +1,42 @@
+"""tc as a process for life, by lines that it complains about; nothing is changed."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from throttler.shaping import tc
+from tributary.settings.failure import Failure
+
+pytestmark = pytest.mark.skipif(shutil.which("tc") is None, reason="tc is not installed")
+
+WRONG = "class del dev no-such-device classid 5452:1\n"
+
+
+def test_complaints_that_nobody_asks_for_stop_neither_side() -> None:
+    """Very many subflows end on an interface that is gone: nothing but drains, each of which fails."""
+
+    def hand_over() -> None:
+        for _ in range(50):
+            tc.hand_over(WRONG * 300)
+        tc.forget_complaints()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hand_over).result(50)
+
+
+def test_the_next_line_that_is_waited_for_tells_what_failed_before() -> None:
+    tc.forget_complaints()
+    tc.hand_over(WRONG)
+    with pytest.raises(Failure, match="Cannot find device"):
+        tc.carry_out("qdisc help-is-not-a-verb\n")
+    tc.forget_complaints()
+
+
+def test_a_new_process_takes_the_next_line_when_the_one_before_has_ended() -> None:
+    tc.forget_complaints()
+    before = tc._process()
+    tc.start_anew()
+    with pytest.raises(Failure, match="Cannot find device"):
+        tc.carry_out(WRONG)
+    assert tc._process() is not before

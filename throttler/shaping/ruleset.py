@@ -1,0 +1,99 @@
+"""Whether the throttler's nft tables are still there: ``nft flush ruleset``, as a reload of nftables.service on Debian
+does it, takes everybody's.
+
+The kernel tells the end of each transaction, and whose it was (linux/netfilter/nf_tables.h, NFT_MSG_NEWGEN). What a
+transaction changed is told as well, a message for each of our own elements: a filter keeps that from the socket.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from tributary.mptcp.netlink import Malformed, Netlink, attribute, attributes, kept, messages
+from tributary.settings.failure import Exit, Failure
+from tributary.wire import capture_filter
+from tributary.wire.capture_filter import JUMP_EQUAL, LOAD_HALF, RETURN, Instruction
+
+_NETFILTER, _GROUP = 12, 7  # NETLINK_NETFILTER, NFNLGRP_NFTABLES
+_SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
+_GET_TABLE, _NEW_GENERATION = _SUBSYSTEM | 1, _SUBSYSTEM | 15
+_TABLE_NAME, _TABLE_HANDLE, _PROCESS = 1, 4, 2  # NFTA_TABLE_NAME, NFTA_TABLE_HANDLE, NFTA_GEN_PROC_PID
+_FAMILIES = {"inet": 1, "netdev": 5}  # NFPROTO_INET, NFPROTO_NETDEV
+_HEADER = struct.Struct("=BBH")  # struct nfgenmsg
+_KIND = 4  # where a message has its type, in the byte order of the machine
+_BUFFER = 2**18
+
+
+class Ruleset:
+    """Watches tables, named as nft(8) names them; a context manager."""
+
+    def __init__(self) -> None:
+        self._link = Netlink(_NETFILTER)
+        kind = int.from_bytes(struct.pack("=H", _NEW_GENERATION), "big")
+        program = (
+            Instruction(LOAD_HALF, _KIND),
+            Instruction(JUMP_EQUAL, kind, 0, 1),
+            Instruction(RETURN, 0xFFFF),
+            Instruction(RETURN, 0),
+        )
+        self._link.accept_only(capture_filter.pack(program))
+        self._link.listen(_GROUP, _BUFFER)
+        self._handles: dict[str, int | None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._link.close()
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._link.fileno()
+
+    def watch(self, tables: Iterable[str]) -> None:
+        """From now on these, as they are now."""
+        self._handles = {table: _handle(table) for table in tables}
+
+    def lost(self) -> bool:
+        """Whether somebody else has removed one of them since. Raises Failure, exit 71."""
+        return self._others_have_changed() and any(_handle(each) != handle for each, handle in self._handles.items())
+
+    def _others_have_changed(self) -> bool:
+        is_told = False
+        while True:
+            try:
+                is_told |= any(_process(message.body) != os.getpid() for message in messages(self._link.receive()))
+            except BlockingIOError:
+                return is_told
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise Failure(Exit.SYSTEM, f"cannot read the kernel's nft events: {error}") from error
+                is_told = True
+
+
+def _process(body: bytes) -> int | None:
+    """Whose transaction it was; in a container the number may be another one than the process's own."""
+    try:
+        (number,) = struct.unpack("!I", dict(attributes(body, _HEADER.size))[_PROCESS])
+    except (Malformed, KeyError, struct.error):
+        return None
+    return int(number)
+
+
+def _handle(table: str) -> int | None:
+    """The number that the kernel gave to a table when it was made, None if there is none of that name."""
+    family, name = table.split()
+    request = _HEADER.pack(_FAMILIES[family], 0, 0) + attribute(_TABLE_NAME, name.encode() + b"\0")
+    try:
+        answer = kept(_NETFILTER).ask(_GET_TABLE, request)
+        (number,) = struct.unpack("!Q", dict(attributes(answer.body, _HEADER.size))[_TABLE_HANDLE])
+        return int(number)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise Failure(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error
+    except (Malformed, KeyError, struct.error) as error:
+        raise Failure(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error
