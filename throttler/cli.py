@@ -197,7 +197,10 @@ def _show_plan(policy: Policy) -> None:
 
 
 def _set(given: SetOptions) -> None:
-    rule = {"name": given.name, **dict(_key(text) for text in given.keys)}
+    keys = dict(_key(text) for text in given.keys)
+    if "name" in keys:
+        raise refused("set", "argument", f"name={keys['name']}", "the rule's name as the first argument, and no other")
+    rule = {"name": given.name, **keys}
     _changed(CONTROL.ask("set", rule=rule, last=given.last), given.json)
 
 

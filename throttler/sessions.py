@@ -22,7 +22,7 @@ ANNOUNCED = 8
 
 @dataclass(frozen=True, slots=True)
 class Subflow:
-    """An established subflow; ``since`` is in nanoseconds since 1970."""
+    """An established subflow; ``since`` is in nanoseconds of the monotonic clock."""
 
     name: FourTuple
     interface: str

@@ -87,6 +87,10 @@ def test_every_command_that_asks_has_its_own_help(command: str) -> None:
     ("arguments", "message"),
     [
         (("set", "x", "rate"), "throttler: set: argument = 'rate': accepted: KEY=VALUE, such as rate=5mbit"),
+        (
+            ("set", "x", "name=y", "rate=1mbit"),
+            "throttler: set: argument = 'name=y': accepted: the rule's name as the first",
+        ),
         (("explain", "a", "b", "c"), "throttler: explain: argument = 'a b c': accepted: a token, or the two ends of a"),
         (("watch", "--interval", "5"), "throttler: watch: --interval = '5': accepted: a time"),
     ],

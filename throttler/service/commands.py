@@ -60,7 +60,7 @@ class Commands:
         snapshot, source, uptime = self._engine.snapshot(), self._source, time.monotonic() - self._started
         counted = source.counts().copy(), source.capture()
         subject = report.Subject(snapshot, self._set_live, source.which, *counted, self._file, uptime)
-        now = time.time_ns()
+        now = time.monotonic_ns()
         return lambda: Report(subject, report.measure(snapshot.devices), now)
 
     def _explain(self, asked: Answer) -> Future[bytes]:

@@ -83,7 +83,7 @@ class TrackedSession:
 
 @dataclass(slots=True)
 class TrackedSubflow:
-    """An established subflow; ``since`` is in nanoseconds since 1970."""
+    """An established subflow; ``since`` is in nanoseconds of the monotonic clock."""
 
     token: int
     since: int

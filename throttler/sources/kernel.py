@@ -54,7 +54,7 @@ class KernelEvents:
         return self._due(self._told(known))
 
     def _due(self, events: Sequence[Event]) -> Sequence[Event]:
-        return list(self._lingering.pass_on(events, time.time_ns()))
+        return list(self._lingering.pass_on(events, time.monotonic_ns()))
 
     def _told(self, known: Known) -> Sequence[Event]:
         try:
@@ -67,7 +67,7 @@ class KernelEvents:
         return found if time.monotonic() < self._next_look else [*found, *self._look(known)]
 
     def _look(self, known: Known) -> Sequence[Event]:
-        started, now = time.monotonic(), time.time_ns()
+        started, now = time.monotonic(), time.monotonic_ns()
         try:
             found = sockets.snapshot(now)
         except OSError:

@@ -29,7 +29,7 @@ class Lingering:
         self._closed: deque[tuple[int, SessionClosed]] = deque()
 
     def pass_on(self, events: Iterable[Event], now: int) -> Iterator[Event]:
-        """``events`` but for SessionClosed, and the ends of what is sent; ``now`` is in nanoseconds since 1970."""
+        """``events`` but for SessionClosed, and the ends of what is sent; ``now`` is in their clock's nanoseconds."""
         for event in events:
             match event:
                 case SubflowEstablished():

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from tributary.wire.segments import Segment
 
-_SET_BACK = 10**9
-"""Nanoseconds by which a clock that was set back must differ, so that nothing else is taken for it."""
+_SET = 30 * 10**9
+"""Nanoseconds: a packet that seems to have waited for longer, or to be of the future, came before a clock was set."""
 
 Captured = tuple[int, Segment | None]
-"""When a packet was captured, in nanoseconds since 1970, and its segment, None of one that nobody can read."""
+"""When a packet was captured, by the monotonic clock, and its segment, None of one that nobody can read."""
 
 
 def complete_until(now: int, sockets: Iterable[Sequence[Captured]], most: int) -> int:
@@ -17,6 +17,15 @@ def complete_until(now: int, sockets: Iterable[Sequence[Captured]], most: int) -
     More may wait in a socket from which as many packets as ``most`` came, all of them later than its last one.
     """
     return min((now, *(packets[-1][0] for packets in sockets if len(packets) == most)))
+
+
+def monotonic(captured: int, wall: int, now: int) -> int:
+    """When something was ``captured`` by the wall clock, as the monotonic one has it: it is ``wall`` and ``now``.
+
+    All are in nanoseconds. The wall clock may be set at any time; what is timed here must not wait for it.
+    """
+    ago = wall - captured
+    return now - ago if abs(ago) < _SET else now
 
 
 class InOrder:
@@ -29,7 +38,6 @@ class InOrder:
 
     def __init__(self) -> None:
         self._later: list[Segment] = []
-        self._complete_until = 0
 
     @property
     def is_holding(self) -> bool:
@@ -37,12 +45,7 @@ class InOrder:
         return bool(self._later)
 
     def sort(self, segments: Iterable[Segment], complete_until: int) -> list[Segment]:
-        """The segments that may be seen now, oldest first; those after ``complete_until`` wait.
-
-        When the clock was set back all are given out, or they would wait until it is as late again.
-        """
+        """The segments that may be seen now, oldest first; those after ``complete_until`` wait."""
         everything = sorted([*self._later, *segments], key=lambda segment: segment.time)
-        was_set_back = complete_until < self._complete_until - _SET_BACK
-        self._complete_until = complete_until
-        self._later = [] if was_set_back else [segment for segment in everything if segment.time > complete_until]
+        self._later = [segment for segment in everything if segment.time > complete_until]
         return everything[: len(everything) - len(self._later)]

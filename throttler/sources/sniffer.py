@@ -12,7 +12,7 @@ from scapy.error import Scapy_Exception
 from scapy.layers.inet6 import IPv46
 
 from throttler.sources.dissect import segment
-from throttler.sources.order import Captured
+from throttler.sources.order import Captured, monotonic
 from tributary.settings.failure import Exit, Failure
 from tributary.wire import capture_filter
 
@@ -57,8 +57,11 @@ class Sniffer:
         """Capture no more."""
         self._scapy.close()
 
-    def packets(self, most: int) -> Iterator[Captured]:
-        """What is queued now, at most that many packets; none any more when the interface is gone. Raises Failure."""
+    def packets(self, most: int, wall: int, now: int) -> Iterator[Captured]:
+        """What is queued, at most that many packets; none any more when the interface is gone. Raises Failure.
+
+        It is ``wall`` by the clock that packets are stamped with, and ``now`` by the monotonic one, in nanoseconds.
+        """
         for _ in range(most):
             try:
                 # recv_raw, its public sibling, does not say whether the packet came or went.
@@ -71,7 +74,7 @@ class Sniffer:
                     raise Failure(Exit.SYSTEM, f"cannot capture on {self.interface}: {error.strerror}") from error
                 return
             outgoing = address[2] == socket.PACKET_OUTGOING
-            captured = round(time * 10**9)
+            captured = monotonic(round(time * 10**9), wall, now)
             found = segment(data, self._scapy.LL, captured, self.interface, outgoing)
             self.unreadable += found is None
             yield captured, found

@@ -76,7 +76,7 @@ class Wire:
 
     def start(self) -> Sequence[Event]:
         """The subflows of this host's sockets, which are followed from now on, as far as they are on its interfaces."""
-        now = time.time_ns()
+        now = time.monotonic_ns()
         try:
             found = sockets.differences({}, sockets.snapshot(now), routes.interface_of, now)
         except OSError as error:
@@ -87,17 +87,17 @@ class Wire:
     def events(self, _known: Known, /) -> Sequence[Event]:
         """What the segments brought about."""
         found = [event for segment in self._segments() for event in self._handshakes.see(segment)]
-        return [*found, *self._handshakes.expire(time.time_ns())]
+        return [*found, *self._handshakes.expire(time.monotonic_ns())]
 
     def _segments(self) -> list[Segment]:
-        now = time.time_ns()
-        found = [list(sniffer.packets(BATCH)) for _, sniffer in self._sniffers.values()]
+        wall, now = time.time_ns(), time.monotonic_ns()
+        found = [list(sniffer.packets(BATCH, wall, now)) for _, sniffer in self._sniffers.values()]
         segments = (segment for packets in found for _, segment in packets if segment is not None)
         return self._order.sort(segments, complete_until(now, found, BATCH))
 
     def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
         """Follow these no longer."""
-        now = time.time_ns()
+        now = time.monotonic_ns()
         return [event for each in subflows for event in self._handshakes.drop(each, now, reason)]
 
     def capture(self) -> dict[str, dict[str, int]]:

@@ -23,8 +23,8 @@ class Ended(StrEnum):
 class SubflowEstablished:
     """The third ACK of a handshake was right. ``interface`` is the one that the gateway's segments leave by.
 
-    ``time`` is in nanoseconds since 1970. The first subflow of a session has address id 0 (RFC 8684 section 3.2);
-    ``backup`` is what the client asked for.
+    ``time`` is in nanoseconds of the monotonic clock. The first subflow of a session has address id 0 (RFC 8684
+    section 3.2); ``backup`` is what the client asked for.
     """
 
     time: int

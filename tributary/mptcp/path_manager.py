@@ -119,7 +119,7 @@ class PathManager:
                     raise EventsLost from error
                 raise Failure(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
             for message in _whole(data):
-                event = read(message, time.time_ns(), self._interface_of)
+                event = read(message, time.monotonic_ns(), self._interface_of)
                 if event is not None:
                     yield event
 

@@ -28,7 +28,8 @@ def client_of(address: str) -> str:
 class Segment:
     """What a handshake needs of one segment.
 
-    ``time`` is in nanoseconds since 1970. ``outgoing`` says that this host sent or forwarded it out of ``interface``.
+    ``time`` is in nanoseconds of the monotonic clock. ``outgoing`` says that this host sent or forwarded it out of
+    ``interface``.
     ``options`` are the option bytes of the TCP header as they were on the wire.
     """
 

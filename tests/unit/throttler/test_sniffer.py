@@ -10,7 +10,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet
 
 from throttler.sources.dissect import segment
-from throttler.sources.order import Captured, InOrder, complete_until
+from throttler.sources.order import Captured, InOrder, complete_until, monotonic
 from tributary.wire.segments import Flags, Segment
 
 OPTIONS = bytes.fromhex("020405b40402080a323b3e6c000000000103030a1e040101")
@@ -146,11 +146,13 @@ def test_a_segment_that_may_have_been_overtaken_waits_until_it_cannot() -> None:
     assert not order.is_holding
 
 
-def test_a_clock_that_is_set_back_stops_nothing() -> None:
-    hour = 3600 * 10**9
-    order = InOrder()
-    assert order.sort([at(hour + 2)], complete_until=hour) == []
-    assert order.sort([at(3)], complete_until=2) == [at(3), at(hour + 2)]
+def test_a_wall_clock_that_is_set_makes_no_packet_early_or_late() -> None:
+    """Packets are stamped by the wall clock; two hours back, what is held back would wait for two hours."""
+    second, hour = 10**9, 3600 * 10**9
+    assert monotonic(100 * second, 103 * second, 7 * second) == 4 * second
+    assert monotonic(104 * second, 103 * second, 7 * second) == 8 * second
+    for step in (-2 * hour, 2 * hour):
+        assert monotonic(100 * second + step, 103 * second, 7 * second) == 7 * second
 
 
 def test_other_programs_in_this_process_may_read_whatever_scapy_can() -> None:
