@@ -111,7 +111,7 @@ class Keeper:
         Keep ``memory`` before the steps are done.
         """
         now = Now(datetime.fromtimestamp(wall, self.settings.time_zone), is_right)
-        self.usage.keep(self.settings.wan, now.local.date())
+        self.usage.keep(self.settings.wan, now.local.date(), is_right=is_right)
         self.links = policy.allowed(links(self.settings, observed), self.health.dead, self.usage, now)
         names = {*self.settings.tunnel_names, self.settings.scout_name}
         self.names_taken = frozenset(

@@ -37,7 +37,9 @@ def _checked(link: Link, why: str | None) -> Link:
 def _used_up(link: Link, usage: Usage) -> str | None:
     if usage.level(link.name) is not Allowance.USED_UP:
         return None
-    return f"monthly cap of {link.wan.monthly_cap} used up, counts anew on {usage.renews(link.name)}"
+    renews = usage.renews(link.name)
+    when = f"on {renews}" if renews else "once the time is known"
+    return f"monthly cap of {link.wan.monthly_cap} used up, counts anew {when}"
 
 
 def _outside_of_hours(link: Link, now: Now, others: bool) -> str | None:

@@ -58,11 +58,12 @@ def _link(keeper: Keeper, link: Link, wall: float) -> Answer:
 def _cap(usage: Usage, name: str) -> Answer | None:
     if name not in usage.capped:
         return None
+    since, until = usage.meters[name].since, usage.renews(name)
     return {
         "bytes": usage.cap(name),
         "used_bytes": usage.meters[name].used,
-        "since": usage.meters[name].since.isoformat(),
-        "until": usage.renews(name).isoformat(),
+        "since": since.isoformat() if since else None,
+        "until": until.isoformat() if until else None,
         "level": usage.level(name),
     }
 

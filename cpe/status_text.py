@@ -35,7 +35,8 @@ def lines(answer: Answer, width: int) -> Iterator[Text]:
 
 def used(cap: Answer) -> str:
     """How much of a monthly cap is used."""
-    said = f"{scaled(cap['used_bytes'], 'B')} of {scaled(cap['bytes'], 'B')} used since {cap['since']}"
+    said = f"{scaled(cap['used_bytes'], 'B')} of {scaled(cap['bytes'], 'B')} used"
+    said += f" since {cap['since']}" if cap["since"] else ""
     return said + ("" if cap["level"] == "left" else f" ({cap['level']})")
 
 

@@ -7,7 +7,7 @@ carried already, or the same one since a reboot, counts too.
 
 from calendar import monthrange
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from typing import Any, Self
@@ -18,6 +18,8 @@ NEARLY = 0.8
 """The part of a cap from which on it is nearly used up."""
 UNSAVED = 0.01
 """The part of a cap that a power cut may forget at most; what is less than this is saved after a time."""
+MOST_COUNTERS = 16
+"""Interfaces of one link that are remembered: a stick that is plugged in again is another one."""
 BETWEEN_SAVES = 3600.0
 """Seconds between two savings of what is less, for the sake of SD cards."""
 
@@ -40,21 +42,25 @@ class Reading:
 
 @dataclass(frozen=True)
 class Meter:
-    """One link: bytes ``used`` since the day ``since``, and the last reading."""
+    """One link: bytes ``used`` since the day ``since``, None while no date can be believed, and the last reading.
 
-    since: date
+    ``others`` are counters of this start of the system that were read before the last one, and how far.
+    """
+
+    since: date | None
     used: int = 0
     last: Reading | None = None
+    others: Mapping[str, int] = field(default_factory=dict)
 
     def read(self, reading: Reading) -> Self:
         """The meter after a reading; what was carried before the first one is nobody's."""
         if self.last is None:
-            new = 0
-        elif reading.counter == self.last.counter and reading.total >= self.last.total:
-            new = reading.total - self.last.total
-        else:
-            new = reading.total
-        return type(self)(self.since, self.used + new, reading)
+            return replace(self, last=reading)
+        known = {**self.others, self.last.counter: self.last.total}
+        before = known.pop(reading.counter, 0)
+        new = reading.total - before if reading.total >= before else reading.total
+        here = [(counter, total) for counter, total in known.items() if _boot(counter) == _boot(reading.counter)]
+        return replace(self, used=self.used + new, last=reading, others=dict(here[-MOST_COUNTERS:]))
 
 
 class Usage:
@@ -67,19 +73,22 @@ class Usage:
         self.boot = boot
         self.meters: dict[str, Meter] = dict(kept or {})
         self._caps: dict[str, LinkPolicy] = {}
+        self._today = self._latest = date.min
         self._saved = dict(self.meters)
         self._saved_at = 0.0
 
-    def keep(self, policies: Mapping[str, LinkPolicy], today: date) -> None:
+    def keep(self, policies: Mapping[str, LinkPolicy], today: date, *, is_right: bool = True) -> None:
         """Of these links those with a cap are metered; a new period begins where that is due.
 
-        A clock that goes back begins none: a computer without a clock of its own has an old date for a while.
+        Only while ``today`` is right: a computer without a clock of its own has some other date for a while. A period
+        that began later than any day that was right, by such a date, began with the present one.
         """
         self._caps = {name: policy for name, policy in policies.items() if policy.monthly_cap}
+        self._today = today
+        self._latest = max(self._latest, today) if is_right else self._latest
         for name, policy in self._caps.items():
-            begin = latest(policy.cap_day, today)
-            meter = self.meters.get(name) or Meter(begin)
-            self.meters[name] = Meter(begin, 0, meter.last) if begin > meter.since else meter
+            meter = self.meters.get(name) or Meter(None)
+            self.meters[name] = _kept(meter, policy.cap_day, self._latest) if is_right else meter
 
     def read(self, readings: Mapping[str, Reading]) -> None:
         """What the counters show."""
@@ -87,10 +96,11 @@ class Usage:
             self.meters[name] = self.meters[name].read(readings[name])
 
     def set(self, name: str, used: int) -> bool:
-        """The provider says how much was used; returns whether the link has a cap."""
+        """The provider says how much was used in the period of today; returns whether the link has a cap."""
         if name not in self._caps:
             return False
-        self.meters[name] = Meter(self.meters[name].since, used, self.meters[name].last)
+        begin = latest(self._caps[name].cap_day, self._today)
+        self.meters[name] = replace(self.meters[name], since=begin, used=used)
         return True
 
     @property
@@ -111,9 +121,10 @@ class Usage:
         assert cap is not None, "links without a cap have no meter"
         return cap.amount
 
-    def renews(self, name: str) -> date:
-        """When a link that is ``capped`` counts anew."""
-        return following(self._caps[name].cap_day, self.meters[name].since)
+    def renews(self, name: str) -> date | None:
+        """When a link that is ``capped`` counts anew; None while nobody knows the date."""
+        since = self.meters[name].since
+        return following(self._caps[name].cap_day, since) if since else None
 
     def at(self, level: Allowance) -> frozenset[str]:
         """The links that have so much left."""
@@ -145,6 +156,19 @@ class Usage:
         return cls({str(name): _read(meter) for name, meter in document.items()}, boot)
 
 
+def _kept(meter: Meter, day: int, today: date) -> Meter:
+    """The meter of ``today``, which counts anew on that ``day`` of the month."""
+    begin = latest(day, today)
+    if meter.since is None or meter.since > today:
+        return replace(meter, since=begin)
+    return replace(meter, since=begin, used=0) if begin > meter.since else meter
+
+
+def _boot(counter: str) -> str:
+    """Which start of the system the counter is of."""
+    return counter.rpartition("/")[0]
+
+
 def latest(day: int, today: date) -> date:
     """The last day of counting anew, today or before; in a month that is too short its last day."""
     this = _in_month(today, day)
@@ -164,13 +188,17 @@ def _in_month(month: date, day: int) -> date:
 def _written(meter: Meter) -> dict[str, Any]:
     last = meter.last
     return {
-        "since": meter.since.isoformat(),
+        "since": meter.since.isoformat() if meter.since else None,
         "used": meter.used,
         "counter": last.counter if last else None,
         "total": last.total if last else 0,
+        "others": dict(meter.others),
     }
 
 
 def _read(entry: Mapping[str, Any]) -> Meter:
     last = Reading(str(entry["counter"]), int(entry["total"])) if entry["counter"] is not None else None
-    return Meter(date.fromisoformat(entry["since"]), int(entry["used"]), last)
+    since = date.fromisoformat(entry["since"]) if entry["since"] is not None else None
+    # An older version kept no others.
+    others = {str(counter): int(total) for counter, total in entry.get("others", {}).items()}
+    return Meter(since, int(entry["used"]), last, others)

@@ -1,5 +1,6 @@
 """Hours, and a clock that may be wrong."""
 
+import ctypes
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,10 +47,36 @@ def test_hours_are_those_of_the_time_zone_that_is_said() -> None:
         assert keeper.states["lte"].down == down
 
 
-def test_the_clock_is_believed_when_it_was_set_since_boot_or_another_program_keeps_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("timesync", "kernel", "is_right"),
+    [
+        ([], 0x2001, True),  # another program keeps it
+        ([], 0x40, False),
+        (["."], 0x40, False),
+        ([".", "synchronized"], 0x40, True),
+        (["."], 0x2001, True),
+        ([], None, True),
+        (["."], None, False),
+    ],
+)
+def test_the_clock_is_believed_when_any_program_has_synchronized_it(
+    timesync: list[str], kernel: int | None, is_right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def status() -> int:
+        if kernel is None:
+            raise PermissionError
+        return kernel
+
+    monkeypatch.setattr(clock, "status", status)
     folder = tmp_path / "timesync"
-    assert clock.is_right(folder)
-    folder.mkdir()
-    assert not clock.is_right(folder)
-    (folder / "synchronized").touch()
-    assert clock.is_right(folder)
+    for name in timesync:
+        folder.mkdir(exist_ok=True)
+        if name != ".":
+            (folder / name).touch()
+    assert clock.is_right(folder) == is_right
+
+
+def test_the_kernel_says_what_it_thinks_of_the_clock() -> None:
+    """The same as the whole call returns: 5, TIME_ERROR, is that it is not synchronized (adjtimex(2))."""
+    state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
+    assert state == 5 or not clock.status() & 0x40

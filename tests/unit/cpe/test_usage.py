@@ -48,6 +48,57 @@ def test_what_counters_show_adds_up(readings: list[tuple[str, int]], wanted: int
     assert used(metered(), *readings) == wanted
 
 
+def test_a_link_that_moves_from_one_interface_to_another_and_back_counts_everything_once() -> None:
+    """The rule of a link with a cap is changed to another interface, and back again, without a restart of the box."""
+    usage = metered()
+    assert used(usage, ("one/3", 7000), ("one/3", 9000)) == 2000
+    assert used(usage, ("one/4", 300)) == 2300
+    assert used(usage, ("one/3", 9500)) == 2800
+    assert used(usage, ("one/4", 300), ("one/4", 400)) == 2900
+    again = metered(kept=Usage.load(json.loads(json.dumps(usage.dump())), "one"))
+    assert used(again, ("one/3", 9600)) == 3000
+    assert used(again, ("two/4", 50)) == 3050
+
+
+def test_many_interfaces_one_after_the_other_are_not_all_remembered() -> None:
+    usage = metered()
+    used(usage, *((f"one/{number}", 1) for number in range(1000)))
+    assert len(json.dumps(usage.dump())) < 1000
+
+
+def test_a_clock_that_is_ahead_for_one_start_begins_no_period_that_never_ends() -> None:
+    """The clock says 2036 until the network corrects it; the cap of this month goes on, and ends when it should."""
+    usage = metered()
+    used(usage, ("one/3", 0), ("one/3", 7 * GB))
+    usage.keep(CAPPED, date(2036, 1, 1), is_right=False)
+    assert usage.meters["lte"].since == date(2026, 11, 10) and usage.meters["lte"].used == 7 * GB
+    usage.keep(CAPPED, date(1970, 1, 1), is_right=False)
+    assert usage.meters["lte"].since == date(2026, 11, 10)
+    usage.keep(CAPPED, date(2026, 12, 10))
+    assert usage.meters["lte"].since == date(2026, 12, 10) and usage.meters["lte"].used == 0
+
+
+def test_a_first_start_without_the_time_counts_and_learns_the_period_later() -> None:
+    usage = Usage(boot="one")
+    usage.keep(CAPPED, date(2036, 1, 1), is_right=False)
+    assert used(usage, ("one/3", 0), ("one/3", GB)) == GB
+    assert usage.renews("lte") is None
+    kept = Usage.load(json.loads(json.dumps(usage.dump())), "one")
+    kept.keep(CAPPED, TODAY)
+    assert kept.meters["lte"].since == date(2026, 11, 10) and kept.meters["lte"].used == GB
+
+
+@pytest.mark.parametrize("is_set", [False, True], ids=["by itself", "by what the provider says"])
+def test_a_period_that_an_earlier_version_began_in_the_future_is_mended(is_set: bool) -> None:
+    usage = Usage({"lte": Meter(date(2036, 1, 10), 50 * GB)}, "one")
+    usage.keep(CAPPED, TODAY, is_right=not is_set)
+    if is_set:
+        assert usage.set("lte", 5)
+    assert usage.meters["lte"].since == date(2026, 11, 10)
+    assert usage.renews("lte") == date(2026, 12, 10)
+    assert usage.meters["lte"].used == (5 if is_set else 50 * GB)
+
+
 def test_a_cap_is_nearly_used_up_from_80_percent_on_and_used_up_at_100() -> None:
     usage = metered()
     used(usage, ("one/3", 0), ("one/3", 40 * GB - 1))
