@@ -79,6 +79,7 @@ def _facts(keeper: Keeper, link: Link) -> words.Facts:
         target=None if record is None else "The gateway" if keeper.leg else str(keeper.target),
         answers=False if link.name in keeper.health.silent else True if record and record.answers else None,
         target_answers=keeper.health.answers,
+        needed=keeper.health.needed(link.name),
         reached=keeper.paths.reached.get(link.name),
         tunnel=keeper.gateways.current.gateway.port if keeper.gateways.current else None,
         login=keeper.portals.found.get(link.name),

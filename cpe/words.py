@@ -39,6 +39,7 @@ class Cause(StrEnum):
     GATEWAY_NAME_NOT_FOUND = "gateway-name-not-found"
     LATER_GATEWAY = "later-gateway"
     EARLIER_GATEWAY_ANSWERS = "earlier-gateway-answers"
+    ANSWERS_AGAIN = "answers-again"
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,13 @@ class Finding:
 class Facts:
     """What is known of one link: ``down`` a Reason, or what its settings say (policy.py).
 
-    ``target`` is what its probes must reach, as people call it; None if it is not probed. ``answers``: whether the last
-    probe was answered, None when not yet, or not just now. ``target_answers``: whether it does by any link.
-    ``reached``: whether the gateway's outside answers pings, None if nobody asked. ``tunnel``: the UDP port that its
-    tunnel leads to, None without one. ``login`` is the address of a login page. ``packet`` and ``interface_packet`` are
-    the largest that pass to the gateway and through the interface, in bytes, None if that was not measured. ``inside``
-    and ``outside`` are what MPTCP came to in the tunnel and past it, and ``others`` past it by other links.
+    ``target`` is what its probes must reach, as people call it; None if it is not probed. ``answers``: whether the
+    last probe was answered, None when not yet, or not just now. ``target_answers``: whether it does by any link.
+    ``needed``: for how many seconds a link that is out must answer. ``reached``: whether the gateway's outside
+    answers pings, None if nobody asked. ``tunnel``: the UDP port that its tunnel leads to, None without one.
+    ``login`` is the address of a login page. ``packet`` and ``interface_packet`` are the largest that pass to the
+    gateway and through the interface, in bytes, None if that was not measured. ``inside`` and ``outside`` are what
+    MPTCP came to in the tunnel and past it, and ``others`` past it by other links.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Facts:
     target: str | None = None
     answers: bool | None = None
     target_answers: bool = False
+    needed: float = 0.0
     reached: bool | None = None
     tunnel: int | None = None
     login: str | None = None
@@ -122,6 +125,12 @@ def _state(facts: Facts) -> Finding:
             Cause.LOGIN_PAGE,
             f"{name}: a login page is in the way. Open {facts.login} in a browser on a device behind this box. If it"
             f" does not open there, unplug the other links meanwhile. {name} is used as soon as you are let in.",
+        )
+    if facts.down is Reason.NO_ANSWER and facts.answers:
+        return Finding(
+            Cause.ANSWERS_AGAIN,
+            f"{name} did not answer, and does again. It is used when that has held"
+            + (f" for {facts.needed:.0f} s: it failed soon after it came back before." if facts.needed else "."),
         )
     is_silent = facts.answers is False and not facts.down and not facts.target_answers
     if is_silent or facts.down is Reason.NO_ANSWER:

@@ -1,6 +1,10 @@
 """Which links are taken out, by what their probes say."""
 
-from cpe.health import Health
+import random
+
+import pytest
+
+from cpe.health import MOST_HOLD, SOON, Health
 from tributary.settings.probing import Probe
 from tributary.settings.units import Duration
 
@@ -23,7 +27,7 @@ def test_a_link_is_taken_out_after_so_many_failures_in_a_row_while_another_answe
     assert health.dead == {"dsl"}
 
 
-def test_one_answer_between_begins_the_count_anew_and_one_answer_brings_a_link_back() -> None:
+def test_one_answer_between_begins_the_count_anew_and_three_in_a_row_bring_a_link_back() -> None:
     health = both()
     health.told("lte", 0.05)
     for rtt in (None, None, 0.01, None, None):
@@ -31,9 +35,111 @@ def test_one_answer_between_begins_the_count_anew_and_one_answer_brings_a_link_b
     assert not health.dead
     health.told("dsl", None)
     assert health.dead
-    health.told("dsl", 0.01)
+    for rtt in (0.01, 0.01, None, 0.01, 0.02):
+        health.told("dsl", rtt)
+        assert health.dead == {"dsl"}
+    health.told("dsl", 0.03)
     assert not health.dead
-    assert health.records["dsl"].rtt == 0.01
+    assert health.records["dsl"].rtt == 0.03
+
+
+def test_a_link_that_begins_to_answer_is_asked_again_soon() -> None:
+    health = both()
+    health.begin(0)
+    health.told("lte", 0.05)
+    for _ in range(3):
+        health.told("dsl", None)
+    assert "dsl" in health.begin(20)
+    health.told("dsl", 0.01)
+    assert health.begin(21) == [] and "dsl" in health.begin(22)
+
+
+class Day:
+    """A day of probes with the usual settings, by the clock: a link that loses some beside one that loses none."""
+
+    def __init__(self, lost: float, seed: int = 1) -> None:
+        self.lost, self.random = lost, random.Random(seed)
+        self.health = both()
+        self.now, self.changes = 0.0, list[float]()
+
+    def run(self, until: float, good: str | None = "dsl") -> int:
+        """Returns how often the links' state changed; ``good`` is the one that loses none."""
+        health, told = self.health, list[tuple[float, str, float | None]]()
+        before = len(self.changes)
+        while (due := health.next_due) is not None:
+            self.now = min([max(due, self.now), *(at for at, _, _ in told)])
+            if self.now > until:
+                break
+            dead = health.dead
+            for each in [each for each in told if each[0] <= self.now]:
+                told.remove(each)
+                health.told(*each[1:])
+            under_way = {name for _, name, _ in told}
+            for name in health.begin(self.now):
+                if name not in under_way:
+                    is_lost = name != good and self.random.random() < self.lost
+                    told.append((self.now + (2.0 if is_lost else 0.05), name, None if is_lost else 0.05))
+            if health.dead != dead:
+                self.changes.append(self.now)
+        return len(self.changes) - before
+
+
+DAY = 86400.0
+
+
+@pytest.mark.parametrize(("lost", "most"), [(0.0, 0), (0.1, 24), (0.3, 20), (0.5, 20)])
+def test_a_link_that_loses_probes_does_not_come_and_go_all_day(lost: float, most: int) -> None:
+    """30 % lost on one link, beside a good one: it went out or came back 442 times a day."""
+    assert Day(lost).run(DAY) <= most
+
+
+def test_a_link_that_is_well_again_comes_back_after_the_longest_hold_and_the_next_time_sooner() -> None:
+    day = Day(0.5)
+    day.run(DAY)
+    assert day.health.dead == {"lte"}
+    day.lost = 0.0
+    assert day.run(DAY + MOST_HOLD + 60) == 1 and not day.health.dead
+    day.run(DAY + MOST_HOLD + 60 + SOON)
+    day.lost = 1.0
+    began = day.now
+    day.run(began + 60)
+    assert day.health.dead == {"lte"} and day.health.needed("lte") == 0
+    day.lost = 0.0
+    day.run(day.now + 30)
+    assert not day.health.dead
+
+
+def test_a_link_that_is_held_is_used_at_once_when_no_other_is_left() -> None:
+    day = Day(0.5)
+    day.run(DAY)
+    day.lost = 0.0
+    day.run(DAY + 60)
+    assert day.health.dead == {"lte"} and day.health.records["lte"].answers
+    unplugged = day.health
+    unplugged.keep(["lte"])
+    assert not unplugged.dead
+
+
+def test_a_link_that_is_held_takes_the_place_of_one_that_falls_silent() -> None:
+    day = Day(0.5)
+    day.run(DAY)
+    day.lost = 0.0
+    day.run(DAY + 60)
+    assert day.health.dead == {"lte"}
+    day.lost = 1.0
+    assert day.run(DAY + 120, good="lte") and day.health.dead == {"dsl"}
+
+
+def test_a_link_that_is_held_is_no_reason_to_shun_the_one_that_is_used() -> None:
+    day = Day(0.5)
+    day.run(DAY)
+    day.lost = 0.0
+    day.run(DAY + 60)
+    assert day.health.dead == {"lte"}
+    day.health.doubt()
+    day.health.told("lte", 0.05)
+    day.health.told("dsl", None)
+    assert not day.health.shunned
 
 
 def test_a_metered_link_is_asked_less_often_until_it_fails() -> None:
