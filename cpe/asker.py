@@ -28,7 +28,7 @@ class _Question:
     answer: bytearray = field(default_factory=bytearray)
 
 
-class Asker(UnderWay[_Question]):
+class Asker(UnderWay[str, _Question]):
     """The questions under way."""
 
     def start(self, link: str, way: Way, now: float) -> None:

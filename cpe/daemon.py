@@ -21,7 +21,7 @@ from cpe.kernel.door import BY_PROGRAMS, Door
 from cpe.kernel.watch import Watch
 from cpe.memory import Store
 from cpe.prober import Prober
-from cpe.probes import Probes
+from cpe.probes import Probes, Question
 from cpe.quality import Quality
 from cpe.resolver import Resolver
 from cpe.settings import CpeSettings, read
@@ -81,7 +81,7 @@ def run(setup: Setup) -> None:
             server,
             stack.enter_context(Watch()),
             stack.enter_context(PathManager(lambda _: None)),
-            stack.enter_context(Prober()),
+            stack.enter_context(Prober[Question]()),
             stack.enter_context(Resolver()),
             stack.enter_context(Examination()),
         )
@@ -96,7 +96,7 @@ class Inputs:
     server: Server
     watch: Watch
     events: PathManager
-    prober: Prober
+    prober: Prober[Question]
     resolver: Resolver
     examination: Examination
 

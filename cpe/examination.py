@@ -22,8 +22,8 @@ class Examination:
     def __init__(self) -> None:
         with ExitStack() as stack:
             self._pinger = stack.enter_context(Pinger())
-            self._multipath = stack.enter_context(Prober(IPPROTO_MPTCP))
-            self._plain = stack.enter_context(Prober())
+            self._multipath = stack.enter_context(Prober[str](IPPROTO_MPTCP))
+            self._plain = stack.enter_context(Prober[str]())
             self._asker = stack.enter_context(Asker())
             self._stack = stack.pop_all()
 
@@ -74,10 +74,10 @@ class Examination:
     def _try_multipath(self, keeper: Keeper, now: float, log: Log) -> None:
         verdicts, before = keeper.verdicts, dict(keeper.verdicts.found)
         for outcome in self._multipath.outcomes(now):
-            if verdicts.told(outcome.link, outcome.speaks_mptcp, outcome.is_refused, now):
-                self._connect(self._plain, keeper, outcome.link, now)
+            if verdicts.told(outcome.about, outcome.speaks_mptcp, outcome.is_refused, now):
+                self._connect(self._plain, keeper, outcome.about, now)
         for outcome in self._plain.outcomes(now):
-            verdicts.told_plainly(outcome.link, outcome.rtt is not None and not outcome.is_refused, now)
+            verdicts.told_plainly(outcome.about, outcome.rtt is not None and not outcome.is_refused, now)
         for name in verdicts.begin(now):
             self._connect(self._multipath, keeper, name, now)
         for name, found in verdicts.found.items():
@@ -85,7 +85,7 @@ class Examination:
                 log.event("no MPTCP", Level.WARNING, link=name, connection=found)
 
     @staticmethod
-    def _connect(prober: Prober, keeper: Keeper, name: str, now: float) -> None:
+    def _connect(prober: Prober[str], keeper: Keeper, name: str, now: float) -> None:
         if way := keeper.verdicts.way(name):
             prober.forget(name)
             prober.start(name, way.interface, way.source, way.target, now, TIMEOUT)

@@ -143,8 +143,9 @@ class Health:
     def _due(self, name: str) -> float:
         record = self.records[name]
         # One that has just failed is asked again at once, and one that begins to answer; one that is out can wait.
-        begins = record.is_dead and 0 < record.in_a_row < IN_A_ROW
-        if begins or (record.failures and not record.is_dead):
+        if record.is_dead and 0 < record.in_a_row < IN_A_ROW:
+            return record.began + self._probe.timeout.seconds / 4
+        if record.failures and not record.is_dead:
             return record.began + self._probe.timeout.seconds
         interval = self._probe.interval.seconds
         return record.began + (max(METERED, interval) if name in self._metered else interval)

@@ -48,7 +48,7 @@ class _Ping:
     deadline: float
 
 
-class Pinger(UnderWay[_Ping]):
+class Pinger(UnderWay[str, _Ping]):
     """The pings under way."""
 
     def start(

@@ -1,18 +1,37 @@
 """Whether links lead to the gateway: probes are begun and heard here; what is due and what follows, the keeper says."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
 
 from cpe.difference import SetTunnel, Step
 from cpe.keeper import Keeper
 from cpe.prober import Prober
-from cpe.quality import PROBE, Quality, Tell
+from cpe.quality import Quality, Tell
 from tributary.daemons.logs import Level, Log
+
+
+class About(Enum):
+    """What a probe asks."""
+
+    LINK = "whether a link leads to the gateway"
+    DELAY = "how long that takes, of a link whose rates move"
+    TUNNEL = "nothing: it says where a tunnel is now"
+    SCOUT = "whether an earlier gateway answers"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One probe, of the link or the interface with this name."""
+
+    about: About
+    name: str = ""
 
 
 class Probes:
     """Those of links, of an earlier gateway, and of the delay of links whose rates move."""
 
-    def __init__(self, prober: Prober, keeper: Keeper, quality: Quality, log: Log, tell: Tell) -> None:
+    def __init__(self, prober: Prober[Question], keeper: Keeper, quality: Quality, log: Log, tell: Tell) -> None:
         self._prober, self._keeper, self._quality = prober, keeper, quality
         self._log, self._tell = log, tell
 
@@ -26,19 +45,20 @@ class Probes:
 
     def hear(self, now: float) -> bool:
         """Hear answers; returns whether something is known now by which the next look should go."""
-        health, gateways, scout = self._keeper.health, self._keeper.gateways, self._keeper.settings.scout_name
+        health, gateways = self._keeper.health, self._keeper.gateways
         before = (health.dead, health.shunned, health.silent, health.answers)
         for outcome in self._prober.outcomes(now):
-            if outcome.link == scout:
+            about, name = outcome.about.about, outcome.about.name
+            if about is About.SCOUT:
                 gateways.scout.told(outcome.rtt is not None, gateways.number, now)
+            tells_delay = not outcome.is_refused and (outcome.rtt is not None or health.answers)
+            if about in (About.LINK, About.DELAY) and tells_delay:
+                self._quality.told(name, outcome.rtt, now, self._tell)
+            if about is not About.LINK:
                 continue
-            if outcome.rtt is not None or health.answers:
-                self._quality.told(outcome.link.removeprefix(PROBE), outcome.rtt, now, self._tell)
-            if outcome.link.startswith(PROBE):
-                continue
-            if outcome.rtt is None and outcome.link not in health.dead:
-                self._log.event("probe failed", Level.WARNING, link=outcome.link, reason=outcome.reason)
-            health.told(outcome.link, outcome.rtt)
+            if outcome.rtt is None and name not in health.dead:
+                self._log.event("probe failed", Level.WARNING, link=name, reason=outcome.reason)
+            health.told(name, outcome.rtt)
         if before[-1] and not health.answers:
             self._quality.forget(self._tell)
         is_other = (health.dead, health.shunned, health.silent, health.answers) != before
@@ -62,13 +82,14 @@ class Probes:
         for link in keeper.links:
             by = keeper.probed_by(link)
             if by and target and link.name in due:
-                self._prober.start(link.name, *by, target, now, keeper.health.timeout(link.name))
+                question = Question(About.LINK, link.name)
+                self._prober.start(question, *by, target, now, keeper.health.timeout(link.name))
             if by and target and link.name in busy:
-                self._prober.start(f"{PROBE}{link.name}", *by, target, now, usual)
+                self._prober.start(Question(About.DELAY, link.name), *by, target, now, usual)
         scouted = keeper.scouted_by
         if scouted and keeper.gateways.scout.begin(now):
             name, address, there = scouted
-            self._prober.start(name, name, address, there, now, usual)
+            self._prober.start(Question(About.SCOUT), name, address, there, now, usual)
 
     def speak_up(self, steps: Iterable[Step], now: float) -> None:
         """Have tunnels that leave another way say where they are now: the gateway sends to where it heard them last.
@@ -80,5 +101,6 @@ class Probes:
             if isinstance(step, SetTunnel) and target and step.setup.name != settings.scout_name:
                 name, address = step.setup.name, step.setup.address
                 # One that is under way left the old way.
-                self._prober.forget(name)
-                self._prober.start(name, name, address, target, now, settings.probe.timeout.seconds)
+                question = Question(About.TUNNEL, name)
+                self._prober.forget(question)
+                self._prober.start(question, name, address, target, now, settings.probe.timeout.seconds)

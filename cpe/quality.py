@@ -15,9 +15,6 @@ from tributary.commands import TimedOut
 from tributary.settings.failure import Failure
 from tributary.settings.units import PositiveRate
 
-PROBE = "delay of "
-"""What the names of probes for delay begin with; that of the link follows."""
-
 _LONGEST_PAUSE = 30.0
 """Seconds: devices that are made and fail tell of changes, and would be looked at again at once."""
 

@@ -150,6 +150,15 @@ def test_a_link_whose_path_is_dead_is_taken_out_by_probes_and_brought_back(house
         assert house.status()["dsl"]["state"] == "up"
 
 
+@pytest.mark.parametrize("name", ["tb9", "scout", "delay"])
+def test_a_link_is_probed_whatever_it_is_called(house: World, name: str) -> None:
+    """A link that is called as the tunnel to an earlier gateway is, or as what other probes are for."""
+    with house.daemon(PROBED.replace("[wan.dsl]", f"[wan.{name}]")):
+        eventually(lambda: house.status()[name]["probe"]["rtt_ms"] is not None)
+        drop(house, "dsl")
+        eventually(lambda: house.status()[name]["why"] == "the probed target does not answer")
+
+
 def test_when_the_probed_target_is_away_no_link_is_taken_out(house: World) -> None:
     with house.daemon(PROBED):
         eventually(lambda: all(link["probe"]["rtt_ms"] is not None for link in house.status().values()))
