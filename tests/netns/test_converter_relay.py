@@ -17,11 +17,12 @@ from tests.netns.converter_clients import (
     read_all,
     reset,
     seconds_to_reset,
+    take,
     take_head,
 )
 from tests.netns.converter_services import CONTENT, echo
 from tests.netns.converter_short_timeouts import BUFFER, net, running
-from tests.netns.converter_world import GATEWAY, SERVER, Converter, World, needs_tools
+from tests.netns.converter_world import GATEWAY, SERVER, TCP, Converter, World, needs_tools
 from tests.netns.world import eventually
 
 __all__ = ["net", "running"]
@@ -45,6 +46,19 @@ def test_bytes_behind_a_refused_request_reach_nobody(net: World, kind: str) -> N
         with pytest.raises(Refused):
             opened(net, kind, GATEWAY, service.port, early=b"x" * 1000)
         assert service.peers == []
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+@ALL_KINDS
+def test_urgent_data_come_in_their_place_and_hold_nothing_back(net: World, kind: str, way: str) -> None:
+    """Bytes, an urgent one and more bytes, sent in one go, all come (RFC 9293 section 3.8.5)."""
+    for _ in range(5):
+        with joined(net, kind, TCP, way) as (client, server):
+            writer, reader = (client, server) if way == "up" else (server, client)
+            writer.sendall(b"abc")
+            writer.send(b"X", socket.MSG_OOB)
+            writer.sendall(b"def")
+            assert take(reader, 7) == b"abcXdef"
 
 
 @PROTOCOLS

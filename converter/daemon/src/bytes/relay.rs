@@ -320,6 +320,53 @@ mod tests {
         assert_eq!((ended, up, down), (super::Ended::Whole, 10, 13));
     }
 
+    /// All of it is there before the relay begins, so that no later event makes up for a read that stopped too soon.
+    #[test]
+    fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
+        let (budget, up, down) = (
+            Budget::new(1 << 20),
+            AtomicU64::default(),
+            AtomicU64::default(),
+        );
+        loopback::block_on(async {
+            let (mut client, near) = loopback::pair();
+            let (mut server, far) = loopback::pair();
+            let (near, far) = (near.into_tokio(), far.into_tokio());
+            for (peer, own) in [(&mut client, &near), (&mut server, &far)] {
+                crate::kernel::sockets::read_urgent_data_inline(own);
+                peer.write_all(b"abc").expect("taken");
+                socket2::SockRef::from(&*peer)
+                    .send_out_of_band(b"X")
+                    .expect("taken");
+                peer.write_all(b"def").expect("taken");
+            }
+            let context = RelayContext {
+                budget: &budget,
+                buffer: 64 << 10,
+                idle: Duration::from_secs(10),
+                half_closed: Duration::from_secs(10),
+                up: &up,
+                down: &down,
+            };
+            let flushed = Cell::new(false);
+            let all_is_through = poll_fn(|_| {
+                if up.load(Ordering::Relaxed) == 7 && down.load(Ordering::Relaxed) == 7 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            });
+            let flows = flows(&near, &far, Vec::new(), Vec::new(), &context);
+            let relayed = relay_until(flows, &context, || (), &flushed, all_is_through).await;
+            assert!(matches!(relayed, Relayed::Stopped(())), "{relayed:?}");
+            for mut peer in [client, server] {
+                let mut came = [0; 7];
+                peer.read_exact(&mut came).expect("it was written");
+                assert_eq!(&came, b"abcXdef");
+            }
+        });
+    }
+
     #[test]
     fn megabytes_go_through_whole_though_the_reader_is_slow() {
         let bytes: Vec<u8> = (0..4_000_000_u32).map(|n| (n % 251) as u8).collect();

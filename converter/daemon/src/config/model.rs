@@ -110,6 +110,7 @@ impl Default for Limits {
             connections: None,
             connections_per_client: 4096,
             buffered: 256 << 20,
+            buffered_per_client: None,
             buffer: 256 << 10,
             head: 64 << 10,
             backlog: 4096,

@@ -108,6 +108,7 @@ pub fn to_server(
     source: Option<SocketAddr>,
 ) -> io::Result<Socket> {
     let socket = stream(server, mptcp)?;
+    read_urgent_data_inline(&socket);
     if let Some(mark) = settings.mark {
         needed("SO_MARK", socket.set_mark(mark))?;
     }
@@ -139,8 +140,22 @@ pub fn send_at_once(stream: &TcpStream) {
     optional("TCP_NODELAY", SockRef::from(stream).set_tcp_nodelay(true));
 }
 
-/// What accepted connections inherit, which spares calls for each: no delay for small writes, and probes that find a
-/// client that vanished.
+/// Urgent data stay where they are in the stream (RFC 6093 section 6: what applications shall do), instead of the last of
+/// their bytes being kept apart, for nobody (`SO_OOBINLINE`, socket(7)).
+pub fn read_urgent_data_inline<'a>(socket: impl Into<SockRef<'a>>) {
+    // Refused for MPTCP alone, which has no urgent data (net/mptcp/sockopt.c).
+    let _ = socket.into().set_out_of_band_inline(true);
+}
+
+/// Whether what a listening socket accepts reads urgent data inline, as it does itself. The plain TCP connections of an
+/// MPTCP listener do not.
+pub fn accepts_urgent_data_inline(listener: &impl AsFd) -> bool {
+    let inline = SockRef::from(listener).out_of_band_inline();
+    inline.unwrap_or(false)
+}
+
+/// What accepted connections inherit, which spares calls for each: no delay for small writes, probes that find a
+/// client that vanished, and urgent data inline where the socket has any.
 pub fn set_up_for_clients<'a>(listener: impl Into<SockRef<'a>>) {
     let listener = listener.into();
     optional("TCP_NODELAY", listener.set_tcp_nodelay(true));
@@ -150,6 +165,7 @@ pub fn set_up_for_clients<'a>(listener: impl Into<SockRef<'a>>) {
     optional("TCP_KEEPIDLE", listener.set_tcp_keepalive(&idle));
     let interval = TcpKeepalive::new().with_interval(KEEPALIVE_INTERVAL);
     optional("TCP_KEEPINTVL", listener.set_tcp_keepalive(&interval));
+    read_urgent_data_inline(listener);
 }
 
 /// Closing this socket resets its connection.
@@ -163,25 +179,12 @@ pub fn end_writing(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).shutdown(std::net::Shutdown::Write)
 }
 
-/// Reads once. When less came than was asked for the socket is empty, and the next wait is for what comes then
-/// (epoll(7)): that spares a call that would only say so.
+/// Reads once; `WouldBlock` when the socket is empty. A read that returned less than was asked for does not show that: recv(2)
+/// stops before urgent data, also with `SO_OOBINLINE`, and whoever waited then would not be woken for what is there already.
 pub fn read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut count = None;
-    let asked = buffer.len();
-    let tried = stream.try_io(Interest::READABLE, || {
-        let read = rustix::net::recv(stream, &mut *buffer, rustix::net::RecvFlags::empty())?.0;
-        count = Some(read);
-        if read == 0 || read == asked {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::WouldBlock.into())
-        }
-    });
-    match (count, tried) {
-        (Some(count), _) => Ok(count),
-        (None, Err(error)) => Err(error),
-        (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
-    }
+    stream.try_io(Interest::READABLE, || {
+        Ok(rustix::net::recv(stream, buffer, rustix::net::RecvFlags::empty())?.0)
+    })
 }
 
 /// Where a connection was meant to go before netfilter brought it here.

@@ -221,11 +221,17 @@ impl AcceptLoop {
 }
 
 async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Acceptor>>>) {
+    let inherits = sockets::accepts_urgent_data_inline(&listener);
     loop {
         let accepted = listener.accept().await;
         let acceptor = Rc::clone(&acceptor.borrow());
         match accepted {
-            Ok((stream, client)) => acceptor.enter(stream, sockets::canonical(client)),
+            Ok((stream, client)) => {
+                if !inherits {
+                    sockets::read_urgent_data_inline(&stream);
+                }
+                acceptor.enter(stream, sockets::canonical(client));
+            }
             Err(error) if lacks_resources(&error) => {
                 acceptor.context.accounts.metrics.accept_pauses.inc();
                 sleep(PAUSE).await;
