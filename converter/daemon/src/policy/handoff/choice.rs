@@ -121,8 +121,11 @@ fn is_for(rule: &HandoffRule, request: &Request, path: &str) -> bool {
         && rule.host.as_deref().is_none_or(|host| is_to(request, host))
 }
 
-/// By the request's Host, without its port.
+/// By the target's authority, or where it has none by the request's Host, without its port (RFC 9112 section 3.2.2).
 fn is_to(request: &Request, host: &str) -> bool {
+    if let Some(authority) = request.target.authority() {
+        return authority.host.to_string().eq_ignore_ascii_case(host);
+    }
     let Some(Ok(named)) = request.field("host").map(std::str::from_utf8) else {
         return false;
     };
@@ -211,6 +214,15 @@ mod tests {
             (
                 "GET http://b.example/x HTTP/1.1|Host: b.example",
                 Choice::HandOver(1),
+            ),
+            // A target in absolute form says alone whose it is, as the back end will read it.
+            (
+                "GET http://B.example:8080/x HTTP/1.1|Host: c.example",
+                Choice::HandOver(1),
+            ),
+            (
+                "GET http://c.example/x HTTP/1.1|Host: b.example",
+                Choice::Nobody,
             ),
             ("HEAD /x HTTP/1.1|Host: b.example", Choice::Nobody),
             ("GET /x HTTP/1.1|Host: c.example", Choice::Nobody),
