@@ -3,6 +3,7 @@
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::sync::Once;
 
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::net::TcpStream;
@@ -23,13 +24,16 @@ const SYN_ACK: u32 = 0x12;
 pub struct SynAckWatch(io::Result<Socket>);
 
 impl SynAckWatch {
-    /// Needs `CAP_NET_RAW`; without it there are no options to tell, which is logged.
+    /// Needs `CAP_NET_RAW`; without it there are no options to tell, which is logged once: any client may ask for them.
     pub fn open(server: SocketAddr) -> Self {
         let socket = open(server);
         if let Err(error) = &socket {
-            tracing::warn!(
-                "cannot see the TCP options of servers for Extended Connect (needs CAP_NET_RAW): {error}"
-            );
+            static LOGGED: Once = Once::new();
+            LOGGED.call_once(|| {
+                tracing::warn!(
+                    "cannot see the TCP options of servers for Extended Connect (needs CAP_NET_RAW): {error}"
+                );
+            });
         }
         Self(socket)
     }
