@@ -1,7 +1,9 @@
 //! What is known of the connections: those that are open, and what became of the others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -16,6 +18,9 @@ use crate::kernel::multipath::Multipath;
 
 /// The path label of addresses that no configured path has.
 pub const OTHER_PATH: &str = "other";
+
+/// Connections that are looked up while the lock is held.
+const AT_A_TIME: usize = 256;
 
 /// An open connection, as it stands. One thread moves its bytes, others look.
 #[derive(Debug)]
@@ -47,6 +52,10 @@ impl Live {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    fn moved(&self) -> u64 {
+        self.up.load(Ordering::Relaxed) + self.down.load(Ordering::Relaxed)
     }
 
     fn seen(&self) -> ConnectionStatus {
@@ -85,7 +94,7 @@ pub struct ConnectionStatus {
 #[derive(Debug)]
 pub struct Accounts {
     next: AtomicU64,
-    open: Mutex<HashMap<u64, Arc<Live>>>,
+    open: Mutex<BTreeMap<u64, Arc<Live>>>,
     /// Counters for Prometheus.
     pub metrics: Metrics,
     /// Where lines go.
@@ -126,17 +135,29 @@ impl Accounts {
 
     /// Connections that are open, those that moved most first, at most `most`.
     pub fn seen(&self, most: usize) -> Vec<ConnectionStatus> {
-        let open: Vec<_> = self
-            .open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect();
+        let mut open = self.all();
+        open.sort_by_cached_key(|live| (Reverse(live.moved()), live.id));
+        open.truncate(most);
         let mut seen: Vec<_> = open.iter().map(|live| live.seen()).collect();
-        seen.sort_by_key(|each| (std::cmp::Reverse(each.up_bytes + each.down_bytes), each.id));
-        seen.truncate(most);
+        // They have moved more since.
+        seen.sort_by_key(|each| (Reverse(each.up_bytes + each.down_bytes), each.id));
         seen
+    }
+
+    /// All that stay open meanwhile, some at a time: every accept waits for the lock.
+    fn all(&self) -> Vec<Arc<Live>> {
+        let mut all: Vec<Arc<Live>> = Vec::new();
+        loop {
+            let last = all.last().map_or(0, |live| live.id);
+            let before = all.len();
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = open.range((Bound::Excluded(last), Bound::Unbounded));
+            all.extend(next.take(AT_A_TIME).map(|(_, live)| Arc::clone(live)));
+            drop(open);
+            if all.len() < before + AT_A_TIME {
+                return all;
+            }
+        }
     }
 
     /// Adds what the kernel knows of a client's connection at its end; `None` for plain TCP.
@@ -190,5 +211,37 @@ impl Drop for Open {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&self.live.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_moved_most_are_seen_first_of_however_many() {
+        let accounts = Arc::new(Accounts::new(Metrics::default(), AccessLog::default()));
+        let client = SocketAddr::from(([192, 0, 2, 1], 1));
+        for count in [0, 1, AT_A_TIME - 1, AT_A_TIME, 2 * AT_A_TIME + 1] {
+            let open: Vec<_> = (0..count)
+                .map(|number| {
+                    let account = accounts.open(&"a".into(), client);
+                    account.live.up.store(number as u64, Ordering::Relaxed);
+                    account
+                })
+                .collect();
+            let moved = |most| -> Vec<_> {
+                accounts
+                    .seen(most)
+                    .iter()
+                    .map(|each| each.up_bytes)
+                    .collect()
+            };
+            let expected: Vec<_> = (0..count as u64).rev().collect();
+            assert_eq!(moved(usize::MAX), expected);
+            assert_eq!(moved(3), expected[..count.min(3)]);
+            drop(open);
+        }
+        assert_eq!(accounts.seen(1), []);
     }
 }
