@@ -1,12 +1,25 @@
 """How the native converter connects to servers: from where, to which address, and what it tells them."""
 
+import signal
 import socket
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.netns.converter_clients import ALL_KINDS, hears, opened, read_all, take
+from tests.netns.converter_clients import (
+    ALL_KINDS,
+    TRANSPARENT,
+    get,
+    hears,
+    opened,
+    proxy,
+    read_all,
+    request,
+    reset,
+    take,
+    take_head,
+)
 from tests.netns.converter_services import SERVED, SERVICE, answer, echo, greet
 from tests.netns.converter_world import ALL, SERVER, SERVER6, World, needs_tools
 from tests.netns.world import eventually
@@ -94,6 +107,52 @@ def test_what_came_early_is_in_the_syn_if_that_is_allowed(
                 assert hears(conv, kind, host, first_speaker.port) == "hello"
     finally:
         conv.server.sysctl(net__ipv4__tcp_fastopen=1)
+
+
+@pytest.mark.parametrize("host", [SERVER, SERVER6])
+@pytest.mark.parametrize("kind", TRANSPARENT)
+def test_what_came_before_a_client_was_accepted_is_in_the_syn_if_that_is_allowed(
+    conv: World, kind: str, host: str
+) -> None:
+    conv.server.sysctl(net__ipv4__tcp_fastopen=0x402)
+    try:
+        with conv.converter(ALL + "[downstream]\nfast_open = true\n") as converter, conv.serving(echo) as service:
+            before = fast_opens(conv)
+            for _ in range(3):
+                converter.popen.send_signal(signal.SIGSTOP)
+                with opened(conv, kind, host, service.port, early=b"early") as client:
+                    converter.popen.send_signal(signal.SIGCONT)
+                    assert take(client, 5) == b"early"
+            assert fast_opens(conv) - before in (2, 3)
+    finally:
+        conv.server.sysctl(net__ipv4__tcp_fastopen=1)
+
+
+def test_a_client_that_broke_off_before_it_was_accepted_is_not_connected(conv: World) -> None:
+    with conv.converter(ALL) as converter, conv.serving(echo) as service:
+        converter.popen.send_signal(signal.SIGSTOP)
+        reset(opened(conv, "tproxy", SERVER, service.port))
+        converter.popen.send_signal(signal.SIGCONT)
+        eventually(lambda: [line["outcome"] for line in converter.lines()] == ["client-reset"])
+        assert service.peers == []
+
+
+def test_servers_and_clients_see_via_if_that_is_asked_for(conv: World) -> None:
+    seen: list[bytes] = []
+
+    def recording(connection: socket.socket) -> None:
+        seen.append(take_head(connection))
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    with conv.converter(ALL + "[http]\nvia = true\n"), conv.serving(recording) as service:
+        with get(conv, "absolute", service.port) as client:
+            assert b"\r\nVia: 1.1 tributary-" in take_head(client)
+        (asked,) = seen
+        own = asked.partition(b"\r\nVia: ")[2].partition(b"\r\n")[0]
+        with proxy(conv, "absolute") as client:
+            client.sendall(request("absolute", SERVER, service.port, fields=f"Via: 1.1 a, {own.decode()}\r\n"))
+            assert take_head(client).startswith(b"HTTP/1.1 508 ")
+        assert len(seen) == 1
 
 
 @pytest.mark.parametrize("kind", ["connect", "absolute", "socks5"])

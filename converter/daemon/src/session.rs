@@ -1,6 +1,7 @@
 //! One client's connection, and what its listener can do with it: ask for a server, relay, say what became of it.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -179,11 +180,14 @@ impl Session {
         self.context.dialer.spare()
     }
 
-    /// What the client has sent so far, without waiting for more.
-    pub fn early_bytes(&self) -> Vec<u8> {
+    /// What the client has sent so far, without waiting for more. Raises what broke its connection.
+    pub fn early_bytes(&self) -> io::Result<Vec<u8>> {
         with_scratch(EARLY, |scratch| {
-            let count = sockets::read(&self.stream, &mut scratch[..EARLY]).unwrap_or_default();
-            scratch[..count].to_vec()
+            match sockets::read_what_is_there(&self.stream, &mut scratch[..EARLY]) {
+                Ok(count) => Ok(scratch[..count].to_vec()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Vec::new()),
+                Err(error) => Err(error),
+            }
         })
     }
 

@@ -187,6 +187,12 @@ pub fn read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
+/// Reads once what is there, though the event loop may not know yet that it is: it is asked nothing. `WouldBlock` when the
+/// socket is empty.
+pub fn read_what_is_there(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::net::recv(stream, buffer, rustix::net::RecvFlags::DONTWAIT)?.0)
+}
+
 /// Where a connection was meant to go before netfilter brought it here.
 pub fn original_destination(stream: &TcpStream, how: Intercept) -> io::Result<SocketAddr> {
     match how {

@@ -2,6 +2,7 @@
 
 use std::time::Instant as Clock;
 
+use crate::bytes::relay::Ended;
 use crate::config::Intercept;
 use crate::dial::{DialOptions, Target};
 use crate::kernel::sockets;
@@ -31,7 +32,9 @@ pub async fn serve(session: Session) {
         source: keep.then_some(session.client),
         ..DialOptions::default()
     };
-    let early = session.early_bytes();
+    let Ok(early) = session.early_bytes() else {
+        return session.close(&failed(Ended::ClientReset.name()));
+    };
     match session
         .dial(&Target::Address(server), target, dial_options, &early)
         .await
