@@ -140,6 +140,31 @@ def test_when_slow_readers_hold_all_memory_new_work_is_refused_and_old_work_ends
             assert len(read_all(client)[0]) == size
 
 
+def test_one_client_that_reads_nothing_takes_its_share_of_the_memory_and_others_are_served(conv: World) -> None:
+    limits = '[limits]\nbuffer = "64KiB"\nbuffered = "1MiB"\nbuffered_per_client = "32KiB"\n'
+    begin = threading.Event()
+
+    def push(connection: socket.socket) -> None:
+        begin.wait(10)
+        connection.sendall(bytes(64 << 20))
+
+    with (
+        conv.converter(ALL + TIMES + limits) as converter,
+        conv.serving(push) as pushing,
+        conv.serving(greet) as service,
+        ExitStack() as stack,
+    ):
+        for _ in range(8):
+            stack.enter_context(opened(conv, "connect", SERVER, pushing.port))
+        begin.set()
+        eventually(lambda: converter.status()["buffered_bytes"] >= 32 << 10)
+        # Its next connections are refused, and those that it has are read little by little.
+        assert hears(conv, "connect", SERVER, service.port) == "503"
+        assert hears(conv, "connect", SERVER, service.port, source="10.0.2.2") == "hello"
+        assert converter.outcomes("http")["client-buffers-full"] == 1
+        assert converter.status()["buffered_bytes"] <= 8 * BUFFER
+
+
 @ALL_KINDS
 def test_out_of_descriptors_accepting_pauses_without_spinning_and_recovers(conv: World, kind: str) -> None:
     conv.intercept(kind if kind in TRANSPARENT else "")

@@ -263,7 +263,7 @@ impl Session {
     /// What a relay of this connection may use, and where it counts.
     pub fn relay_context(&self) -> RelayContext<'_> {
         RelayContext {
-            budget: &self.context.admission.budget,
+            budget: self.ticket.budget(),
             buffer: self.config.limits.buffer,
             idle: self.config.timeouts.idle,
             half_closed: self.config.timeouts.half_closed,

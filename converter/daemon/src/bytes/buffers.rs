@@ -2,6 +2,7 @@
 //! kept in memory of its own, of just that size, and counted.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 thread_local! {
@@ -23,6 +24,8 @@ pub fn with_scratch<T>(size: usize, action: impl FnOnce(&mut [u8]) -> T) -> T {
 pub struct Budget {
     used: AtomicUsize,
     most: AtomicUsize,
+    /// Whose share this is: what is kept counts there, too.
+    whole: Option<Arc<Budget>>,
 }
 
 impl Budget {
@@ -31,6 +34,15 @@ impl Budget {
         Self {
             used: AtomicUsize::new(0),
             most: AtomicUsize::new(most),
+            whole: None,
+        }
+    }
+
+    /// At most so many bytes of `whole`.
+    pub fn share(whole: &Arc<Self>, most: usize) -> Self {
+        Self {
+            whole: Some(Arc::clone(whole)),
+            ..Self::new(most)
         }
     }
 
@@ -51,11 +63,15 @@ impl Budget {
         } else if now < before {
             self.used.fetch_sub(before - now, Ordering::Relaxed);
         }
+        if let Some(whole) = &self.whole {
+            whole.change(before, now);
+        }
     }
 
     /// Whether there is no room left: new work is refused, and old work takes little at a time.
     pub fn is_spent(&self) -> bool {
-        self.used() >= self.most.load(Ordering::Relaxed)
+        let is_own = self.used() >= self.most.load(Ordering::Relaxed);
+        is_own || self.whole.as_ref().is_some_and(|whole| whole.is_spent())
     }
 }
 
@@ -82,9 +98,7 @@ impl<'a> Unsent<'a> {
         debug_assert!(self.is_empty(), "the earlier bytes come first");
         self.release();
         self.bytes = bytes;
-        self.budget
-            .used
-            .fetch_add(self.bytes.len(), Ordering::Relaxed);
+        self.budget.change(0, self.bytes.len());
     }
 
     /// What is to be taken next.
@@ -111,9 +125,7 @@ impl<'a> Unsent<'a> {
     }
 
     fn release(&mut self) {
-        self.budget
-            .used
-            .fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        self.budget.change(self.bytes.len(), 0);
         self.bytes = Vec::new();
         self.taken = 0;
     }
@@ -128,6 +140,19 @@ impl Drop for Unsent<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_spent_by_itself_and_with_the_whole() {
+        let whole = Arc::new(Budget::new(10));
+        let (one, other) = (Budget::share(&whole, 4), Budget::share(&whole, 8));
+        let spent = || [&whole, &one, &other].map(|budget: &Budget| budget.is_spent());
+        one.change(0, 4);
+        assert_eq!(spent(), [false, true, false]);
+        other.change(0, 6);
+        assert_eq!(spent(), [true, true, true]);
+        one.change(4, 0);
+        assert_eq!((spent(), whole.used()), ([false, false, false], 6));
+    }
 
     #[test]
     fn what_is_kept_is_counted_until_it_was_taken() {

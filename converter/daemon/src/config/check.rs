@@ -52,6 +52,11 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
     if config.limits.head < 1024 || config.limits.head > 1 << 20 {
         return Err(wrong("limits.head", config.limits.head, "1KiB to 1MiB"));
     }
+    let share = config.limits.buffered_per_client;
+    if let Some(share) = share.filter(|share| *share > config.limits.buffered) {
+        let accepted = "at most what limits.buffered is";
+        return Err(wrong("limits.buffered_per_client", share, accepted));
+    }
     check_counts(config)?;
     check_gateway(config)?;
     handoff::check(config)?;

@@ -96,6 +96,9 @@ pub struct Limits {
     pub buffered: usize,
     /// Bytes moved at a time, and held for one slow reader at most.
     #[serde(deserialize_with = "units::size")]
+    /// The same for one IPv4 address or one IPv6 /64; by default a quarter of `buffered`.
+    #[serde(deserialize_with = "units::some_size")]
+    pub buffered_per_client: Option<usize>,
     pub buffer: usize,
     /// The head of an HTTP request or response.
     #[serde(deserialize_with = "units::size")]
@@ -120,6 +123,13 @@ impl Default for Limits {
 
 /// How long the converter waits.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
+impl Limits {
+    /// Bytes that may wait for one client's peers.
+    pub fn most_buffered_per_client(&self) -> usize {
+        self.buffered_per_client.unwrap_or(self.buffered / 4)
+    }
+}
+
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// For a request: an HTTP head, a Convert message, a SOCKS5 negotiation. From its first byte, or from the accept.

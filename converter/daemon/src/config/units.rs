@@ -56,6 +56,11 @@ pub fn size<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
     }
 }
 
+/// The same where the key may be left out.
+pub fn some_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    size(from).map(Some)
+}
+
 /// A number of bytes, perhaps 0.
 pub fn bytes(text: &str) -> Option<u64> {
     amount(text, SIZES)

@@ -19,8 +19,9 @@ pub fn refuse(kind: ListenerKind, refusal: NotAdmitted) -> Option<Vec<u8>> {
 fn convert(refusal: NotAdmitted) -> ErrorTlv {
     match refusal {
         NotAdmitted::Stranger => ErrorTlv::NotAuthorized,
-        NotAdmitted::Full | NotAdmitted::ClientFull | NotAdmitted::Buffered => {
-            ErrorTlv::ResourceExceeded { delay: 0 }
-        }
+        NotAdmitted::Full
+        | NotAdmitted::ClientFull
+        | NotAdmitted::Buffered
+        | NotAdmitted::ClientBuffered => ErrorTlv::ResourceExceeded { delay: 0 },
     }
 }

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bytes::buffers::Budget;
-use crate::config::{Clients, Config};
+use crate::config::{Clients, Config, Limits};
 
 /// Why a connection is refused before anything was read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum NotAdmitted {
     ClientFull,
     /// Slow readers hold all the memory that there is for them.
     Buffered,
+    /// This client's hold all that there is for them.
+    ClientBuffered,
 }
 
 impl NotAdmitted {
@@ -30,6 +32,7 @@ impl NotAdmitted {
             Self::Full => "full",
             Self::ClientFull => "client-full",
             Self::Buffered => "buffers-full",
+            Self::ClientBuffered => "client-buffers-full",
         }
     }
 }
@@ -38,19 +41,46 @@ impl NotAdmitted {
 #[derive(Debug)]
 pub struct Admission {
     open: AtomicUsize,
-    by_client: Mutex<HashMap<IpAddr, usize>>,
+    by_client: Mutex<HashMap<IpAddr, Client>>,
     /// Bytes that wait for a peer.
-    pub budget: Budget,
+    budget: Arc<Budget>,
+}
+
+/// A client that has connections.
+#[derive(Debug)]
+struct Client {
+    connections: usize,
+    /// Its share of all bytes that wait.
+    budget: Arc<Budget>,
 }
 
 impl Admission {
     /// Nobody is in yet.
-    pub fn new(buffered: usize) -> Self {
+    pub fn new(limits: &Limits) -> Self {
         Self {
             open: AtomicUsize::new(0),
             by_client: Mutex::default(),
-            budget: Budget::new(buffered),
+            budget: Arc::new(Budget::new(limits.buffered)),
         }
+    }
+
+    /// From now on so many bytes may wait; what waits already stays.
+    pub fn take_limits(&self, limits: &Limits) {
+        self.budget.set(limits.buffered);
+        for client in self.clients().values() {
+            client.budget.set(limits.most_buffered_per_client());
+        }
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, Client>> {
+        self.by_client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that wait for a peer.
+    pub fn buffered(&self) -> usize {
+        self.budget.used()
     }
 
     /// Connections that are open.
@@ -75,33 +105,37 @@ impl Admission {
             return Err(NotAdmitted::Buffered);
         }
         let client = subscriber(client);
-        let mut by_client = self
-            .by_client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let count = by_client.entry(client).or_default();
-        if *count >= config.limits.connections_per_client {
+        let mut clients = self.clients();
+        let known = clients.entry(client).or_insert_with(|| Client {
+            connections: 0,
+            budget: Arc::new(Budget::share(
+                &self.budget,
+                config.limits.most_buffered_per_client(),
+            )),
+        });
+        if known.connections >= config.limits.connections_per_client {
             return Err(NotAdmitted::ClientFull);
         }
-        *count += 1;
+        if known.connections > 0 && known.budget.is_spent() {
+            return Err(NotAdmitted::ClientBuffered);
+        }
+        known.connections += 1;
         self.open.fetch_add(1, Ordering::Relaxed);
         Ok(Ticket {
             admission: Arc::clone(self),
             client,
+            budget: Arc::clone(&known.budget),
             held: Cell::default(),
         })
     }
 
     fn leave(&self, client: IpAddr) {
         self.open.fetch_sub(1, Ordering::Relaxed);
-        let mut by_client = self
-            .by_client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = by_client.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                by_client.remove(&client);
+        let mut clients = self.clients();
+        if let Some(known) = clients.get_mut(&client) {
+            known.connections -= 1;
+            if known.connections == 0 {
+                clients.remove(&client);
             }
         }
     }
@@ -112,6 +146,7 @@ impl Admission {
 pub struct Ticket {
     admission: Arc<Admission>,
     client: IpAddr,
+    budget: Arc<Budget>,
     /// Bytes that wait for it, as the budget has them.
     held: Cell<usize>,
 }
@@ -119,9 +154,13 @@ pub struct Ticket {
 impl Ticket {
     /// Counts the bytes that wait for their turn; whether there is memory for them.
     pub fn may_hold(&self, bytes: usize) -> bool {
-        let budget = &self.admission.budget;
-        budget.change(self.held.replace(bytes), bytes);
-        bytes == 0 || !budget.is_spent()
+        self.budget.change(self.held.replace(bytes), bytes);
+        bytes == 0 || !self.budget.is_spent()
+    }
+
+    /// The client's share of the bytes that may wait for a peer.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 }
 
@@ -169,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_stranger_is_refused_and_without_networks_all_but_this_machine_are() {
-        let admission = Arc::new(Admission::new(1));
+        let admission = Arc::new(Admission::new(&Limits::default()));
         assert_eq!(
             admission.admit(ip("192.0.2.1"), &config(), 9).err(),
             Some(NotAdmitted::Stranger)
@@ -187,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_client_has_its_limit_and_a_place_is_free_again_when_it_was_left() {
-        let admission = Arc::new(Admission::new(1));
+        let admission = Arc::new(Admission::new(&Limits::default()));
         let first = admission
             .admit(ip("2001:db8::1"), &config(), 9)
             .expect("one");
@@ -205,7 +244,7 @@ mod tests {
 
     #[test]
     fn there_is_a_limit_in_all() {
-        let admission = Arc::new(Admission::new(1));
+        let admission = Arc::new(Admission::new(&Limits::default()));
         let ticket = admission.admit(ip("10.0.0.1"), &config(), 1).expect("one");
         assert_eq!(
             admission.admit(ip("10.0.0.2"), &config(), 1).err(),
@@ -216,9 +255,37 @@ mod tests {
         assert!(admission.by_client.lock().expect("lock").is_empty());
     }
 
+    /// One client with many slow readers takes its share, and no other client is refused for that.
+    #[test]
+    fn a_client_has_its_share_of_the_memory_and_others_have_theirs() {
+        let mut config = config();
+        config.limits.connections_per_client = 9;
+        config.limits.buffered = 400;
+        let admission = Arc::new(Admission::new(&config.limits));
+        let come = |client| admission.admit(ip(client), &config, 9);
+        let first = come("10.0.0.1").expect("one");
+        assert!(first.may_hold(99));
+        let second = come("10.0.0.1").expect("its share is not spent");
+        second.budget().change(0, 1);
+        assert!(!first.may_hold(99));
+        assert_eq!(come("10.0.0.1").err(), Some(NotAdmitted::ClientBuffered));
+        let other = come("10.0.0.2").expect("another client");
+        assert!(other.may_hold(99));
+        assert_eq!(admission.buffered(), 199);
+        let greater = Limits {
+            buffered_per_client: Some(200),
+            ..config.limits.clone()
+        };
+        admission.take_limits(&greater);
+        assert!(first.may_hold(99));
+    }
+
     #[test]
     fn nobody_comes_in_while_slow_readers_hold_the_memory() {
-        let admission = Arc::new(Admission::new(0));
+        let admission = Arc::new(Admission::new(&Limits {
+            buffered: 0,
+            ..Limits::default()
+        }));
         assert_eq!(
             admission.admit(ip("10.0.0.1"), &config(), 9).err(),
             Some(NotAdmitted::Buffered)

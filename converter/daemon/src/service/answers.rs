@@ -34,7 +34,7 @@ impl Service {
             spawn_local(exposition::answer(stream, move || {
                 shared.accounts.metrics.exposition(Levels {
                     open: shared.admission.open(),
-                    buffered: shared.admission.budget.used(),
+                    buffered: shared.admission.buffered(),
                     log_lines_dropped: shared.accounts.log.dropped(),
                     early_waiting: shared.early.waiting(),
                     remembered_servers: next_hops.remembered(),
@@ -62,7 +62,7 @@ impl Service {
             draining,
             open_connections: self.shared.admission.open(),
             most_connections: self.plan.most,
-            buffered_bytes: self.shared.admission.budget.used(),
+            buffered_bytes: self.shared.admission.buffered(),
             log_lines_dropped: self.shared.accounts.log.dropped(),
             handoff_threshold_bytes: self
                 .plan

@@ -104,7 +104,7 @@ impl Service {
         let control = ControlSocket::listen(&plan.config.control.socket, predecessor.as_ref())?;
         let shared = Arc::new(Shared {
             accounts,
-            admission: Arc::new(Admission::new(plan.config.limits.buffered)),
+            admission: Arc::new(Admission::new(&plan.config.limits)),
             early: Arc::default(),
             departures: departures(&plan.config)?,
             spares: SpareDescriptors::new(spare_descriptors()),

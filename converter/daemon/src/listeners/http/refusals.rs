@@ -14,6 +14,9 @@ pub fn refusal(refusal: NotAdmitted) -> Vec<u8> {
         NotAdmitted::Stranger => Refused::new(403, "this client may not use the converter"),
         NotAdmitted::Full | NotAdmitted::ClientFull => Refused::new(503, "too many connections"),
         NotAdmitted::Buffered => Refused::new(503, "out of memory for connections"),
+        NotAdmitted::ClientBuffered => {
+            Refused::new(503, "out of memory for this client's connections")
+        }
     };
     written(refused)
 }
