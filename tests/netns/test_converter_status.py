@@ -13,9 +13,10 @@ import threading
 from contextlib import ExitStack
 
 from experiments.testbed.counters import counters
-from tests.netns.converter_clients import joined, opened, read_all, take
-from tests.netns.converter_services import echo, stream
+from tests.netns.converter_clients import hears, joined, opened, read_all, take
+from tests.netns.converter_services import echo, greet, stream
 from tests.netns.converter_world import ALL, METRICS, MPTCP, PORTS, SERVER, World, needs_tools, program, run
+from tests.netns.squid_world import inside
 
 pytestmark = needs_tools
 
@@ -96,6 +97,21 @@ def test_metrics_come_by_http_and_add_up(conv: World) -> None:
         assert found["tributary_converter_dial_seconds_count"] == 1
         missing = conv.gateway.run("curl", "-sS", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", url + "x")
         assert missing == "404"
+
+
+def test_idle_connections_to_its_metrics_and_status_take_nothing_from_clients(conv: World) -> None:
+    with conv.converter(ALL) as converter, conv.serving(greet) as service, ExitStack() as stack:
+        before = converter.idle_descriptors()
+        with inside(conv.gateway):
+            for _ in range(300):
+                stack.enter_context(socket.create_connection(("127.0.0.1", METRICS), timeout=5))
+        assert converter.metrics()["tributary_converter_open_connections"] == 0
+        for _ in range(300):
+            asking = stack.enter_context(socket.socket(socket.AF_UNIX))
+            asking.connect(str(converter.directory / "control"))
+            assert converter.descriptors() < before + 2 * 32 + 8
+        assert converter.status()["pid"] == converter.pid
+        assert hears(conv, "connect", SERVER, service.port) == "hello"
 
 
 def test_the_kernels_counters_are_those_of_the_converters_namespace(conv: World) -> None:

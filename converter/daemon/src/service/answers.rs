@@ -1,8 +1,10 @@
 //! What a process says of itself: to `status` and `top`, and to Prometheus.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::task::spawn_local;
+use tokio::task::{AbortHandle, spawn_local};
 
 use super::control::{self, ListenerStatus, Status};
 use super::exposition;
@@ -14,6 +16,27 @@ use crate::kernel::sockets;
 /// Connections that a status shows.
 const SHOWN: usize = 1000;
 
+/// Connections of one kind that are answered at a time: those of two kinds take half of the descriptors that are reserved.
+const AT_A_TIME: usize = 32;
+
+/// Answers on their way, by connections that clients have no part in. When there are too many the oldest is broken off: whoever
+/// connects and asks nothing keeps nobody from being answered, and takes no descriptor from clients.
+#[derive(Debug, Default)]
+pub struct Answers(RefCell<VecDeque<AbortHandle>>);
+
+impl Answers {
+    fn begin(&self, answer: impl Future<Output = ()> + 'static) {
+        let mut begun = self.0.borrow_mut();
+        begun.retain(|each| !each.is_finished());
+        if begun.len() == AT_A_TIME {
+            if let Some(oldest) = begun.pop_front() {
+                oldest.abort();
+            }
+        }
+        begun.push_back(spawn_local(answer).abort_handle());
+    }
+}
+
 impl Service {
     pub fn tell(
         &self,
@@ -22,7 +45,7 @@ impl Service {
     ) {
         if let Some((stream, _)) = asked {
             let status = self.status(draining);
-            spawn_local(async move { control::answer(stream, &status).await });
+            self.answers[0].begin(async move { control::answer(stream, &status).await });
         }
     }
 
@@ -31,7 +54,7 @@ impl Service {
             let shared = Arc::clone(&self.shared);
             let next_hops = Arc::clone(&self.plan.next_hops);
             let handoff = self.plan.handoff.clone();
-            spawn_local(exposition::answer(stream, move || {
+            self.answers[1].begin(exposition::answer(stream, move || {
                 shared.accounts.metrics.exposition(Levels {
                     open: shared.admission.open(),
                     buffered: shared.admission.buffered(),

@@ -19,6 +19,7 @@ use tributary_wire::http::Pseudonym;
 
 use super::accept::accepted;
 use super::activation::Passed;
+use super::answers::Answers;
 use super::control::ControlSocket;
 use super::exposition;
 use super::last_use::LastUse;
@@ -79,6 +80,8 @@ pub struct Service {
     pub control: ControlSocket,
     pub metrics: Option<TcpListener>,
     pub syn_watcher: Option<SynWatcher>,
+    /// To those who asked at the control socket, and for metrics.
+    pub answers: [Answers; 2],
     pub predecessor: Option<Predecessor>,
     pub successor: Option<Successor>,
 }
@@ -130,6 +133,7 @@ impl Service {
             control,
             metrics,
             syn_watcher,
+            answers: Default::default(),
             predecessor,
             successor: None,
         })
