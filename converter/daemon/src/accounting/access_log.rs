@@ -26,6 +26,11 @@ pub struct AccessLog {
     dropped: Arc<AtomicU64>,
 }
 
+/// Where lines will go. To drop it closes it, without a line in it.
+#[derive(Debug)]
+#[must_use]
+pub struct OpenedLog(Option<Writer>);
+
 /// The thread that writes lines to one file.
 #[derive(Debug)]
 struct Writer {
@@ -35,14 +40,17 @@ struct Writer {
 }
 
 impl AccessLog {
-    /// From now on lines go to `path` (`-`: standard output), which is opened anew; to nowhere with `None`.
-    pub fn open(&self, path: Option<&Path>) -> Result<(), Failure> {
-        let writer = path
-            .map(|path| start_writer(path, Arc::clone(&self.dropped)))
-            .transpose()?;
+    /// Opens `path` (`-`: standard output) anew, for lines to go there once it is taken; `None`: nowhere.
+    pub fn open(&self, path: Option<&Path>) -> Result<OpenedLog, Failure> {
+        let dropped = || Arc::clone(&self.dropped);
+        let writer = path.map(|path| start_writer(path, dropped())).transpose()?;
+        Ok(OpenedLog(writer))
+    }
+
+    /// From now on lines go to what was opened.
+    pub fn take(&self, OpenedLog(writer): OpenedLog) {
         self.open.store(writer.is_some(), Ordering::Relaxed);
         *self.writer() = writer;
-        Ok(())
     }
 
     /// Waits until all lines are written, `most` at most; from now on they go nowhere. Whether they are.
@@ -220,6 +228,21 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn lines_go_where_they_went_until_what_was_opened_is_taken() {
+        let directory = std::env::temp_dir().join(format!("access-log-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("a folder");
+        let [one, other] = ["one", "other"].map(|name| directory.join(name));
+        let log = AccessLog::default();
+        log.take(log.open(Some(&one)).expect("a file"));
+        drop(log.open(Some(&other)).expect("a file"));
+        log.write(&1);
+        assert!(log.close(Duration::from_secs(10)));
+        let text = |path| std::fs::read_to_string(path).expect("a file");
+        assert_eq!((text(one), text(other)), ("1\n".into(), String::new()));
+        std::fs::remove_dir_all(directory).expect("ours");
     }
 
     #[test]

@@ -71,13 +71,17 @@ impl Service {
         let accounts = &self.shared.accounts;
         let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
         let syn_watcher = syn_watcher(&plan, &self.shared)?;
-        accounts.log.open(plan.config.log.access.as_deref())?;
+        let log = accounts.log.open(plan.config.log.access.as_deref())?;
         if plan.config.limits.backlog != self.plan.config.limits.backlog {
-            plan.take_backlog()
-                .map_err(|error| Failure::from_io("limits.backlog", &error))?;
+            plan.take_backlog().map_err(|error| {
+                // Those that were set go back to what they had.
+                let _ = self.plan.take_backlog();
+                Failure::from_io("limits.backlog", &error)
+            })?;
         }
-        let budget = &self.shared.admission.budget;
-        budget.set(plan.config.limits.buffered);
+        // From here on nothing fails.
+        accounts.log.take(log);
+        self.shared.admission.take_limits(&plan.config.limits);
         if let Some(metrics) = new_metrics {
             self.metrics = metrics;
         }

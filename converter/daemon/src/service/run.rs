@@ -55,7 +55,8 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     }
     raise_open_files();
     let accounts = Arc::new(Accounts::new(Metrics::default(), AccessLog::default()));
-    accounts.log.open(config.log.access.as_deref())?;
+    let log = accounts.log.open(config.log.access.as_deref())?;
+    accounts.log.take(log);
     let plan = Plan::new(config, None, &mut passed, &accounts.metrics)?;
     let metrics = exposition::socket(plan.config.metrics.address, &mut passed)?;
     passed.close_the_rest();
