@@ -54,6 +54,9 @@ FOREIGN = {
     "nominates-length": f"HTTP/1.1 200 OK|Connection: Content-Length|{LENGTH}",
     "length-twice": f"HTTP/1.1 200 OK|{LENGTH}|{LENGTH}",
     "length-as-a-list": f"HTTP/1.1 200 OK|{LENGTH}, {len(TEXT)}",
+    "identity": "HTTP/1.1 200 OK|Transfer-Encoding: identity|",
+    "many-fields": f"HTTP/1.1 200 OK|{LENGTH}" + "|Link: </a.css>; rel=preload" * 150,
+    "malformed-field": f"HTTP/1.1 200 OK|Secured by Excellent Serv : x|{LENGTH}",
     "bytes-above-ascii": f"HTTP/1.1 200 D\xe9j\xe0 vu|{LENGTH}|Content-Disposition: attachment; filename=\xe9t\xe9.txt",
 }
 
@@ -93,6 +96,36 @@ def test_response_of_a_foreign_server_is_passed_on_whole(net: World, name: str) 
         # A response without a Date gets one on its way (RFC 9110 section 6.6.1), and framing is said once.
         assert b"date" in fields_of(head)
         assert head.lower().count(b"content-length") <= 1
+
+
+def test_a_malformed_field_is_left_out_counted_and_told_in_the_log(net: World, running: Converter) -> None:
+    def old(connection: socket.socket) -> None:
+        take_head(connection)
+        connection.sendall(written(FOREIGN["malformed-field"]))
+        connection.recv(1)
+
+    with net.serving(old) as service, proxy(net, "absolute") as client:
+        client.sendall(request("absolute", SERVER, service.port))
+        head = take_head(client)
+        assert b"Secured" not in head
+        assert content_of(client, head) == TEXT
+        running.wait_for(f'{SERVER}:{service.port} sent a malformed field line, which is left out: "Secured by')
+        assert running.metrics()["tributary_converter_malformed_fields_total"] == 1
+
+
+@pytest.mark.parametrize("framing", ["identity", "gzip, chunked"])
+def test_head_and_304_have_no_content_whatever_their_coding_says(net: World, framing: str) -> None:
+    def coding(connection: socket.socket) -> None:
+        while head := take_head(connection):
+            status = "200 OK" if head.startswith(b"HEAD") else "304 Not Modified"
+            connection.sendall(f"HTTP/1.1 {status}\r\nTransfer-Encoding: {framing}\r\n\r\n".encode())
+
+    with net.serving(coding) as service, proxy(net, "absolute") as client:
+        for method, status in (("HEAD", b"200"), ("GET", b"304"), ("HEAD", b"200")):
+            client.sendall(request("absolute", SERVER, service.port, "/", method))
+            head = take_head(client)
+            assert head.split()[1] == status
+            assert b"transfer-encoding" not in fields_of(head)
 
 
 def test_ten_thousand_provisional_responses_take_no_memory_of_a_slow_client(net: World, running: Converter) -> None:

@@ -35,6 +35,8 @@ use crate::policy::rate_limit::RateLimit;
 
 /// Bytes that may travel with a request to the gateway.
 const EARLY: usize = 16 << 10;
+/// Bytes of a malformed line that the log shows.
+const SHOWN: usize = 100;
 
 /// A listener's settings, name and counters.
 #[derive(Debug)]
@@ -63,6 +65,8 @@ pub struct WorkerContext {
     pub cookies: Arc<Cookies>,
     /// For RFC 8803's errors.
     pub errors: RateLimit,
+    /// For lines in the log about servers.
+    pub warnings: RateLimit,
     /// For HTTP: bounds, and this process' name in Via.
     pub http: HeadLimits,
     /// Whether this process is about to end.
@@ -189,6 +193,21 @@ impl Session {
                 Err(error) => Err(error),
             }
         })
+    }
+
+    /// A server has sent field lines that are left out of its response: says so in the log, and counts them.
+    pub fn malformed_fields(&self, server: &str, lines: &[Box<[u8]>]) {
+        self.context
+            .accounts
+            .metrics
+            .malformed_fields
+            .inc_by(lines.len() as u64);
+        for line in lines {
+            if self.context.warnings.take() {
+                let line = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+                tracing::warn!("{server} sent a malformed field line, which is left out: {line:?}");
+            }
+        }
     }
 
     /// Its account while it is open.

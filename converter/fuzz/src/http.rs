@@ -7,14 +7,15 @@ use tributary_wire::http::{Body, HeadLimits, Pseudonym};
 /// HeadLimits within what the fuzzer tries.
 pub static SMALL_LIMITS: LazyLock<HeadLimits> = LazyLock::new(|| HeadLimits {
     head: 1024,
-    fields: 16,
-    request_line: 256,
-    pseudonym: Pseudonym::default(),
+    pseudonym: Pseudonym::new("tributary"),
 });
 
 /// HeadLimits that no forwarded head reaches, at another proxy.
 pub static WHOLE: LazyLock<HeadLimits> =
-    LazyLock::new(|| HeadLimits::new(Pseudonym::new("other-proxy").expect("a token")));
+    LazyLock::new(|| HeadLimits {
+        pseudonym: Pseudonym::new("other-proxy"),
+        ..HeadLimits::default()
+    });
 
 /// The field lines of one head, read in the most lenient way there is.
 pub struct Head<'a>(Vec<(Vec<u8>, &'a [u8])>);

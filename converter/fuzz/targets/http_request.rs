@@ -91,7 +91,7 @@ fn check_pieces(data: &[u8]) {
 fn check_forwarded(request: &Request, keep_alive: bool) {
     let mut out = Vec::new();
     let hop = Hop {
-        pseudonym: &PSEUDONYM,
+        pseudonym: Some(&PSEUDONYM),
         keep_alive,
     };
     if request.forward(&hop, &mut out).is_err() {

@@ -95,7 +95,7 @@ fn check_forwarded(response: &Response, awaited: Awaited) {
     let mut out = Vec::new();
     let delivery = response.delivery(awaited);
     let hop = Hop {
-        pseudonym: &PSEUDONYM,
+        pseudonym: Some(&PSEUDONYM),
         keep_alive: delivery.keep_alive,
     };
     response.forward(awaited, &hop, || SystemTime::UNIX_EPOCH, &mut out);

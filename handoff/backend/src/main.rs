@@ -57,7 +57,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
                 Objects::below(folder).map_err(Failure::at(Exit::NoInput, folder.display()))?;
             serve(arguments, objects, number)
         }
-        (None, Some(server)) => serve(arguments, Relay::to(server, number), number),
+        (None, Some(server)) => serve(arguments, Relay::to(server), number),
         (None, None) => Err(Failure(Exit::Usage, "nothing to serve".to_owned())),
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tributary_wire::http::exchange::{
     Action, ClientAfter, Ending, Event, Exchange, Fault, Input, ServerAfter,
 };
-use tributary_wire::http::{HeadLimits, Pseudonym, Refused, Request};
+use tributary_wire::http::{HeadLimits, Refused, Request};
 
 use crate::guest::{After, Guest, Server};
 use crate::head::{next_request, refuse};
@@ -26,12 +26,11 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// To the server at this address. `number` is this process' own, for its name in Via.
-    pub fn to(server: SocketAddr, number: u64) -> Self {
-        let name = Pseudonym::new(&format!("tributary-backend-{number:016x}"));
+    /// To the server at this address, which may compress its answers: no Via is added.
+    pub fn to(server: SocketAddr) -> Self {
         Self {
             server,
-            limits: HeadLimits::new(name.unwrap_or_default()),
+            limits: HeadLimits::default(),
         }
     }
 }

@@ -25,7 +25,7 @@ async fn client_of(server: SocketAddr) -> TcpStream {
     let (listener, address) = listener().await;
     tokio::spawn(serve_plain(
         listener,
-        Arc::new(Relay::to(server, 1)),
+        Arc::new(Relay::to(server)),
         10,
         3 * SOON,
     ));

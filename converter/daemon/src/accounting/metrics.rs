@@ -73,6 +73,8 @@ pub struct Metrics {
     pub accept_pauses: Counter,
     /// Client connections that were left to the kernel.
     pub left: Counter,
+    /// Field lines that were left out of responses.
+    pub malformed_fields: Counter,
     early_syns: EarlySyns,
     early_waiting: Gauge,
     /// Seconds from the client's request to the connection to its server.
@@ -201,6 +203,7 @@ impl Default for Metrics {
             bytes_retransmitted: Counter::default(),
             accept_pauses: Counter::default(),
             left: Counter::default(),
+            malformed_fields: Counter::default(),
             early_syns: EarlySyns::default(),
             early_waiting: Gauge::default(),
             dial_seconds: Histogram::new([0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
@@ -284,6 +287,11 @@ impl Metrics {
             "left",
             "Client connections that were left to the kernel once their slow start was over",
             self.left.clone(),
+        );
+        r.register(
+            "malformed_fields",
+            "Malformed field lines that were left out of servers' responses",
+            self.malformed_fields.clone(),
         );
     }
 

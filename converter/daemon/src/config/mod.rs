@@ -14,8 +14,8 @@ pub use gateway::{Gateway, Route, Via, WhenAway};
 pub use handoff::{BackEnd, Choose, Handoff, HandoffRule};
 pub use leaving::Leaving;
 pub use model::{
-    Clients, Config, Control, Downstream, EarlySyn, Intercept, Limits, Listen, ListenerKind, Log,
-    Metrics, Names, Targets, Timeouts,
+    Clients, Config, Control, Downstream, EarlySyn, Http, Intercept, Limits, Listen, ListenerKind,
+    Log, Metrics, Names, Targets, Timeouts,
 };
 pub use read::{load, parse};
 pub use sizes::RequestSize;

@@ -30,6 +30,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How it connects to servers.
     pub downstream: Downstream,
+    /// What it adds to HTTP's messages.
+    pub http: Http,
     /// How many connections are begun when a SYN comes, for listeners with `early_syn`.
     pub early_syn: EarlySyn,
     /// Which connections of listeners with `leave` the kernel carries on.
@@ -94,11 +96,11 @@ pub struct Limits {
     /// Bytes that wait for a peer, in all: for slow readers, and of requests that are not whole or wait for their turn.
     #[serde(deserialize_with = "units::size")]
     pub buffered: usize,
-    /// Bytes moved at a time, and held for one slow reader at most.
-    #[serde(deserialize_with = "units::size")]
     /// The same for one IPv4 address or one IPv6 /64; by default a quarter of `buffered`.
     #[serde(deserialize_with = "units::some_size")]
     pub buffered_per_client: Option<usize>,
+    /// Bytes moved at a time, and held for one slow reader at most.
+    #[serde(deserialize_with = "units::size")]
     pub buffer: usize,
     /// The head of an HTTP request or response.
     #[serde(deserialize_with = "units::size")]
@@ -121,8 +123,6 @@ impl Default for Limits {
     }
 }
 
-/// How long the converter waits.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
 impl Limits {
     /// Bytes that may wait for one client's peers.
     pub fn most_buffered_per_client(&self) -> usize {
@@ -130,6 +130,8 @@ impl Limits {
     }
 }
 
+/// How long the converter waits.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// For a request: an HTTP head, a Convert message, a SOCKS5 negotiation. From its first byte, or from the accept.
@@ -191,6 +193,15 @@ pub struct Downstream {
     /// `leave`.
     #[serde(skip)]
     pub may_leave: bool,
+}
+
+/// What is added to HTTP's messages.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http {
+    /// Whether Via names this converter (RFC 9110 section 7.6.3). Servers may compress less for those who send it: nginx does
+    /// by its `gzip_proxied`.
+    pub via: bool,
 }
 
 /// Connections to servers that are begun when a client's SYN comes, and whose client has not been accepted yet. Beyond
@@ -346,6 +357,7 @@ impl Default for Config {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             downstream: Downstream::default(),
+            http: Http::default(),
             early_syn: EarlySyn::default(),
             leaving: Leaving::default(),
             gateway: None,

@@ -80,9 +80,9 @@ pub struct Service {
     pub pool: Pool,
     pub control: ControlSocket,
     pub metrics: Option<TcpListener>,
-    pub syn_watcher: Option<SynWatcher>,
     /// To those who asked at the control socket, and for metrics.
     pub answers: [Answers; 2],
+    pub syn_watcher: Option<SynWatcher>,
     pub predecessor: Option<Predecessor>,
     pub successor: Option<Successor>,
 }
@@ -113,7 +113,7 @@ impl Service {
             departures: departures(&plan.config)?,
             spares: SpareDescriptors::new(spare_descriptors()),
             cookies: Arc::new(cookies),
-            pseudonym: pseudonym(number),
+            pseudonym: Pseudonym::new(&format!("tributary-{number:016x}")),
             number,
         });
         let plan = Arc::new(plan);
@@ -133,8 +133,8 @@ impl Service {
             pool,
             control,
             metrics,
-            syn_watcher,
             answers: Default::default(),
+            syn_watcher,
             predecessor,
             successor: None,
         })
@@ -272,11 +272,6 @@ fn number() -> io::Result<u64> {
     let mut number = [0; 8];
     getrandom(&mut number, GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(number))
-}
-
-/// A name in Via.
-fn pseudonym(number: u64) -> Pseudonym {
-    Pseudonym::new(&format!("tributary-{number:016x}")).unwrap_or_default()
 }
 
 /// The end of the successor, if there is one.

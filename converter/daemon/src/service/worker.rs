@@ -32,6 +32,8 @@ use crate::session::{HandoffContext, Listener, Session, WorkerContext};
 const TOLD: usize = 256;
 /// Convert errors a second, by each thread.
 const ERRORS: u32 = 1000;
+/// Lines in the log about servers a second, by each thread.
+const WARNINGS: u32 = 1;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ pub struct Shared {
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
     /// This process' name in HTTP's Via.
-    pub pseudonym: Pseudonym,
+    pub pseudonym: Option<Pseudonym>,
     /// The number of this process, in `pseudonym` and in Convert messages, which no other has.
     pub number: u64,
 }
@@ -130,9 +132,10 @@ fn context(
         departures: shared.departures.clone(),
         cookies: Arc::clone(&shared.cookies),
         errors: RateLimit::per_second(ERRORS),
+        warnings: RateLimit::per_second(WARNINGS),
         http: HeadLimits {
             head: plan.config.limits.head,
-            ..HeadLimits::new(shared.pseudonym.clone())
+            pseudonym: shared.pseudonym.clone().filter(|_| plan.config.http.via),
         },
         draining,
         handoff: None,

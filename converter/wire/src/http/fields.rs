@@ -1,6 +1,6 @@
 //! The field lines of a head: one owned copy of the bytes, and where in it each name and value lies.
 
-use std::ops::Range;
+use std::mem::MaybeUninit;
 
 use super::grammar::{Reason, is_token};
 
@@ -68,9 +68,37 @@ struct Field {
     kind: FieldKind,
     /// Named by Connection: it ends here.
     dropped: bool,
-    name: Range<usize>,
-    value: Range<usize>,
+    name: Span,
+    value: Span,
 }
+
+/// Where a name or a value lies in its head. Small: a head of short fields has many.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn of(self, head: &[u8]) -> &[u8] {
+        &head[self.start as usize..self.end as usize]
+    }
+}
+
+/// Calls `parse` with room for so many fields: for those of an ordinary head on the stack.
+pub(crate) fn with_room<'h, T>(
+    count: usize,
+    parse: impl FnOnce(&mut [MaybeUninit<httparse::Header<'h>>]) -> T,
+) -> T {
+    let mut few = [const { MaybeUninit::uninit() }; FEW_FIELDS];
+    if count <= FEW_FIELDS {
+        parse(&mut few)
+    } else {
+        parse(&mut vec![MaybeUninit::uninit(); count])
+    }
+}
+
+const FEW_FIELDS: usize = 64;
 
 /// What Connection says besides the names of fields (RFC 9110 section 7.6.1).
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,7 +133,11 @@ impl Fields {
         let base = head.as_ptr().addr();
         let within = |part: &[u8]| {
             let start = part.as_ptr().addr() - base;
-            start..start + part.len()
+            let at = |position| u32::try_from(position).map_err(|_| "a head of 4 GiB");
+            Ok::<_, Reason>(Span {
+                start: at(start)?,
+                end: at(start + part.len())?,
+            })
         };
         let mut fields = Vec::with_capacity(headers.len());
         for header in headers {
@@ -116,8 +148,8 @@ impl Fields {
             fields.push(Field {
                 kind,
                 dropped,
-                name: within(header.name.as_bytes()),
-                value: within(header.value),
+                name: within(header.name.as_bytes())?,
+                value: within(header.value)?,
             });
         }
         Ok(Self {
@@ -131,14 +163,16 @@ impl Fields {
         self.bytes.len()
     }
 
+    /// Bytes of memory that they take.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.len() + self.fields.capacity() * size_of::<Field>()
+    }
+
     /// All fields as they came, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.fields.iter().map(|field| {
-            (
-                &self.bytes[field.name.clone()],
-                &self.bytes[field.value.clone()],
-            )
-        })
+        self.fields
+            .iter()
+            .map(|field| (field.name.of(&self.bytes), field.value.of(&self.bytes)))
     }
 
     /// The values of every field line of one kind, in order.
@@ -146,7 +180,7 @@ impl Fields {
         self.fields
             .iter()
             .filter(move |field| field.kind == kind)
-            .map(|field| &self.bytes[field.value.clone()])
+            .map(|field| field.value.of(&self.bytes))
     }
 
     pub(crate) fn has(&self, kind: FieldKind) -> bool {
@@ -173,10 +207,13 @@ impl Fields {
         }
         let values: Vec<_> = self.of_kind(FieldKind::Connection).collect();
         let bytes = &self.bytes;
-        let tokens = values.iter().flat_map(|value| list(&bytes[value.clone()]));
+        let tokens = values.iter().flat_map(|value| list(value.of(bytes)));
         for (count, token) in tokens.enumerate() {
-            if !is_token(token) || count == MOST_OPTIONS {
+            if !is_token(token) {
                 return Err("malformed Connection");
+            }
+            if count == MOST_OPTIONS {
+                return Err("more than 32 options in Connection");
             }
             match token {
                 close if close.eq_ignore_ascii_case(b"close") => options.close = true,
@@ -190,11 +227,11 @@ impl Fields {
         Ok(options)
     }
 
-    fn of_kind(&self, kind: FieldKind) -> impl Iterator<Item = Range<usize>> {
+    fn of_kind(&self, kind: FieldKind) -> impl Iterator<Item = Span> {
         self.fields
             .iter()
             .filter(move |field| field.kind == kind)
-            .map(|field| field.value.clone())
+            .map(|field| field.value)
     }
 
     /// Writes the fields that pass through us unchanged; those of `but` are left out too.
@@ -212,9 +249,9 @@ impl Fields {
             if regenerated || field.dropped || but.contains(&field.kind) {
                 continue;
             }
-            out.extend_from_slice(&self.bytes[field.name.clone()]);
+            out.extend_from_slice(field.name.of(&self.bytes));
             out.extend_from_slice(b": ");
-            out.extend_from_slice(&self.bytes[field.value.clone()]);
+            out.extend_from_slice(field.value.of(&self.bytes));
             out.extend_from_slice(b"\r\n");
         }
     }
@@ -242,7 +279,7 @@ fn may_be_dropped(kind: FieldKind) -> bool {
 
 fn drop_named(bytes: &[u8], fields: &mut [Field], name: &[u8]) {
     for field in fields {
-        field.dropped |= bytes[field.name.clone()].eq_ignore_ascii_case(name);
+        field.dropped |= field.name.of(bytes).eq_ignore_ascii_case(name);
     }
 }
 

@@ -38,7 +38,14 @@ pub(crate) fn of_response(fields: &Fields, version: Version) -> Result<Declared,
             }
         }
     }
-    declared(fields, version, length)
+    // RFC 2616 section 3.6 had `identity` for no coding at all, and servers still send it: the end is the connection's.
+    let mut codings = fields.all(FieldKind::TransferEncoding);
+    match (codings.next(), codings.next(), length) {
+        (Some(coding), None, None) if coding.eq_ignore_ascii_case(b"identity") => {
+            Ok(Declared::Nothing)
+        }
+        _ => declared(fields, version, length),
+    }
 }
 
 fn declared(fields: &Fields, version: Version, length: Option<u64>) -> Result<Declared, Reason> {

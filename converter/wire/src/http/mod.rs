@@ -10,9 +10,11 @@
 //!   so is a trailer field that frames or routes.
 //! - A request's Content-Length has no leading zeros, and no length exceeds 2^63 - 1.
 //! - TRACE is refused with 501: it would reflect the client's credentials.
-//! - A request that has our own pseudonym in Via gets 508 (RFC 5842 section 7.2); RFC 9110 names no status for loops.
+//! - A request that has our own pseudonym in Via gets 508 (RFC 5842 section 7.2); RFC 9110 names no status for loops. Without a
+//!   pseudonym no Via is added, though RFC 9110 section 7.6.3 wants one.
 //! - A target of `https` or another scheme gets 501: the scheme may be fine, this proxy does not speak it.
-//! - Upgrade is dropped when a request carries content or asks for `h2c`, as RFC 9110 section 7.8 lets any recipient do.
+//! - Upgrade is dropped when a request carries chunked content or asks for `h2c`, as RFC 9110 section 7.8 lets any recipient do.
+//! - Of a response, a malformed field line is left out, unless it may be meant to frame the message: then it is bad.
 //! - More is accepted in one place: the path and query may hold every visible ASCII character but `#`, since browsers
 //!   send `|`, `[`, `{` and the like unescaped (WHATWG URL) and none of them delimits anything here.
 //!
@@ -28,6 +30,7 @@ mod framing;
 mod grammar;
 mod head;
 mod limits;
+mod malformed;
 mod method;
 pub mod refused;
 pub mod request;

@@ -1,4 +1,6 @@
-//! This proxy on the way of a message: Via, and how a loop shows in it (RFC 9110 section 7.6.3).
+//! This proxy on the way of a message: Via, and how a loop shows in it (RFC 9110 section 7.6.3). Only with a name to put into
+//! it: servers take Via for a sign of an old proxy, and send what they would have compressed without it as it is (nginx does
+//! by its `gzip_proxied`).
 
 use super::Version;
 use super::grammar::is_token;
@@ -11,8 +13,8 @@ pub struct Pseudonym(Box<str>);
 /// What the writer of a forwarded head must know of the next hop.
 #[derive(Clone, Copy, Debug)]
 pub struct Hop<'a> {
-    /// Our name in Via.
-    pub pseudonym: &'a Pseudonym,
+    /// Our name in Via; without one no Via is added.
+    pub pseudonym: Option<&'a Pseudonym>,
     /// Whether we shall use the connection again; if not, the head says `Connection: close`.
     pub keep_alive: bool,
 }
@@ -29,7 +31,7 @@ impl Pseudonym {
     }
 
     /// Writes our own entry, as the last: `version` is that of the message as we received it.
-    pub(crate) fn write(&self, version: Version, out: &mut Vec<u8>) {
+    fn write(&self, version: Version, out: &mut Vec<u8>) {
         out.extend_from_slice(match version {
             Version::Http10 => b"Via: 1.0 ",
             Version::Http11 => b"Via: 1.1 ",
@@ -53,9 +55,17 @@ impl Pseudonym {
     }
 }
 
-impl Default for Pseudonym {
-    fn default() -> Self {
-        Self("tributary".into())
+impl Hop<'_> {
+    /// Writes our own entry, if we have a name.
+    pub(crate) fn write_via(&self, version: Version, out: &mut Vec<u8>) {
+        if let Some(pseudonym) = self.pseudonym {
+            pseudonym.write(version, out);
+        }
+    }
+
+    /// Bytes that our name takes.
+    pub(crate) fn name_len(&self) -> usize {
+        self.pseudonym.map_or(0, |name| name.as_str().len())
     }
 }
 

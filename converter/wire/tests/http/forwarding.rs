@@ -129,7 +129,7 @@ fn test_a_connection_that_is_not_used_again_says_so() {
     request
         .forward(
             &Hop {
-                pseudonym: &pseudonym(),
+                pseudonym: Some(&pseudonym()),
                 keep_alive: false,
             },
             &mut out,
@@ -150,7 +150,7 @@ fn test_bytes_beyond_ascii_pass_unchanged_in_values() {
     request
         .forward(
             &Hop {
-                pseudonym: &pseudonym(),
+                pseudonym: Some(&pseudonym()),
                 keep_alive: true,
             },
             &mut out,
@@ -169,7 +169,7 @@ fn test_only_absolute_form_is_forwarded() {
     ] {
         let mut out = Vec::new();
         let hop = Hop {
-            pseudonym: &pseudonym(),
+            pseudonym: Some(&pseudonym()),
             keep_alive: true,
         };
         assert_eq!(
@@ -221,7 +221,7 @@ fn test_a_refusal_of_a_head_has_no_content() {
                 .0
                 .forward(
                     &Hop {
-                        pseudonym: &pseudonym(),
+                        pseudonym: Some(&pseudonym()),
                         keep_alive: true,
                     },
                     &mut Vec::new(),

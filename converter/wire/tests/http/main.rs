@@ -17,7 +17,10 @@ use tributary_wire::http::{
 const BEHIND: &[u8] = b"GET http://behind.example/ HTTP/1.1\r\nHost: behind.example\r\n\r\n";
 
 fn limits() -> HeadLimits {
-    HeadLimits::new(pseudonym())
+    HeadLimits {
+        pseudonym: Some(pseudonym()),
+        ..HeadLimits::default()
+    }
 }
 
 fn pseudonym() -> Pseudonym {
@@ -101,7 +104,7 @@ fn forwarded(request: &Request) -> String {
     request
         .forward(
             &Hop {
-                pseudonym: &pseudonym(),
+                pseudonym: Some(&pseudonym()),
                 keep_alive: true,
             },
             &mut out,

@@ -178,7 +178,7 @@ fn holds_for(head: &[u8]) -> bool {
     if request
         .forward(
             &Hop {
-                pseudonym: &pseudonym(),
+                pseudonym: Some(&pseudonym()),
                 keep_alive: true,
             },
             &mut out,

@@ -2,7 +2,7 @@
 
 use tributary_wire::host::Host;
 use tributary_wire::http::{
-    Authority, Body, HeadLimits, HeadReader, Method, RequestTarget, Version, parse_request,
+    Authority, Body, HeadLimits, HeadReader, Hop, Method, RequestTarget, Version, parse_request,
 };
 
 use super::{BEHIND, accepted, limits, read_request};
@@ -176,7 +176,7 @@ fn test_framing_persistence_and_expectations_are_read() {
     type Meaning = (Version, Body, bool, bool, bool); // version, body, keep-alive, expects 100, upgrade
     let (v10, v11) = (Version::Http10, Version::Http11);
     #[rustfmt::skip]
-    let cases: [(&str, Meaning); 20] = [
+    let cases: [(&str, Meaning); 21] = [
         ("GET / 1.1|A: b", (v11, Body::None, true, false, false)),
         ("GET / 1.1|Connection: close", (v11, Body::None, false, false, false)),
         ("GET / 1.1|Connection: x-a, CLOSE", (v11, Body::None, false, false, false)),
@@ -196,7 +196,8 @@ fn test_framing_persistence_and_expectations_are_read() {
         ("GET / 1.0|Connection: Upgrade|Upgrade: websocket", (v10, Body::None, false, false, false)),
         ("GET / 1.1|Upgrade: websocket", (v11, Body::None, true, false, false)),
         ("GET / 1.1|Connection: upgrade|Upgrade: websocket, H2C", (v11, Body::None, true, false, false)),
-        ("POST / 1.1|Connection: upgrade|Upgrade: websocket|Content-Length: 3", (v11, Body::Length(3), true, false, false)),
+        ("POST / 1.1|Connection: upgrade|Upgrade: websocket|Content-Length: 3", (v11, Body::Length(3), true, false, true)),
+        ("POST / 1.1|Connection: upgrade|Upgrade: websocket|Transfer-Encoding: chunked", (v11, Body::Chunked, true, false, false)),
     ];
     for (short, expected) in cases {
         let (line, fields) = short.split_once('|').unwrap();
@@ -306,52 +307,80 @@ fn test_a_reader_repeats_its_error() {
 }
 
 #[test]
-fn test_limits_hold_to_the_byte() {
+fn test_the_limit_holds_to_the_byte() {
     let head = get("http://example.com/");
     let line = head.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-    let base = HeadLimits {
-        head: head.len(),
-        fields: 1,
-        request_line: line,
+    let of = |head| HeadLimits { head, ..limits() };
+    assert!(read_request(&head, &of(head.len())).unwrap().is_some());
+    for (status, limits) in [
+        (431, of(head.len() - 1)),
+        (431, of(line)),
+        (414, of(line - 1)),
+    ] {
+        let refused = read_request(&head, &limits).unwrap_err();
+        assert_eq!(refused.status, status, "{limits:?}");
+        assert!(refused.reason.contains("limits.head"), "{refused:?}");
+    }
+}
+
+/// Heads are bounded by their bytes alone: neither a long request line nor many short fields are refused below that.
+#[test]
+fn test_long_lines_and_many_fields_are_read_up_to_the_limit() {
+    let limits = HeadLimits {
+        head: 256 * 1024,
         ..limits()
     };
-    assert!(read_request(&head, &base).unwrap().is_some());
-    let cases = [
-        (
-            431,
-            HeadLimits {
-                head: head.len() - 1,
-                ..base.clone()
-            },
-        ),
-        (
-            431,
-            HeadLimits {
-                fields: 0,
-                ..base.clone()
-            },
-        ),
-        (
-            414,
-            HeadLimits {
-                request_line: line - 1,
-                ..base.clone()
-            },
-        ),
-        (
-            414,
-            HeadLimits {
-                head: line - 1,
-                ..base
-            },
-        ),
-    ];
-    for (status, limits) in cases {
+    let long = get(&format!("http://example.com/{}", "a".repeat(200 * 1024)));
+    assert!(parse_request(&long, &limits).unwrap().is_some());
+    for count in [64, 65, 101, 120, 10_000] {
+        let lines: Vec<_> = (0..count).map(|n| format!("A{n}: {n}\r\n")).collect();
+        let fields = lines.concat();
+        let head = format!("GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n{fields}\r\n");
+        let (request, _) = parse_request(head.as_bytes(), &limits).unwrap().unwrap();
+        assert_eq!(request.fields().count(), count + 1);
+        let last = format!("A{}", count - 1);
         assert_eq!(
-            read_request(&head, &limits).unwrap_err().status,
-            status,
-            "{limits:?}"
+            request.field(&last),
+            Some((count - 1).to_string().as_bytes())
         );
+        assert!(request.memory() >= head.len() + count * 16);
+    }
+}
+
+/// What the value of Host says is no matter where the target names the server; that there is one is.
+#[test]
+fn test_the_host_of_a_connect_may_say_anything() {
+    let connect = |fields: &str| {
+        let head = format!("CONNECT [2600:77:9::2]:8080 HTTP/1.1\r\n{fields}\r\n");
+        read_request(head.as_bytes(), &limits()).map(|read| read.is_some())
+    };
+    for host in ["2600:77:9::2:8080", "[fe80::1%eth0]:8080", "", "a b/c"] {
+        assert_eq!(connect(&format!("Host: {host}\r\n")), Ok(true), "{host}");
+    }
+    for fields in ["", "Host: a\r\nHost: a\r\n"] {
+        assert_eq!(connect(fields).unwrap_err().status, 400, "{fields}");
+    }
+}
+
+/// As Docker's client sends `exec`: an upgrade with content of known length goes on, in chunks it does not.
+#[test]
+fn test_an_upgrade_may_carry_content_of_known_length() {
+    for (framing, is_passed_on) in [
+        ("Content-Length: 2", true),
+        ("Transfer-Encoding: chunked", false),
+    ] {
+        let head = format!(
+            "POST http://a.example/exec HTTP/1.1\r\nHost: a.example\r\nUpgrade: tcp\r\nConnection: upgrade\r\n{framing}\r\n\r\n"
+        );
+        let request = accepted(head.as_bytes());
+        assert_eq!(request.upgrade, is_passed_on, "{framing}");
+        let sent = super::forwarded(&request);
+        assert_eq!(
+            sent.contains("Connection: upgrade\r\nUpgrade: tcp\r\n"),
+            is_passed_on,
+            "{sent}"
+        );
+        assert!(sent.contains(framing), "{sent}");
     }
 }
 
@@ -362,7 +391,7 @@ fn test_an_oversized_head_is_refused_before_it_ends() {
         (414, vec![b'A'; 1 << 20]),
         (414, [b"GET http://example.com/", &vec![b'a'; 1 << 20][..]].concat()),
         (431, [b"GET http://example.com/ HTTP/1.1\r\nA: ", &vec![b'a'; 1 << 20][..]] .concat()),
-        (431, [b"GET http://example.com/ HTTP/1.1\r\n", b"A: b\r\n".repeat(10_000).as_slice()] .concat()),
+        (431, [b"GET http://example.com/ HTTP/1.1\r\n", b"A: b\r\n".repeat(100_000).as_slice()] .concat()),
     ];
     for (status, bytes) in cases {
         let mut reader = HeadReader::new();
@@ -447,6 +476,22 @@ fn test_a_request_that_was_here_before_is_a_loop() {
             "{via}"
         );
     }
+}
+
+#[test]
+fn test_without_a_name_via_is_neither_added_nor_looked_at() {
+    let head = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nVia: 1.1 tributary\r\n\r\n";
+    let (request, _) = read_request(head, &HeadLimits::default()).unwrap().unwrap();
+    let mut out = Vec::new();
+    let hop = Hop {
+        pseudonym: None,
+        keep_alive: true,
+    };
+    request.forward(&hop, &mut out).unwrap();
+    assert_eq!(
+        out,
+        b"GET / HTTP/1.1\r\nHost: a.example\r\nVia: 1.1 tributary\r\n\r\n"
+    );
 }
 
 #[test]

@@ -57,6 +57,10 @@ fn test_the_body_follows_from_method_status_and_fields() {
         (GET, "HTTP/1.1 200 OK|Content-Length: 5, 5,05", Body::Length(5), true),
         (GET, "HTTP/1.1 200 OK|Transfer-Encoding: Chunked", Body::Chunked, true),
         (GET, "HTTP/1.1 200 OK", Body::UntilClose, false),
+        (GET, "HTTP/1.1 200 OK|Transfer-Encoding: Identity", Body::UntilClose, false),
+        (GET, "HTTP/1.0 200 OK|Transfer-Encoding: identity", Body::UntilClose, false),
+        (HEAD, "HTTP/1.1 200 OK|Transfer-Encoding: identity", Body::None, true),
+        (GET, "HTTP/1.1 304 Not Modified|Transfer-Encoding: identity", Body::None, true),
         (GET, "HTTP/1.1 200 OK|Connection: close|Content-Length: 5", Body::Length(5), false),
         (GET, "HTTP/1.0 200 OK|Content-Length: 5", Body::Length(5), false),
         (GET, "HTTP/1.0 200 OK|Content-Length: 5|Connection: keep-alive", Body::Length(5), true),
@@ -112,10 +116,8 @@ fn test_ambiguous_responses_are_bad() {
     #[rustfmt::skip]
     let heads = [
         ("both lengths", "HTTP/1.1 200 OK|Content-Length: 5|Transfer-Encoding: chunked"),
-        ("both lengths of a HEAD", "HTTP/1.1 200 OK|Transfer-Encoding: chunked|Content-Length: 5"),
         ("lengths that differ", "HTTP/1.1 200 OK|Content-Length: 5|Content-Length: 6"),
         ("lengths that differ in a list", "HTTP/1.1 200 OK|Content-Length: 5, 6"),
-        ("lengths that differ in a 304", "HTTP/1.1 304 Not Modified|Content-Length: 5|Content-Length: 6"),
         ("an empty length", "HTTP/1.1 200 OK|Content-Length:"),
         ("a length of commas", "HTTP/1.1 200 OK|Content-Length: ,"),
         ("an empty length beside a good one", "HTTP/1.1 200 OK|Content-Length: 5|Content-Length:"),
@@ -124,7 +126,9 @@ fn test_ambiguous_responses_are_bad() {
         ("an alias of a length", "HTTP/1.1 200 OK|Content_Length: 5"),
         ("Transfer-Encoding in 1.0", "HTTP/1.0 200 OK|Transfer-Encoding: chunked"),
         ("Transfer-Encoding twice", "HTTP/1.1 200 OK|Transfer-Encoding: chunked|Transfer-Encoding: chunked"),
-        ("identity", "HTTP/1.1 200 OK|Transfer-Encoding: identity"),
+        ("identity twice", "HTTP/1.1 200 OK|Transfer-Encoding: identity|Transfer-Encoding: identity"),
+        ("identity and a length", "HTTP/1.1 200 OK|Transfer-Encoding: identity|Content-Length: 5"),
+        ("identity, chunked", "HTTP/1.1 200 OK|Transfer-Encoding: identity, chunked"),
         ("gzip, chunked", "HTTP/1.1 200 OK|Transfer-Encoding: gzip, chunked"),
         ("chunked, gzip", "HTTP/1.1 200 OK|Transfer-Encoding: chunked, gzip"),
         ("an unasked 101", "HTTP/1.1 101 Yes|Connection: upgrade|Upgrade: websocket"),
@@ -140,11 +144,15 @@ fn test_ambiguous_responses_are_bad() {
         ("a fold", "HTTP/1.1 200 OK|A: b| c"),
         ("bare LF", "HTTP/1.1 200 OK\nA: b"),
         ("bare CR", "HTTP/1.1 200 OK|A: b\rc"),
-        ("NUL", "HTTP/1.1 200 OK|A: b\0c"),
         ("NUL in the phrase", "HTTP/1.1 200 O\0K"),
-        ("no colon", "HTTP/1.1 200 OK|A"),
-        ("no name", "HTTP/1.1 200 OK|: a"),
-        ("a space in a name", "HTTP/1.1 200 OK|A B: c"),
+        ("NUL in a length", "HTTP/1.1 200 OK|Content-Length: 5\0"),
+        ("NUL in the name of a length", "HTTP/1.1 200 OK|Content-\0Length: 5"),
+        ("a length behind a space", "HTTP/1.1 200 OK|X Content-Length: 5"),
+        ("a length before another word", "HTTP/1.1 200 OK|Content-Length x: 5"),
+        ("a length without a colon", "HTTP/1.1 200 OK|Content-Length 5"),
+        ("an alias of a coding", "HTTP/1.1 200 OK|Transfer\x0bEncoding: chunked"),
+        ("a Connection of a control character", "HTTP/1.1 200 OK|Connection: close\x01"),
+        ("a fold behind a malformed field", "HTTP/1.1 200 OK|A B: c| Content-Length: 5"),
         ("an empty line before it", "|HTTP/1.1 200 OK"),
         ("a Connection that is no list", "HTTP/1.1 200 OK|Connection: a b"),
     ];
@@ -169,17 +177,70 @@ fn test_a_101_must_say_what_it_switches_to() {
     }
 }
 
+/// A HEAD's response and a 304 have no body, whatever they say of one; what is not understood of that is not passed on.
+#[test]
+fn test_where_no_body_can_be_no_framing_is_bad() {
+    for fields in [
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked|Content-Length: 5",
+        "Content-Length: 5|Content-Length: 6",
+        "Content-Length: x",
+    ] {
+        for (awaited, status) in [(HEAD, 200), (GET, 304)] {
+            let head = format!("HTTP/1.1 {status} OK|Date: x|{fields}");
+            let response = read(&head, awaited);
+            assert_eq!(
+                (response.body, response.keep_alive),
+                (Body::None, false),
+                "{head}"
+            );
+            let (delivery, sent) = delivered(&head, awaited);
+            assert!(delivery.keep_alive, "{head}");
+            assert_eq!(
+                sent,
+                format!("HTTP/1.1 {status} OK|Date: x|Via: 1.1 tributary-7f3a")
+            );
+        }
+    }
+}
+
+/// Old servers send such lines. The rest of the response is passed on, and its connection serves no other request.
+#[test]
+fn test_a_malformed_field_that_does_not_frame_is_left_out() {
+    for line in [
+        "Secured by Excellent Serv : x",
+        "A",
+        ": a",
+        "A B: c",
+        "A: b\0c",
+        "HTTP/1.1 200 OK",
+    ] {
+        let head = format!("HTTP/1.1 200 OK|Date: x|{line}|Content-Length: 5|B: c");
+        let response = read(&head, GET);
+        assert_eq!(response.malformed, [line.as_bytes().into()]);
+        assert_eq!(
+            (response.body, response.keep_alive),
+            (Body::Length(5), false),
+            "{line}"
+        );
+        let (delivery, sent) = delivered(&head, GET);
+        assert!(delivery.keep_alive);
+        assert_eq!(
+            sent,
+            "HTTP/1.1 200 OK|Date: x|B: c|Content-Length: 5|Via: 1.1 tributary-7f3a"
+        );
+    }
+}
+
+#[test]
+fn test_a_response_may_have_many_fields() {
+    let fields = "|Link: </a>; rel=preload".repeat(1000);
+    let response = read(&format!("HTTP/1.1 200 OK{fields}"), GET);
+    assert_eq!(response.fields().count(), 1000);
+}
+
 #[test]
 fn test_an_oversized_response_head_is_bad() {
-    let fields = "A: b\r\n".repeat(101);
-    assert!(
-        parse_response(
-            format!("HTTP/1.1 200 OK\r\n{fields}").as_bytes(),
-            GET,
-            &limits()
-        )
-        .is_err()
-    );
     let long = format!("HTTP/1.1 200 OK\r\nA: {}", "a".repeat(64 * 1024));
     assert!(parse_response(long.as_bytes(), GET, &limits()).is_err());
 }
@@ -191,7 +252,7 @@ fn delivered(short: &str, awaited: Awaited) -> (Delivery, String) {
     let clock = || SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
     let mut out = Vec::new();
     let hop = Hop {
-        pseudonym: &pseudonym(),
+        pseudonym: Some(&pseudonym()),
         keep_alive: delivery.keep_alive,
     };
     response.forward(awaited, &hop, clock, &mut out);

@@ -80,8 +80,10 @@ async fn ask(
     let limits = session.http_limits();
     match Exchange::begin(request, is_kept, limits, SystemTime::now, &mut head) {
         Ok(mut exchange) => {
-            let kept = request.head_len();
-            carry(session, front, server, &mut exchange, &mut head, kept).await
+            let kept = request.memory();
+            let ending = carry(session, front, server, &mut exchange, &mut head, kept).await;
+            session.malformed_fields(&server.name, exchange.malformed_fields());
+            ending
         }
         Err(refused) => Ending::Refused(refused),
     }

@@ -18,6 +18,8 @@ pub struct Exchange<'a> {
     draining: bool,
     /// The client gets what was passed on to it, and nothing else can take its place.
     committed: bool,
+    /// Field lines that were left out of responses.
+    malformed: Vec<Box<[u8]>>,
     upload: Upload,
     download: Download,
 }
@@ -33,7 +35,7 @@ impl<'a> Exchange<'a> {
         out: &mut Vec<u8>,
     ) -> Result<Self, Refused> {
         let hop = Hop {
-            pseudonym: &limits.pseudonym,
+            pseudonym: limits.pseudonym.as_ref(),
             // Whoever ends a connection first keeps its port for a minute (RFC 9293 section 3.6): better the server's.
             keep_alive: request.keep_alive,
         };
@@ -45,6 +47,7 @@ impl<'a> Exchange<'a> {
             repeatable: kept && request.is_repeatable(),
             draining: false,
             committed: false,
+            malformed: Vec::new(),
             upload: Upload::of(request.body),
             download: Download::new(),
         })
@@ -94,6 +97,11 @@ impl<'a> Exchange<'a> {
     /// Whether the response's body follows, so that what comes from the server is passed on as it is.
     pub fn is_in_body(&self) -> bool {
         matches!(self.download, Download::Body { .. })
+    }
+
+    /// Malformed field lines that were left out of the server's responses.
+    pub fn malformed_fields(&self) -> &[Box<[u8]>] {
+        &self.malformed
     }
 
     /// What is to be done about `event`. Heads are appended to `out`.
@@ -176,13 +184,14 @@ impl<'a> Exchange<'a> {
     }
 
     fn pass_head(&mut self, response: &Response, out: &mut Vec<u8>) {
+        self.malformed.extend_from_slice(&response.malformed);
         let mut delivery = response.delivery(self.awaited);
         // What is left of a request that is broken off cannot be told from another one.
         let whole = self.upload.body.has_ended() || is_success(response.status);
         delivery.keep_alive &= whole && !self.draining;
         if delivery.send {
             let hop = Hop {
-                pseudonym: &self.limits.pseudonym,
+                pseudonym: self.limits.pseudonym.as_ref(),
                 keep_alive: delivery.keep_alive,
             };
             response.forward(self.awaited, &hop, self.clock, out);

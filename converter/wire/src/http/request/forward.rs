@@ -8,7 +8,7 @@ use super::Request;
 const EXTRA: usize = 128; // what we add at most, the pseudonym apart
 
 impl Request {
-    /// Appends the head for the origin server: origin-form, Host from the target, one framing, our Via, no fields that
+    /// Appends the head for the origin server: origin-form, Host from the target, one framing, no fields that
     /// were meant for this hop. Refuses, writing nothing, what is not in absolute-form (400) or must end here (400):
     /// see [`Request::is_for_proxy`].
     pub fn forward(&self, hop: &Hop<'_>, out: &mut Vec<u8>) -> Result<(), Refused> {
@@ -22,7 +22,7 @@ impl Request {
         if self.is_for_proxy() {
             return Err(self.not_forwarded("Max-Forwards is used up"));
         }
-        out.reserve(self.fields.head_len() + hop.pseudonym.as_str().len() + EXTRA);
+        out.reserve(self.fields.head_len() + hop.name_len() + EXTRA);
         self.write_first_lines(authority, path_and_query, out);
         self.write_fields(hop, out);
         out.extend_from_slice(b"\r\n");
@@ -52,7 +52,7 @@ impl Request {
             out.extend_from_slice(b"Expect: 100-continue\r\n");
         }
         framing::write(self.declared(), out);
-        hop.pseudonym.write(self.version, out);
+        hop.write_via(self.version, out);
         if self.upgrade {
             self.fields.write_upgrade(out);
         } else if !hop.keep_alive {

@@ -2,11 +2,9 @@
 
 mod forward;
 
-use std::mem::MaybeUninit;
-
 use memchr::{memchr, memrchr};
 
-use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, list};
+use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, list, with_room};
 use super::framing::{self, Declared};
 use super::grammar::{Reason, is_token};
 use super::{Body, HeadLimits, Method, Refused, RequestTarget, Version};
@@ -68,7 +66,7 @@ impl Request {
         let (method, (target, authority), version) = request_line(head)?;
         let mut fields = fields(head, field_count).map_err(Refused::bad_request)?;
         let declared = framing::of_request(&fields, version).map_err(Refused::bad_request)?;
-        check_host(&fields, version, authority).map_err(Refused::bad_request)?;
+        check_host(&fields, version, &target, authority).map_err(Refused::bad_request)?;
         let options = fields
             .take_connection_options(Nominations::Strict)
             .map_err(Refused::bad_request)?;
@@ -76,7 +74,7 @@ impl Request {
         let request = Self {
             keep_alive: version == Version::Http11 && !options.close,
             expect_continue: expects_continue(&fields, version)? && body.has_content(),
-            upgrade: asks_for_upgrade(&fields, options, version)? && !body.has_content(),
+            upgrade: asks_for_upgrade(&fields, options, version)? && body != Body::Chunked,
             max_forwards: max_forwards(&fields, &method).map_err(Refused::bad_request)?,
             method,
             target,
@@ -95,11 +93,11 @@ impl Request {
         if self.method == Method::Connect && self.body.has_content() {
             return Err(Refused::bad_request("CONNECT with content")); // RFC 9110 section 9.3.6
         }
-        if self
-            .fields
-            .all(FieldKind::Via)
-            .any(|value| limits.pseudonym.is_in(value))
-        {
+        let is_own = |value| {
+            let own = limits.pseudonym.as_ref();
+            own.is_some_and(|own| own.is_in(value))
+        };
+        if self.fields.all(FieldKind::Via).any(is_own) {
             return Err(Refused::new(508, "forwarding loop"));
         }
         Ok(())
@@ -146,9 +144,9 @@ impl Request {
         }
     }
 
-    /// Bytes of its head, which it keeps.
-    pub fn head_len(&self) -> usize {
-        self.fields.head_len()
+    /// Bytes of memory that its head takes, which it keeps.
+    pub fn memory(&self) -> usize {
+        self.fields.memory()
     }
 
     /// The field lines as they came: names, and values without the white space around them.
@@ -197,15 +195,16 @@ fn parse_version(text: &str) -> Result<Version, Refused> {
 
 /// The field lines. A second parser reads the whole head, and must see what the line-by-line pass saw.
 fn fields(head: &[u8], field_count: usize) -> Result<Fields, Reason> {
-    let mut headers = [const { MaybeUninit::uninit() }; HeadLimits::MOST_FIELDS];
-    let mut parsed = httparse::Request::new(&mut []);
-    let status = httparse::ParserConfig::default()
-        .parse_request_with_uninit_headers(&mut parsed, head, &mut headers)
-        .map_err(field_error)?;
-    if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
-        return Err("malformed header section");
-    }
-    Fields::collect(head, parsed.headers)
+    with_room(field_count, |headers| {
+        let mut parsed = httparse::Request::new(&mut []);
+        let status = httparse::ParserConfig::default()
+            .parse_request_with_uninit_headers(&mut parsed, head, headers)
+            .map_err(field_error)?;
+        if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
+            return Err("malformed header section");
+        }
+        Fields::collect(head, parsed.headers)
+    })
 }
 
 /// What the second parser objects to, in our words.
@@ -218,11 +217,17 @@ pub(crate) fn field_error(error: httparse::Error) -> Reason {
 }
 
 /// RFC 9112 section 3.2: exactly one Host, well formed; HTTP/1.0 may do without.
-/// One that says what the target's `authority` says was read with that.
-fn check_host(fields: &Fields, version: Version, authority: &str) -> Result<(), Reason> {
+/// One that says what the target's `authority` says was read with that. Beside the target of a CONNECT its value means nothing.
+fn check_host(
+    fields: &Fields,
+    version: Version,
+    target: &RequestTarget,
+    authority: &str,
+) -> Result<(), Reason> {
     match fields.single(FieldKind::Host, "more than one Host")? {
         None if version == Version::Http10 => Ok(()),
         None => Err("no Host"),
+        Some(_) if matches!(target, RequestTarget::Connect(_)) => Ok(()),
         Some(value) if !authority.is_empty() && value == authority.as_bytes() => Ok(()),
         Some(value) => authority_of(value).map(drop),
     }

@@ -38,7 +38,7 @@ impl Response {
         }
     }
 
-    /// Appends the head for the client, whose version `awaited` tells: one framing, our Via, no fields that were meant
+    /// Appends the head for the client, whose version `awaited` tells: one framing, no fields that were meant
     /// for this hop, and a Date by `clock` if the origin server gave none (RFC 9110 section 6.6.1). `hop.keep_alive` is
     /// that of the [`Delivery`].
     pub fn forward(
@@ -48,7 +48,7 @@ impl Response {
         clock: fn() -> SystemTime,
         out: &mut Vec<u8>,
     ) {
-        out.reserve(self.fields.head_len() + hop.pseudonym.as_str().len() + EXTRA);
+        out.reserve(self.fields.head_len() + hop.name_len() + EXTRA);
         self.write_status_line(out);
         let declared = match self.declared {
             Declared::Chunked if awaited.version == Version::Http10 => Declared::Nothing,
@@ -66,7 +66,7 @@ impl Response {
             let _ = write!(out, "Date: {date}\r\n"); // a Vec takes everything
         }
         framing::write(declared, out);
-        hop.pseudonym.write(self.version, out);
+        hop.write_via(self.version, out);
         self.write_connection(hop, out);
         out.extend_from_slice(b"\r\n");
     }

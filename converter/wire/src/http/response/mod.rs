@@ -2,15 +2,14 @@
 
 mod forward;
 
-use std::mem::MaybeUninit;
-
 pub use forward::Delivery;
 
-use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations};
+use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, with_room};
 use super::framing::{self, Declared};
 use super::grammar::Reason;
-use super::request::{Awaited, ContentRule};
-use super::{Body, HeadLimits, Version};
+use super::malformed::without_malformed_fields;
+use super::request::{Awaited, ContentRule, field_error};
+use super::{Body, Version};
 
 /// Why a response cannot be relayed; the client gets 502 (`Refused::from`), and the origin's connection closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +31,8 @@ pub struct Response {
     pub keep_alive: bool,
     /// After this head both directions carry another protocol: 101, or 2xx to CONNECT.
     pub switching_protocols: bool,
+    /// Field lines that were malformed, and are left out.
+    pub malformed: Vec<Box<[u8]>>,
     declared: Declared,
     phrase: Box<str>,
     fields: Fields,
@@ -44,7 +45,13 @@ impl Response {
         field_count: usize,
         awaited: Awaited,
     ) -> Result<Self, BadResponse> {
-        let (version, status, phrase, mut fields) = read(head, field_count).map_err(BadResponse)?;
+        let Parts {
+            version,
+            status,
+            phrase,
+            mut fields,
+            malformed,
+        } = read(head, field_count).map_err(BadResponse)?;
         let options = fields
             .take_connection_options(Nominations::Lenient)
             .map_err(BadResponse)?;
@@ -55,19 +62,28 @@ impl Response {
         }
         let declared = match status {
             // RFC 9112 section 6.1 and RFC 9110 section 8.6: no framing fields may stand here; they are not passed on
-            100..200 | 204 => Declared::Nothing,
-            _ if is_tunnel(status, awaited) => Declared::Nothing,
-            _ => framing::of_response(&fields, version).map_err(BadResponse)?,
+            100..200 | 204 => Some(Declared::Nothing),
+            _ if is_tunnel(status, awaited) => Some(Declared::Nothing),
+            _ => match framing::of_response(&fields, version) {
+                // RFC 9112 section 6.3, item 1: no body, whatever the fields say; what is not understood is not passed on
+                Err(_) if has_no_body(status, awaited) => None,
+                declared => Some(declared.map_err(BadResponse)?),
+            },
         };
+        let is_understood = declared.is_some() && malformed.is_empty();
+        let declared = declared.unwrap_or(Declared::Nothing);
         let body = body(status, awaited, declared);
-        let keep_alive =
-            body != Body::UntilClose && !switching_protocols && persists(version, options);
+        let keep_alive = body != Body::UntilClose
+            && !switching_protocols
+            && is_understood
+            && persists(version, options);
         Ok(Self {
             version,
             status,
             body,
             keep_alive,
             switching_protocols,
+            malformed,
             declared,
             phrase,
             fields,
@@ -85,45 +101,73 @@ impl Response {
     }
 }
 
-type Parts = (Version, u16, Box<str>, Fields);
+struct Parts {
+    version: Version,
+    status: u16,
+    phrase: Box<str>,
+    fields: Fields,
+    malformed: Vec<Box<[u8]>>,
+}
 
+/// Reads the head; if a field line is malformed, without that.
 fn read(head: &[u8], field_count: usize) -> Result<Parts, Reason> {
-    let mut headers = [const { MaybeUninit::uninit() }; HeadLimits::MOST_FIELDS];
-    let mut parsed = httparse::Response::new(&mut []);
-    let mut config = httparse::ParserConfig::default();
-    // RFC 9112 section 5.1: a proxy removes white space before the colon of a response's field
-    config.allow_spaces_after_header_name_in_responses(true);
-    let status = config
-        .parse_response_with_uninit_headers(&mut parsed, head, &mut headers)
-        .map_err(super::request::field_error)?;
-    if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
-        return Err("malformed header section");
+    match parse(head, field_count) {
+        Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
+            let repaired = without_malformed_fields(head)?;
+            let fields = field_count - repaired.malformed.len();
+            let parts = parse(&repaired.head, fields).map_err(field_error)??;
+            Ok(Parts {
+                malformed: repaired.malformed,
+                ..parts
+            })
+        }
+        parsed => parsed.map_err(field_error)?,
     }
-    let version = match parsed.version {
-        Some(1) => Version::Http11,
-        _ => Version::Http10,
-    };
-    let code = parsed
-        .code
-        .filter(|code| *code >= 100)
-        .ok_or("malformed status")?;
-    Ok((
-        version,
-        code,
-        parsed.reason.unwrap_or_default().into(),
-        Fields::collect(head, parsed.headers)?,
-    ))
+}
+
+/// A second parser reads the whole head, and must see what the line-by-line pass saw.
+fn parse(head: &[u8], field_count: usize) -> Result<Result<Parts, Reason>, httparse::Error> {
+    with_room(field_count, |headers| {
+        let mut parsed = httparse::Response::new(&mut []);
+        let mut config = httparse::ParserConfig::default();
+        // RFC 9112 section 5.1: a proxy removes white space before the colon of a response's field
+        config.allow_spaces_after_header_name_in_responses(true);
+        let status = config.parse_response_with_uninit_headers(&mut parsed, head, headers)?;
+        if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
+            return Ok(Err("malformed header section"));
+        }
+        let version = match parsed.version {
+            Some(1) => Version::Http11,
+            _ => Version::Http10,
+        };
+        let Some(status) = parsed.code.filter(|code| *code >= 100) else {
+            return Ok(Err("malformed status"));
+        };
+        let phrase = parsed.reason.unwrap_or_default().into();
+        Ok(Fields::collect(head, parsed.headers).map(|fields| Parts {
+            version,
+            status,
+            phrase,
+            fields,
+            malformed: Vec::new(),
+        }))
+    })
 }
 
 /// RFC 9112 section 6.3, in its order.
 fn body(status: u16, awaited: Awaited, declared: Declared) -> Body {
     match (status, declared) {
-        (100..200 | 204 | 304, _) => Body::None,
-        _ if awaited.content == ContentRule::Absent || is_tunnel(status, awaited) => Body::None,
+        _ if has_no_body(status, awaited) => Body::None,
         (_, Declared::Chunked) => Body::Chunked,
         (_, Declared::Length(length)) => Body::Length(length),
         (_, Declared::Nothing) => Body::UntilClose,
     }
+}
+
+fn has_no_body(status: u16, awaited: Awaited) -> bool {
+    matches!(status, 100..200 | 204 | 304)
+        || awaited.content == ContentRule::Absent
+        || is_tunnel(status, awaited)
 }
 
 fn is_tunnel(status: u16, awaited: Awaited) -> bool {

@@ -1,0 +1,60 @@
+//! Field lines of a response that are none, as old servers send: they are left out, and the rest is read.
+
+use super::grammar::{Reason, is_token, is_value_byte};
+
+/// A head without its malformed lines, and those.
+pub(crate) struct Repaired {
+    pub head: Vec<u8>,
+    /// Without their ends.
+    pub malformed: Vec<Box<[u8]>>,
+}
+
+/// What a line that frames the message, or ends its connection, has in its name, or where the name should be.
+const FRAMES: [&[u8]; 5] = [
+    b"contentlength",
+    b"transferencoding",
+    b"connection",
+    b"upgrade",
+    b"trailer",
+];
+
+/// Leaves malformed field lines out of `head`, which is whole and whose lines end with CRLF. One that may be meant to frame
+/// the message spoils it: another recipient may understand it (RFC 9112 section 11.1).
+pub(crate) fn without_malformed_fields(head: &[u8]) -> Result<Repaired, Reason> {
+    let mut repaired = Repaired {
+        head: Vec::with_capacity(head.len()),
+        malformed: Vec::new(),
+    };
+    for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let text = line.strip_suffix(b"\r\n").unwrap_or(line);
+        if number == 0 || text.is_empty() || is_field(text) {
+            repaired.head.extend_from_slice(line);
+        } else if may_frame(text) {
+            return Err("a malformed field line that may frame the message");
+        } else {
+            repaired.malformed.push(text.into());
+        }
+    }
+    Ok(repaired)
+}
+
+/// RFC 9112 section 5, with the white space before the colon that a proxy removes from responses (section 5.1).
+fn is_field(line: &[u8]) -> bool {
+    let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+        return false;
+    };
+    is_token(line[..colon].trim_ascii_end()) && line[colon..].iter().copied().all(is_value_byte)
+}
+
+/// By the letters of its name alone, so that no other character hides it; of the whole line where it has no colon.
+fn may_frame(line: &[u8]) -> bool {
+    let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
+    let is_letter = |byte: &&u8| byte.is_ascii_alphabetic();
+    let letters: Vec<u8> = name
+        .iter()
+        .filter(is_letter)
+        .map(u8::to_ascii_lowercase)
+        .collect();
+    let has = |word: &&[u8]| letters.windows(word.len()).any(|part| *part == **word);
+    FRAMES.iter().any(has)
+}
