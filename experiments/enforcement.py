@@ -24,13 +24,14 @@ class Enforcement:
 
 
 @contextmanager
-def watched(testbed: Testbed) -> Iterator[Callable[[], Enforcement]]:
+def watched(testbed: Testbed, *, installed: bool = False) -> Iterator[Callable[[], Enforcement]]:
     """Watch the gateway while the block runs; the function given says what was seen, as long as the testbed stands.
 
-    It raises Failure (exit 1) if no packet was ever held.
+    What is held by a rule that was ``installed`` before may be held before the join. The function raises Failure (exit
+    1) if no packet was ever held.
     """
     links = [link.name for link in testbed.topology.links]
-    command = [sys.executable, "-m", "experiments.probes.enforcement", *links]
+    command = [sys.executable, "-m", "experiments.probes.enforcement", *["--installed"] * installed, *links]
     with testbed.gateway.start("enforcement", command).wait_until_ready() as probe:
         yield lambda: _read(probe.output())
 

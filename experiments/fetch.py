@@ -2,9 +2,12 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
 
-from experiments.record import Download, read_download
+from experiments.record import Download, read_download, read_sending
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import File
 
@@ -22,7 +25,8 @@ def fetch(
 ) -> Download:
     """Download ``file`` with the first subflow over ``link``; ``progress`` is told the payload bytes so far.
 
-    ``proxy`` is the port of one on the gateway, to go through by MPTCP; without it, legacy TCP from the server. After
+    ``proxy`` is the port of one on the gateway, to go through by MPTCP, whose senders are looked at meanwhile; without
+    it, legacy TCP from the server. After
     ``seconds`` the download breaks off. Samples are ``every`` so many seconds apart, longer while no byte comes.
 
     Raises Failure if the download fails.
@@ -32,10 +36,25 @@ def fetch(
     command = [*download_command(testbed, file, link, proxy, ipv6), "--every", str(every)]
     if seconds is not None:
         command += ["--seconds", str(seconds)]
-    for line in testbed.client.lines(*command):
-        lines.append(json.loads(line))
-        progress(sum(subflow["received"] for subflow in lines[-1]["subflows"]))
-    return read_download(name, lines, testbed.topology.path_of)
+    with _senders(testbed, name) if proxy else nullcontext(list) as seen:
+        for line in testbed.client.lines(*command):
+            lines.append(json.loads(line))
+            progress(sum(subflow["received"] for subflow in lines[-1]["subflows"]))
+        download = read_download(name, lines, testbed.topology.path_of)
+        return replace(download, sending=read_sending(seen(), download, testbed.topology.path_of))
+
+
+@contextmanager
+def _senders(testbed: Testbed, name: str) -> Iterator[Callable[[], list[Any]]]:
+    """The function given ends looking at what the gateway sends by, and says what was seen since the block began."""
+    command = [sys.executable, "-m", "experiments.probes.senders"]
+    with testbed.gateway.start(f"senders-{name}", command).wait_until_ready() as probe:
+
+        def seen() -> list[Any]:
+            probe.stop()
+            return [json.loads(line) for line in probe.output().splitlines() if line.startswith("[")]
+
+        yield seen
 
 
 def download_command(testbed: Testbed, file: File, link: str, proxy: int | None, ipv6: bool = False) -> list[str]:

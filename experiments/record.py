@@ -1,7 +1,7 @@
 """What a download gives, as data: samples over time, and what follows from them. Pure: no clock, no network."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -11,13 +11,14 @@ class Sample:
 
     ``received`` holds the payload bytes of each subflow, by its path and its local ``address:port``; ``wire`` the
     bytes of frames that have come in by each path; ``body`` what the client has read of the body, each byte once and
-    in order, 0 if nobody told.
+    in order, 0 if nobody told; ``waiting`` the bytes of memory that what came out of order takes, None likewise.
     """
 
     at: float
     received: Mapping[tuple[str, str], int]
     wire: Mapping[str, int]
     body: int = 0
+    waiting: float | None = None
 
     def by_path(self) -> dict[str, int]:
         """The payload bytes of each path."""
@@ -27,9 +28,18 @@ class Sample:
         return total
 
 
+Sending = Mapping[str, Sequence[tuple[float, float, float, float]]]
+"""What the sender of each subflow knew, over time: seconds since the request, congestion window in segments, round-trip
+time in milliseconds, and segments sent again so far. Subflows are called PATH, or PATH-2 if a path had another before.
+"""
+
+
 @dataclass(frozen=True)
 class Download:
-    """A finished download; ``started`` is Unix time, the last sample is the state at its end."""
+    """A finished download; ``started`` is Unix time, the last sample is the state at its end.
+
+    ``sending`` is what its sender knew, where that was looked at.
+    """
 
     name: str
     started: float
@@ -37,6 +47,7 @@ class Download:
     size: int
     sha256: str
     samples: Sequence[Sample]
+    sending: Sending = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -93,12 +104,34 @@ def read_download(name: str, lines: Sequence[Mapping[str, Any]], path_of: Callab
     )
 
 
+def read_sending(
+    lines: Sequence[Sequence[Any]], download: Download, path_of: Callable[[str], str]
+) -> dict[str, list[tuple[float, float, float, float]]]:
+    """What experiments.probes.senders told of the subflows of ``download``, by the subflow."""
+    own = {local for sample in download.samples for _, local in sample.received}
+    names: dict[str, str] = {}
+    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    for now, subflows in lines:
+        at = round(now - download.started, 3)
+        for address, port, *known in subflows:
+            local = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            if local in own and 0 <= at <= download.seconds:
+                name = names.setdefault(local, _name(path_of(address), names.values()))
+                found.setdefault(name, []).append((at, *known))
+    return found
+
+
+def _name(path: str, taken: Collection[str]) -> str:
+    number = 1 + sum(name == path or name.startswith(f"{path}-") for name in taken)
+    return path if number == 1 else f"{path}-{number}"
+
+
 def _read_sample(line: Mapping[str, Any], path_of: Callable[[str], str]) -> Sample:
     received = {}
     for subflow in line["subflows"]:
         address = subflow["local"].rpartition(":")[0].strip("[]")
         received[path_of(address), subflow["local"]] = subflow["received"]
-    return Sample(line["at"], received, line["wire"], line.get("bytes", 0))
+    return Sample(line["at"], received, line["wire"], line.get("bytes", 0), line.get("waiting"))
 
 
 def _without_gaps(samples: Sequence[Sample]) -> list[Sample]:

@@ -1,5 +1,6 @@
 """A run's results folder, named by its time and marked as partial until it is whole, and its manifest."""
 
+import hashlib
 import json
 import os
 import platform
@@ -65,6 +66,21 @@ def manifest(script: str, **about: object) -> dict[str, object]:
 def commit() -> str | None:
     """The commit that is checked out here."""
     return _first_line(_VERSIONS["commit"])
+
+
+def uncommitted() -> str | None:
+    """A digest of what differs here from the commit, files that git does not know of included; None if nothing does."""
+    status = ["git", "-C", str(ROOT), "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all"]
+    if shutil.which("git") is None:
+        return None
+    listed = subprocess.run(status, capture_output=True, text=True, check=False).stdout
+    names = sorted(entry[3:] for entry in listed.split("\0") if entry)
+    if not names:
+        return None
+    digest = hashlib.sha256()
+    for path in (ROOT / name for name in names):
+        digest.update(f"{path}\0".encode() + (path.read_bytes() if path.is_file() else b"") + b"\0")
+    return digest.hexdigest()[:12]
 
 
 def machine() -> dict[str, object]:

@@ -137,9 +137,11 @@ def _run(options: Run) -> None:
     # Here and below, not at the top: what measures takes a second to load, and help measures nothing.
     from experiments.testbed import preflight
     from experiments.testbed.build import take_down_orphans
+    from experiments.testbed.native import measure_released
 
     wanted, changes = _ALL[options.name], _changes(options)
     preflight.need_all("bench run")
+    measure_released()
     take_down_orphans()
     figures, absent = _measured(options, wanted.scenarios, changes)
     if options.json:

@@ -97,7 +97,7 @@ class Namespaces:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Tenants]:  # noqa: ARG002
         """All of them for the length of the block."""
-        converter = native.build(released=True).converter
+        converter = native.build().converter
         with reserved(name) as directory:
             nodes = [Node(f"trib-{name}-tenant{number}", directory) for number in range(self.tenants)]
             for node in nodes:

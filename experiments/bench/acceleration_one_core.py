@@ -74,7 +74,7 @@ SCENARIO = benchmark(
     options=CoreOptions,
     quick={"repeat": 1, "size": "200MB"},
     points=lambda _options: [{"by": name} for name in _ALL],
-    blueprint=lambda _options, _profile, _point: OneCore(released=True),
+    blueprint=lambda _options, _profile, _point: OneCore(),
     measure=_measure,
     figures=figures,
     in_turn=True,

@@ -39,7 +39,7 @@ SCENARIO = benchmark(
     options=StandingOptions,
     quick={"repeat": 1, "connections": "30,230"},
     points=points,
-    blueprint=lambda _options, _profile, _point: Intercepting(released=True),
+    blueprint=lambda _options, _profile, _point: Intercepting(),
     measure=acceleration_setup.SCENARIO.measure,
     figures=figures,
     in_turn=True,

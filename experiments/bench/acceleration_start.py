@@ -55,7 +55,7 @@ SCENARIO = benchmark(
     options=StartingOptions,
     quick={"repeat": 1, "count": 3},
     points=limits,
-    blueprint=lambda _options, _profile, _point: Cables(released=True),
+    blueprint=lambda _options, _profile, _point: Cables(),
     measure=_measure,
     figures=figures,
     in_turn=True,

@@ -98,7 +98,7 @@ SCENARIO = benchmark(
     options=SoakOptions,
     quick={"seconds": 10},
     points=lambda _options: [{"by": NATIVE}],
-    blueprint=lambda _options, _profile, _point: Cables(released=True),
+    blueprint=lambda _options, _profile, _point: Cables(),
     measure=_measure,
     figures=figures,
 )

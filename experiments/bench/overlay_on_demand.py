@@ -83,7 +83,7 @@ SCENARIO = benchmark(
     options=OnDemandOptions,
     quick={"repeat": 1, "count": 3},
     points=points,
-    blueprint=lambda _options, _profile, _point: Cables(released=True),
+    blueprint=lambda _options, _profile, _point: Cables(),
     measure=_measure,
     figures=figures,
     in_turn=True,

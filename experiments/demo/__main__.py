@@ -29,7 +29,7 @@ from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.record import Download
 from experiments.results import manifest, results_folder, write_json
-from experiments.study.telling import tell
+from experiments.study.telling import exit_code, tell
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
@@ -122,7 +122,7 @@ def _demo(options: Options) -> int:
         print(json.dumps(summary(measured), indent=2))
     else:
         _show(measured, options.size, folder.with_suffix(""))
-    return 0 if all(claim.holds for claim in claims(measured)) else Exit.WRONG_RESULT
+    return exit_code(claims(measured))
 
 
 def parser() -> Arguments:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from experiments.enforcement import Enforcement
 from experiments.record import Download
-from experiments.study.readings import Estimate, Verdict, at_least, at_most
+from experiments.study.readings import Estimate, Verdict, at_least, at_most, exactly
 from experiments.testbed.topology import Topology
 
 WIRED, WIRELESS = "wired", "wireless"
@@ -124,4 +124,4 @@ def _carrying(*downloads: Download) -> int:
 
 
 def _equals(claim: str, measured: int, bound: int) -> Verdict:
-    return Verdict(claim, str(measured), str(bound), measured == bound)
+    return exactly(claim, str(measured), str(bound))

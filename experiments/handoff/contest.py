@@ -113,16 +113,12 @@ def front_bytes(network: Network) -> int:
 
 @dataclass(frozen=True)
 class Contesting:
-    """The same before it stands: ``back_ends``, links of ``rate``, and objects of these ``sizes`` in bytes.
-
-    ``released`` programs are as a package has them.
-    """
+    """The same before it stands: ``back_ends``, links of ``rate``, and objects of these ``sizes`` in bytes."""
 
     rate: Rate
     sizes: tuple[int, ...]
     back_ends: tuple[str, ...] = ("a", "b")
     links_of_client: int = 2
-    released: bool = True
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
@@ -132,7 +128,7 @@ class Contesting:
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Contest]:  # noqa: ARG002
         """All of them, for the length of the block. Raises Failure (exit 71) if no connection is handed over."""
         with reserved(name) as directory:
-            with standing_network(f"trib-{name}", directory, self.back_ends, released=self.released) as network:
+            with standing_network(f"trib-{name}", directory, self.back_ends) as network:
                 shape(network, self.rate.amount, self.links_of_client)
                 for each in network.back_ends:
                     _stock(network.objects(each) / each, self.sizes)

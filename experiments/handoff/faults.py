@@ -81,7 +81,7 @@ class Failing:
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Served]:  # noqa: ARG002
         """All of it, for the length of the block. Raises Failure (exit 71) if no connection is handed over."""
         with reserved(name) as directory:
-            with standing_network(f"trib-{name}", directory, released=True) as network, ExitStack() as stack:
+            with standing_network(f"trib-{name}", directory) as network, ExitStack() as stack:
                 shape(network, self.rate.amount, 1)
                 folder = network.objects(FAILING) / FAILING
                 folder.mkdir()

@@ -100,20 +100,16 @@ to = ["a", "b"]
 
 @dataclass(frozen=True)
 class Network:
-    """The nodes, by their names: client, switch, front and the back ends; and a folder for what they read and write.
-
-    ``released`` programs are as a package has them.
-    """
+    """The nodes, by their names: client, switch, front and the back ends; and a folder for what they read and write."""
 
     nodes: dict[str, Node]
     directory: Path
     back_ends: Sequence[str] = BACK_ENDS
-    released: bool = False
 
     @property
     def programs(self) -> native.HandOff:
         """The switch and the back end."""
-        return native.hand_off(released=self.released)
+        return native.hand_off()
 
     @property
     def switch_for_fronts(self) -> str:
@@ -214,14 +210,12 @@ class Network:
             text = text.replace(f'"{address}"', f'"{other}"')
         file = self.directory / "front.toml"
         file.write_text(text)
-        command = (str(native.build(released=self.released).converter), "--config", str(file))
+        command = (str(native.build().converter), "--config", str(file))
         return self.nodes["switch" if together else "front"].start("front", command).wait_until_ready()
 
 
 @contextmanager
-def standing_network(
-    name: str, directory: Path, back_ends: Sequence[str] = BACK_ENDS, *, released: bool = False
-) -> Iterator[Network]:
+def standing_network(name: str, directory: Path, back_ends: Sequence[str] = BACK_ENDS) -> Iterator[Network]:
     """The nodes with their cables and certificates, and nothing that runs; at the end they are gone. ``back_ends`` are
     some of a to h.
 
@@ -237,7 +231,7 @@ def standing_network(
         for each in cabled:
             _cable(nodes["switch"], nodes[each], each)
         nodes["switch"].sysctl(net__ipv4__ip_forward=1)
-        network = Network(nodes, directory, back_ends, released)
+        network = Network(nodes, directory, back_ends)
         for each in ("front", "switch", *back_ends):
             _enrol(network, each)
         for each in back_ends:

@@ -13,7 +13,7 @@ from experiments.home.showing import MOST_CHANGES, Shown, claims, summary
 from experiments.home.traffic import alone, mbps
 from experiments.home.web import PORTS
 from experiments.results import manifest, results_folder, write_json
-from experiments.study.telling import tell
+from experiments.study.telling import exit_code, tell
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from experiments.testbed.profile import PROFILES
@@ -22,7 +22,6 @@ from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import Profile
 from tributary.places import ROOT
 from tributary.settings.entry import Arguments, run
-from tributary.settings.failure import Exit
 from tributary.settings.files import load
 from tributary.settings.units import Share
 
@@ -77,7 +76,7 @@ def parser() -> Arguments:
 def _demo(options: Options) -> int:
     preflight.need_all("demo home")
     take_down_orphans()
-    blueprint = HouseholdBlueprint(load(PROFILE, Profile), WIREGUARD, _LINKS, released=False)
+    blueprint = HouseholdBlueprint(load(PROFILE, Profile), WIREGUARD, _LINKS)
     console = Console(stderr=True)
     with results_folder("demo-home", options.results) as folder:
         console.print("making the network, measuring its links, starting all programs")
@@ -91,7 +90,7 @@ def _demo(options: Options) -> int:
     else:
         tell(Console(), claims(shown))
         Console().print(f"\nresults in {folder.with_suffix('')}", soft_wrap=True)
-    return 0 if all(claim.holds for claim in claims(shown)) else Exit.WRONG_RESULT
+    return exit_code(claims(shown))
 
 
 def _shown(home: Household, console: Console) -> Shown:

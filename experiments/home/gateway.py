@@ -75,9 +75,7 @@ class Gateway:
 
 
 @contextmanager
-def gateway_at_work(
-    network: Network, *, tunnels: bool, released: bool = False, lan_prefix: str | None = None
-) -> Iterator[Gateway]:
+def gateway_at_work(network: Network, *, tunnels: bool, lan_prefix: str | None = None) -> Iterator[Gateway]:
     """It, for the length of the block: it lets routers in by keys, or by the addresses of their providers.
 
     With a ``lan_prefix`` routers' LANs have IPv6 addresses of it.
@@ -94,7 +92,7 @@ def gateway_at_work(
         made.command("up")
     try:
         text = _CONVERTER.format(clients=clients, folder=node.directory, convert=CONVERT_PORT, http=HTTP_PORT)
-        command = _converter(node.write("gateway-converter.toml", text), released)
+        command = _converter(node.write("gateway-converter.toml", text))
         with node.start("gateway-converter", command).wait_until_ready():
             yield made
     finally:
@@ -103,5 +101,5 @@ def gateway_at_work(
                 made.command("down")
 
 
-def _converter(settings: Path, released: bool) -> list[str]:
-    return [str(native.build(released=released).converter), "--config", str(settings)]
+def _converter(settings: Path) -> list[str]:
+    return [str(native.build().converter), "--config", str(settings)]

@@ -39,15 +39,13 @@ class Household:
 class HouseholdBlueprint:
     """The same before it stands: the first so ``many`` links of ``profile``, or plain cables in their places.
 
-    ``released`` programs are as a package has them. With a ``queue`` links hold so many packets, and with a ``share``
-    the router lets so much of what they carry pass.
+    With a ``queue`` links hold so many packets, and with a ``share`` the router lets so much of what they carry pass.
     """
 
     profile: Profile
     leg: str
     many: int
     shaped: bool = True
-    released: bool = True
     queue: int | None = None
     share: float | None = None
 
@@ -73,9 +71,9 @@ class HouseholdBlueprint:
             )
             readings = network.check(tolerance) if self.shaped else []
             stack.enter_context(serving(network.server))
-            gateway = stack.enter_context(gateway_at_work(network, tunnels=tunnels, released=self.released))
+            gateway = stack.enter_context(gateway_at_work(network, tunnels=tunnels))
             enrolment = gateway.enrol() if tunnels else None
-            router = stack.enter_context(router_at_work(network, enrolment, self.share, released=self.released))
+            router = stack.enter_context(router_at_work(network, enrolment, self.share))
             yield Household(network, gateway, router, readings)
 
     def _queued(self, link: Link) -> Link:

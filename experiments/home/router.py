@@ -103,7 +103,6 @@ def router_at_work(
     enrolment: Enrolment | None,
     share: float | None = None,
     *,
-    released: bool = False,
     probe: str = "",
     lan: str = "",
 ) -> Iterator[Router]:
@@ -121,7 +120,7 @@ def router_at_work(
     for command in _lan_commands(_UNIT.read_text()):
         node.run(*command.replace(_RULES, str(folder / "lan.nft")).split())
     settings = ("run", str(folder / "cpe.toml"), "--state-directory", str(folder / "cpe"))
-    converter = [str(native.build(released=released).converter), "--config", str(folder / "converter.toml")]
+    converter = [str(native.build().converter), "--config", str(folder / "converter.toml")]
     with (
         node.start("converter", converter).wait_until_ready(),
         node.start("cpe", [sys.executable, "-m", "cpe", *settings]).wait_until_ready(),

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from experiments.home.events import Noticed, Wandered
 from experiments.home.network import GATEWAY
-from experiments.study.readings import Estimate, Verdict, at_least, at_most
+from experiments.study.readings import Estimate, Verdict, at_least, at_most, exactly
 
 _SHARE = 0.90
 """Of what the tunnels carry one by one; a busy machine needs the room (experiments/bench/home.py has the figure)."""
@@ -61,10 +61,10 @@ def claims(shown: Shown) -> list[Verdict]:
         *bonds,
         at_least("so does one while a provider takes MPTCP's option out", stripped, least, "Mbit/s"),
         at_most("a call goes on when its link is cut", _one(shown.cut.call_gap), _GAP, "s without an answer"),
-        _same("and the other end knows the caller by the gateway's address alone", addresses, GATEWAY),
+        exactly("and the other end knows the caller by the gateway's address alone", addresses, GATEWAY),
         at_most("a download goes on as well", _one(shown.cut.download_gap), _LONGEST_PAUSE, "s without a byte"),
         _broke_nothing(shown.wandered),
-        _same("ports of the gateway that answer a stranger", ", ".join(shown.knocked) or "none", "none"),
+        exactly("ports of the gateway that answer a stranger", ", ".join(shown.knocked) or "none", "none"),
         at_most("a router that is shut out is out", _one(shown.revoked), _OUT_WITHIN, "s later"),
     ]
 
@@ -76,7 +76,3 @@ def _broke_nothing(wandered: Wandered) -> Verdict:
 
 def _one(number: float) -> Estimate:
     return Estimate(number, 0)
-
-
-def _same(claim: str, measured: str, bound: str) -> Verdict:
-    return Verdict(claim, measured, bound, measured == bound)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.results import machine
+from experiments.testbed import native
 from tributary.places import CACHE, ROOT
 
 MARK = "TRIBUTARY_HOST"
@@ -54,6 +55,7 @@ def version() -> str:
         for path in sorted((ROOT / room).rglob("*")):
             if path.suffix in (".py", ".j2", ".conf") or room == "guard":
                 digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    digest.update(native.converter_sources().encode())
     return digest.hexdigest()[:12]
 
 
@@ -64,7 +66,7 @@ def description() -> dict[str, Any]:
         "version": version(),
         "mptcp": _MPTCP.exists(),
         "missing": [tool for tool in _TOOLS if shutil.which(tool) is None],
-        "converter": (CACHE / "bin/tributary-converter").exists(),
+        "converter": native.converter_made_from(),
         "python": sys.executable,
         "cache": str(CACHE),
         "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},

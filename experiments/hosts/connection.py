@@ -13,6 +13,7 @@ from typing import Any
 
 from experiments.hosts.caretaker import MARK, folder_of, version
 from experiments.hosts.settings import HostSettings
+from experiments.testbed import native
 from tributary.settings.failure import Exit, Failure
 
 _BREATH = 5.0  # seconds between two signs of life: a sixth of the silence that the caretaker takes for the end
@@ -208,7 +209,11 @@ def checked(login: Login, about: dict[str, Any]) -> dict[str, Any]:
         )
     if login.role != "server" and not about["mptcp"]:
         raise Failure(Exit.UNAVAILABLE, f"{login}: its kernel has no MPTCP (CONFIG_MPTCP): Debian's since 11 have it")
-    missing = [*about["missing"], *(["tributary-converter"] if not about["converter"] else [])]
-    if missing:
-        raise Failure(Exit.UNAVAILABLE, f"{login}: not found: {', '.join(missing)}: run {checkout}/scripts/setup there")
+    if about["missing"]:
+        missing = ", ".join(about["missing"])
+        raise Failure(Exit.UNAVAILABLE, f"{login}: not found: {missing}: run {checkout}/scripts/setup there")
+    if login.role == "gateway" and about["converter"] != native.converter_sources():
+        is_here = "was built from other sources" if about["converter"] else "not found"
+        build = f"{checkout}/scripts/setup.d/converter {about['cache']} --released"
+        raise Failure(Exit.UNAVAILABLE, f"{login}: tributary-converter: {is_here}: run {build} there")
     return about

@@ -45,7 +45,7 @@ def steps(topology: Topology, settings: HostsSettings) -> Iterator[Step]:
     for family in topology.families:
         yield from _routes(topology, settings, family)
     for family in topology.families:
-        for link in topology.links[1:]:
+        for link in topology.joining:
             address = link.client6 if family == "ipv6" else link.client4
             yield Step(CLIENT, f"ip mptcp endpoint add {address} dev {link.name} subflow")
 
@@ -101,8 +101,8 @@ class HostsTestbed(Testbed):
         return EMULATION
 
     def programs(self) -> Programs:
-        """The Rust programs on the gateway, where scripts/setup has built them."""
-        programs = self.hosts[GATEWAY].cache / "bin"
+        """The Rust programs on the gateway, as its caretaker has had them built."""
+        programs = self.hosts[GATEWAY].cache / "released"
         return Programs(programs / "tributary-converter", programs / "tributary-load")
 
     def offer(self, size: int, seed: int) -> None:

@@ -2,26 +2,34 @@
 
 One JSON object a line: a sample at short intervals, as long as bytes come, then the result.
 
-    sample  {"at": SECONDS, "bytes": BODY, "subflows": [{"local", "remote", "received"}], "wire": {INTERFACE: BYTES}}
+    sample  {"at": SECONDS, "bytes": BODY, "subflows": [{"local", "remote", "received"}], "wire": {INTERFACE: BYTES},
+             "waiting": BYTES or null}
     result  the same, with "started" (Unix time), "status", and "sha256" of the body, as far as it came
 
-"received" counts payload bytes of the subflow, "wire" all bytes of frames that came in by the interface. On SIGTERM the
-download breaks off, without a result.
+"received" counts payload bytes of the subflow, "wire" all bytes of frames that came in by the interface. "waiting" is
+the memory that the socket takes for what came out of order (SK_MEMINFO_RMEM_ALLOC): the mean since the sample before of
+the times when all that is in order had been read, null if there was none. On SIGTERM the download breaks off, without a
+result.
 """
 
 import argparse
+import fcntl
 import hashlib
 import json
 import signal
 import socket
 import sys
+import termios
 import time
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 from experiments.probes.ending import break_off
 from experiments.probes.http import Request, read_body, read_head
 from experiments.probes.subflows import subflows_of
+
+_SO_MEMINFO = 55  # asm-generic/socket.h
 
 
 def main() -> None:
@@ -51,15 +59,20 @@ def _receive(connection: socket.socket, arguments: argparse.Namespace) -> bool:
     def sample() -> dict[str, object]:
         wire = {name: _wire_bytes(name) - before[name] for name in before}
         subflows = [asdict(subflow) for subflow in subflows_of(connection)]
-        return {"at": round(time.monotonic() - start, 6), "bytes": received, "subflows": subflows, "wire": wire}
+        known = {"at": round(time.monotonic() - start, 6), "bytes": received, "subflows": subflows, "wire": wire}
+        told = known | {"waiting": fmean(waiting) if waiting else None}
+        waiting.clear()
+        return told
 
     status, length, body = read_head(connection)
-    digest = hashlib.sha256(body)
+    digest, waiting = hashlib.sha256(body), list[int]()
     next_sample = start
     received = len(body)
     for chunk in read_body(connection, length - len(body)):
         digest.update(chunk)
         received += len(chunk)
+        if not _unread(connection):
+            waiting.append(_waiting(connection))
         now = time.monotonic()
         if now >= next_sample:
             next_sample = now + arguments.every
@@ -69,6 +82,15 @@ def _receive(connection: socket.socket, arguments: argparse.Namespace) -> bool:
     result = {"started": started, "status": status, "sha256": digest.hexdigest()}
     _print(sample() | result)
     return received == length
+
+
+def _unread(connection: socket.socket) -> int:
+    return int.from_bytes(fcntl.ioctl(connection, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def _waiting(connection: socket.socket) -> int:
+    # linux/sock_diag.h: numbers of 32 bits, SK_MEMINFO_RMEM_ALLOC the first.
+    return int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4), sys.byteorder)
 
 
 def _wire_bytes(interface: str) -> int:

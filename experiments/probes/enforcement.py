@@ -1,10 +1,11 @@
 """Measures from packet timestamps how long it takes from a join to its enforcement.
 
-    python -m experiments.probes.enforcement INTERFACE...
+    python -m experiments.probes.enforcement [--installed] INTERFACE...
 
 Runs on the gateway, prints ``ready``, and waits for the third ACK of a join on any of the interfaces (RFC 8684 section
-3.2), then for the first packet that leaves by one of them with the throttler's mark, which decides its HTB class. Then
-it prints one JSON object: {"join_ack": UNIX TIME, "first_held": UNIX TIME}.
+3.2), and for the first packet that leaves by one of them with the throttler's mark, which decides its HTB class, after
+the join, or with --installed whenever that is: where a rule does not wait for a join, it comes before. Once it has seen
+both it prints one JSON object: {"join_ack": UNIX TIME, "first_held": UNIX TIME}.
 
 Both are the kernel's own timestamps (packet(7), SO_TIMESTAMPNS); that of a packet on its way out is taken behind the
 qdisc.
@@ -22,6 +23,7 @@ from tributary.wire.options import MpJoinAck, ParseError, parse
 
 _ETH_P_ALL = 0x0003
 _SO_TIMESTAMPNS = 35
+_INSTALLED = "--installed"
 _CONTROL = socket.CMSG_SPACE(16)  # struct timespec
 
 # linux/filter.h and linux/bpf_common.h
@@ -41,13 +43,14 @@ def held_filter() -> tuple[Instruction, ...]:
     )
 
 
-def main(interfaces: list[str]) -> None:
+def main(interfaces: list[str], *, installed: bool) -> None:
     """Watch ``interfaces`` until both packets were seen."""
     joins = [_socket(interface, program()) for interface in interfaces]
     held = [_socket(interface, held_filter()) for interface in interfaces]
     print("ready", flush=True)
     join_ack = next(stamp for stamp, frame in _frames(joins) if is_join_ack(frame))
-    first_held = next(stamp for stamp, _ in _frames(held) if stamp > join_ack)
+    # What has left meanwhile waits in the sockets, in its order.
+    first_held = next(stamp for stamp, _ in _frames(held) if installed or stamp > join_ack)
     print(json.dumps({"join_ack": join_ack, "first_held": first_held}), flush=True)
 
 
@@ -80,4 +83,4 @@ def _frames(sockets: list[socket.socket]) -> Iterator[tuple[float, bytes]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main([each for each in sys.argv[1:] if each != _INSTALLED], installed=_INSTALLED in sys.argv)

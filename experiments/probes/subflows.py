@@ -1,12 +1,15 @@
 """What the kernel knows of the subflows of a connected socket, from getsockopt(2) (include/uapi/linux/mptcp.h)."""
 
 import ctypes
+import errno
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _SOL_MPTCP, _MPTCP_TCPINFO, _MPTCP_SUBFLOW_ADDRS = 284, 2, 3
 _MOST_SUBFLOWS = 16
+_ATTEMPTS = 10
 _SUBFLOW_DATA = struct.Struct("=IIII")  # struct mptcp_subflow_data: its size, subflows, sizes in kernel and user space
 _TCP_INFO_SIZE, _BYTES_RECEIVED = 232, 128  # struct tcp_info up to Linux 5.18, and tcpi_bytes_received in it
 _SOCKADDR_SIZE = 128  # struct sockaddr_storage; struct mptcp_subflow_addrs holds two: local, remote
@@ -28,12 +31,27 @@ def subflows_of(connection: socket.socket) -> list[Subflow]:
     if connection.proto != socket.IPPROTO_MPTCP:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
         return [Subflow(_text(connection.getsockname()), _text(connection.getpeername()), _received(info))]
-    addresses = _per_subflow(connection, _MPTCP_SUBFLOW_ADDRS, 2 * _SOCKADDR_SIZE)
-    infos = _per_subflow(connection, _MPTCP_TCPINFO, _TCP_INFO_SIZE)
-    return [
-        Subflow(_address(pair[:_SOCKADDR_SIZE]), _address(pair[_SOCKADDR_SIZE:]), _received(info))
-        for pair, info in zip(addresses, infos, strict=False)  # a subflow may come or go between the two calls
-    ]
+    return together(
+        lambda: _per_subflow(connection, _MPTCP_SUBFLOW_ADDRS, 2 * _SOCKADDR_SIZE),
+        lambda: _per_subflow(connection, _MPTCP_TCPINFO, _TCP_INFO_SIZE),
+    )
+
+
+def together(addresses_of: Callable[[], list[bytes]], infos_of: Callable[[], list[bytes]]) -> list[Subflow]:
+    """The subflows whose addresses one call gives and whose state another one.
+
+    A subflow may come or go between the two, which would give its state to its neighbour: what counts is what stands
+    between two answers to the first call that are the same. Raises OSError (EAGAIN) if that never was.
+    """
+    addresses = addresses_of()
+    for _ in range(_ATTEMPTS):
+        before, infos, addresses = addresses, infos_of(), addresses_of()
+        if before == addresses and len(infos) == len(addresses):
+            return [
+                Subflow(_address(pair[:_SOCKADDR_SIZE]), _address(pair[_SOCKADDR_SIZE:]), _received(info))
+                for pair, info in zip(addresses, infos, strict=True)
+            ]
+    raise OSError(errno.EAGAIN, "the subflows changed whenever they were looked at")
 
 
 def _per_subflow(connection: socket.socket, option: int, size: int) -> list[bytes]:

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.sweeps import Sizes
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
@@ -179,15 +179,21 @@ def _verdicts(options: AccelerationOptions, link: Link, readings: Readings, prox
         yield at_least(claim, gain(taken[By.DIRECT], taken[By.EARLY], "whole_ms_25"), _WHOLE[proxies], "%")
     for by in By:
         model = Model(link, proxies, by)
-        over = (taken[by].estimate(f"whole_ms_{size}").mean - model.whole(1000 * size) for size in kilobytes)
+        over = [_rounds_over(taken[by], model, size) for size in kilobytes]
         claim = f"no size takes over a round of slow start longer than by the model ({through}, {by.value})"
-        yield at_most(claim, Estimate(max(over) / model.round, 0), _ROUNDS, "rounds")
+        yield at_most(claim, max(over, key=lambda each: each.mean), _ROUNDS, "rounds")
+
+
+def _rounds_over(taken: Readings, model: Model, size: int) -> Estimate:
+    """How many rounds of slow start longer than by the ``model`` so many kB took."""
+    expected = model.whole(1000 * size)
+    return taken.each(lambda reading: (reading.values[f"whole_ms_{size}"] - expected) / model.round).estimate
 
 
 def gain(direct: Readings, through: Readings, value: str) -> Estimate:
     """By how many per cent ``value`` is shorter, repetition by repetition."""
-    pairs = zip(direct.values(value), through.values(value), strict=True)
-    return Estimate.of([100 * (1 - ours / without) for without, ours in pairs])
+    both = direct.repeated(value), through.repeated(value)
+    return Repeated.of(lambda without, ours: 100 * (1 - ours / without), *both).estimate
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:

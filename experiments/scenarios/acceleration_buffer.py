@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field
 from experiments.plots import tidy
 from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, Segments, transfers
 from experiments.scenarios.sweeps import numbers
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.chain import By, split
 from experiments.testbed.profile import PROFILES
@@ -65,18 +65,22 @@ def _growing_to(most: int) -> str:
 
 
 def _judge(_options: BufferRatioOptions, _topology: Topology, readings: Readings) -> Sequence[Verdict]:
-    rates = {ratio: _rate(readings, ratio).mean for ratio in _ratios(readings)}
-    most = max(rates.values())
-    enough = min((rate for ratio, rate in rates.items() if ratio >= _ENOUGH), default=None)
-    too_little = rates.get(_TOO_LITTLE)
+    rates = {ratio: readings.at(ratio=f"{ratio:g}").repeated("rate_mbps") for ratio in _ratios(readings)}
+    most = Repeated.of(lambda *each: max(each), *rates.values())
+    enough = [rate for ratio, rate in rates.items() if ratio >= _ENOUGH]
     verdicts = []
-    if enough is not None:
+    if enough:
         claim = "twice the receive buffer reaches 97 % of the most"
-        verdicts.append(at_least(claim, Estimate(100 * enough / most, 0), 97, "%"))
-    if too_little is not None:
+        reached = _percent(Repeated.of(lambda *each: min(each), *enough), most)
+        verdicts.append(at_least(claim, reached, 97, "%"))
+    if _TOO_LITTLE in rates:
         claim = "half of it does not reach 80 %"
-        verdicts.append(at_most(claim, Estimate(100 * too_little / most, 0), 80, "%"))
+        verdicts.append(at_most(claim, _percent(rates[_TOO_LITTLE], most), 80, "%"))
     return verdicts
+
+
+def _percent(rate: Repeated, most: Repeated) -> Estimate:
+    return Repeated.of(lambda own, best: 100 * own / best, rate, most).estimate
 
 
 def _ratios(readings: Readings) -> list[float]:

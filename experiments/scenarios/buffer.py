@@ -10,7 +10,7 @@ data that the gateway sent again by the other path (MPTcpExtMPTCPRetrans) and th
 Expected: 0.18 MB close the window again and again, 0.72 MB never do; beyond the knee nothing is gained.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,17 +18,35 @@ from matplotlib.figure import Figure
 from experiments.plots import colours_of, draw_paths, name_paths
 from experiments.scenarios.sweeps import Sizes, TimedOptions, counted_reading, draw_sweep
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import (
+    Point,
+    Reading,
+    Readings,
+    Repeated,
+    Verdict,
+    no_less_than,
+    no_more_than,
+    within,
+)
 from experiments.study.scenario import Scenario
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
-_NEEDED = 2 * 64e6 * 0.030 / 8  # bytes
+_FULL_PACKET = 8 * 1500  # bits
 _TOO_SMALL, _LARGE = Size(180_000), Size(720_000)
 _SWEEP = tuple(Size(1000 * kilobytes) for kilobytes in (50, 100, 180, 240, 360, 480, 720, 1000, 2000, 4000))
 _GOOD = 0.95  # of the best throughput: behind the knee
+
+
+def needed(topology: Topology) -> float:
+    """Bytes that a receiver has to hold: twice the rates' sum times the longest round trip, its queue filled.
+
+    RFC 6182 section 5.3; TCP fills queues.
+    """
+    longest = max(link.rtt + link.down.queue * _FULL_PACKET / link.down.rate.amount for link in topology.links)
+    return 2 * sum(link.down.rate.amount for link in topology.links) * longest / 8
 
 
 class BufferOptions(TimedOptions):
@@ -60,7 +78,7 @@ def _judge(options: BufferOptions, topology: Topology, readings: Readings) -> li
         for converter in CONVERTERS
         for verdict in (
             *_on_the_papers_sizes(options, topology, readings.at(by=converter), converter),
-            *_on_the_knee(options, readings.at(by=converter, family="ipv4"), converter),
+            *_on_the_knee(options, needed(topology), readings.at(by=converter, family="ipv4"), converter),
         )
     ]
 
@@ -72,31 +90,36 @@ def _on_the_papers_sizes(
         return
     for family in topology.families:
         small, large = (
-            readings.at(family=family, buffer=str(size)).estimate("steady_mbps") for size in (_TOO_SMALL, _LARGE)
+            readings.at(family=family, buffer=str(size)).repeated("steady_mbps") for size in (_TOO_SMALL, _LARGE)
         )
         claim = f"0.18 MB cost a fifth or more of what 0.72 MB give ({converter}, {family})"
-        yield at_most(claim, small, 0.8 * large.mean, "Mbit/s")
+        yield no_more_than(claim, small, large * 0.8, "Mbit/s")
 
 
-def _on_the_knee(options: BufferOptions, readings: Readings, converter: str) -> Iterator[Verdict]:
-    """The knee is the smallest size that reaches _GOOD of the best."""
-    reached = {size: readings.at(buffer=str(size)).estimate("steady_mbps") for size in sorted(options.buffer)}
-    best = max(estimate.mean for estimate in reached.values())
+def _on_the_knee(options: BufferOptions, theory: float, readings: Readings, converter: str) -> Iterator[Verdict]:
+    reached = {size: readings.at(buffer=str(size)).repeated("steady_mbps") for size in sorted(options.buffer)}
     if _LARGE in reached:
+        best = Repeated.of(lambda *each: max(each), *reached.values())
         claim = f"0.72 MB are enough: 95 % of the best size ({converter})"
-        yield at_least(claim, reached[_LARGE], _GOOD * best, "Mbit/s")
-    if min(options.buffer).amount < _NEEDED < max(options.buffer).amount:
-        knee = next(size for size, estimate in reached.items() if estimate.mean >= _GOOD * best).amount / 1e6
-        needed = _NEEDED / 1e6
-        bound = f"{needed / 2:.2f} to {2 * needed:.2f} MB"
+        yield no_less_than(claim, reached[_LARGE], best * _GOOD, "Mbit/s")
+    if min(options.buffer).amount < theory < max(options.buffer).amount:
         claim = f"the knee is where theory has it, within a factor of 2 ({converter})"
-        yield Verdict(claim, f"{knee:g} MB", bound, needed / 2 <= knee <= 2 * needed)
+        yield within(claim, knee(reached).estimate, theory / 2e6, theory / 5e5, "MB")
+
+
+def knee(reached: Mapping[Size, Repeated]) -> Repeated:
+    """The smallest size of those ``reached``, in MB, that gives _GOOD of the best in the same repetition."""
+
+    def of_one(*rates: float) -> float:
+        return next(size for size, rate in zip(reached, rates, strict=True) if rate >= _GOOD * max(rates)).amount / 1e6
+
+    return Repeated.of(of_one, *reached.values())
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     figure.set_size_inches(10, 6)
     panels: dict[str, Axes] = figure.subplot_mosaic([["throughput", "small"], ["waited", "large"]])
-    _draw_sweeps(panels["throughput"], panels["waited"], readings.at(family="ipv4"))
+    _draw_sweeps(panels["throughput"], panels["waited"], readings.at(family="ipv4"), needed(topology))
     colours = colours_of(link.name for link in topology.links)
     for panel, size in (("small", _TOO_SMALL), ("large", _LARGE)):
         for reading in list(readings.at(by="native", family="ipv4", buffer=str(size)))[:1]:
@@ -108,7 +131,7 @@ def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     name_paths(figure, colours)
 
 
-def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings) -> None:
+def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings, theory: float) -> None:
     sizes = sorted({reading.point["buffer"] for reading in readings}, key=lambda text: Size.parse(text).amount)
     over = [(Size.parse(size).amount / 1e6, readings.at(buffer=size)) for size in sizes]
     for converter in CONVERTERS:
@@ -117,7 +140,7 @@ def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings) -> None:
     for axes in (throughput, waited):
         axes.set_xscale("log")
         axes.set_xlabel("receive buffer, MB")
-        axes.axvline(_NEEDED / 1e6, color="#999999", linewidth=1)
+        axes.axvline(theory / 1e6, color="#999999", linewidth=1)
     throughput.set_ylim(0)
     throughput.set_ylabel("payload, Mbit/s")
     waited.set_ylabel("thousand segments that waited")

@@ -41,9 +41,7 @@ class Wired(Unlinked):
 
 @dataclass(frozen=True)
 class Cables:
-    """The same before it stands; ``released`` programs are as a package has them."""
-
-    released: bool = False
+    """The same before it stands."""
 
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
@@ -52,5 +50,5 @@ class Cables:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Cabled]:  # noqa: ARG002
         """Client, gateway and server, which has an origin, for the length of the block."""
-        with laid_out(native.build(released=self.released), name) as cabling:
+        with laid_out(native.build(), name) as cabling:
             yield Cabled(cabling)

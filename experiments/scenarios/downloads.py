@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from math import ceil
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -33,7 +34,7 @@ class DownloadOptions(Options):
 def measure(built: StandingTestbed, options: DownloadOptions, point: Point, repetition: int) -> Reading:
     """The download of a whole file."""
     download = fetched(built, point, random_file(options.size.amount, seed=repetition))
-    return Reading(point, repetition, values_of(download, options.warm_up), download.series())
+    return Reading(point, repetition, values_of(download, options.warm_up), download.series(), sending=download.sending)
 
 
 def fetched(
@@ -79,7 +80,7 @@ def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Reading
 
 
 def values_of(download: Download, warm_up: float) -> dict[str, float]:
-    """Seconds, Mbit/s over all and behind the warm-up, subflows, and each path's bytes.
+    """Seconds, Mbit/s over all and behind the warm-up, subflows, memory that waits behind it, and each path's bytes.
 
     Raises Failure (exit 64) if nothing is left behind the warm-up.
     """
@@ -95,4 +96,6 @@ def values_of(download: Download, warm_up: float) -> dict[str, float]:
         "steady_mbps": 8 * moved / (end.at - begin.at) / 1e6,
         "subflows": float(download.subflows),
     }
+    waiting = [sample.waiting for sample in download.samples if sample.at >= begin.at and sample.waiting is not None]
+    values |= {"waiting_kb": fmean(waiting) / 1000} if waiting else {}
     return values | {f"{path}_bytes": float(count) for path, count in end.by_path().items()}

@@ -44,7 +44,7 @@ from experiments.record import Download, Sample
 from experiments.scenarios.downloads import file_lasting
 from experiments.scenarios.events import EVENTS, Span, meanwhile
 from experiments.study.blueprint import CONVERTERS, StandingTestbed, TestbedBlueprint
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, no_more_than, worst
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology
@@ -101,7 +101,7 @@ def _measure(built: StandingTestbed, options: FailoverOptions, point: Point, rep
     values = values_of(download, _since_request(span, download), _hit(point, topology))
     whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
     drawn = replace(download, samples=_evenly(download.samples))
-    return Reading(point, repetition, values | whole, drawn.series())
+    return Reading(point, repetition, values | whole, drawn.series(), sending=download.sending)
 
 
 def _hit(point: Point, topology: Topology) -> str:
@@ -151,12 +151,13 @@ def _judge(options: FailoverOptions, topology: Topology, readings: Readings) -> 
     each = [verdict for point in points for verdict in _verdicts(point, topology, readings.at(**point))]
     own, bare = (readings.at(**_point("cut", "native", settings=name)) for name in ("appliance", "kernel"))
     sooner = "the appliance's kernel settings bring the path back sooner than the kernel's own (cut, native)"
-    return [*each, at_most(sooner, own.estimate("back_s"), bare.estimate("back_s").mean, "s after the event")]
+    return [*each, no_more_than(sooner, own.repeated("back_s"), bare.repeated("back_s"), "s after the event")]
 
 
 def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[Verdict]:
     who = ", ".join(point.values())
-    yield at_least(f"every byte is right ({who})", readings.estimate("whole"), 1, "of the downloads")
+    wrong = [1 - whole for whole in readings.values("whole")]
+    yield worst(f"every byte is right ({who})", wrong, 0, "downloads that were not")
     if point["event"] == "cut":
         yield at_most(f"the gap is short ({who})", readings.estimate("gap_s"), _LONGEST_GAP, "s")
     if point["settings"] == "kernel":
@@ -193,4 +194,5 @@ SCENARIO = Scenario(
     draw=_draw,
     blueprint=_ground,
     about=__doc__,
+    least_links=2,
 )

@@ -20,8 +20,7 @@ from experiments.handoff import clients
 from experiments.handoff.contest import HANDOFF, Contest, Contesting, front_bytes, is_here
 from experiments.handoff.proxies import PROXIES
 from experiments.plots import colours_of, tidy
-from experiments.study.figures import pairs
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
@@ -74,8 +73,8 @@ def told(times: Sequence[Sequence[float]], passed: int, size: int) -> dict[str, 
 
 def _judge(_options: BackendsOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
     ours = readings.at(by=HANDOFF)
-    both = pairs(ours.at(next=_ANOTHER), ours.at(next=_SAME), "request_us")
-    longer = Estimate.of([another - same for another, same in both])
+    another, same = (ours.at(next=which).repeated("request_us") for which in (_ANOTHER, _SAME))
+    longer = (another - same).estimate
     passed = ours.at(next=_ANOTHER).estimate("front_percent")
     return [
         at_most("another back end costs a request less than a millisecond", longer, _MORE, "us"),

@@ -25,7 +25,7 @@ from experiments.handoff.contest import wait_until_handed_over
 from experiments.handoff.faults import FAILING, FAULTS, OBJECT, Failing, Served
 from experiments.handoff.network import SERVICE
 from experiments.plots import tidy
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, worst
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology
@@ -103,7 +103,7 @@ def _judge(options: FaultOptions, _topology: Topology, readings: Readings) -> li
 
 def _verdicts(fault: str, readings: Readings, given_up: float) -> Iterator[Verdict]:
     def most(claim: str, values: list[float], bound: float, unit: str) -> Verdict:
-        return at_most(f"{claim} ({fault})", Estimate(max(values), 0.0), bound, unit)
+        return worst(f"{claim} ({fault})", values, bound, unit)
 
     def none_but(outcome: str) -> list[float]:
         return [1 - value for value in readings.values(outcome)]

@@ -10,14 +10,15 @@ with its answer's length.
 Expected: eight back ends give at least 7.2 times what one gives, and the front's link carries at most a twentieth.
 """
 
+from operator import truediv
+
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, Contest, Contesting, is_here
 from experiments.handoff.network import MOST_BACK_ENDS
 from experiments.plots import colours_of, tidy
-from experiments.study.figures import pairs
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
@@ -57,8 +58,7 @@ def _judge(_options: ScaleOptions, _topology: Topology, readings: Readings) -> l
     one = ours.at(back_ends=_NUMBERS[0])
     verdicts = []
     for number in _NUMBERS[1:]:
-        both = pairs(ours.at(back_ends=number), one, "mbps")
-        times = Estimate.of([many / alone for many, alone in both])
+        times = Repeated.of(truediv, ours.at(back_ends=number).repeated("mbps"), one.repeated("mbps")).estimate
         claim = f"{number} back ends give nearly {number} times what one gives"
         verdicts.append(at_least(claim, times, _LEAST * int(number), "x"))
     passed = ours.at(back_ends=_NUMBERS[-1]).estimate("front_percent")

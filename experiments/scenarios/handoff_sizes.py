@@ -12,6 +12,7 @@ and no less than 97 % of what clients get directly. The paper gains from 2 MB on
 """
 
 from collections.abc import Sequence
+from operator import truediv
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,8 +22,7 @@ from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, Contest, Co
 from experiments.handoff.proxies import PROXIES
 from experiments.plots import colours_of, tidy
 from experiments.scenarios.sweeps import Sizes
-from experiments.study.figures import pairs
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
+from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
@@ -80,8 +80,8 @@ def _judge(options: SizesOptions, _topology: Topology, readings: Readings) -> li
 
 def _over(readings: Readings, by: str) -> Estimate | None:
     """How many times what somebody else gives in the same repetition hand-off does."""
-    both = pairs(readings.at(by=HANDOFF), readings.at(by=by), "mbps")
-    return Estimate.of([ours / theirs for ours, theirs in both]) if both else None
+    times = Repeated.of(truediv, *(readings.at(by=each).repeated("mbps") for each in (HANDOFF, by)))
+    return times.estimate if times.numbers else None
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:

@@ -28,7 +28,7 @@ from pydantic import BeforeValidator, Field
 
 from experiments.plots import tidy
 from experiments.scenarios.sweeps import listed
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
@@ -175,7 +175,8 @@ def _verdicts(rtt: Duration, readings: Readings) -> Iterator[Verdict]:
     if rtt == _NONE:
         named = f"{wrong:.0f} of {every:.0f} transfers wrong, {explained:.0f} of them displaced as by that fault"
         claim = f"no byte is wrong but by the kernel's known fault of joins {where}"
-        yield Verdict(claim, named, "none of another kind", wrong == explained)
+        decision = Decision.HOLDS if wrong == explained else Decision.FAILS
+        yield Verdict(claim, named, "none of another kind", decision)
     else:
         yield at_most(f"every byte is right {where}", Estimate(wrong, 0), 0, f"wrong of {every:.0f} transfers")
     yield at_most(f"every transfer ends {where}", Estimate(failed, 0), 0, f"failed of {every:.0f}")

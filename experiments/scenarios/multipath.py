@@ -5,7 +5,9 @@
 
 Derived: each path's throughput over time, the sum behind slow start, the better path's share. Expected: the sum reaches
 90 % of what legacy TCP gets over the links one by one, since nothing is lost and the buffers grow as they need; the
-faster link carries more than half.
+faster link carries more than half. The paper's wireless link remained almost unused. Ours is full: the paper's kernel
+(MPTCP 0.89) coupled the congestion control of a session's subflows, which upstream Linux does not have. What coupling
+is for, a bottleneck that subflows share with others, is the scenario `shared-bottleneck`.
 """
 
 from collections.abc import Iterator
@@ -21,12 +23,17 @@ from experiments.scenarios.downloads import (
     measure,
 )
 from experiments.study.blueprint import CONVERTERS
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, no_less_than
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 
 _SHARE = 0.9  # of the sum of what legacy TCP gets over each link
+_IDLE = 0.25  # of its rate: a link that is almost fully underutilized, as the paper has it
+_NOT_COUPLED = (
+    "the paper's kernel coupled the subflows' congestion controls (RFC 6356), upstream Linux has none that does: "
+    "each subflow fills its link by itself, as far as the receive buffer goes"
+)
 
 
 def _points(_options: DownloadOptions, topology: Topology) -> list[Point]:
@@ -48,14 +55,21 @@ def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) ->
 
 
 def _verdicts(topology: Topology, readings: Readings, converter: str, who: str) -> Iterator[Verdict]:
-    alone = [readings.at(by=LEGACY, link=link.name).estimate("steady_mbps").mean for link in topology.links]
+    alone = [readings.at(by=LEGACY, link=link.name).repeated("steady_mbps") for link in topology.links]
     together = readings.at(by=converter)
-    reached = together.estimate("steady_mbps")
-    yield at_least(f"both paths together beat the best one ({who})", reached, max(alone), "Mbit/s")
-    yield at_least(f"they reach 90 % of the paths' sum ({who})", reached, _SHARE * sum(alone), "Mbit/s")
+    reached = together.repeated("steady_mbps")
+    best_alone, total = Repeated.of(lambda *each: max(each), *alone), Repeated.of(lambda *each: sum(each), *alone)
+    yield no_less_than(f"both paths together beat the best one ({who})", reached, best_alone, "Mbit/s")
+    yield no_less_than(f"they reach 90 % of the paths' sum ({who})", reached, total * _SHARE, "Mbit/s")
     best = max(topology.links, key=lambda link: link.down.rate).name
-    shares = Estimate.of([100 * _share(reading, best) for reading in together])
+    shares = together.each(lambda reading: 100 * _share(reading, best)).estimate
     yield at_least(f"the better path carries most ({who})", shares, 50, "%")
+    rest = min(topology.links, key=lambda link: link.down.rate)
+    used = together.each(
+        lambda reading: 8e-6 * reading.values.get(f"{rest.name}_bytes", 0.0) / reading.values["seconds"]
+    )
+    idle = _IDLE * rest.down.rate.amount / 1e6
+    yield at_most(f"the slower one is hardly used ({who})", used.estimate, idle, "Mbit/s").or_differs(_NOT_COUPLED)
 
 
 def _share(reading: Reading, path: str) -> float:
@@ -82,5 +96,6 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     about=__doc__,
+    least_links=2,
     real_links=True,
 )

@@ -43,7 +43,7 @@ from experiments.overlay.mesh import SERVER
 from experiments.overlay.running import PROXY, Running
 from experiments.plots import tidy
 from experiments.scenarios.whole_overlay import StandingOverlay, WholeOverlay
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, worst
 from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.node import Process
@@ -213,7 +213,7 @@ def _judge(_options: FaultOptions, _topology: Topology, readings: Readings) -> l
 
 def _verdicts(fault: str, readings: Readings) -> Iterator[Verdict]:
     def most(claim: str, name: str, bound: float, unit: str) -> Verdict:
-        return at_most(f"{claim} ({fault})", Estimate(max(readings.values(name)), 0.0), bound, unit)
+        return worst(f"{claim} ({fault})", readings.values(name), bound, unit)
 
     yield most("the download beside is not cut", "beside_cut", 0, "downloads")
     if fault not in _DIES:

@@ -38,7 +38,7 @@ from experiments.bench.kernel_threads import Clocks
 from experiments.plots import colours_of, tidy
 from experiments.scenarios.one_link import Linked
 from experiments.scenarios.sweeps import numbers
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, worst
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import Testbed, standing
@@ -233,10 +233,10 @@ def _judge(options: LeaveOptions, _topology: Topology, readings: Readings) -> li
     for rtt, (steps, milliseconds) in product(options.rtt, _STEPS.items()):
         these = readings.at(rtt=str(rtt), steps=steps)
         where = f"({rtt} ms, {f'steps of {steps}' if milliseconds else 'no steps'})"
-        kept, timers = these.estimate("kept"), these.estimate("timers")
+        kept = these.estimate("kept")
         verdicts.append(at_least(f"throughput comes back {where}", kept, _GOES_ON, "of that before"))
         if milliseconds or rtt < _EARLIEST_TIMER:
-            verdicts.append(at_most(f"no timer ends {where}", timers, 0, "timers"))
+            verdicts.append(worst(f"no timer ends {where}", these.values("timers"), 0, "timers"))
     return verdicts
 
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from experiments.plots import tidy
 from experiments.scenarios.acceleration import ORIGIN, Acceleration, AccelerationOptions, Segments, timed
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.testbed.chain import By, Chain
 from experiments.testbed.profile import PROFILES
@@ -34,6 +34,7 @@ _COLOURS = {DIRECT: "#555555", ONE: "#0072B2", THREE: "#009E73", CDN: "#CC79A7"}
 _FASTER = 60.0  # percent, at least, by three converters than directly
 _BEHIND = 35.0  # percent, at most, one converter than the edge
 _EVEN = 5.0  # percent that three may be behind the edge and still count as equal
+_COLD = "the hops between converters begin with slow start, which the edge's warm connection has behind it"
 _REGIONS = (1, 2, 3)
 _VIRGINIA = 2
 _EDGE_PORT = 8081
@@ -111,17 +112,19 @@ def _judge(options: AccelerationOptions, _topology: Topology, readings: Readings
     for size in (each.amount // 1000 for each in options.size):
         faster = longer(readings, DIRECT, THREE, size)
         verdicts.append(at_least(f"{size} kB come 60 % faster by three converters than directly", faster, _FASTER, "%"))
-        behind = longer(readings, ONE, CDN, size)
-        verdicts.append(at_most(f"{size} kB by one converter: within 35 % of a warm CDN", behind, _BEHIND, "%"))
-        behind = longer(readings, THREE, CDN, size)
-        verdicts.append(at_most(f"{size} kB by three converters: as by a warm CDN, or faster", behind, _EVEN, "%"))
+        one, three = (longer(readings, by, CDN, size) for by in (ONE, THREE))
+        beside = [
+            at_most(f"{size} kB by one converter: within 35 % of a warm CDN", one, _BEHIND, "%"),
+            at_most(f"{size} kB by three converters: as by a warm CDN, or faster", three, _EVEN, "%"),
+        ]
+        verdicts += [verdict.or_differs(_COLD) for verdict in beside]
     return verdicts
 
 
 def longer(readings: Readings, by: str, than: str, size: int) -> Estimate:
     """By how many per cent a transfer takes longer ``by`` one way ``than`` by another, repetition by repetition."""
-    pairs = zip(*(readings.at(by=each).values(f"whole_ms_{size}") for each in (by, than)), strict=True)
-    return Estimate.of([100 * (one / other - 1) for one, other in pairs])
+    both = (readings.at(by=each).repeated(f"whole_ms_{size}") for each in (by, than))
+    return Repeated.of(lambda one, other: 100 * (one / other - 1), *both).estimate
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:

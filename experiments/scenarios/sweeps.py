@@ -84,7 +84,9 @@ def counted_reading(built: StandingTestbed, options: TimedOptions, point: Point,
             "segments_sent_again": float(gateway["MPTcpExtMPTCPRetrans"]),
             "tcp_retransmits": float(gateway["TcpRetransSegs"]),
         }
-    return Reading(point, repetition, values_of(download, options.warm_up) | counts, download.series())
+    return Reading(
+        point, repetition, values_of(download, options.warm_up) | counts, download.series(), sending=download.sending
+    )
 
 
 def draw_sweep(

@@ -2,16 +2,18 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+from matplotlib.figure import Figure
 from pydantic import Field
 
+from experiments.enforcement import Enforcement, watched
 from experiments.record import Download
-from experiments.scenarios.downloads import fetched
+from experiments.scenarios.downloads import draw_panels, fetched
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
-from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, exactly, no_less_than
 from experiments.study.scenario import Options
 from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
@@ -20,8 +22,12 @@ from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.failure import Exit, Failure
 from tributary.settings.units import PositiveRate, Size
 
-FREE, MIDWAY, ALWAYS = "never", "midway", "always"
-"""When the first path is held: not at all, from half of the file on, or as soon as another path has joined."""
+FREE, MIDWAY, ALWAYS, INSTALLED = "never", "midway", "always", "installed"
+"""When the first path is held: not at all; from half of the file on, by an operator's command; as soon as another path
+has joined; or by a rule that stands before the session and waits for no other path.
+"""
+HELD, JOINED = "held_after_s", "joined_s"
+"""Values: seconds from the request to the hold, and to the join."""
 
 _RULE = "first-path-slow"
 _SETTLED = 0.3  # seconds after which what was on its way when the hold came has arrived
@@ -52,21 +58,37 @@ def held_points(held: str, topology: Topology) -> list[Point]:
 def measure(built: StandingTestbed, options: ThrottleOptions, point: Point, repetition: int) -> Reading:
     """A download whose first path is held as ``point["held"]`` says.
 
-    Values: ``mbps`` over all; ``held_after_s`` since the request; ``subflows`` that there ever were; and each path's
-    rate on the wire before and behind the hold, ``PATH_before_mbps`` and ``PATH_after_mbps``.
+    Values: ``mbps`` over all; ``subflows`` that there ever were; each path's rate on the wire before and behind the
+    hold, ``PATH_before_mbps`` and ``PATH_after_mbps``; HELD; and where the throttler holds by itself JOINED, and
+    ``enforcement_ms`` from the join to the hold, which is below 0 where the hold was first.
     """
     file = random_file(options.size.amount, seed=repetition)
     bound_receive_buffer(built.testbed, options.buffer.amount)
-    held: list[Future[float]] = []
-    with _throttler(built.testbed, options, point) as path, ThreadPoolExecutor(1) as pool:
+    testbed, commanded = built.testbed, list[Future[float]]()
+    with ExitStack() as stack:
+        path = stack.enter_context(_throttler(testbed, options, point))
+        by_itself, installed = point["held"] in (ALWAYS, INSTALLED), point["held"] == INSTALLED
+        seen = stack.enter_context(watched(testbed, installed=installed)) if by_itself else None
+        pool = stack.enter_context(ThreadPoolExecutor(1))
 
         def progress(received: int) -> None:
-            if point["held"] == MIDWAY and not held and received >= file.size / 2:
-                held.append(pool.submit(_hold, built.testbed, options, path))
+            if point["held"] == MIDWAY and not commanded and received >= file.size / 2:
+                commanded.append(pool.submit(_hold, testbed, options, path))
 
         download = fetched(built, point, file, progress=progress)
-    after = held[0].result() - download.started if held else 0.0
-    return Reading(point, repetition, _values(download, built.testbed.topology, after), download.series())
+        moments = _moments(seen(), download) if seen else {}
+    if commanded:
+        moments = {HELD: commanded[0].result() - download.started}
+    values = _values(download, testbed.topology, moments.get(HELD, 0.0))
+    return Reading(point, repetition, values | moments, download.series(), sending=download.sending)
+
+
+def _moments(enforcement: Enforcement, download: Download) -> dict[str, float]:
+    return {
+        JOINED: enforcement.join_ack - download.started,
+        HELD: enforcement.first_held - download.started,
+        "enforcement_ms": enforcement.milliseconds,
+    }
 
 
 def _values(download: Download, topology: Topology, after: float) -> dict[str, float]:
@@ -77,11 +99,11 @@ def _values(download: Download, topology: Topology, after: float) -> dict[str, f
         "seconds": download.seconds,
         "mbps": download.mbps,
         "subflows": float(download.subflows),
-        "held_after_s": after,
+        HELD: after,
     }
     for link in topology.links:
         values[f"{link.name}_bytes"] = float(download.samples[-1].by_path().get(link.name, 0))
-        values[f"{link.name}_before_mbps"] = download.wire_mbps(link.name, before=after) if after else 0.0
+        values[f"{link.name}_before_mbps"] = download.wire_mbps(link.name, before=after) if after > 0 else 0.0
         values[f"{link.name}_after_mbps"] = download.wire_mbps(link.name, after=after + _SETTLED)
     return values
 
@@ -91,14 +113,16 @@ def _throttler(testbed: Testbed, options: ThrottleOptions, point: Point) -> Iter
     """A throttler for the length of the block; yields the path that its rule is about."""
     path = testbed.topology.links[0].name
     policy = testbed.directory / "throttle.toml"
-    policy.write_text(_policy(testbed.topology, path, options.rate, dry=point["held"] != ALWAYS))
+    policy.write_text(policy_for(testbed.topology, path, options.rate, point["held"]))
     with start_throttler(testbed, policy):
         yield path
 
 
-def _policy(topology: Topology, path: str, rate: PositiveRate, dry: bool) -> str:
+def policy_for(topology: Topology, path: str, rate: PositiveRate, held: str) -> str:
+    """A policy with one rule, which holds ``path`` to ``rate`` at the time that ``held`` says, or counts only."""
     paths = "".join(f'[paths.{link.name}]\ninterface = "{link.name}"\n' for link in topology.links)
-    rule = f'name = "{_RULE}"\nmin_subflows = 2\npath = "{path}"\nrate = "{rate}"\n'
+    least, dry = 1 if held == INSTALLED else 2, held not in (ALWAYS, INSTALLED)
+    rule = f'name = "{_RULE}"\nmin_subflows = {least}\npath = "{path}"\nrate = "{rate}"\n'
     return f"{paths}[[rules]]\n{rule}dry = {str(dry).lower()}\n"
 
 
@@ -113,10 +137,24 @@ def verdicts_on_hold(options: ThrottleOptions, topology: Topology, readings: Rea
     """What holds of every download behind its hold: the first path is slow, others carry most, nothing reconnected."""
     first, *others = topology.links
     rate = options.rate.amount / 1e6
-    slow = readings.estimate(f"{first.name}_after_mbps")
-    yield at_most(f"{first.name} is held to its rate, on the wire ({who})", slow, _HELD * rate, "Mbit/s")
-    carried = Estimate.of([sum(reading.values[f"{link.name}_after_mbps"] for link in others) for reading in readings])
-    yield at_least(f"the load moves: others carry more meanwhile, on the wire ({who})", carried, slow.mean, "Mbit/s")
-    subflows = readings.estimate("subflows")
-    count = len(topology.links)
-    yield Verdict(f"no subflow was lost or made anew ({who})", str(subflows), str(count), subflows.mean == count)
+    slow = readings.repeated(f"{first.name}_after_mbps")
+    yield at_most(f"{first.name} is held to its rate, on the wire ({who})", slow.estimate, _HELD * rate, "Mbit/s")
+    carried = readings.each(lambda reading: sum(reading.values[f"{link.name}_after_mbps"] for link in others))
+    yield no_less_than(f"the load moves: others carry more meanwhile, on the wire ({who})", carried, slow, "Mbit/s")
+    counts = sorted({int(count) for count in readings.values("subflows")})
+    yield exactly(f"no subflow was lost or made anew ({who})", ", ".join(map(str, counts)), str(len(topology.links)))
+
+
+_LINES = {JOINED: ":", HELD: "--"}
+
+
+def draw_moments(figure: Figure, topology: Topology, readings: Readings, title: str, moments: Sequence[str]) -> None:
+    """A panel for each converter by IPv4, with a line at each of the ``moments``: HELD, JOINED."""
+    titled = {f"{title}, {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
+    for axes, each in zip(draw_panels(figure, topology, titled), titled.values(), strict=True):
+        values = next(iter(each)).values
+        for moment in moments:
+            axes.axvline(values[moment], color="black", linestyle=_LINES[moment], linewidth=1)
+        if "enforcement_ms" in values:
+            joined, later = 1000 * values[JOINED], values["enforcement_ms"]
+            axes.set_xlabel(f"join (dotted) at {joined:.1f} ms, hold (dashed) {later:+.1f} ms from it", fontsize=8)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.study.arguments import Measuring, add_measuring, add_results
-from experiments.study.blueprint import need_settings
+from experiments.study.blueprint import need_captures, need_settings
 from experiments.study.catalogue import BENCHMARKS, EVERYTHING, SCENARIOS, from_file, is_file
 from experiments.study.changes import orders, over
 from experiments.study.folder import Folder, Record
@@ -20,6 +20,7 @@ from experiments.study.readings import Verdict, name_of
 from experiments.study.scenario import Scenario
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
+from experiments.testbed.native import measure_released
 from experiments.testbed.topology import Profile
 from tributary.settings.entry import Arguments, run
 from tributary.settings.failure import Exit, Failure
@@ -49,10 +50,12 @@ _RUN_END = """\
 --hosts measures on real machines, and needs no root here: docs/experiments-hosts.md says what it changes there.
 
 Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, readings/*.json, values.csv, series.csv,
-verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the same way.
+sending.csv, verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the
+same way, with the same files.
 
 exit codes:
   0 every claim holds     1 a claim does not hold     64 wrong arguments
+  3 none fails, and one is undecided: its 95 % interval has the bound in it; more repetitions make it narrower
   69 something is missing 71 the system refused       77 not root
   75 an experiment runs already, or a link is not as described (is the machine busy?)
   130 Ctrl-C, 143 SIGTERM: the testbed is removed, and what was measured is kept
@@ -127,8 +130,11 @@ class Run(Measuring):
     testbed: str
     dry_run: bool
     hosts: Path | None = None
+    pcap: bool = False
 
     def __post_init__(self) -> None:
+        if self.pcap and self.hosts:
+            raise ValueError("--pcap and --hosts: accepted: one of them, nothing is captured on real machines")
         if self.profile and self.hosts:
             raise ValueError("--profile and --hosts: accepted: one of them, real links are as they are")
 
@@ -210,6 +216,12 @@ def _describe_run(parser: Arguments) -> None:
         "--testbed", default="experiment", metavar="NAME", help="the testbed's name (default: experiment)"
     )
     add_measuring(parser, "the verdicts")
+    parser.add_argument(
+        "--pcap",
+        action="store_true",
+        help="keep what passes client, gateway and server, 128 bytes of each packet, in pcap/ of the results (tcpdump);"
+        " it takes processor time from what is measured",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
 
 
@@ -291,6 +303,8 @@ def _run(options: Run) -> int:
         _show_orders(wanted)
         return 0
     preflight.need_all("experiment run")
+    if options.pcap:
+        need_captures(order.blueprint(point) for order in wanted for point in order.points)
     need_settings(order.blueprint(point) for order in wanted for point in order.points)
     take_down_orphans()
     return _perform(options, wanted)
@@ -320,16 +334,18 @@ def _perform(options: Run, wanted: Sequence[Order]) -> int:
     from rich.console import Console
 
     from experiments.study.run import perform
+    from experiments.study.telling import exit_code
 
+    measure_released()
     console = Console(stderr=True)
     results = options.results / "experiment"
-    where = (options.testbed, results, console, options)
+    where = (options.testbed, results, console, options, options.pcap)
     verdicts = {order.scenario.name: perform("experiment", order, *where).verdicts for order in wanted}
     if options.json:
         print(json.dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
     else:
         _show(verdicts)
-    return 0 if all(verdict.holds for each in verdicts.values() for verdict in each) else Exit.WRONG_RESULT
+    return exit_code(verdict for each in verdicts.values() for verdict in each)
 
 
 def _report(options: Report) -> int:

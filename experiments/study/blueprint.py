@@ -9,11 +9,12 @@ from typing import Protocol
 
 from experiments.testbed.appliance import start_converter, start_squid, tune
 from experiments.testbed.build import Testbed, standing
+from experiments.testbed.captures import need_tcpdump
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import FILES, start_server
 from experiments.testbed.tolerance import TOLERANCE
-from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
+from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile, Topology
 from tributary.settings.failure import Exit, Failure
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
@@ -82,7 +83,14 @@ class TestbedBlueprint:
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
         links = self.profile.model_dump(mode="json", exclude_none=True)
-        swept = {"everywhere": dict(self.everywhere), "subflows": self.subflows, "mtu": self.mtu}
+        topology = Topology.of(self.profile)
+        left_out = [link.name for link in topology.links[1:] if link not in topology.joining]
+        swept = {
+            "without_endpoint": left_out,
+            "everywhere": dict(self.everywhere),
+            "subflows": self.subflows,
+            "mtu": self.mtu,
+        }
         described = {"links": links, "tuned": self.tuned, "sysctls": dict(self.sysctls)}
         return described | {key: value for key, value in swept.items() if value}
 
@@ -122,6 +130,13 @@ def need_settings(blueprints: Iterable[Blueprint]) -> None:
         tried = ["unshare", "--net", "sysctl", "-q", "-w", f"{key}={value}"]
         if subprocess.run(tried, capture_output=True, check=False).returncode:
             raise _not_taken(key, value, Path(_ALLOWED).read_text())
+
+
+def need_captures(blueprints: Iterable[Blueprint]) -> None:
+    """Raise Failure unless what passes can be captured: exit 64 for what is no testbed, 69 without tcpdump(8)."""
+    if not all(isinstance(each, TestbedBlueprint) for each in blueprints):
+        raise Failure(Exit.USAGE, "--pcap: accepted: for experiments on a testbed alone")
+    need_tcpdump()
 
 
 def _not_taken(key: str, value: str, allowed: str) -> Failure:

@@ -1,12 +1,16 @@
 """Every experiment and benchmark, in the order in which a reader wants them; and those in files of people's own."""
 
+import hashlib
+import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tributary.places import ROOT
 from tributary.settings.failure import Exit, Failure
 
 if TYPE_CHECKING:
@@ -15,11 +19,15 @@ if TYPE_CHECKING:
 _EXPERIMENTS = (
     "legacy",
     "multipath",
+    "shared-bottleneck",
     "buffer",
+    "delays",
     "mtu",
+    "buffer-mtu",
     "throttle-first",
     "throttle-again",
     "throttle-long",
+    "throttle-midway",
     "conversion-delay",
     "grid",
     "failover",
@@ -120,7 +128,16 @@ def from_file(path: Path) -> "Scenario[Any]":
         raise Failure(Exit.USAGE, f"{path}: has no SCENARIO: {accepted}")
     if found.name in EVERYTHING:
         raise Failure(Exit.USAGE, f"{path}: name = {found.name!r}: accepted: a name that no experiment here has")
-    return found
+    return replace(found, files=_digests(path))
+
+
+def _digests(path: Path) -> dict[str, str]:
+    """Of the file and of the modules that are loaded from neither this checkout nor the Python environment: its own."""
+    ours = (ROOT, Path(sys.prefix), Path(sys.base_prefix), Path(os.__file__).parent)
+    loaded = {Path(file) for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))}
+    own = {each.absolute() for each in loaded if not any(each.is_relative_to(place) for place in ours)}
+    files = sorted({path.absolute(), *(each for each in own if each.suffix == ".py")})
+    return {str(each): hashlib.sha256(each.read_bytes()).hexdigest()[:12] for each in files}
 
 
 def _line(error: BaseException, path: Path) -> int:

@@ -93,6 +93,10 @@ def _order(
     links = [change for change in changes if "." in change.partition("=")[0]]
     options = check(document, scenario.options, f"{scenario.name}: --set")
     profile = profile or changed_profile(scenario.profile, links)
+    if len(profile.links) < scenario.least_links:
+        names = ", ".join(profile.links)
+        accepted = f"a profile of {scenario.least_links} links or more"
+        raise Failure(Exit.USAGE, f"{scenario.name}: links: {names}: accepted: {accepted}")
     order = Order(swept(scenario, profile, sweeps), options, profile)
     order.blueprint(order.points[0])  # refused now, and not in the middle of a run
     return order

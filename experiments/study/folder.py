@@ -55,7 +55,7 @@ class Folder:
                 manifest=json.loads((self.path / "manifest.json").read_text()),
                 testbeds=[json.loads(line) for line in (self.path / "testbeds.jsonl").read_text().splitlines()],
                 readings=self.readings(),
-                verdicts=[Verdict(**each) for each in json.loads((self.path / "verdicts.json").read_text())],
+                verdicts=[Verdict.read(each) for each in json.loads((self.path / "verdicts.json").read_text())],
                 plot=plot.read_text() if plot.exists() else None,
             )
         except (OSError, ValueError) as error:
@@ -82,9 +82,10 @@ class Folder:
             file.write(json.dumps(about) + "\n")
 
     def write_tables(self, experiment: str, readings: Readings) -> None:
-        """values.csv and series.csv: the same as the readings' files, tidy."""
+        """values.csv, series.csv and sending.csv: the same as the readings' files, tidy."""
         _write_table(self.path / "values.csv", tidy.values(experiment, readings))
         _write_table(self.path / "series.csv", tidy.series(experiment, readings))
+        _write_table(self.path / "sending.csv", tidy.sending(experiment, readings))
 
     def _file(self, point: Point, repetition: int) -> Path:
         return self.path / "readings" / f"{name_of(point)}-{repetition:02}.json"

@@ -1,11 +1,12 @@
 """What is asked of a run: an experiment, with the options and on the links that it shall run with. Pure."""
 
 import platform
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.results import commit
+from experiments.results import commit, uncommitted
 from experiments.study.blueprint import Blueprint
 from experiments.study.readings import Point
 from experiments.study.scenario import Options, Scenario
@@ -32,10 +33,27 @@ class Order:
 
     @property
     def readings(self) -> Iterator[tuple[int, Point]]:
-        """The repetition and the point of each, in the order to take them."""
+        """The repetition and the point of each, in the order to take them.
+
+        That is random, another one in each repetition and the same in each run, so that what drifts while a run goes on
+        is no property of a point; but points with one blueprint stay together, whose testbed is made once.
+        """
         for repetition in range(1, self.options.repeat + 1):
-            turned = self.scenario.in_turn and repetition % 2 == 0
-            yield from ((repetition, point) for point in (self.points[::-1] if turned else self.points))
+            if self.scenario.in_turn:
+                points = self.points[::-1] if repetition % 2 == 0 else self.points
+            else:
+                points = self._shuffled(repetition)
+            yield from ((repetition, point) for point in points)
+
+    def _shuffled(self, repetition: int) -> list[Point]:
+        chance = random.Random(f"{self.scenario.name} {repetition}")
+        grounds = [(self.blueprint(point), point) for point in self.points]
+        places = [
+            place for number, (place, _) in enumerate(grounds) if place not in [each for each, _ in grounds[:number]]
+        ]
+        chance.shuffle(places)
+        together = [[point for ground, point in grounds if ground == place] for place in places]
+        return [point for points in together for point in chance.sample(points, len(points))]
 
     def blueprint(self, point: Point) -> Blueprint:
         """What to measure ``point`` on."""
@@ -57,4 +75,6 @@ class Order:
             **({"hosts": dict(self.scenario.hosts)} if self.scenario.hosts else {}),
             "kernel": platform.release(),
             "commit": commit(),
+            "uncommitted": uncommitted(),
+            **({"files": dict(self.scenario.files)} if self.scenario.files else {}),
         }

@@ -38,7 +38,7 @@ def published(path: Path) -> Record | None:
             testbeds=manifest.pop("testbeds"),
             manifest=manifest,
             readings=Readings(Reading.read(json.loads(line)) for line in lines),
-            verdicts=[Verdict(**each) for each in json.loads((path / "verdicts.json").read_text())],
+            verdicts=[Verdict.read(each) for each in json.loads((path / "verdicts.json").read_text())],
             plot=plot.read_text() if plot.exists() else None,
         )
     except (OSError, ValueError, KeyError, lzma.LZMAError) as error:

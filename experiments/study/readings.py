@@ -1,10 +1,13 @@
 """What an experiment measured, and what follows from it. Pure: no clock, no network, no file."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, Self
+
+from experiments.record import Sending
 
 Point = Mapping[str, str]
 """One set of circumstances, such as {"converter": "native", "family": "ipv4"}."""
@@ -24,7 +27,8 @@ class Reading:
     """What one repetition at one point gave.
 
     ``values`` have their unit in the name; ``series`` are (seconds, Mbit/s) of each path. ``samples`` are the single
-    measurements that a value of the same name is the median of, where they are kept.
+    measurements that a value of the same name is the median of, where they are kept. ``sending`` is what the sender of
+    each MPTCP subflow knew over time (experiments/record.py).
     """
 
     point: Point
@@ -32,13 +36,15 @@ class Reading:
     values: Mapping[str, float]
     series: Mapping[str, Sequence[tuple[float, float]]]
     samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    sending: Sending = field(default_factory=dict)
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         """From what as_json() gave."""
         series = {path: [(at, rate) for at, rate in rates] for path, rates in document["series"].items()}
         samples = document.get("samples", {})
-        return cls(document["point"], document["repetition"], document["values"], series, samples)
+        sending = {name: [tuple(each) for each in known] for name, known in document.get("sending", {}).items()}
+        return cls(document["point"], document["repetition"], document["values"], series, samples, sending)
 
     def as_json(self) -> dict[str, object]:
         """For a file."""
@@ -48,6 +54,7 @@ class Reading:
             "values": dict(self.values),
             "series": {path: list(rates) for path, rates in self.series.items()},
             **({"samples": {name: list(numbers) for name, numbers in self.samples.items()}} if self.samples else {}),
+            **({"sending": {name: list(known) for name, known in self.sending.items()}} if self.sending else {}),
         }
 
 
@@ -73,9 +80,52 @@ class Estimate:
         """The same in another unit."""
         return Estimate(self.mean * factor, self.margin * factor)
 
+    def reaches(self, bound: float) -> "Decision":
+        """Whether it is ``bound`` or more: undecided while the interval has numbers on both sides of that."""
+        if self.mean - self.margin >= bound:
+            return Decision.HOLDS
+        return Decision.FAILS if self.mean + self.margin < bound else Decision.UNDECIDED
+
+    def keeps_to(self, bound: float) -> "Decision":
+        """Whether it is ``bound`` or less, likewise."""
+        return Estimate(-self.mean, self.margin).reaches(-bound)
+
     def __str__(self) -> str:
-        digits = 1 if self.mean >= 10 else 2
+        digits = 1 if abs(self.mean) >= 10 else 2
         return f"{self.mean:.{digits}f} ± {self.margin:.{digits}f}" if self.margin else f"{self.mean:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A number of each repetition, by the repetition: what is compared with another one of the same repetition.
+
+    What stands in one repetition was measured within minutes, on the same links, with the same seed: a machine that
+    others slow down slows both.
+    """
+
+    numbers: Mapping[int, float]
+
+    @classmethod
+    def of(cls, how: Callable[..., float], *each: "Repeated") -> Self:
+        """``how`` makes one number of those of ``each``, in every repetition that all of them have."""
+        common = [number for number in each[0].numbers if all(number in other.numbers for other in each)]
+        return cls({number: how(*(other.numbers[number] for other in each)) for number in common})
+
+    def __mul__(self, factor: float) -> "Repeated":
+        return Repeated({repetition: factor * number for repetition, number in self.numbers.items()})
+
+    def __add__(self, more: float) -> "Repeated":
+        return Repeated({repetition: number + more for repetition, number in self.numbers.items()})
+
+    def __sub__(self, other: "Repeated") -> "Repeated":
+        return Repeated.of(lambda own, its: own - its, self, other)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean, with its interval; raises KeyError if there is no number."""
+        if not self.numbers:
+            raise KeyError("no repetition has both")
+        return Estimate.of([*self.numbers.values()])
 
 
 class Readings:
@@ -96,6 +146,15 @@ class Readings:
         """The value ``name`` of every reading that has it."""
         return [reading.values[name] for reading in self if name in reading.values]
 
+    def repeated(self, name: str) -> Repeated:
+        """The value ``name`` of each repetition that has it; of readings at one point."""
+        return self.each(lambda reading: reading.values.get(name))
+
+    def each(self, number_of: Callable[[Reading], float | None]) -> Repeated:
+        """What ``number_of`` makes of each repetition's reading, unless it is None; of readings at one point."""
+        found = ((reading.repetition, number_of(reading)) for reading in self)
+        return Repeated({repetition: number for repetition, number in found if number is not None})
+
     def samples(self, name: str) -> list[float]:
         """Every single measurement of the value ``name``: where none were kept, the value itself."""
         return [
@@ -113,18 +172,55 @@ class Readings:
         return Estimate.of(values)
 
 
+class Decision(StrEnum):
+    """Of a claim. A single reading has no interval, and decides by itself: several may leave it undecided."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNDECIDED = "undecided"
+    DIFFERS = "differs"
+    """It does not hold here, and it is known why: nothing is wrong with what was measured."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether a claim holds: what was measured, and what it was held against, both as text with units.
 
-    ``because`` is what explains it where it does not hold, from the same readings; empty if they tell nothing of it.
+    ``because`` is what explains it where it does not hold; empty if nothing is known of it.
     """
 
     claim: str
     measured: str
     bound: str
-    holds: bool
+    decision: Decision
     because: str = ""
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """From what as_json() gave; raises ValueError for anything else."""
+        try:
+            return cls(**{**document, "decision": Decision(document["decision"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no verdict: {document}") from error
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is decided that it does."""
+        return self.decision is Decision.HOLDS
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is decided that it does not, and nobody knows why."""
+        return self.decision is Decision.FAILS
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is decided that it does not, for a reason that is known."""
+        return self.decision is Decision.DIFFERS
+
+    def or_differs(self, because: str) -> "Verdict":
+        """The same of a paper's claim that is known not to hold here: if it does not, it differs, and ``because``."""
+        return replace(self, decision=Decision.DIFFERS, because=because) if self.fails else self
 
     def as_json(self) -> dict[str, object]:
         """For a file, or another program."""
@@ -132,11 +228,54 @@ class Verdict:
 
 
 def at_most(claim: str, measured: Estimate, bound: float, unit: str) -> Verdict:
-    """Holds if the mean does not exceed ``bound``."""
-    return Verdict(claim, f"{measured} {unit}", f"at most {bound:.1f} {unit}", measured.mean <= bound)
+    """Holds if the mean does not exceed ``bound``, with its whole interval."""
+    return Verdict(claim, f"{measured} {unit}", f"at most {bound:.1f} {unit}", measured.keeps_to(bound))
 
 
 def at_least(claim: str, measured: Estimate, bound: float, unit: str, because: str = "") -> Verdict:
-    """Holds if the mean reaches ``bound``; ``because`` is what explains it if not."""
-    holds = measured.mean >= bound
-    return Verdict(claim, f"{measured} {unit}", f"at least {bound:.1f} {unit}", holds, "" if holds else because)
+    """Holds if the mean reaches ``bound``, with its whole interval; ``because`` is what explains it if not."""
+    decision = measured.reaches(bound)
+    because = "" if decision is Decision.HOLDS else because
+    return Verdict(claim, f"{measured} {unit}", f"at least {bound:.1f} {unit}", decision, because)
+
+
+def within(claim: str, measured: Estimate, least: float, most: float, unit: str) -> Verdict:
+    """Holds if the mean is neither below ``least`` nor above ``most``, with its whole interval."""
+    decision = together((measured.reaches(least), measured.keeps_to(most)))
+    return Verdict(claim, f"{measured} {unit}", f"{least:.2f} to {most:.2f} {unit}", decision)
+
+
+def together(decisions: Iterable[Decision]) -> Decision:
+    """Of a claim that holds if each of some does."""
+    found = set(decisions)
+    return next((each for each in (Decision.FAILS, Decision.UNDECIDED) if each in found), Decision.HOLDS)
+
+
+def exactly(claim: str, measured: str, bound: str) -> Verdict:
+    """Holds if both say the same."""
+    return Verdict(claim, measured, bound, Decision.HOLDS if measured == bound else Decision.FAILS)
+
+
+def no_more_than(claim: str, ours: Repeated, theirs: Repeated, unit: str) -> Verdict:
+    """Holds if ``ours`` does not exceed ``theirs`` of the same repetition, by the interval of their differences."""
+    verdict = at_most(claim, ours.estimate, theirs.estimate.mean, unit)
+    return _paired(verdict, ours - theirs, (ours - theirs).estimate.keeps_to(0), unit)
+
+
+def no_less_than(claim: str, ours: Repeated, theirs: Repeated, unit: str, because: str = "") -> Verdict:
+    """Holds if ``ours`` reaches ``theirs`` of the same repetition, by the interval of their differences."""
+    verdict = at_least(claim, ours.estimate, theirs.estimate.mean, unit)
+    decision = (ours - theirs).estimate.reaches(0)
+    verdict = replace(verdict, because="" if decision is Decision.HOLDS else because)
+    return _paired(verdict, ours - theirs, decision, unit)
+
+
+def _paired(verdict: Verdict, differences: Repeated, decision: Decision, unit: str) -> Verdict:
+    difference = differences.estimate
+    beside = f" ({difference} {unit} from the bound, by repetition)" if difference.margin else ""
+    return replace(verdict, measured=verdict.measured + beside, decision=decision)
+
+
+def worst(claim: str, numbers: Sequence[float], most: float, unit: str) -> Verdict:
+    """Holds if not one of ``numbers`` exceeds ``most``: for what must never be, and not on average."""
+    return at_most(claim, Estimate(max(numbers), 0), most, unit)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from experiments.study.folder import Record
 from experiments.study.plot import inline, plot
-from experiments.study.readings import STOLEN, Readings, Verdict
+from experiments.study.readings import STOLEN, Decision, Readings, Verdict
 from experiments.study.scenario import Scenario
 from experiments.study.tables import Table, links, numbers
 from experiments.testbed.topology import Profile, Topology
@@ -49,7 +49,25 @@ class Section:
     @property
     def holding(self) -> int:
         """How many verdicts hold."""
-        return sum(verdict.holds for verdict in self.verdicts)
+        return self._count(Decision.HOLDS)
+
+    @property
+    def failing(self) -> int:
+        """How many do not."""
+        return self._count(Decision.FAILS)
+
+    @property
+    def differing(self) -> int:
+        """How many do not, for a reason that is known."""
+        return self._count(Decision.DIFFERS)
+
+    @property
+    def undecided(self) -> int:
+        """How many are not decided."""
+        return self._count(Decision.UNDECIDED)
+
+    def _count(self, decision: Decision) -> int:
+        return sum(verdict.decision is decision for verdict in self.verdicts)
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,21 @@ class Page:
     def holding(self) -> int:
         """How many of them hold."""
         return sum(section.holding for section in self.sections.values())
+
+    @property
+    def failing(self) -> int:
+        """How many do not."""
+        return sum(section.failing for section in self.sections.values())
+
+    @property
+    def differing(self) -> int:
+        """How many do not, for a reason that is known."""
+        return sum(section.differing for section in self.sections.values())
+
+    @property
+    def undecided(self) -> int:
+        """How many are not decided."""
+        return sum(section.undecided for section in self.sections.values())
 
 
 def page(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], made: datetime) -> Page:
@@ -147,9 +180,20 @@ def _facts(record: Record) -> dict[str, str]:
         **{f"Link {name}": _settings(link) for name, link in plan["links"]["links"].items()},
         "Links emulated by": ", ".join(sorted({testbed["emulated_by"] for testbed in record.testbeds})),
         "Kernel": manifest["machine"]["kernel"],
-        "Commit": manifest["versions"]["commit"] or "unknown",
+        "Commit": _commit(manifest["versions"]["commit"], plan.get("uncommitted")),
+        "Programs": ", ".join(sorted({_programs(testbed) for testbed in record.testbeds})),
         "Stolen time": _stolen(record.readings),
     }
+
+
+def _commit(commit: str | None, uncommitted: str | None) -> str:
+    changed = f", and changes that are not committed ({uncommitted})" if uncommitted else ""
+    return f"{commit or 'unknown'}{changed}"
+
+
+def _programs(testbed: Mapping[str, Any]) -> str:
+    """How the Rust programs were built; what was published before that was noted ran quick builds."""
+    return str(testbed.get("programs", {}).get("profile", "unknown"))
 
 
 def _settings(document: Mapping[str, Any], prefix: str = "") -> str:

@@ -1,6 +1,7 @@
 """One run of an experiment: what is missing is measured, then judged and drawn from the readings alone."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -10,12 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiments.results import finish, manifest, write_json
 from experiments.study.arguments import Allowed
-from experiments.study.blueprint import Blueprint, Standing
+from experiments.study.blueprint import Blueprint, Standing, StandingTestbed
 from experiments.study.folder import Folder
 from experiments.study.order import Order
 from experiments.study.plot import plot
 from experiments.study.readings import STOLEN, Point, Reading, Readings, Verdict, name_of
 from experiments.study.steal import stolen, wait_for_calm
+from experiments.testbed import native
+from experiments.testbed.captures import captured
 from experiments.testbed.selfcheck import as_json
 
 _ATTEMPTS = 3
@@ -29,18 +32,20 @@ class Outcome:
     verdicts: Sequence[Verdict]
 
 
-def perform(script: str, order: Order, name: str, results: Path, console: Console, allowed: Allowed) -> Outcome:
+def perform(
+    script: str, order: Order, name: str, results: Path, console: Console, allowed: Allowed, pcap: bool = False
+) -> Outcome:
     """Measure what is missing of ``order``, on testbeds called ``name``, and conclude, for scripts/``script``.
 
-    All that was measured and concluded is in ``results``. A reading is taken again if the hypervisor took more
-    meanwhile than is ``allowed``.
+    All that was measured and concluded is in ``results``, with captures of each reading if ``pcap``. A reading is taken
+    again if the hypervisor took more meanwhile than is ``allowed``.
     """
     plan = order.plan()
     folder = Folder.resume_or_begin(results / order.scenario.name, plan)
     wanted = [(repetition, point) for repetition, point in order.readings if not folder.has(point, repetition)]
     if wanted:
         write_json(folder.path / "manifest.json", manifest(script, plan=plan, paper=order.scenario.paper))
-        _Measurement(order, name, folder, console, allowed).measure(wanted)
+        _Measurement(order, name, folder, console, allowed, pcap).measure(wanted)
     return _conclude(order, folder)
 
 
@@ -51,6 +56,7 @@ class _Measurement:
     folder: Folder
     console: Console
     allowed: Allowed
+    pcap: bool
 
     def measure(self, wanted: Sequence[tuple[int, Point]]) -> None:
         """A testbed for as many readings in a row as it serves."""
@@ -70,7 +76,7 @@ class _Measurement:
     def _undisturbed(self, built: Standing, point: Point, repetition: int) -> Reading:
         """A reading, taken again if the hypervisor took too much time meanwhile; its value STOLEN tells."""
         for attempt in range(1, _ATTEMPTS + 1):
-            with stolen() as share:
+            with self._captured(built, point, repetition), stolen() as share:
                 reading = self.order.scenario.measure(built, self.order.options, point, repetition)
                 lost = share()
             if lost <= self.allowed.most_stolen.fraction or attempt == _ATTEMPTS:
@@ -79,8 +85,15 @@ class _Measurement:
             wait_for_calm(self.allowed.most_stolen.fraction)
         return replace(reading, values={**reading.values, STOLEN: 100 * lost})
 
+    def _captured(self, built: Standing, point: Point, repetition: int) -> AbstractContextManager[None]:
+        if not (self.pcap and isinstance(built, StandingTestbed)):
+            return nullcontext()
+        nodes = (built.testbed.client, built.testbed.gateway, built.testbed.server)
+        return captured(nodes, self.folder.path / "pcap", f"{name_of(point)}-{repetition:02}")
+
     def _note(self, built: Standing, blueprint: Blueprint, seed: int) -> None:
         about = {"seed": seed, "emulated_by": built.emulation, "measured": as_json(built.links)}
+        about |= {"programs": native.description()}
         self.folder.note_testbed(blueprint.as_json() | about)
 
 

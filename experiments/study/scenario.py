@@ -41,8 +41,9 @@ class Scenario(Generic[Chosen]):
     ``paper`` is the figure or table that it reproduces, or "new"; ``claim`` what the paper says of it; ``expected``
     what should come out, and why. ``points`` gives the circumstances to measure in, ``blueprint`` what to measure
     one of them on, ``measure`` one reading there (the last argument counts repetitions from 1), ``judge`` the verdicts,
-    and ``draw`` the plot, from the readings alone. With ``any_links`` it runs over links of any profile, without over
-    its own alone. ``about`` is the module's docstring: the topology, what is derived and what is expected of it.
+    and ``draw`` the plot, from the readings alone. With ``any_links`` it runs over links of any profile that has
+    ``least_links`` of them or more, without over its own alone. ``about`` is the module's docstring: the topology, what
+    is derived and what is expected of it.
 
     A benchmark is one whose points are contenders (experiments/study/benchmark.py).
     """
@@ -61,6 +62,7 @@ class Scenario(Generic[Chosen]):
     about: str
     blueprint: Callable[[Chosen, Profile, Point], Blueprint] = one_blueprint
     any_links: bool = True
+    least_links: int = 1
     in_turn: bool = False
     """All repetitions are measured on what stands once, and every other one has the points the other way round."""
     figures: Callable[[Readings], Figures] | None = None
@@ -71,3 +73,5 @@ class Scenario(Generic[Chosen]):
     """Whether it takes links as they are, on a testbed: then it runs on real machines as well."""
     hosts: Mapping[str, object] = field(default_factory=dict)
     """The real machines that it runs on (experiments/study/hosts.py); none: namespaces of this one."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Of one in a file of somebody's own: that file and what it imports from beside it, each with its digest."""

@@ -8,17 +8,29 @@ from experiments.study.readings import Reading, Readings
 Rows = Iterator[Sequence[object]]
 
 _UNITS = {
+    "ms_per_gb": "ms/GB",
     "s_per_gb": "s/GB",
     "packets_per_mb": "packet/MB",
+    "per_second": "1/s",
     "mbps": "Mbit/s",
+    "gbps": "Gbit/s",
     "percent": "%",
+    "pct": "%",
     "bytes": "byte",
+    "kb": "kB",
+    "mb": "MB",
     "ms": "ms",
     "us": "us",
+    "ns": "ns",
     "s": "s",
 }
 _NAME = re.compile(rf"(?:(?P<what>.+)_)?(?P<unit>{'|'.join(_UNITS)})(?:_(?P<size>\d+))?")
-_BARE = {"seconds": ("duration", "s"), "mbps": ("throughput", "Mbit/s"), "packets_per_mb": ("packets", "packet/MB")}
+_BARE = {
+    "seconds": ("duration", "s"),
+    "mbps": ("throughput", "Mbit/s"),
+    "packets_per_mb": ("packets", "packet/MB"),
+    "per_second": ("rate", "1/s"),
+}
 _COUNT = "1"
 
 
@@ -52,6 +64,16 @@ def series(experiment: str, readings: Readings) -> Rows:
         return ([path, f"{at:.3f}", f"{rate:.3f}"] for path, rates in reading.series.items() for at, rate in rates)
 
     return _table(experiment, readings, ["path", "seconds", "mbps"], of_reading)
+
+
+def sending(experiment: str, readings: Readings) -> Rows:
+    """The same for what each MPTCP subflow's sender knew: congestion window, round-trip time, what it sent again."""
+
+    def of_reading(reading: Reading) -> Rows:
+        return ([name, *known] for name, each in reading.sending.items() for known in each)
+
+    columns = ["subflow", "seconds", "window_segments", "rtt_ms", "segments_sent_again"]
+    return _table(experiment, readings, columns, of_reading)
 
 
 def _table(experiment: str, readings: Readings, columns: Sequence[str], cells: Callable[[Reading], Rows]) -> Rows:

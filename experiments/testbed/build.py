@@ -14,12 +14,10 @@ from experiments.testbed import native
 from experiments.testbed.links import connect, kernel_has_netem, set_mtu
 from experiments.testbed.native import Programs
 from experiments.testbed.node import Node, end_processes, run
-from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Link, Profile, Topology
+from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Link, Profile, Topology
 from tributary.settings.failure import Exit, Failure
 
-_STATE = "tributary-testbed-"
-
-_MPTCP_MOST = 8  # endpoints and further subflows: MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h
+_RUN, _STATE = Path("/run"), "tributary-testbed-"
 
 
 @dataclass(frozen=True)
@@ -98,13 +96,16 @@ def reserved(name: str) -> Iterator[Path]:
 
     Raises Failure: exit 75 if the name is taken.
     """
-    directory = _reserve(name)
-    with _locked(directory):
-        try:
-            yield directory
-        except BaseException:
-            take_down(name)
-            raise
+    with standing_alone():
+        directory = _reserve(name)
+        lock = _lock(directory)
+    try:
+        yield directory
+    except BaseException:
+        take_down(name)
+        raise
+    finally:
+        os.close(lock)
 
 
 def take_down(name: str) -> None:
@@ -133,12 +134,13 @@ def take_down_orphans() -> list[str]:
 
 def orphans() -> list[str]:
     """The names of testbeds whose run was killed."""
-    return [name for name in names() if _is_orphan(_directory(name))]
+    with standing_alone():
+        return [name for name in names() if _is_orphan(_directory(name))]
 
 
 def names() -> list[str]:
     """The names of all testbeds on this machine, by what is left of any of them."""
-    described = {path.name.removeprefix(_STATE) for path in Path("/run").glob(f"{_STATE}*")}
+    described = {path.name.removeprefix(_STATE) for path in _RUN.glob(f"{_STATE}*")}
     found = {match[1] for ns in _all_namespaces() if (match := re.fullmatch(r"trib-([a-z0-9]+)-.*", ns))}
     return sorted(described | found)
 
@@ -155,7 +157,7 @@ def find(name: str) -> Testbed:
 
 
 def _directory(name: str) -> Path:
-    return Path("/run", _STATE + name)
+    return _RUN / (_STATE + name)
 
 
 def check_name(name: str) -> None:
@@ -176,23 +178,40 @@ def _reserve(name: str) -> Path:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def standing_alone() -> Iterator[None]:
+    """Nobody else reserves a name or looks for orphans meanwhile: a folder that is not locked yet looks like one."""
+    everything = os.open(_RUN, os.O_RDONLY)
+    try:
+        fcntl.flock(everything, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(everything)
+
+
+def _lock(directory: Path) -> int:
+    """A lock that holds until it is closed, or its process ends; raises BlockingIOError if somebody else has it."""
     lock = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
+    except BaseException:
         os.close(lock)
+        raise
+    return lock
 
 
 def _is_orphan(directory: Path) -> bool:
     try:
-        with _locked(directory):
-            return not json.loads((directory / "testbed.json").read_text())["kept"]
+        lock = _lock(directory)
     except BlockingIOError:
         return False
     except FileNotFoundError:
         return True
+    try:
+        return not json.loads((directory / "testbed.json").read_text())["kept"]
+    except FileNotFoundError:
+        return True
+    finally:
+        os.close(lock)
 
 
 def _describe(testbed: Testbed, profile: Profile, kept: bool) -> None:
@@ -258,9 +277,9 @@ def _set_up_client(testbed: Testbed) -> None:
             client.ip(*default, "table", str(100 + link.number))
             client.ip(*default, "metric", str(link.number))
     allow_subflows(client)
-    joining = [(link.client4, link) for link in links[1:]] + [(link.client6, link) for link in links[1:]]
-    for address, link in joining[:_MPTCP_MOST]:
-        client.ip("mptcp", "endpoint", "add", str(address), "dev", link.name, "subflow")
+    for link in testbed.topology.joining:
+        for address in (link.client4, link.client6):
+            client.ip("mptcp", "endpoint", "add", str(address), "dev", link.name, "subflow")
 
 
 def _set_up_gateway(testbed: Testbed) -> None:
@@ -272,4 +291,4 @@ def _set_up_gateway(testbed: Testbed) -> None:
 
 def allow_subflows(node: Node) -> None:
     """As many further subflows as the kernel takes."""
-    node.ip("mptcp", "limits", "set", "subflows", str(_MPTCP_MOST), "add_addr_accepted", str(_MPTCP_MOST))
+    node.ip("mptcp", "limits", "set", "subflows", str(MPTCP_MOST), "add_addr_accepted", str(MPTCP_MOST))

@@ -1,5 +1,6 @@
 """The programs of the Rust workspace converter/: the native converter, and the traffic to try it with."""
 
+import hashlib
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -20,20 +21,69 @@ class Programs:
     load: Path
 
 
+@dataclass
+class _Profile:
+    """How this process has the programs built: quickly, or as a package has them."""
+
+    released: bool = False
+
+    @property
+    def place(self) -> Path:
+        """Where they are put."""
+        return CACHE / ("released" if self.released else "bin")
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """What their build is told."""
+        return ("--released",) if self.released else ()
+
+
+_profile = _Profile()
+_asked: list["Programs | Relays | HandOff"] = []
+
+
+def measure_released() -> None:
+    """From now on this process runs the programs as a package has them: what is measured is what users have.
+
+    Building them takes three times as long. To be called before the first of them is asked for.
+    """
+    _profile.released = True
+
+
+def description() -> dict[str, object]:
+    """For a manifest: how the programs that this process has asked for were built, and the digest of each."""
+    used = [program for programs in _asked for program in vars(programs).values()]
+    digests = {program.name: hashlib.sha256(program.read_bytes()).hexdigest()[:12] for program in used}
+    return {"profile": "released" if _profile.released else "quick", "sha256": digests}
+
+
 @cache
-def build(*, released: bool = False) -> Programs:
+def build() -> Programs:
     """The programs, built anew if their source has changed; without cargo those that are there. Asked for once in a
     process: all readings of a run are of one program.
 
-    As a package has them if ``released``: whoever compares their speed with others' wants that, and waits for it.
     Raises Failure: exit 69 if there are none, 71 if they do not build.
     """
-    _make("the converter", *(("--released",) if released else ()))
-    place = CACHE / ("released" if released else "bin")
+    _make("the converter", *_profile.how)
+    place = _profile.place
     programs = Programs(place / "tributary-converter", place / "tributary-load")
     if not programs.converter.exists():
         raise Failure(Exit.UNAVAILABLE, f"{programs.converter}: not found (scripts/setup builds it)")
+    _asked.append(programs)
     return programs
+
+
+@cache
+def converter_sources() -> str:
+    """A digest of what the converter's workspace is built from, as scripts/setup.d/converter notes it."""
+    done = subprocess.run([_BUILD, CACHE, "--sources"], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def converter_made_from() -> str:
+    """That digest of the sources from which the converter here was built as a package has it; "" if there is none."""
+    note = CACHE / "released/converter.made-from"
+    return note.read_text().strip() if note.exists() and (CACHE / "released/tributary-converter").exists() else ""
 
 
 @dataclass(frozen=True)
@@ -50,11 +100,12 @@ def relays() -> Relays:
 
     Raises Failure: exit 69 if there are none, 71 if they do not build, as without clang.
     """
-    _make("the relays that leave", "--leaving")
-    found = Relays(CACHE / "bin/leaving-relay", CACHE / "bin/joining-relay")
+    _make("the relays that leave", "--leaving", *_profile.how)
+    found = Relays(_profile.place / "leaving-relay", _profile.place / "joining-relay")
     if not found.joining.exists():
         message = f"{found.joining}: not found (scripts/setup.d/converter {CACHE} --leaving builds it)"
         raise Failure(Exit.UNAVAILABLE, message)
+    _asked.append(found)
     return found
 
 
@@ -67,16 +118,16 @@ class HandOff:
 
 
 @cache
-def hand_off(*, released: bool = False) -> HandOff:
-    """The switch and the back end, built anew if their source has changed; as a package has them if ``released``.
+def hand_off() -> HandOff:
+    """The switch and the back end, built anew if their source has changed.
 
     Raises Failure: exit 69 if there are none, 71 if they do not build, as without clang.
     """
-    _make("the hand-off", *(("--released",) if released else ()), build=_BUILD.with_name("handoff"))
-    place = CACHE / ("released" if released else "bin")
-    found = HandOff(place / "tributary-switch", place / "tributary-backend")
+    _make("the hand-off", *_profile.how, build=_BUILD.with_name("handoff"))
+    found = HandOff(_profile.place / "tributary-switch", _profile.place / "tributary-backend")
     if not found.switch.exists():
         raise Failure(Exit.UNAVAILABLE, f"{found.switch}: not found (scripts/setup.d/handoff {CACHE} builds it)")
+    _asked.append(found)
     return found
 
 

@@ -31,6 +31,7 @@ FAMILIES = ("ipv4", "ipv6")
 PROXY_PORT = 3128
 NATIVE_PORT = 3129
 DEFAULT_QUEUE = 100  # packets
+MPTCP_MOST = 8  # endpoints and further subflows: MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h
 NO_DELAY, NO_LOSS = Duration(0), Share(0)
 _Links = TypeVar("_Links")
 
@@ -208,6 +209,13 @@ class Topology:
     def nodes(self) -> tuple[str, ...]:
         """The names of all nodes."""
         return (CLIENT, *(link.node for link in self.links), GATEWAY, SERVER)
+
+    @property
+    def joining(self) -> tuple[Link, ...]:
+        """The links, beside the first, by which sessions get a further subflow: as many as the kernel has endpoints
+        for, by each family alike.
+        """
+        return self.links[1:][: MPTCP_MOST // len(self.families)]
 
     def path_of(self, address: str) -> str:
         """The name of the link in whose network this address is; raises KeyError for any other address."""

@@ -4,13 +4,24 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from experiments.probes.subflows import subflows_of
-from experiments.testbed.build import Testbed, find, names, standing, take_down, take_down_orphans
+from experiments.testbed.build import (
+    Testbed,
+    find,
+    names,
+    reserved,
+    standing,
+    standing_alone,
+    take_down,
+    take_down_orphans,
+)
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.topology import Profile
@@ -126,6 +137,32 @@ def test_down_removes_what_kill_9_left_behind_and_nothing_else(testbed: Testbed,
     assert run("down").returncode == 0
     assert traces() == before
     assert " 0% packet loss" in testbed.client.run("ping", "-c", "1", "10.0.1.1")
+
+
+def test_a_sweep_for_orphans_waits_for_a_testbed_that_is_just_being_made(name: str) -> None:
+    """Between its folder and its lock a new testbed looks like what a killed run has left: nobody looks meanwhile."""
+    swept: list[list[str]] = []
+    sweep = threading.Thread(target=lambda: swept.append(take_down_orphans()))
+    with standing_alone():
+        sweep.start()
+        sweep.join(0.3)
+        assert sweep.is_alive() and not swept
+    sweep.join(20)
+    assert swept and name not in swept[0]
+
+
+def test_runs_that_begin_at_once_take_none_of_each_others_testbeds(name: str) -> None:
+    """Each looks for orphans first and then makes its own, as two commands do that are started together."""
+
+    def begin(number: int) -> bool:
+        take_down_orphans()
+        with reserved(f"{name}{number}") as directory:
+            take_down_orphans()
+            return directory.exists()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(begin, range(40)))
+    assert all(each in take_down_orphans() for each in (f"{name}{number}" for number in range(40)))
 
 
 def test_a_kept_testbed_is_no_orphan(name: str) -> None:

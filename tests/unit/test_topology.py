@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.study.blueprint import TestbedBlueprint
 from experiments.testbed.links import delay_command, rate_commands
 from experiments.testbed.profile import DEFAULT, PROFILES, ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.topology import Profile, Topology
@@ -90,3 +91,13 @@ def test_netem_gets_delay_and_loss_and_tbf_the_rate_of_full_frames() -> None:
 def test_tbf_lets_the_largest_frame_through_that_the_links_take() -> None:
     link = Topology.of(read_profile("wired.rate=20mbit")).links[0]
     assert rate_commands("client", link.down, 9000)[0].endswith("tbf rate 20031111bit burst 18028 limit 901400")
+
+
+@pytest.mark.parametrize(("count", "joining"), [(2, 1), (5, 4), (8, 4)])
+def test_both_families_join_over_the_same_links(count: int, joining: int) -> None:
+    """The kernel has eight endpoints: with more links than they are enough for, IPv6 loses none that IPv4 keeps."""
+    links = {f"l{number}": {"rate": "10mbit"} for number in range(1, count + 1)}
+    profile = check({"links": links}, Profile, "p")
+    assert [link.name for link in Topology.of(profile).joining] == list(links)[1 : joining + 1]
+    left_out = TestbedBlueprint(profile).as_json().get("without_endpoint", [])
+    assert left_out == list(links)[joining + 1 :]

@@ -38,7 +38,7 @@ _LISTENING = 1 << 10
 _TOKEN_LOCAL, _FLAGS, _ID_REMOTE = 2, 8, 9
 _JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _ESTABLISHED = 1 << 2, 1 << 3, 1 << 4, 1 << 6
 # struct tcp_info of linux/tcp.h
-_RTT, _BYTES_ACKED = 68, 120
+_RTT, _WINDOW, _SENT_AGAIN, _BYTES_ACKED = 68, 80, 100, 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,15 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes that the client has acknowledged, bytes that came from it, and the smoothed round-trip time."""
+    """Bytes that the client has acknowledged, bytes that came from it, and the smoothed round-trip time; the congestion
+    window in segments, and how many segments were sent again.
+    """
 
     acked: int
     received: int
     rtt_us: int
+    window: int = 0
+    sent_again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +115,11 @@ def traffic() -> dict[FourTuple, Traffic]:
     with suppress(OSError):
         for each in _subflows():
             if len(each.info) >= _BYTES_ACKED + 16:
-                (rtt,) = struct.unpack_from("=I", each.info, _RTT)
+                rtt, window, again = (
+                    struct.unpack_from("=I", each.info, offset)[0] for offset in (_RTT, _WINDOW, _SENT_AGAIN)
+                )
                 acked, received = struct.unpack_from("=QQ", each.info, _BYTES_ACKED)
-                found[each.subflow] = Traffic(acked, received, rtt)
+                found[each.subflow] = Traffic(acked, received, rtt, window, again)
     return found
 
 

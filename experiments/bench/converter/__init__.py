@@ -133,7 +133,7 @@ def _able(measurement: str, by: str) -> bool:
 
 
 def _blueprint(options: ConverterOptions, _profile: object, point: Point) -> Contending:
-    return Contending(released=True, listening=() if point["measure"] == COSTS else _asked(options))
+    return Contending(listening=() if point["measure"] == COSTS else _asked(options))
 
 
 def _measure(built: Contest, options: ConverterOptions, point: Point, repetition: int) -> Reading:

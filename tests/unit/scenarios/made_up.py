@@ -33,8 +33,13 @@ def judged(scenario: Scenario[Any], rule: Rule) -> Sequence[Verdict]:
 
 
 def failed(scenario: Scenario[Any], rule: Rule) -> list[str]:
-    """The claims that do not hold."""
-    return [verdict.claim for verdict in judged(scenario, rule) if not verdict.holds]
+    """The claims that do not hold, but for those of a paper that are known to differ here."""
+    return [verdict.claim for verdict in judged(scenario, rule) if not (verdict.holds or verdict.differs)]
+
+
+def differing(scenario: Scenario[Any], rule: Rule) -> list[str]:
+    """The claims of a paper that do not hold here, for a reason that is known."""
+    return [verdict.claim for verdict in judged(scenario, rule) if verdict.differs]
 
 
 def drawn(scenario: Scenario[Any], rule: Rule) -> Figure:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from experiments.scenarios.buffer import SCENARIO, BufferOptions
+from experiments.scenarios.buffer import SCENARIO, BufferOptions, needed
+from experiments.study.changes import orders
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import Rule, but, drawn, failed, readings, topology
 from tributary.settings.units import Size
@@ -50,3 +51,11 @@ def test_sizes_that_were_not_asked_for_are_not_judged() -> None:
         "0.72 MB are enough: 95 % of the best size (squid)",
         "0.72 MB are enough: 95 % of the best size (native)",
     ]
+
+
+def test_what_theory_needs_follows_the_links() -> None:
+    """A longer link moves the theory with it: the knee is held against the links that were measured."""
+    links = topology(SCENARIO)
+    assert needed(links) == pytest.approx(480_000, rel=0.01)
+    (longer,) = orders([SCENARIO], ["wireless.delay=30ms"])
+    assert needed(longer.topology) == pytest.approx(2 * 64e6 * 0.075 / 8, rel=0.01)

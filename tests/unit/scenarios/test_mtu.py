@@ -4,7 +4,7 @@ import pytest
 
 from experiments.scenarios.mtu import SCENARIO, MtuOptions
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import Rule, but, drawn, failed, topology
+from tests.unit.scenarios.made_up import Rule, but, drawn, failed, readings, topology
 from tributary.settings.failure import Failure
 from tributary.settings.files import check
 
@@ -13,7 +13,7 @@ def good(point: Point) -> dict[str, float]:
     """All of the rate but for the headers."""
     mtu, legacy = int(point["mtu"]), point["by"] == "legacy"
     mbps = 44 * (mtu - 52) / mtu if legacy else 64 * (mtu - 80) / mtu
-    if point["buffer"] == "720kB" and mtu < 1500:
+    if point["buffer"] == "720kB" and mtu < 1500 and not legacy:
         mbps *= 0.8
     costs = {"packets_per_mb": 1e6 / (mtu - 52), "converter_s_per_gb": 1.0, "machine_s_per_gb": 30.0}
     return {"seconds": 8.0, "mbps": mbps, "steady_mbps": mbps, **costs}
@@ -29,20 +29,46 @@ def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
     [
         (
             but(good, {"mtu": "1000", "by": "squid", "family": "ipv4", "buffer": "4MB"}, steady_mbps=57),
-            "from 1500 to 1000 bytes MPTCP loses what legacy TCP loses, and at most 3 points more (squid, 4MB)",
+            ["with 4MB MPTCP loses at most 3 points more than legacy TCP from 1500 to 1000 bytes (squid)"],
         ),
         (
-            but(good, {"mtu": "1000", "by": "squid", "family": "ipv4", "buffer": "720kB"}, steady_mbps=58),
-            "a buffer counts memory, not payload: with 720kB far more is lost (squid)",
+            but(good, {"mtu": "1000", "by": "squid", "family": "ipv4", "buffer": "720kB"}, steady_mbps=59.6),
+            [
+                "with 720kB MPTCP loses more than legacy TCP (squid)",
+                "the larger buffer mends it: with 4MB less is lost (squid)",
+            ],
+        ),
+        (
+            but(good, {"mtu": "1000", "by": "native", "family": "ipv4", "buffer": "4MB"}, steady_mbps=47),
+            [
+                "with 4MB MPTCP loses at most 3 points more than legacy TCP from 1500 to 1000 bytes (native)",
+                "the larger buffer mends it: with 4MB less is lost (native)",
+            ],
         ),
         (
             but(good, {"mtu": "1280", "by": "native", "family": "ipv6"}, steady_mbps=42),
-            "both paths beat the better one with packets of every size (native; worst: 1280, 4MB, ipv6)",
+            ["both paths beat the better one with packets of every size (native; worst: 1280, 4MB, ipv6)"],
         ),
     ],
 )
-def test_readings_that_break_a_claim_fail_it_and_no_other(rule: Rule, broken: str) -> None:
-    assert failed(SCENARIO, rule) == [broken]
+def test_readings_that_break_a_claim_fail_it_and_no_other(rule: Rule, broken: list[str]) -> None:
+    assert failed(SCENARIO, rule) == broken
+
+
+def test_legacy_tcp_is_measured_with_both_buffers() -> None:
+    """The comparison is with legacy TCP under the same scarce buffer, which has to be measured for it."""
+    points = SCENARIO.points(MtuOptions(), topology(SCENARIO))
+    assert {point["buffer"] for point in points if point["by"] == "legacy"} == {"720kB", "4MB"}
+
+
+def test_a_scarce_buffer_that_costs_mptcp_no_more_than_legacy_tcp_contradicts_the_paper() -> None:
+    """A loss of MPTCP below that of legacy TCP fails the claim, one above it holds: not the other way round."""
+    lossless = but(good, {"mtu": "1000", "by": "native", "family": "ipv4", "buffer": "720kB"}, steady_mbps=60.5)
+    claim = "with 720kB MPTCP loses more than legacy TCP (native)"
+    assert claim in failed(SCENARIO, lossless)
+    assert claim not in failed(SCENARIO, good)
+    verdicts = SCENARIO.judge(MtuOptions(), topology(SCENARIO), readings(SCENARIO, good))
+    assert claim in {verdict.claim for verdict in verdicts}
 
 
 def test_one_size_may_be_given_and_ipv6_has_none_below_1280() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.scenarios.multipath import SCENARIO
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import Rule, but, drawn, failed
+from tests.unit.scenarios.made_up import Rule, but, differing, drawn, failed
 
 
 def good(point: Point) -> dict[str, float]:
@@ -13,6 +13,13 @@ def good(point: Point) -> dict[str, float]:
         return {"seconds": 3.6, "mbps": 110, "steady_mbps": 112, "wired_bytes": 42e6, "wireless_bytes": 8e6}
     mbps = {"wired": 95.0, "wireless": 19.0}[point["link"]]
     return {"seconds": 400 / mbps, "mbps": mbps, "steady_mbps": mbps, f"{point['link']}_bytes": 50e6}
+
+
+def test_a_second_link_that_is_full_differs_from_the_paper_and_fails_nothing() -> None:
+    idle = "the slower one is hardly used"
+    assert {claim.partition(" (")[0] for claim in differing(SCENARIO, good)} == {idle}
+    unused = but(good, {}, wireless_bytes=1e6)
+    assert not any(claim.startswith(idle) for claim in differing(SCENARIO, lambda point: dict(unused(point))))
 
 
 def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:

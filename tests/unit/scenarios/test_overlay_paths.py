@@ -4,7 +4,7 @@ import pytest
 
 from experiments.scenarios.overlay_paths import SCENARIO
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, drawn, failed
+from tests.unit.scenarios.made_up import but, differing, drawn, failed
 
 PERCENTILES = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
 
@@ -35,4 +35,5 @@ def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
     ],
 )
 def test_what_does_not_hold_is_seen(rounds: str, changed: dict[str, float], broken: str) -> None:
-    assert failed(SCENARIO, but(good, {"rounds": rounds}, **changed)) == [broken]
+    rule = but(good, {"rounds": rounds}, **changed)
+    assert [*failed(SCENARIO, rule), *differing(SCENARIO, rule)] == [broken]

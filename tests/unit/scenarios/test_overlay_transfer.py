@@ -4,7 +4,7 @@ import pytest
 
 from experiments.scenarios.overlay_transfer import CDN, DIRECT, ONE, SCENARIO, THREE
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, drawn, failed
+from tests.unit.scenarios.made_up import but, differing, drawn, failed
 
 SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
 TAKES = {DIRECT: 400.0, ONE: 230.0, THREE: 200.0, CDN: 200.0}
@@ -28,4 +28,5 @@ def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
     ],
 )
 def test_what_does_not_hold_is_seen(by: str, takes: float, broken: str) -> None:
-    assert failed(SCENARIO, but(good, {"by": by}, whole_ms_50=takes)) == [broken]
+    rule = but(good, {"by": by}, whole_ms_50=takes)
+    assert [*failed(SCENARIO, rule), *differing(SCENARIO, rule)] == [broken]

@@ -1,5 +1,7 @@
 """--hosts: what its file may say, what is refused, and what would be done where."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from experiments.scenarios import legacy, multipath
 from experiments.study.__main__ import main
 from experiments.study.changes import orders
 from experiments.study.hosts import placed
+from experiments.testbed import native
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import DOWN, RTT, UP
 from experiments.testbed.topology import CLIENT, SERVER, Topology
@@ -151,7 +154,15 @@ def test_a_profile_and_hosts_exclude_each_other(capsys: pytest.CaptureFixture[st
 
 
 LOGIN = Login("gateway", settings().gateway, None, Path("/control"))
-FIT = {"user": 0, "version": version(), "mptcp": True, "missing": [], "converter": True}
+FIT = {
+    "user": 0,
+    "version": version(),
+    "mptcp": True,
+    "missing": [],
+    "converter": native.converter_sources(),
+    "cache": "/cache",
+}
+BUILD = "run /opt/tributary/scripts/setup.d/converter /cache --released there"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +172,8 @@ FIT = {"user": 0, "version": version(), "mptcp": True, "missing": [], "converter
         ({"version": "0"}, Exit.UNAVAILABLE, "/opt/tributary is another version of Tributary (0, here "),
         ({"mptcp": False}, Exit.UNAVAILABLE, "its kernel has no MPTCP"),
         ({"missing": ["nginx"]}, Exit.UNAVAILABLE, "not found: nginx: run /opt/tributary/scripts/setup there"),
-        ({"converter": False}, Exit.UNAVAILABLE, "not found: tributary-converter: run"),
+        ({"converter": ""}, Exit.UNAVAILABLE, f"tributary-converter: not found: {BUILD}"),
+        ({"converter": "0" * 64}, Exit.UNAVAILABLE, f"tributary-converter: was built from other sources: {BUILD}"),
     ],
 )
 def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
@@ -172,6 +184,27 @@ def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
         checked(LOGIN, FIT | about)
     assert str(failure.value).startswith(f"gateway (b): {complaint}")
     assert failure.value.code == code
+
+
+def test_a_converter_of_another_commit_is_no_part_of_this_one(tmp_path: Path) -> None:
+    """The gateway's program is known by the sources that it was built from, which the build notes beside it."""
+    script = ROOT / "scripts/setup.d/converter"
+    for path in (script, *(ROOT / "converter").glob("Cargo.*"), *(ROOT / "converter/wire").rglob("*.rs")):
+        copied = tmp_path / path.relative_to(ROOT)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copied)
+
+    def sources() -> str:
+        command = [str(tmp_path / script.relative_to(ROOT)), str(tmp_path / "cache"), "--sources"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    before = sources()
+    (tmp_path / "converter/target").mkdir()
+    (tmp_path / "converter/target/built").write_text("no source")
+    assert sources() == before
+    source = next((tmp_path / "converter/wire").rglob("*.rs"))
+    source.write_text(source.read_text() + "// another commit\n")
+    assert sources() != before
 
 
 @pytest.mark.parametrize(

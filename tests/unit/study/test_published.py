@@ -1,6 +1,7 @@
 """What is kept under version control of a run, and what docs/results has."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -88,12 +89,32 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("data_p99_us", ("data_p99", "us")),
         ("converter_s_per_gb", ("converter", "s/GB")),
         ("stolen_percent", ("stolen", "%")),
+        ("front_cpu_ms_per_gb", ("front_cpu", "ms/GB")),
+        ("rss_mb", ("rss", "MB")),
+        ("waiting_kb", ("waiting", "kB")),
+        ("rewrite_ns", ("rewrite", "ns")),
+        ("joins_per_second", ("joins", "1/s")),
+        ("per_second", ("rate", "1/s")),
         ("tcp_retransmits", ("tcp_retransmits", "1")),
         ("subflows", ("subflows", "1")),
     ],
 )
 def test_a_value_has_its_unit_in_a_column_of_its_own(name: str, told: tuple[str, str]) -> None:
     assert tidy.quantity(name) == told
+
+
+def test_no_kept_value_has_its_unit_in_its_name_alone() -> None:
+    """Milliseconds a gigabyte, megabytes and the like have their unit in the column, not "1" as if they were counts."""
+    units = re.compile(r"_(s|ms|us|ns|kb|mb|gb|[kmg]bps|bytes|percent|pct|second)$")
+    names = {
+        name
+        for each in KEPT
+        for record in [published(RESULTS / "experiment" / each)]
+        if record
+        for reading in record.readings
+        for name in reading.values
+    }
+    assert [name for name in sorted(names) if units.search(name) and tidy.quantity(name)[1] == "1"] == []
 
 
 def test_every_kept_value_is_a_row() -> None:

@@ -1,8 +1,25 @@
 """What follows from readings: means, intervals, verdicts."""
 
+import json
+
 import pytest
 
-from experiments.study.readings import Estimate, Reading, Readings, at_least
+from experiments.study.readings import (
+    Decision,
+    Estimate,
+    Reading,
+    Readings,
+    Repeated,
+    Verdict,
+    at_least,
+    at_most,
+    no_less_than,
+    no_more_than,
+    within,
+    worst,
+)
+from experiments.study.telling import exit_code
+from tributary.settings.failure import Exit
 
 
 def reading(by: str, repetition: int, mbps: float) -> Reading:
@@ -46,8 +63,84 @@ def test_a_reading_survives_its_file() -> None:
     assert Reading.read(one.as_json()) == one
 
 
-@pytest.mark.parametrize(("mean", "holds"), [(90.0, True), (89.9, False)])
-def test_a_verdict_can_fail(mean: float, holds: bool) -> None:
-    verdict = at_least("it is fast", Estimate(mean, 1.0), 90, "Mbit/s")
-    assert verdict.holds == holds
-    assert verdict.bound == "at least 90.0 Mbit/s"
+HOLDS, FAILS, UNDECIDED = Decision.HOLDS, Decision.FAILS, Decision.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("mean", "margin", "least", "most"),
+    [
+        (95.0, 4.0, HOLDS, FAILS),
+        (85.0, 4.0, FAILS, HOLDS),
+        (91.0, 4.0, UNDECIDED, UNDECIDED),
+        (89.0, 4.0, UNDECIDED, UNDECIDED),
+        (90.0, 0.0, HOLDS, HOLDS),
+        (89.9, 0.0, FAILS, HOLDS),
+    ],
+)
+def test_a_claim_is_decided_by_the_whole_interval(mean: float, margin: float, least: Decision, most: Decision) -> None:
+    """An interval that has the bound in it decides nothing, on whichever side its middle is; one number decides."""
+    estimate = Estimate(mean, margin)
+    assert at_least("it is fast", estimate, 90, "Mbit/s").decision is least
+    assert at_most("it is slow", estimate, 90, "Mbit/s").decision is most
+    assert at_least("it is fast", estimate, 90, "Mbit/s").bound == "at least 90.0 Mbit/s"
+
+
+def test_both_ends_of_a_range_decide() -> None:
+    inside, across, outside = (within("near", Estimate(mean, 1.0), 8, 12, "MB") for mean in (10.0, 11.5, 14.0))
+    assert (inside.decision, across.decision, outside.decision) == (HOLDS, UNDECIDED, FAILS)
+
+
+OURS = Repeated({1: 50.0, 2: 70.0, 3: 90.0})
+THEIRS = Repeated({1: 48.0, 2: 68.0, 3: 88.0})
+
+
+def test_what_is_measured_together_is_compared_repetition_by_repetition() -> None:
+    """Two that differ by 2 in each repetition differ, however much the repetitions do: intervals would overlap."""
+    assert OURS.estimate.margin > 40
+    assert no_less_than("more", OURS, THEIRS, "Mbit/s").decision is HOLDS
+    assert no_more_than("less", OURS, THEIRS, "Mbit/s").decision is FAILS
+    noisy = Repeated({1: 60.0, 2: 66.0, 3: 90.0})
+    told = no_less_than("more", OURS, noisy, "Mbit/s", because="it rains")
+    assert (told.decision, told.because) == (UNDECIDED, "it rains")
+    assert "from the bound, by repetition" in told.measured
+
+
+def test_repetitions_that_only_one_side_has_are_left_out() -> None:
+    assert (OURS - Repeated({2: 70.0, 4: 1.0})).numbers == {2: 0.0}
+    with pytest.raises(KeyError):
+        no_less_than("more", OURS, Repeated({4: 1.0}), "Mbit/s")
+
+
+def test_what_must_never_be_is_not_judged_on_average() -> None:
+    """One wrong answer of a thousand fails the claim: a mean with its interval would leave it undecided."""
+    assert worst("no byte is wrong", [0.0] * 9 + [1.0], 0, "answers").decision is FAILS
+    assert worst("no byte is wrong", [0.0] * 9, 0, "answers").decision is HOLDS
+
+
+def test_a_known_difference_is_one_only_where_the_claim_does_not_hold() -> None:
+    because = "another kernel"
+    failing = at_most("idle", Estimate(19.0, 0.5), 5, "Mbit/s").or_differs(because)
+    assert (failing.decision, failing.because) == (Decision.DIFFERS, because)
+    holding = at_most("idle", Estimate(2.0, 0.5), 5, "Mbit/s").or_differs(because)
+    assert (holding.decision, holding.because) == (HOLDS, "")
+    assert at_most("idle", Estimate(5.0, 0.5), 5, "Mbit/s").or_differs(because).decision is UNDECIDED
+
+
+def test_a_verdict_survives_its_file_and_nothing_else_is_one() -> None:
+    one = at_most("idle", Estimate(19.0, 0.5), 5, "Mbit/s")
+    assert Verdict.read(json.loads(json.dumps(one.as_json()))) == one
+    with pytest.raises(ValueError, match="no verdict"):
+        Verdict.read({"claim": "idle", "measured": "1", "bound": "2", "holds": True})
+
+
+@pytest.mark.parametrize(
+    ("decisions", "code"),
+    [
+        ([HOLDS, Decision.DIFFERS], 0),
+        ([], 0),
+        ([HOLDS, UNDECIDED], Exit.UNDECIDED),
+        ([UNDECIDED, FAILS, HOLDS], Exit.WRONG_RESULT),
+    ],
+)
+def test_a_command_ends_by_the_worst_that_was_decided(decisions: list[Decision], code: int) -> None:
+    assert exit_code(Verdict("c", "m", "b", each) for each in decisions) == code

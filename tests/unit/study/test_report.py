@@ -14,6 +14,7 @@ from experiments.scenarios import grid, legacy, multipath
 from experiments.study.__main__ import main
 from experiments.study.changes import orders
 from experiments.study.folder import Folder
+from experiments.study.readings import Decision, Verdict
 from experiments.study.scenario import Scenario
 from tests.unit.scenarios import test_grid, test_legacy, test_multipath
 from tests.unit.scenarios.made_up import Rule, but, readings, topology
@@ -121,8 +122,21 @@ def test_a_verdict_that_fails_is_said_to_fail(tmp_path: Path) -> None:
     page = report(tmp_path)
     assert "✗ does not hold TCP over wired fills it (ipv4) at least 90.0 Mbit/s 89.0 Mbit/s" in page.text
     assert page.text.count("does not hold") == 1
-    assert "✗ 3 of 4 hold" in page.text
+    assert "✗ 1 of 4 do not hold" in page.text
     assert "3 of 4 verdicts hold" in page.text
+
+
+def test_what_is_undecided_or_differs_is_no_failure(tmp_path: Path) -> None:
+    """Readings with the bound in their interval are told as undecided, and a known difference with its reason."""
+    folder = write_run(tmp_path, multipath.SCENARIO, test_multipath.good)
+    made_up = [Verdict("it is fast", "90 ± 5", "at least 90", Decision.UNDECIDED)]
+    made_up += [Verdict("as in the paper", "19", "at most 5", Decision.DIFFERS, "another kernel")]
+    write_json(folder / "verdicts.json", [each.as_json() for each in made_up])
+    page = report(tmp_path)
+    assert "? undecided it is fast" in page.text
+    assert "≠ differs as in the paper Because: another kernel" in page.text
+    assert "0 of 2 hold, 1 differ, 1 are undecided" in page.text
+    assert "does not hold" not in page.text
 
 
 def test_a_verdict_that_fails_is_explained(tmp_path: Path) -> None:

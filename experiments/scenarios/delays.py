@@ -1,0 +1,108 @@
+"""What a receiver has to hold when one path is longer than the other: memory by the difference of their delays.
+
+    client ==wired====== gateway ---- server   40 Mbit/s, 10 ms
+           ==wireless===                       20 Mbit/s, 10 ms and the difference; queues of 5 ms each
+
+What comes by the shorter path waits until the longer one has filled the gap before it. Derived: what waits in the
+client's socket, out of order, as it is in memory (SO_MEMINFO, SK_MEMINFO_RMEM_ALLOC), each time when all that is in
+order has been read: the mean behind slow start; segments that waited (MPTcpExtOFOQueue). The paper expects close to
+nothing where the delays are alike. Expected here: no more than what the scheduler gives a subflow at a time, and with
+the difference about what the shorter path brings within it, one way: 40 Mbit/s in 40 ms are 200 kB, and more in memory,
+as a packet of 1,500 bytes takes over 2,000.
+"""
+
+from typing import Annotated
+
+from matplotlib.figure import Figure
+from pydantic import BeforeValidator, Field
+
+from experiments.scenarios.sweeps import TimedOptions, counted_reading, draw_sweep, listed
+from experiments.study.blueprint import TestbedBlueprint
+from experiments.study.readings import Point, Readings, Verdict, at_least, at_most, no_more_than
+from experiments.study.scenario import Scenario
+from experiments.testbed.profile import PROFILES
+from experiments.testbed.topology import NO_DELAY, Profile, Topology
+from tributary.settings.units import Duration
+
+_QUICK_DIFFERENCES = "0ms,80ms"
+_ALIKE = Duration(0)
+_HARDLY = 0.25  # of what the largest difference takes
+_TWO_BURSTS = 2 * 65.536 * 1.6  # kB of memory: MPTCP_SEND_BURST_SIZE, and packets of 1,420 bytes that take 2,304
+_BURSTS = (
+    "upstream's scheduler gives a subflow up to 64 kB at a time (MPTCP_SEND_BURST_SIZE in net/mptcp/protocol.c): two "
+    "such stretches arrive side by side, and the later one waits for the earlier"
+)
+_IN_MEMORY = 0.5  # of what the shorter path brings meanwhile, at least: it is not full all of the time
+
+
+class DelaysOptions(TimedOptions):
+    """``difference``: of both round-trip times, by which the second link's is longer."""
+
+    difference: Annotated[
+        tuple[Duration, ...],
+        BeforeValidator(listed),
+        Field(min_length=1, description="times with commas between them, such as '0ms,40ms'"),
+    ] = tuple(Duration(1000 * milliseconds) for milliseconds in (0, 10, 20, 40, 80))
+
+
+def _points(options: DelaysOptions, topology: Topology) -> list[Point]:
+    first = topology.links[0].name
+    return [
+        {"difference": str(each), "by": "native", "link": first, "family": "ipv4"}
+        for each in sorted(options.difference, key=lambda duration: duration.amount)
+    ]
+
+
+def _ground(_options: DelaysOptions, profile: Profile, point: Point) -> TestbedBlueprint:
+    """The second link is as long as the first, and half of the difference longer each way."""
+    (first, shorter), (second, longer) = list(profile.links.items())[:2]
+    each_way = (shorter.delay or NO_DELAY).amount + Duration.parse(point["difference"]).amount // 2
+    links = {first: shorter, second: longer.model_copy(update={"delay": Duration(each_way)})}
+    return TestbedBlueprint(Profile(links=links))
+
+
+def _judge(options: DelaysOptions, topology: Topology, readings: Readings) -> list[Verdict]:
+    waiting = {each: readings.at(difference=str(each)).repeated("waiting_kb") for each in options.difference}
+    largest = max(options.difference, key=lambda duration: duration.amount)
+    if largest == _ALIKE:
+        return []
+    brought = topology.links[0].down.rate.amount * largest.seconds / 2 / 8 / 1000
+    claim = f"with a difference of {largest} what the shorter path brings meanwhile waits in the client"
+    verdicts = [at_least(claim, waiting[largest].estimate, _IN_MEMORY * brought, "kB")]
+    if _ALIKE in waiting:
+        claim = "with delays that are alike hardly anything waits, beside that"
+        hardly = no_more_than(claim, waiting[_ALIKE], waiting[largest] * _HARDLY, "kB").or_differs(_BURSTS)
+        burst = "with delays that are alike no more than two bursts of the scheduler wait"
+        verdicts += [hardly, at_most(burst, waiting[_ALIKE].estimate, _TWO_BURSTS, "kB")]
+    return verdicts
+
+
+def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    found = {float(Duration.parse(reading.point["difference"]).seconds * 1000) for reading in readings}
+    over = [(each, readings.at(difference=str(Duration(round(1000 * each))))) for each in sorted(found)]
+    panels = figure.subplots(1, 2)
+    draw_sweep(panels[0], over, "waiting_kb", "native")
+    panels[0].set_ylabel("kB of memory that wait out of order (mean)")
+    draw_sweep(panels[1], over, "steady_mbps", "native")
+    panels[1].set_ylabel("payload, Mbit/s")
+    for axes in panels:
+        axes.set_ylim(0)
+        axes.set_xlabel("difference of the round-trip times, ms")
+
+
+SCENARIO = Scenario(
+    name="delays",
+    paper="section 3.3",
+    claim="Over paths of commensurate delays a receiver needs close to no memory for what comes out of order.",
+    expected="A burst of the scheduler with delays that are alike; else what the shorter path brings meanwhile.",
+    profile=PROFILES / "delays.toml",
+    options=DelaysOptions,
+    quick={"repeat": 1, "seconds": 4.0, "warm_up": 1.5, "difference": _QUICK_DIFFERENCES},
+    points=_points,
+    measure=counted_reading,
+    judge=_judge,
+    draw=_draw,
+    about=__doc__,
+    any_links=False,
+    blueprint=_ground,
+)
