@@ -42,7 +42,8 @@ def test_every_join_under_load_gets_its_element_from_either_source(tmp_path: Pat
         assert values[f"{source}_missed"] == 0
         assert 0 < values[f"{source}_p50_ms"] <= values[f"{source}_p99_ms"]
     assert 0 < values["enforcement_p50_ms"] <= values["enforcement_max_ms"]
-    assert values["joins_per_second"] > 0
+    # A thousand were asked for; a busy machine plays fewer.
+    assert 100 < values["joins_per_second"] < 1500
 
 
 def test_thousands_of_subflows_are_held_and_no_packet_is_dropped(tmp_path: Path) -> None:
@@ -51,17 +52,20 @@ def test_thousands_of_subflows_are_held_and_no_packet_is_dropped(tmp_path: Path)
     assert values["subflows"] == 5000
     assert 50 <= values["classes"] < 100  # one for each client, and what they hang on
     assert values["capture_dropped"] == 0
-    assert values["rss_mb"] > 0
-    assert values["install_s"] > 0
-    assert result["ratios"]["full_table_vs_empty"] > 0
+    # 100,000 take 207 MB: a process with its libraries, and 1.5 kB each.
+    assert 20 < values["rss_mb"] < 150
+    assert 0 < values["install_s"] < 30
+    # A look-up takes no longer in a full map: 0.99 on a calm machine.
+    assert 0.5 < result["ratios"]["full_table_vs_empty"] < 2
 
 
 def test_split_tcp_saves_time_and_costs_little(tmp_path: Path) -> None:
     result = bench(tmp_path, "acceleration")
     values = result["values"]
-    for proxies in (1, 2, 3):
-        # What is possible is 25, 33.3 and 37.5 %, and half with 0-RTT Convert.
-        assert 15 < values[f"ttfb_gain_pct_{proxies}"] < 50
+    for proxies, possible in ((1, 25), (2, 33.3), (3, 37.5)):
+        # What round trips alone allow, less what the converters take; and half with 0-RTT Convert.
+        assert possible - 6 < values[f"ttfb_gain_pct_{proxies}"] < possible + 1
+        assert 40 < values[f"ttfb_gain_0rtt_pct_{proxies}"] < 51
         assert values[f"ttfb_gain_0rtt_pct_{proxies}"] > values[f"ttfb_gain_pct_{proxies}"]
         assert values[f"ttc25_gain_pct_{proxies}"] > 20
     assert values["start_ms"] < 100
@@ -69,7 +73,11 @@ def test_split_tcp_saves_time_and_costs_little(tmp_path: Path) -> None:
     assert values["rss_mb"] < 20
     assert values["setup_ms_230"] < 50
     assert values["instances_mb_1"] < values["instances_mb_10"] < 10 * values["instances_mb_1"]
-    assert all(ratio > 0 for ratio in result["ratios"].values())
+    # One processor for all of them: 2.4 to 3.4 times what the peers move, on a calm machine.
+    assert set(result["ratios"]) == {f"bulk_vs_{peer}" for peer in ("varnish", "haproxy", "nginx")} - {
+        f"bulk_vs_{peer}" for peer in result["missing"]
+    }
+    assert all(ratio > 1 for ratio in result["ratios"].values())
 
 
 def test_what_the_overlay_takes_is_timed(tmp_path: Path) -> None:
@@ -166,5 +174,10 @@ def test_the_converter_is_measured_beside_the_peers_that_are_here(tmp_path: Path
     compared = {f"{measurement}_vs_{peer}" for measurement in ("bulk", "upload") for peer in peers}
     assert set(result["ratios"]) == {*compared, "bulk_vs_haproxy_best", "upload_spread"}
     assert result["missing"] == ["varnish"]
-    assert all(ratio > 0 for ratio in result["ratios"].values())
+    # On a calm machine no peer is faster by more than the noise; without a proxy it is two to three times as fast.
+    for measurement in ("bulk", "upload"):
+        assert result["ratios"][f"{measurement}_vs_haproxy"] > 0.5
+        assert result["ratios"][f"{measurement}_vs_relay"] > 0.4
+        assert 0.1 < result["ratios"][f"{measurement}_vs_direct"] < 2
     assert len(result["series"]) == 2 * (1 + len(peers))
+    assert all(number > 100 for series in result["series"] for number in series["numbers"]), "Mbit/s over a cable"
