@@ -22,6 +22,7 @@ from tests.netns.converter_clients import (
     take,
     take_head,
 )
+from tests.netns.converter_messages import fields_of
 from tests.netns.converter_services import greet
 from tests.netns.converter_short_timeouts import SHORT_TIMEOUTS
 from tests.netns.converter_world import ALL, MPTCP, PORTS, SERVER, World, needs_tools, start
@@ -60,6 +61,18 @@ def test_drain_lets_transfers_end_and_nobody_in(conv: World, kind: str) -> None:
             assert read_all(client) == (b"", "closed")
         assert converter.popen.wait(10) == 0
         assert not (converter.directory / "control").exists()
+
+
+def test_answer_of_the_converter_itself_says_that_its_connection_ends_with_the_process(conv: World) -> None:
+    with conv.converter(ALL) as converter, proxy(conv, "absolute") as client:
+        client.sendall(b"OPTIONS * HTTP/1.1\r\n")
+        eventually(lambda: converter.status()["buffered_bytes"] > 0)
+        converter.popen.terminate()
+        eventually(lambda: converter.status()["draining"])
+        client.sendall(b"Host: converter\r\n\r\n")
+        assert fields_of(take_head(client))[b"connection"] == b"close"
+        assert read_all(client) == (b"", "closed")
+        assert converter.popen.wait(10) == 0
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["deadline", "second-signal"])

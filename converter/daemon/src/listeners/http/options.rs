@@ -18,12 +18,13 @@ pub async fn answer_options(mut session: Session, request: &Request) -> Option<S
         return None;
     }
     let mut out = Vec::new();
-    let status = write_options(request.keep_alive, &mut out);
+    let keep_alive = request.keep_alive && !session.is_draining();
+    let status = write_options(keep_alive, &mut out);
     session.note(&Outcome {
         status: Some(status),
         ..Outcome::new("options", since)
     });
-    if !request.keep_alive {
+    if !keep_alive {
         session.leave();
         session.stream.end_with(&out).await;
         return None;
