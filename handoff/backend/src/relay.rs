@@ -49,7 +49,7 @@ impl Server for Relay {
             Err(refused) => return refuse(guest, refused).await,
         };
         loop {
-            let reused = kept.take();
+            let reused = kept.take().filter(is_quiet);
             let is_kept = reused.is_some();
             let Ok(server) = self.connection(reused).await else {
                 return refuse(guest, Refused::new(502, "the server is away")).await;
@@ -111,6 +111,12 @@ impl Relay {
         }
         ending
     }
+}
+
+/// Whether its server has neither ended it nor sent anything unasked.
+fn is_quiet(server: &TcpStream) -> bool {
+    let read = server.try_read(&mut [0; 1]);
+    read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 async fn conclude(guest: &mut Guest, ending: Ending) -> After {
