@@ -2,17 +2,23 @@
 
 Every byte is checked at both ends (``tributary-load soak``). At the end there must be no more memory and no more
 descriptors than after the first moments, which fill the allocator's pools.
+
+With ``resting``, so many connections more rest meanwhile, for up to half of the converter's time-outs or for longer
+than they are; those are to be reset, and not before. Half as many HTTP clients rest between their requests.
 """
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from pydantic import Field
 
-from experiments.bench.converter.contenders import CONTENDERS
+from experiments.bench.converter.contenders import CONTENDERS, Contender
 from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import Cabled, Cables
@@ -21,6 +27,7 @@ from experiments.study.figures import Figures
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed.cables import SERVER, Cabling
+from experiments.testbed.node import Process
 from tributary.settings.failure import Exit, Failure
 
 _PEER = f"{SERVER}:8090"
@@ -28,21 +35,26 @@ _CONNECTIONS = 200
 _WARM_UP = 5
 _COUNTED = (
     *("connections", "checked_gb", "half_closes", "resets", "resets_unheard", "wrong"),
-    *("leaked_kb", "leaked_descriptors"),
+    *("rests", "reaped", "requests", "leaked_kb", "leaked_descriptors"),
 )
-_WRONG = ("wrong_bytes", "truncated", "broken", "stuck", "without_plan", "resets_as_ends")
+_WRONG = ("wrong_bytes", "truncated", "broken", "stuck", "outlived", "without_plan", "resets_as_ends")
 
 
 class SoakOptions(Options):
-    """``seconds``: of the one long run."""
+    """``seconds``: of the one long run, after which connections that rest are waited for. ``resting``: how many of
+    these there are at a time. ``idle``, ``half_closed``: the converter's time-outs, in seconds; by default its own.
+    """
 
     repeat: Repeat = 1
     seconds: int = Field(default=600, ge=1, description="a whole number of seconds, at least 1")
+    resting: int = Field(default=0, ge=0, description="a count, at least 0")
+    idle: int = Field(default=600, ge=3, description="a whole number of seconds, at least 3")
+    half_closed: int = Field(default=120, ge=2, description="a whole number of seconds, at least 2")
 
 
 def _measure(built: Cabled, options: SoakOptions, point: Point, repetition: int) -> Reading:
     """Raises Failure (exit 1) if a byte was wrong or an end was not what it was."""
-    cabling, native = built.cabling, CONTENDERS[NATIVE]
+    cabling, native = built.cabling, _with_timeouts(CONTENDERS[NATIVE], options)
     # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
     cabling.testbed.client.sysctl(net__mptcp__close_timeout=5)
     command = [str(cabling.programs.load), "soak-origin", "--listen", _PEER]
@@ -53,7 +65,9 @@ def _measure(built: Cabled, options: SoakOptions, point: Point, repetition: int)
         pid = converter.popen.pid
         _played(cabling, native.listens, _WARM_UP, seed=1)
         before = _taken(pid)
-        told = _played(cabling, native.listens, options.seconds, seed=1 + repetition)
+        with _asking(cabling, native, options) as asking:
+            told = _played(cabling, native.listens, options.seconds, 1 + repetition, *_resting(options))
+            requests = _answered(asking, options)
         time.sleep(2)  # what the last ones left comes to its end
         after = _taken(pid)
     client, origin = told["client"], told["origin"]
@@ -67,6 +81,9 @@ def _measure(built: Cabled, options: SoakOptions, point: Point, repetition: int)
         "resets": client["resets"] + origin["resets"],
         "resets_unheard": client["resets_unheard"] + origin["resets_unheard"],
         "wrong": wrong,
+        "rests": client["rests"] + origin["rests"],
+        "reaped": client["reaped"] + origin["reaped"],
+        "requests": requests,
         "leaked_kb": (after[0] - before[0]) / 1e3,
         "leaked_descriptors": after[1] - before[1],
     }
@@ -78,10 +95,51 @@ def figures(readings: Readings) -> Figures:
     return Figures(values={name: median(readings.values(name)) for name in _COUNTED})
 
 
-def _played(cabling: Cabling, converter: str, seconds: int, seed: int) -> dict[str, Any]:
+def _with_timeouts(contender: Contender, options: SoakOptions) -> Contender:
+    """The converter with the time-outs of this run."""
+    timeouts = f'[timeouts]\nidle = "{options.idle}s"\nhalf_closed = "{options.half_closed}s"\n'
+
+    @contextmanager
+    def prepared(cabling: Cabling, listens: str) -> Iterator[list[str]]:
+        with contender.prepared(cabling, listens) as command:
+            settings = Path(command[-1])
+            settings.write_text(settings.read_text() + timeouts)
+            yield command
+
+    return replace(contender, prepared=prepared)
+
+
+def _resting(options: SoakOptions) -> tuple[str, ...]:
+    if not options.resting:
+        return ()
+    limits = ("--idle", str(options.idle), "--half-closed", str(options.half_closed))
+    return ("--resting", str(options.resting), *limits)
+
+
+def _asking(cabling: Cabling, converter: Contender, options: SoakOptions) -> AbstractContextManager[Process | None]:
+    """HTTP clients that rest between their requests, on connections that the converter keeps, if any are to."""
+    if not options.resting:
+        return nullcontext()
+    clients, pause = max(1, options.resting // 2), options.idle * 500
+    ask = ("requests", "--clients", str(clients), "--pause", str(pause), "--seconds", str(options.seconds))
+    return cabling.testbed.client.start("requests", [str(cabling.programs.load), *ask, *converter.route, "--mptcp"])
+
+
+def _answered(asking: Process | None, options: SoakOptions) -> int:
+    """How many of their requests were answered, once they have ended; raises Failure (exit 1) unless all were."""
+    if asking is None:
+        return 0
+    asking.popen.wait(options.idle + 60)
+    told: dict[str, Any] = json.loads(asking.output().splitlines()[-1])
+    if told["errors"]:
+        raise Failure(Exit.WRONG_RESULT, f"requests of clients that rest were not answered: {json.dumps(told)}")
+    return int(told["requests"])
+
+
+def _played(cabling: Cabling, converter: str, seconds: int, seed: int, *resting: str) -> dict[str, Any]:
     route = ("--to", _PEER, "--via-connect", converter, "--mptcp")
     play = ("soak", "--seconds", str(seconds), "--connections", str(_CONNECTIONS), "--seed", str(seed))
-    printed = cabling.testbed.client.run(str(cabling.programs.load), *play, *route)
+    printed = cabling.testbed.client.run(str(cabling.programs.load), *play, *resting, *route)
     told: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return told
 

@@ -353,6 +353,25 @@ fn a_soak_over_tcp_and_mptcp_has_every_byte_right_and_passes_resets() {
     }
 }
 
+/// Without a proxy nobody resets those that rest for too long.
+#[test]
+fn a_soak_whose_resting_connections_outlive_their_limit_fails() {
+    let origin = serve(&["soak-origin"]);
+    let to = ["--to", &origin.address, "--seconds", "0.1"];
+    let limits = ["--idle", "0.2", "--half-closed", "0.2"];
+    let output = run(&[
+        &["soak", "--connections", "1", "--resting", "16"],
+        &to[..],
+        &limits[..],
+    ]
+    .concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let counts = &told(&output)["client"];
+    assert!(counts["outlived"].as_u64() > Some(0), "{counts}");
+    assert!(counts["rests"].as_u64() > Some(0), "{counts}");
+    assert_eq!(counts["broken"], 0, "{counts}");
+}
+
 #[test]
 fn a_soak_through_something_that_damages_bytes_fails() {
     let origin = serve(&["soak-origin"]);

@@ -12,12 +12,13 @@ use tokio::time::{sleep, timeout};
 
 use super::ends::play;
 use super::origin::REPORT;
-use super::plan::Plan;
+use super::plan::{Limits, Plan};
 use super::tally::Tally;
 use crate::bulk::print_report;
 use crate::failure::{Attempt as _, Failure};
 use crate::random::Random;
 use crate::route::Route;
+use crate::seconds::seconds;
 use crate::sockets;
 
 const BETWEEN: Duration = Duration::from_millis(30);
@@ -29,16 +30,34 @@ const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// prints both ends' counts; exit 1 if a byte was wrong or missing, a connection broke though nobody reset it, or one was
 /// not at its end within 30 s. A reset that a proxy made an orderly end of is counted (`resets_as_ends`) and no failure;
 /// one that was not heard of within 30 s (`resets_unheard`) is a failure by TCP: by MPTCP the kernel itself loses a few.
+/// Each of --resting slots does the same with connections on which nothing moves for a while, before the first byte or when
+/// one end is through: for up to half of the proxy's time-out (--idle, --half-closed), or for longer than that; then the
+/// proxy has to reset the connection (`reaped`), and not before.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]
     route: Route,
     /// How long new connections are opened; those that are open then are played to their end.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
     /// How many are open at a time.
     #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     connections: u64,
+    /// How many more are open at a time that rest.
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "COUNT",
+        requires = "idle",
+        requires = "half_closed"
+    )]
+    resting: u64,
+    /// How long nothing may move on a connection before the proxy resets it.
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
+    idle: f64,
+    /// The same, once one end is through.
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
+    half_closed: f64,
     /// Of all that is random.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
@@ -53,11 +72,12 @@ struct Report {
 
 /// Soaks for the time that was wished, and judges.
 pub async fn run(options: Options) -> Result<(), Failure> {
-    sockets::need_descriptors(options.connections + 100)?;
+    let count = options.connections + options.resting;
+    sockets::need_descriptors(count + 100)?;
     let options = Arc::new(options);
     let start = Instant::now();
     let until = start + Duration::from_secs_f64(options.seconds);
-    let mut slots: JoinSet<Tally> = (0..options.connections)
+    let mut slots: JoinSet<Tally> = (0..count)
         .map(|number| slot(Arc::clone(&options), number, until))
         .collect();
     let mut client = Tally::default();
@@ -85,9 +105,18 @@ pub async fn run(options: Options) -> Result<(), Failure> {
 
 async fn slot(options: Arc<Options>, number: u64, until: Instant) -> Tally {
     let mut random = Random::new(options.seed.wrapping_mul(1 << 20).wrapping_add(number));
+    let limits = Limits {
+        idle: Duration::from_secs_f64(options.idle),
+        half_closed: Duration::from_secs_f64(options.half_closed),
+    };
     let mut tally = Tally::default();
     while Instant::now() < until {
-        tally.add(&one(&options.route, &Plan::random(&mut random)).await);
+        let plan = if number < options.connections {
+            Plan::random(&mut random)
+        } else {
+            Plan::resting(&mut random, &limits)
+        };
+        tally.add(&one(&options.route, &plan).await);
         if let Some(pause) = random.pause(2, BETWEEN) {
             sleep(pause).await;
         }

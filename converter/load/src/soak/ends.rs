@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::plan::Part;
+use super::plan::{Part, Rest};
 use super::tally::Tally;
 use crate::pattern::Pattern;
 use crate::random::Random;
@@ -17,6 +17,8 @@ use crate::sockets;
 const MOST_AT_ONCE: u64 = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(50);
 const STUCK: Duration = Duration::from_secs(30);
+/// A proxy's time begins with the last byte that it moved, which an end may see this much later.
+const SEEN_LATER: Duration = Duration::from_secs(1);
 
 /// Plays `part` on `stream` to its end; `early` came in already.
 pub async fn play(mut stream: TcpStream, part: &Part, early: &[u8]) -> Tally {
@@ -24,14 +26,19 @@ pub async fn play(mut stream: TcpStream, part: &Part, early: &[u8]) -> Tally {
         connections: 1,
         ..Tally::default()
     };
-    match timeout(STUCK, both_ways(&mut stream, part, early, &mut tally)).await {
-        Err(_) if part.is_reset => tally.resets_unheard += 1,
+    let most = STUCK + part.rest.time;
+    let is_reaped = part.rest.is_too_long();
+    match timeout(most, both_ways(&mut stream, part, early, &mut tally)).await {
+        Err(_) if part.is_reset || is_reaped => tally.resets_unheard += 1,
         Err(_) => tally.stuck += 1,
+        Ok(Err(error)) if is_reaped && error.kind() != io::ErrorKind::Other => tally.reaped += 1,
         Ok(Err(error)) if !part.is_reset => {
             tally.broken += 1;
             tally.broken_by = Some(error.to_string());
         }
         Ok(Err(_)) => tally.resets += 1,
+        Ok(Ok(())) if is_reaped => tally.outlived += 1,
+        Ok(Ok(())) if part.rest.time > Duration::ZERO => tally.rests += 1,
         Ok(Ok(())) if part.is_reset => tally.resets_as_ends += 1,
         Ok(Ok(())) => {}
     }
@@ -44,10 +51,14 @@ async fn both_ways(
     early: &[u8],
     tally: &mut Tally,
 ) -> io::Result<()> {
+    if part.rests_first {
+        rest(stream, part.rest).await?;
+    }
     let (mut reader, mut writer) = stream.split();
     let ended = if part.waits {
         receive(&mut reader, part, early, tally).await?;
         tally.half_closes += 1;
+        rest(writer.as_ref(), part.rest).await?;
         send(&mut writer, part).await
     } else if part.resets {
         // What comes in is checked as long as there is something to send.
@@ -66,6 +77,25 @@ async fn both_ways(
         sockets::abort(stream)?;
     }
     ended
+}
+
+/// Nothing is sent for a while. An error if the connection breaks meanwhile; of kind Other, if that is too early.
+async fn rest(stream: &TcpStream, rest: Rest) -> io::Result<()> {
+    let begun = Instant::now();
+    if timeout(rest.time, stream.ready(Interest::ERROR))
+        .await
+        .is_err()
+    {
+        return Ok(());
+    }
+    let after = begun.elapsed();
+    if after + SEEN_LATER < rest.limit {
+        let limit = rest.limit;
+        return Err(io::Error::other(format!(
+            "reset after a rest of {after:?}, before its limit of {limit:?}"
+        )));
+    }
+    Err(io::ErrorKind::ConnectionReset.into())
 }
 
 async fn send(writer: &mut WriteHalf<'_>, part: &Part) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -26,6 +27,11 @@ pub enum Ending {
     OriginReset,
 }
 
+/// Those of connections that rest: a reset in the end would hide one that nobody sent.
+const ORDERLY: u64 = 3;
+/// How much longer than its limit a connection rests at least that is to be reset.
+const PAST: Duration = Duration::from_secs(3);
+
 const ENDINGS: [(Ending, &str); 5] = [
     (Ending::Together, "together"),
     (Ending::ClientFirst, "client-first"),
@@ -34,7 +40,7 @@ const ENDINGS: [(Ending, &str); 5] = [
     (Ending::OriginReset, "origin-reset"),
 ];
 
-/// One connection. Its line is `soak SEED UP DOWN ENDING`.
+/// One connection. Its line is `soak SEED UP DOWN ENDING REST LIMIT`, with times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// Of the two streams and of all pauses.
@@ -45,6 +51,44 @@ pub struct Plan {
     pub down: u64,
     /// How it ends.
     pub ending: Ending,
+    /// Whether nothing moves for a while.
+    pub rest: Rest,
+}
+
+/// A time in which nothing moves: before the first byte, or, where one end sends only behind the other one's end, then.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rest {
+    /// How long.
+    pub time: Duration,
+    /// After which time the proxy resets such a connection.
+    pub limit: Duration,
+}
+
+impl Rest {
+    /// Up to half of the limit, or well past it.
+    fn random(random: &mut Random, limit: Duration) -> Self {
+        const STEPS: u32 = 1000;
+        let part = u32::try_from(random.below(STEPS.into())).unwrap_or(0);
+        let time = match random.below(2) {
+            0 => limit / 2 / STEPS * part,
+            _ => limit + limit / 4 + PAST,
+        };
+        Self { time, limit }
+    }
+
+    /// Whether the proxy resets the connection.
+    pub fn is_too_long(&self) -> bool {
+        self.time > self.limit
+    }
+}
+
+/// The proxy's time-outs: of connections on which nothing moves, and of those that one side has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// While both directions are open.
+    pub idle: Duration,
+    /// With one of them ended.
+    pub half_closed: Duration,
 }
 
 impl Plan {
@@ -54,25 +98,48 @@ impl Plan {
             seed: random.next(),
             up: random.any_size(SIZE_BITS),
             down: random.any_size(SIZE_BITS),
-            ending: ENDINGS[usize::try_from(random.below(5)).unwrap_or(0)].0,
+            ending: ending_below(random, ENDINGS.len() as u64),
+            rest: Rest::default(),
+        }
+    }
+
+    /// Any plan of a connection that rests, and has something to send afterwards.
+    pub fn resting(random: &mut Random, limits: &Limits) -> Self {
+        let ending = ending_below(random, ORDERLY);
+        let limit = match ending {
+            Ending::ClientFirst | Ending::OriginFirst => limits.half_closed,
+            _ => limits.idle,
+        };
+        let any = Self::random(random);
+        Self {
+            up: any.up.max(1),
+            down: any.down.max(1),
+            ending,
+            rest: Rest::random(random, limit),
+            ..any
         }
     }
 
     /// The client's part, and the origin's.
     pub fn parts(&self) -> (Part, Part) {
+        let rests_first = self.ending == Ending::Together;
         let client = Part {
+            rests_first,
             sends: (self.seed, self.up),
             receives: (!self.seed, self.down),
             waits: self.ending == Ending::OriginFirst,
             resets: self.ending == Ending::ClientReset,
             is_reset: self.ending == Ending::OriginReset,
+            rest: self.rest,
         };
         let origin = Part {
+            rests_first,
             sends: client.receives,
             receives: client.sends,
             waits: self.ending == Ending::ClientFirst,
             resets: client.is_reset,
             is_reset: client.resets,
+            rest: self.rest,
         };
         (client, origin)
     }
@@ -85,12 +152,20 @@ pub struct Part {
     pub sends: (u64, u64),
     /// Seed and number of the bytes to expect.
     pub receives: (u64, u64),
+    /// Whether to rest before the first byte.
+    pub rests_first: bool,
     /// Whether to send only when everything has been received.
     pub waits: bool,
     /// Whether to reset the connection after sending.
     pub resets: bool,
     /// Whether the other end will.
     pub is_reset: bool,
+    /// Whether nothing moves for a while.
+    pub rest: Rest,
+}
+
+fn ending_below(random: &mut Random, bound: u64) -> Ending {
+    ENDINGS[usize::try_from(random.below(bound)).unwrap_or(0)].0
 }
 
 impl fmt::Display for Plan {
@@ -99,7 +174,10 @@ impl fmt::Display for Plan {
             .iter()
             .find(|(ending, _)| *ending == self.ending)
             .map_or("", |(_, name)| name);
-        write!(to, "soak {} {} {} {name}", self.seed, self.up, self.down)
+        let Rest { time, limit } = self.rest;
+        let (time, limit) = (time.as_millis(), limit.as_millis());
+        let (seed, up, down) = (self.seed, self.up, self.down);
+        write!(to, "soak {seed} {up} {down} {name} {time} {limit}")
     }
 }
 
@@ -108,7 +186,7 @@ impl FromStr for Plan {
 
     fn from_str(line: &str) -> Result<Self, ()> {
         let words: Vec<&str> = line.split(' ').collect();
-        let ["soak", seed, up, down, ending] = words[..] else {
+        let ["soak", seed, up, down, ending, rest, limit] = words[..] else {
             return Err(());
         };
         let number = |word: &str| word.parse().map_err(|_| ());
@@ -121,6 +199,10 @@ impl FromStr for Plan {
                 .find(|(_, name)| *name == ending)
                 .ok_or(())?
                 .0,
+            rest: Rest {
+                time: Duration::from_millis(number(rest)?),
+                limit: Duration::from_millis(number(limit)?),
+            },
         })
     }
 }
@@ -132,9 +214,19 @@ mod tests {
     #[test]
     fn a_plan_survives_its_line() {
         let mut random = Random::new(3);
+        let limits = Limits {
+            idle: Duration::from_secs(3),
+            half_closed: Duration::from_secs(2),
+        };
         for _ in 0..100 {
             let plan = Plan::random(&mut random);
             assert_eq!(plan.to_string().parse(), Ok(plan));
+            let resting = Plan::resting(&mut random, &limits);
+            let Ok(read) = resting.to_string().parse::<Plan>() else {
+                panic!("{resting} is a plan");
+            };
+            assert_eq!(read.rest.is_too_long(), resting.rest.is_too_long());
+            assert_eq!(read.to_string(), resting.to_string());
         }
     }
 
@@ -143,9 +235,10 @@ mod tests {
         for line in [
             "",
             "soak 1 2 3",
-            "soak 1 2 3 sometime",
-            "soak 1 2 x together",
-            "soak 1 2 3 together 4",
+            "soak 1 2 3 sometime 0 0",
+            "soak 1 2 x together 0 0",
+            "soak 1 2 3 together",
+            "soak 1 2 3 together 0 0 4",
         ] {
             assert_eq!(line.parse::<Plan>(), Err(()), "{line}");
         }

@@ -17,7 +17,11 @@ pub struct Tally {
     pub resets: u64,
     /// Resets of the other end's that came as an orderly end.
     pub resets_as_ends: u64,
-    /// Resets of the other end's of which nothing came in time.
+    /// Connections that rested, and were played to their end.
+    pub rests: u64,
+    /// Connections that rested for longer than their limit, and were reset for it.
+    pub reaped: u64,
+    /// Resets of the other end's, or for a rest, of which nothing came in time.
     pub resets_unheard: u64,
     /// Connections that ended before a plan came; a reset right at the beginning does that.
     pub without_plan: u64,
@@ -31,6 +35,8 @@ pub struct Tally {
     pub broken_by: Option<String>,
     /// Connections that were not at their end in time.
     pub stuck: u64,
+    /// Connections that rested for longer than their limit, and lived on.
+    pub outlived: u64,
     /// One connection with something wrong: its plan, and its own counts.
     pub example: Option<String>,
 }
@@ -40,7 +46,7 @@ impl Tally {
     /// so is one by MPTCP that was not heard of: Linux 6.18 loses one in some ten thousand without any proxy.
     pub fn is_right(&self, mptcp: bool) -> bool {
         let unheard = if mptcp { 0 } else { self.resets_unheard };
-        self.wrong_bytes + self.truncated + self.broken + self.stuck + unheard == 0
+        self.wrong_bytes + self.truncated + self.broken + self.stuck + self.outlived + unheard == 0
     }
 
     /// Adds `other` to this one.
@@ -50,6 +56,8 @@ impl Tally {
         self.half_closes += other.half_closes;
         self.resets += other.resets;
         self.resets_as_ends += other.resets_as_ends;
+        self.rests += other.rests;
+        self.reaped += other.reaped;
         self.resets_unheard += other.resets_unheard;
         self.without_plan += other.without_plan;
         self.wrong_bytes += other.wrong_bytes;
@@ -57,6 +65,7 @@ impl Tally {
         self.broken += other.broken;
         self.broken_by = self.broken_by.take().or_else(|| other.broken_by.clone());
         self.stuck += other.stuck;
+        self.outlived += other.outlived;
         self.example = self.example.take().or_else(|| other.example.clone());
     }
 
