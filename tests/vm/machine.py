@@ -1,4 +1,4 @@
-"""Debian 13 machines with Debian's own kernel, in QEMU under software emulation.
+"""Debian and Ubuntu machines with their own kernels, in QEMU under software emulation.
 
 The test machine's kernel may lack sch_netem, fq_codel, PPPoE, simulated radios and more; Debian's has them. The guest
 is built from Debian packages (mmdebstrap), keeps no state, and has no network: what it needs, the checkout or some
@@ -16,9 +16,11 @@ from pathlib import Path
 from experiments.testbed import native
 from image.debian import base
 from image.make.foreign import runnable
+from tests.debs.ubuntu import sources
 from tributary.places import CACHE, ROOT
 
-_PACKAGES = ("linux-image-cloud-amd64", "kmod")
+_KERNELS = {"noble": ("linux-image-virtual", "initramfs-tools")}
+_DEBIANS = ("linux-image-cloud-amd64",)
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _HOST_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 # No KVM: it may be there and unusable.
@@ -55,23 +57,26 @@ def arm(processor: str) -> Machine:
 _PC = pc()
 
 
-def root_folder(work: Path, more: Sequence[str] = ()) -> Path:
+def root_folder(work: Path, more: Sequence[str] = (), suite: str = "trixie") -> Path:
     """A root file system in ``work``/root: packages, ``more``, the Python environment, our programs, the checkout."""
     lists = (ROOT / "scripts/setup.d/packages.txt", ROOT / "scripts/setup.d/packages-testbed.txt")
     named = [name for each in lists for name in each.read_text().split()]
-    root = debian_folder(work, (*_PACKAGES, *named, *more))
+    packages = (*_KERNELS.get(suite, _DEBIANS), "kmod", *named, *more)
+    root = debian_folder(work, packages, suite=suite)
     _copy_checkout(root / "tributary")
     _install_python(root)
     shutil.copytree(native.build().converter.parent, root / str(CACHE).lstrip("/") / "bin", dirs_exist_ok=True)
     return root
 
 
-def debian_folder(work: Path, packages: Sequence[str], architecture: str = _PC.architecture) -> Path:
-    """A root file system in ``work``/root: a Debian with ``packages``, a kernel among them, and nothing of ours."""
+def debian_folder(
+    work: Path, packages: Sequence[str], architecture: str = _PC.architecture, suite: str = "trixie"
+) -> Path:
+    """A root file system in ``work``/root: Debian's or Ubuntu's ``suite`` with ``packages``, a kernel among them."""
     root = work / "root"
     root.mkdir()
     with runnable(architecture):
-        made = base(CACHE, "trixie", architecture, packages)
+        made = base(CACHE, suite, architecture, packages, sources(suite) if suite == "noble" else ())
     subprocess.run(["tar", "-xf", made, "-C", root], check=True)
     shutil.copy(ROOT / "tests/vm/guest-init", root / "guest-init")
     (root / "tributary").mkdir()
