@@ -459,13 +459,19 @@ fn a_protocol_changes_when_the_server_has_the_whole_request() {
         (Event::Delivered, Action::Wait),
     ];
     let flushed = (Event::RequestFlushed, Action::Wait);
+    let flushed_in_part = flushed.clone();
     let switched = (
         Event::Delivered,
         Action::End(Ending::Switched { status: 101 }),
     );
-    play_slowly(UPGRADE, false, &[&waits[..], &[flushed, switched]].concat());
+    let script = [&waits[..], &[flushed.clone(), switched.clone()]].concat();
+    play_slowly(UPGRADE, false, &script);
     let cut = (Event::ServerDeaf, broken(101, Fault::ServerReset));
     play_slowly(UPGRADE, false, &[&waits[..], &[cut]].concat());
+    let rest = (client(b"{}"), all(b"{}"));
+    let with_content = UPGRADE.replace("\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n");
+    let script = [&waits[..], &[flushed_in_part, rest, flushed, switched]].concat();
+    play_slowly(&with_content, false, &script);
 }
 
 #[test]
