@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::plan::{Part, Rest};
+use super::plan::{Part, Rest, When};
 use super::tally::Tally;
 use crate::pattern::Pattern;
 use crate::random::Random;
@@ -51,7 +51,7 @@ async fn both_ways(
     early: &[u8],
     tally: &mut Tally,
 ) -> io::Result<()> {
-    if part.rests_first {
+    if part.rests == When::Before {
         rest(stream, part.rest).await?;
     }
     let (mut reader, mut writer) = stream.split();
@@ -81,6 +81,9 @@ async fn both_ways(
 
 /// Nothing is sent for a while. An error if the connection breaks meanwhile; of kind Other, if that is too early.
 async fn rest(stream: &TcpStream, rest: Rest) -> io::Result<()> {
+    if rest.time.is_zero() {
+        return Ok(());
+    }
     let begun = Instant::now();
     if timeout(rest.time, stream.ready(Interest::ERROR))
         .await

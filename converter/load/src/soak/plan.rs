@@ -122,9 +122,12 @@ impl Plan {
 
     /// The client's part, and the origin's.
     pub fn parts(&self) -> (Part, Part) {
-        let rests_first = self.ending == Ending::Together;
+        let rests = match self.ending {
+            Ending::ClientFirst | Ending::OriginFirst => When::Between,
+            Ending::Together | Ending::ClientReset | Ending::OriginReset => When::Before,
+        };
         let client = Part {
-            rests_first,
+            rests,
             sends: (self.seed, self.up),
             receives: (!self.seed, self.down),
             waits: self.ending == Ending::OriginFirst,
@@ -133,7 +136,7 @@ impl Plan {
             rest: self.rest,
         };
         let origin = Part {
-            rests_first,
+            rests,
             sends: client.receives,
             receives: client.sends,
             waits: self.ending == Ending::ClientFirst,
@@ -152,8 +155,6 @@ pub struct Part {
     pub sends: (u64, u64),
     /// Seed and number of the bytes to expect.
     pub receives: (u64, u64),
-    /// Whether to rest before the first byte.
-    pub rests_first: bool,
     /// Whether to send only when everything has been received.
     pub waits: bool,
     /// Whether to reset the connection after sending.
@@ -162,6 +163,17 @@ pub struct Part {
     pub is_reset: bool,
     /// Whether nothing moves for a while.
     pub rest: Rest,
+    /// When that is.
+    pub rests: When,
+}
+
+/// When nothing moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// Before the first byte.
+    Before,
+    /// Behind the last byte of the end that sends first.
+    Between,
 }
 
 fn ending_below(random: &mut Random, bound: u64) -> Ending {
