@@ -21,6 +21,10 @@ pub const POST: &str =
 pub const HEAD: &str = "HEAD http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
 pub const UPGRADE: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
+const DELETE: &str = "DELETE http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const EMPTY_POST: &str =
+    "POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
+
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
 const EMPTY: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 const TO_THE_END: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
@@ -511,6 +515,8 @@ fn a_server_that_does_not_answer() {
         (GET, false, SERVER_RESET, unanswered.clone()),
         (GET, true, SERVER_END, Action::End(Ending::Repeat)),
         (GET, true, SERVER_RESET, Action::End(Ending::Repeat)),
+        (DELETE, true, SERVER_END, Action::End(Ending::Repeat)),
+        (EMPTY_POST, true, SERVER_END, unanswered.clone()),
         (PUT, true, SERVER_END, unanswered.clone()),
         (POST, true, SERVER_RESET, unanswered),
         (
