@@ -222,12 +222,17 @@ fn the_longest_name_has_253_bytes_and_a_dot() {
 
 #[test]
 fn names_that_no_host_has_are_refused_when_they_are_there() {
-    let names: [&[u8]; 14] = [
+    let names: [&[u8]; 19] = [
         b"",
         b"a b",
         b"a\0",
         b"a/b",
-        b"[::1]",
+        b"[::1",
+        b"::1]",
+        b"[[::1]]",
+        b"[192.0.2.7]",
+        b"[a.example]",
+        b"fe80::1%eth0",
         b"a:80",
         b"ex%61mple",
         b"b\xfccher.example",
@@ -254,6 +259,16 @@ fn names_that_no_host_has_are_refused_when_they_are_there() {
 fn a_dotted_quad_sent_as_a_name_is_an_address() {
     let request = to_address("192.0.2.7:80");
     accepts(parse_request, &connect_to_name(b"192.0.2.7"), &request);
+}
+
+#[test]
+fn an_ipv6_address_sent_as_a_name_is_one_with_brackets_or_without() {
+    for name in ["2001:db8::7", "[2001:db8::7]", "2001:0DB8:0:0::7"] {
+        let request = to_address("[2001:db8::7]:80");
+        accepts(parse_request, &connect_to_name(name.as_bytes()), &request);
+    }
+    let loopback = to_address("[::1]:80");
+    accepts(parse_request, &connect_to_name(b"::1"), &loopback);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The request (RFC 1928 sections 4 and 5).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use super::grammar::{
     ADDRESS_IPV4, ADDRESS_IPV6, ADDRESS_NAME, COMMAND_CONNECT, FieldLength, ProtocolError, VERSION,
@@ -76,14 +76,18 @@ where
     Some((IpAddr::from(address).into(), rest))
 }
 
-/// A name, or the IPv4 address that some clients send as one.
+/// A name, or the address that some clients send as one: IPv6 also in brackets, as in a URI (RFC 3986 section 3.2.2).
 fn split_name(bytes: &[u8]) -> Result<Option<(Host, &[u8])>, ProtocolError> {
     let Some((name, rest)) = split_field(bytes) else {
         return Ok(None);
     };
     let name = std::str::from_utf8(name).map_err(|_| ProtocolError::Name)?;
-    let host = Host::from_name(name).map_err(|_| ProtocolError::Name)?;
-    Ok(Some((host, rest)))
+    let bracketed = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    let six = bracketed.unwrap_or(name).parse::<Ipv6Addr>();
+    let host = six.map(Host::V6).or_else(|_| Host::from_name(name));
+    Ok(Some((host.map_err(|_| ProtocolError::Name)?, rest)))
 }
 
 /// Appends address type and address.
