@@ -317,6 +317,9 @@ def test_the_next_best_way_serves_the_same_connection_where_a_converter_behind_t
 def hanging(converter: Converter) -> Iterator[None]:
     """Its kernel goes on: it takes connections, and acknowledges what they bring."""
     os.kill(converter.pid, signal.SIGSTOP)
+    # One thread takes the signal and stops the others, which may go on until then.
+    threads = Path(f"/proc/{converter.pid}/task").iterdir
+    eventually(lambda: all(") T " in (each / "stat").read_text() for each in threads()))
     try:
         yield
     finally:

@@ -11,57 +11,14 @@ use tokio::time::{Instant, timeout_at};
 use tributary_wire::convert::client::{Answer, parse};
 use tributary_wire::convert::{ErrorTlv, Request};
 
+use super::hop_error::{HopError, Unserved};
 use super::{DialError, Server};
 use crate::bytes::stream::Stream;
 use crate::config::{Downstream, Gateway};
-use crate::kernel::sockets::{self, IcmpError};
+use crate::kernel::sockets;
 use crate::kernel::syn_option::SynOption;
-use crate::policy::targets::Forbidden;
 
 const PIECE: usize = 16 << 10;
-
-/// Why the next converter gave no connection.
-#[derive(Debug)]
-pub enum HopError {
-    /// There is no connection to it, no answer, or no Convert: for what reason.
-    Away(String),
-    /// It wants no requests for so long (RFC 8803 section 6.2.8, a delay that is not zero): by which error.
-    Busy(Duration, u8),
-    /// It did not answer before the deadline, or the next one of a named chain is away.
-    Silent,
-    /// It works, and this one request failed.
-    Request(DialError),
-}
-
-impl HopError {
-    /// Before there was a connection: what this machine lacks says nothing of the other.
-    fn connecting(error: io::Error) -> Self {
-        let why = error.to_string();
-        match DialError::from(error) {
-            exhausted @ DialError::Exhausted(_) => Self::Request(exhausted),
-            _ => Self::Away(why),
-        }
-    }
-
-    /// Once there was one: a converter resets a connection when it has no errors to send any more (RFC 8803 section 6.2.5).
-    fn connected(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::ECONNRESET | libc::EPIPE) => Self::Request(DialError::GatewayFailed),
-            _ => Self::connecting(error),
-        }
-    }
-}
-
-/// Why a request was not served, and whether another way may be tried.
-#[derive(Debug)]
-pub enum Unserved {
-    /// By this way it cannot be: another one may serve it.
-    Elsewhere,
-    /// The next converter says this of it. Another one may say something else.
-    Refused(DialError),
-    /// No other way may be tried: the server itself refuses, or what the client sent early may have reached it.
-    Final(DialError),
-}
 
 /// The next converter, and what all threads know of it.
 #[derive(Debug)]
@@ -200,7 +157,7 @@ impl NextHop {
                     is_fresh = true;
                 }
                 HopAnswer::NotAuthorized if had_one && !is_fresh => {}
-                HopAnswer::NotAuthorized => return Err(HopError::Request(NOT_AUTHORIZED)),
+                HopAnswer::NotAuthorized => return Err(HopError::NOT_AUTHORIZED),
             }
             // Where it wants a cookie it has passed nothing on.
             *early_left = false;
@@ -299,7 +256,7 @@ impl NextHop {
                 .await?
             {
                 HopAnswer::Connected(server) => Ok(Some(server)),
-                HopAnswer::NotAuthorized if !had_one => Err(HopError::Request(NOT_AUTHORIZED)),
+                HopAnswer::NotAuthorized if !had_one => Err(HopError::NOT_AUTHORIZED),
                 HopAnswer::Cookie(_) | HopAnswer::NotAuthorized => Ok(None),
             }
         };
@@ -353,7 +310,14 @@ impl NextHop {
                 }
                 Ok(Some((Answer::Refused(error), _))) => {
                     self.is_back();
-                    return self.refused(error, is_named);
+                    return match error {
+                        ErrorTlv::MissingCookie(cookie) => {
+                            *lock(&self.cookie) = Some(cookie.clone());
+                            Ok(HopAnswer::Cookie(cookie))
+                        }
+                        ErrorTlv::NotAuthorized => Ok(HopAnswer::NotAuthorized),
+                        error => Err(HopError::answered(&error, is_named)),
+                    };
                 }
                 Ok(None) => {}
                 Err(fault) => {
@@ -380,44 +344,7 @@ impl NextHop {
             }
         }
     }
-
-    /// What an error means (RFC 8803 section 6.2.8). It is that of the one request, unless it says that no other would
-    /// fare better.
-    fn refused(&self, error: ErrorTlv, is_named: bool) -> Result<HopAnswer, HopError> {
-        let code = error.code();
-        let failed = match error {
-            ErrorTlv::MissingCookie(cookie) => {
-                *lock(&self.cookie) = Some(cookie.clone());
-                return Ok(HopAnswer::Cookie(cookie));
-            }
-            ErrorTlv::NotAuthorized => return Ok(HopAnswer::NotAuthorized),
-            // The Convert that it speaks is another one.
-            ErrorTlv::UnsupportedVersion(_) | ErrorTlv::UnsupportedMessage(_) => {
-                let why = format!("it answers with Convert error {code}");
-                return Err(HopError::Away(why));
-            }
-            ErrorTlv::ResourceExceeded { delay } | ErrorTlv::NetworkFailure { delay }
-                if delay > 0 =>
-            {
-                return Err(HopError::Busy(Duration::from_secs(delay.into()), code));
-            }
-            // It is there itself, but the next one of those that were named to it is not.
-            ErrorTlv::NetworkFailure { .. } if is_named => return Err(HopError::Silent),
-            ErrorTlv::NetworkFailure { .. } => DialError::TimedOut,
-            ErrorTlv::ConnectionReset => DialError::Reset,
-            ErrorTlv::DestinationUnreachable { icmp_code } => {
-                DialError::Unreachable(IcmpError { code: icmp_code })
-            }
-            ErrorTlv::ResourceExceeded { .. }
-            | ErrorTlv::MalformedMessage(_)
-            | ErrorTlv::UnsupportedTcpOption(_)
-            | ErrorTlv::Unknown { .. } => DialError::GatewayFailed,
-        };
-        Err(HopError::Request(failed))
-    }
 }
-
-const NOT_AUTHORIZED: DialError = DialError::Forbidden(Forbidden::Denied);
 
 fn message(asked: &Asked, cookie: Option<&[u8]>) -> Result<Vec<u8>, HopError> {
     let request = Request::connect(asked.server)
