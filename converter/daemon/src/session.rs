@@ -28,7 +28,7 @@ use crate::early::Early;
 use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::kernel::sockets;
 use crate::leaving::Departures;
-use crate::policy::admission::{Admission, Ticket};
+use crate::policy::admission::{Admission, Ticket, subscriber};
 use crate::policy::cookies::Cookies;
 use crate::policy::handoff::Learned;
 use crate::policy::rate_limit::RateLimit;
@@ -226,6 +226,10 @@ impl Session {
         early: &[u8],
     ) -> Result<Server, DialError> {
         self.live().serves(name);
+        let options = DialOptions {
+            client: Some(subscriber(self.client.ip())),
+            ..options
+        };
         let since = Instant::now();
         let dialer = &self.context.dialer;
         // Nothing goes before the PROXY protocol's header.

@@ -1,14 +1,17 @@
 //! Connections by way of the next converter (RFC 8803), or of the next best one when that is away.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::dialer::Dialer;
+use super::addresses::Addresses;
+use super::dialer::{Dialer, connect};
 use super::error::DialError;
 use super::expected_size::ExpectedSize;
-use super::next_hop::{Asked, PendingRequest, Unserved};
+use super::hop_error::Unserved;
+use super::next_hop::{Asked, PendingRequest};
 use super::next_hops::{self, Way};
 use super::server::{DialOptions, Server};
 use super::target::Target;
@@ -24,12 +27,7 @@ impl Dialer {
         gateway: &Gateway,
         settings: &Downstream,
     ) -> Result<Option<PendingRequest>, DialError> {
-        let ways = self.next_hops.towards(server, size.map(|size| size.bytes));
-        let usable = ways.iter().find(|way| match way {
-            Way::Direct => true,
-            Way::By(hop, _) => hop.is_worth_a_try(),
-        });
-        match usable {
+        match self.usable(server, size) {
             Some(Way::By(hop, ahead)) => {
                 let asked = self.asked(server, &[], ahead.as_ref(), gateway);
                 let begun = hop.begin(asked, gateway, settings);
@@ -85,31 +83,75 @@ impl Dialer {
         config: &Config,
     ) -> Result<Server, DialError> {
         let attempt = async {
-            let mut last = DialError::NoSuchName;
-            let mut direct = Vec::new();
-            let allowed = self.allowed(target, options.source, config).await?;
-            for (place, server) in allowed.iter().copied().enumerate() {
+            let mut addresses = Addresses::of(self, target, &options, config).await;
+            let mut last = None;
+            let mut direct = VecDeque::new();
+            // For a late answer only those wait that have nothing else to do.
+            while let Some(server) = if direct.is_empty() {
+                addresses.next().await
+            } else {
+                addresses.known()
+            } {
                 let size = self.expected(server, &options);
-                let is_last = place + 1 == allowed.len() && direct.is_empty();
+                let is_last = addresses.is_last() && direct.is_empty();
                 let carried = if is_last { early } else { &[] };
                 match Box::pin(self.by_one_way(server, size, &options, carried, config)).await {
                     Ok(Some(server)) => return Ok(server.chosen_by(size)),
-                    Ok(None) => direct.push((server, size)),
-                    Err(error) => last = error,
+                    Ok(None) => direct.push_back(server),
+                    Err(error) => last = Some(error),
                 }
             }
-            if direct.is_empty() {
-                return Err(last);
-            }
-            let addresses = direct.iter().map(|(address, _)| *address).collect();
-            let connecting = self.connect_to_one(addresses, options, early, &config.downstream);
-            let server = connecting.await?;
-            let chosen = direct.iter().find(|each| each.0 == server.address);
-            Ok(server.chosen_by(chosen.and_then(|(_, size)| *size)))
+            let settings = &config.downstream;
+            let size = |server: SocketAddr| self.expected(server, &options);
+            let server = match direct.len() {
+                0 => return Err(last.unwrap_or_else(|| addresses.error())),
+                1 if addresses.is_last() => {
+                    let connected = connect(direct[0], &options, early, settings).await?;
+                    Server::direct(connected, direct[0])
+                }
+                _ => {
+                    let next = async || match direct.pop_front() {
+                        Some(server) => Some(server),
+                        None => loop {
+                            let late = addresses.next().await?;
+                            if self.goes_directly(late, size(late), config) {
+                                return Some(late);
+                            }
+                        },
+                    };
+                    self.connect_to_one(next, options.clone(), settings).await?
+                }
+            };
+            let size = size(server.address);
+            Ok(server.chosen_by(size))
         };
         timeout(config.timeouts.connect, attempt)
             .await
             .unwrap_or(Err(DialError::TimedOut))
+    }
+
+    /// The first way to `server` that is worth a try.
+    fn usable(&self, server: SocketAddr, size: Option<ExpectedSize>) -> Option<&Way> {
+        let ways = self.next_hops.towards(server, size.map(|size| size.bytes));
+        ways.iter().find(|way| match way {
+            Way::Direct => true,
+            Way::By(hop, _) => hop.is_worth_a_try(),
+        })
+    }
+
+    /// Whether no converter is next on the way to `server`, as far as is known.
+    fn goes_directly(
+        &self,
+        server: SocketAddr,
+        size: Option<ExpectedSize>,
+        config: &Config,
+    ) -> bool {
+        let when_away = config.gateway.as_ref().map(|gateway| gateway.when_away);
+        match self.usable(server, size) {
+            Some(Way::Direct) => true,
+            Some(Way::By(..)) => false,
+            None => when_away != Some(WhenAway::Refuse),
+        }
     }
 
     /// How large the transfer will be, where that decides the way there: a chain that the client names is the way in any

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
+use super::addresses::Addresses;
 use super::attempt::{Attempt, PendingDial, PendingWay};
 use super::error::DialError;
 use super::names::Names;
 use super::next_hops::NextHops;
-use super::order;
 use super::race::race;
 use super::server::{DialOptions, Server};
 use super::spare::{Spare, SpareDescriptors};
@@ -26,10 +26,10 @@ const LONGEST_CHAIN: usize = 15;
 
 /// Connects to servers for one thread.
 pub struct Dialer {
-    names: Names,
+    pub(super) names: Names,
     routes: Rc<Routes>,
     pub(super) next_hops: Arc<NextHops>,
-    spares: SpareDescriptors,
+    pub(super) spares: SpareDescriptors,
     pub(super) number: u64,
 }
 
@@ -73,9 +73,21 @@ impl Dialer {
         config: &Config,
     ) -> Result<Server, DialError> {
         let attempt = async {
-            let allowed = self.allowed(target, options.source, config).await?;
-            self.connect_to_one(allowed, options, early, &config.downstream)
-                .await
+            let mut addresses = Addresses::of(self, target, &options, config).await;
+            let Some(first) = addresses.next().await else {
+                return Err(addresses.error());
+            };
+            // It may travel in the SYN to one alone: no two servers shall do what it asks for.
+            if addresses.is_last() {
+                let connected = connect(first, &options, early, &config.downstream).await?;
+                return Ok(Server::direct(connected, first));
+            }
+            let mut first = Some(first);
+            let next = async || match first.take() {
+                Some(first) => Some(first),
+                None => addresses.next().await,
+            };
+            self.connect_to_one(next, options, &config.downstream).await
         };
         timeout(config.timeouts.connect, attempt)
             .await
@@ -140,62 +152,22 @@ impl Dialer {
         passed.contains(&self.number) || passed.len() + ahead > LONGEST_CHAIN
     }
 
-    /// The addresses to try, one at least, from the client's address `source` if it is to be kept. Those that are checked
-    /// are those that are tried: nobody asks for the name a second time.
-    pub(super) async fn allowed(
-        &self,
-        target: &Target,
-        source: Option<SocketAddr>,
-        config: &Config,
-    ) -> Result<Vec<SocketAddr>, DialError> {
-        let (name, port) = match target {
-            Target::Address(address) => {
-                let checked = self.check(*address, source, config);
-                return checked.map(|address| vec![address]);
-            }
-            Target::Name(name, port) => (name, *port),
-        };
-        let mut allowed = Vec::new();
-        let mut refused = DialError::NoSuchName;
-        for address in order::alternating(Box::pin(self.resolve(name)).await?) {
-            match self.check(SocketAddr::new(address, port), source, config) {
-                Ok(address) => allowed.push(address),
-                Err(why) => refused = why,
-            }
-        }
-        if allowed.is_empty() {
-            Err(refused)
-        } else {
-            Ok(allowed)
-        }
-    }
-
-    /// A connection to the quickest of `addresses`, one at least. `early` may travel in the SYN to one alone: no two
-    /// servers shall do what it asks for.
+    /// A connection to the quickest of the addresses that are `next`, one at least.
     pub(super) async fn connect_to_one(
         &self,
-        addresses: Vec<SocketAddr>,
+        next: impl AsyncFnMut() -> Option<SocketAddr>,
         options: DialOptions,
-        early: &[u8],
         settings: &Downstream,
     ) -> Result<Server, DialError> {
-        if let [address] = addresses[..] {
-            let connected = connect(address, &options, early, settings).await?;
-            return Ok(Server::direct(connected, address));
-        }
         let means = Rc::new((options, settings.clone()));
         let connect = move |address| {
             let means = Rc::clone(&means);
             async move { connect(address, &means.0, &[], &means.1).await }
         };
-        Box::pin(race(addresses, &self.spares, connect))
+        Box::pin(race(next, &self.spares, connect))
             .await
             .map(|(connected, address)| Server::direct(connected, address))
-    }
-
-    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
-        let _open = self.spares.for_look_up().await;
-        self.names.resolve(name).await
+            .map_err(|error| error.unwrap_or(DialError::NoSuchName))
     }
 
     /// Whether this is one of the machine's own addresses.
@@ -206,7 +178,7 @@ impl Dialer {
 
     /// The address to connect to: an IPv4-mapped one would become an IPv4 connection unjudged, past routes and guards of
     /// IPv6. Raises why nobody may.
-    fn check(
+    pub(super) fn check(
         &self,
         address: SocketAddr,
         source: Option<SocketAddr>,
@@ -262,7 +234,7 @@ fn own_is_allowed(address: SocketAddr, config: &Config) -> bool {
     !is_listener && targets::own_is_allowed(address.ip(), &config.targets)
 }
 
-async fn connect(
+pub(super) async fn connect(
     address: SocketAddr,
     options: &DialOptions,
     early: &[u8],

@@ -2,18 +2,17 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::DialError;
 use super::spare::{Spare, SpareDescriptors};
-use crate::bytes::stream::Stream;
 
 /// Between the starts of two attempts (RFC 8305 section 5).
-pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 type Outcome<S> = (SocketAddr, Result<S, DialError>);
 
@@ -23,74 +22,81 @@ struct Attempt<S> {
     spare: Option<Spare>,
 }
 
-/// The winner and its address, or what the last attempt failed with. A new one starts when the one before it failed,
-/// or had its time and there is a descriptor for one more. Those that lose are dropped, and so their sockets closed.
-pub async fn race<F>(
-    addresses: Vec<SocketAddr>,
+/// The winner and its address, or what the last attempt failed with: none where there was no address. A new one starts when
+/// the one before it failed, or had its time, and there is a descriptor for one more, at the `next` address, which may have
+/// to be waited for. Those that lose are dropped, and so their sockets closed.
+pub async fn race<S, F>(
+    mut next: impl AsyncFnMut() -> Option<SocketAddr>,
     spares: &SpareDescriptors,
     connect: impl Fn(SocketAddr) -> F,
-) -> Result<((Stream, bool), SocketAddr), DialError>
-where
-    F: Future<Output = Result<(Stream, bool), DialError>> + 'static,
-{
-    race_of(addresses, spares, connect).await
-}
-
-async fn race_of<S, F>(
-    addresses: Vec<SocketAddr>,
-    spares: &SpareDescriptors,
-    connect: impl Fn(SocketAddr) -> F,
-) -> Result<(S, SocketAddr), DialError>
+) -> Result<(S, SocketAddr), Option<DialError>>
 where
     F: Future<Output = Result<S, DialError>> + 'static,
     S: 'static,
 {
-    let mut waiting = addresses.into_iter();
     let mut running: Vec<Attempt<S>> = Vec::new();
-    let mut last = DialError::NoSuchName;
-    loop {
+    let mut last = None;
+    let mut not_before = Instant::now();
+    let mut has_more = true;
+    while has_more || !running.is_empty() {
         let own_is_free = running.iter().all(|attempt| attempt.spare.is_some());
-        let spare = spares.one().filter(|_| !own_is_free);
-        let has_room = own_is_free || spare.is_some();
-        if let Some(address) = has_room.then(|| waiting.next()).flatten() {
-            let attempt = connect(address);
-            let connecting = Box::pin(async move { (address, attempt.await) });
-            running.push(Attempt { connecting, spare });
-        } else if running.is_empty() {
-            return Err(last);
+        let start = async {
+            sleep_until(not_before).await;
+            let spare = if own_is_free {
+                None
+            } else {
+                Some(wait_for_one(spares).await)
+            };
+            (next().await, spare)
+        };
+        tokio::select! {
+            biased;
+            ended = first(&mut running), if !running.is_empty() => match ended {
+                (address, Ok(stream)) => return Ok((stream, address)),
+                (_, Err(error)) => {
+                    last = Some(error);
+                    not_before = Instant::now();
+                }
+            },
+            (address, spare) = start, if has_more => {
+                if let Some(address) = address {
+                    let attempt = connect(address);
+                    let connecting = Box::pin(async move { (address, attempt.await) });
+                    running.push(Attempt { connecting, spare });
+                }
+                has_more = address.is_some();
+                not_before = Instant::now() + ATTEMPT_DELAY;
+            }
         }
-        let more = waiting.len() > 0;
-        match first(&mut running, more).await {
-            Some((address, Ok(stream))) => return Ok((stream, address)),
-            Some((_, Err(error))) => last = error,
-            None => {}
+    }
+    Err(last)
+}
+
+async fn wait_for_one(spares: &SpareDescriptors) -> Spare {
+    loop {
+        if let Some(spare) = spares.one() {
+            return spare;
         }
+        sleep(ATTEMPT_DELAY).await;
     }
 }
 
-/// What ends first: one of the attempts, or, if `more` wait for their start, the time until the next one.
-async fn first<S>(running: &mut Vec<Attempt<S>>, more: bool) -> Option<Outcome<S>> {
-    let mut delay = pin!(sleep(ATTEMPT_DELAY));
+/// The one of the attempts that ends first.
+async fn first<S>(running: &mut Vec<Attempt<S>>) -> Outcome<S> {
     poll_fn(|cx| {
         for number in 0..running.len() {
             if let Poll::Ready(result) = running[number].connecting.as_mut().poll(cx) {
                 drop(running.swap_remove(number));
-                return Poll::Ready(Some(result));
+                return Poll::Ready(result);
             }
         }
-        if more {
-            delay.as_mut().poll(cx).map(|()| None)
-        } else {
-            Poll::Pending
-        }
+        Poll::Pending
     })
     .await
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
 
     /// The last part of the address says what happens: it fails after so many milliseconds, or succeeds if odd.
@@ -115,16 +121,49 @@ mod tests {
         millis: &[u16],
         spares: &SpareDescriptors,
     ) -> (Result<u64, &'static str>, u128) {
+        let addresses = millis.iter().map(|&port| (0, port)).collect();
+        run_late(addresses, spares).await
+    }
+
+    /// Each address is known so many milliseconds after it is waited for.
+    async fn run_late(
+        addresses: Vec<(u64, u16)>,
+        spares: &SpareDescriptors,
+    ) -> (Result<u64, &'static str>, u128) {
         let start = Instant::now();
-        let addresses = millis
-            .iter()
-            .map(|&port| SocketAddr::from(([192, 0, 2, 1], port)))
-            .collect();
-        let result = race_of(addresses, spares, staged).await;
+        let mut addresses = addresses.into_iter();
+        let mut known_at = None;
+        let mut waiting = None;
+        let next = async || {
+            if waiting.is_none() {
+                waiting = addresses.next();
+                known_at = waiting.map(|(late, _)| Instant::now() + Duration::from_millis(late));
+            }
+            sleep_until(known_at?).await;
+            let (_, port) = waiting.take()?;
+            Some(SocketAddr::from(([192, 0, 2, 1], port)))
+        };
+        let result = race(next, spares, staged).await;
         (
-            result.map(|won| won.0).map_err(|error| error.name()),
+            result
+                .map(|won| won.0)
+                .map_err(|error| error.map_or("nobody", |error| error.name())),
             start.elapsed().as_millis(),
         )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_is_known_late_joins_while_attempts_go_on() {
+        let spares = SpareDescriptors::new(8);
+        let late = run_late(vec![(0, 10_000), (300, 101)], &spares).await;
+        assert_eq!(late, (Ok(101), 250 + 300 + 101));
+        // Nothing is left to wait for but the answer.
+        let late = run_late(vec![(0, 10), (300, 101)], &spares).await;
+        assert_eq!(late, (Ok(101), 10 + 300 + 101));
+        // The first one wins while the answer is waited for.
+        let late = run_late(vec![(0, 401), (300, 101)], &spares).await;
+        assert_eq!(late, (Ok(401), 401));
+        assert_eq!(run_late(Vec::new(), &spares).await, (Err("nobody"), 0));
     }
 
     #[tokio::test(start_paused = true)]

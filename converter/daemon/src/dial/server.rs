@@ -1,6 +1,6 @@
 //! What is asked for, and the connection that comes of it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::expected_size::ExpectedSize;
 use crate::bytes::stream::Stream;
@@ -10,6 +10,8 @@ use crate::bytes::stream::Stream;
 pub struct DialOptions {
     /// MPTCP, whatever the configuration says.
     pub mptcp: bool,
+    /// Whose share of look-ups a name takes, if anybody's.
+    pub client: Option<IpAddr>,
     /// This source address, which is the client's.
     pub source: Option<SocketAddr>,
     /// To know which ICMP error ended the attempt: without it a port unreachable looks like a reset.

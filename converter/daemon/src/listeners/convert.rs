@@ -82,11 +82,10 @@ async fn convert(
     let watch = spare.map(|spare| (SynAckWatch::open(connect.target), spare));
     let dial_options = DialOptions {
         mptcp: connect.wants_mptcp(),
-        source: None,
         icmp: true,
-        size: None,
         passed: request.passed.clone(),
         ahead: request.ahead.clone(),
+        ..DialOptions::default()
     };
     match session
         .dial(

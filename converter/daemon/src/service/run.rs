@@ -112,6 +112,7 @@ impl Service {
             early: Arc::default(),
             departures: departures(&plan.config)?,
             spares: SpareDescriptors::new(spare_descriptors()),
+            system_files: Arc::default(),
             cookies: Arc::new(cookies),
             pseudonym: Pseudonym::new(&format!("tributary-{number:016x}")),
             number,
@@ -300,7 +301,7 @@ pub fn syn_watcher(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, F
         return Ok(None);
     }
     let start = || {
-        let names = Names::new(&plan.config.names.servers);
+        let names = Names::new(&plan.config.names.servers, &shared.system_files);
         let routes = Rc::new(Routes::open()?);
         let dialer = Dialer::new(
             names,

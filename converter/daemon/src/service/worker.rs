@@ -17,7 +17,7 @@ use super::accept::{PAUSE, lacks_resources};
 use super::plan::{Bound, Plan};
 use crate::accounting::accounts::Accounts;
 use crate::bytes::stream::Stream;
-use crate::dial::{Dialer, Names, SpareDescriptors};
+use crate::dial::{Dialer, Names, SpareDescriptors, SystemFiles};
 use crate::early::Early;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
@@ -48,6 +48,8 @@ pub struct Shared {
     pub departures: Option<Arc<Departures>>,
     /// Descriptors beyond two for each connection.
     pub spares: SpareDescriptors,
+    /// What the system says of names.
+    pub system_files: Arc<SystemFiles>,
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
     /// This process' name in HTTP's Via.
@@ -117,7 +119,7 @@ fn context(
     routes: &Rc<Routes>,
     draining: watch::Receiver<bool>,
 ) -> WorkerContext {
-    let names = Names::new(&plan.config.names.servers);
+    let names = Names::new(&plan.config.names.servers, &shared.system_files);
     WorkerContext {
         dialer: Dialer::new(
             names,

@@ -1,0 +1,187 @@
+//! Names to addresses: /etc/hosts, then the name servers, each answer kept for its time to live.
+
+mod hosts;
+mod resolv_conf;
+mod system;
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hickory_resolver::ResolveError;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::name_server::TokioConnectionProvider;
+use hickory_resolver::proto::ProtoErrorKind;
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::proto::xfer::Protocol;
+
+use super::DialError;
+pub use system::SystemFiles;
+
+/// Of one name server, which is asked twice at most.
+const TIMEOUT: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 2;
+const CACHED_NAMES: usize = 1024;
+
+/// One thread's resolver.
+pub struct Names {
+    /// Those of the configuration; without any those of /etc/resolv.conf.
+    configured: Option<Arc<Vec<SocketAddr>>>,
+    files: Arc<SystemFiles>,
+    resolvers: RefCell<Rc<Resolvers>>,
+}
+
+/// The name servers in their order, each with what it has answered.
+struct Resolvers {
+    of: Arc<Vec<SocketAddr>>,
+    each: Vec<TokioResolver>,
+}
+
+impl Names {
+    /// Asks `servers`, or those of /etc/resolv.conf if there are none.
+    pub fn new(servers: &[IpAddr], files: &Arc<SystemFiles>) -> Self {
+        let configured: Vec<_> = servers.iter().map(|each| (*each, 53).into()).collect();
+        let configured = (!configured.is_empty()).then(|| Arc::new(configured));
+        let first = configured.clone().unwrap_or_else(|| files.servers());
+        Self {
+            configured,
+            files: Arc::clone(files),
+            resolvers: RefCell::new(Rc::new(Resolvers::new(first))),
+        }
+    }
+
+    /// The addresses of `name` in /etc/hosts, which are all of them, if it is there.
+    pub fn in_hosts(&self, name: &str) -> Option<Vec<IpAddr>> {
+        self.files.hosts().of(name).map(<[IpAddr]>::to_vec)
+    }
+
+    /// Asks the name servers for both families at the same time.
+    pub fn ask(&self, name: &str) -> Answers {
+        let Ok(mut name) = Name::from_ascii(name) else {
+            return Answers::default();
+        };
+        // A client's names are whole: there is no search list.
+        name.set_fqdn(true);
+        let resolvers = self.resolvers();
+        let ask = |family| -> Option<Asking> {
+            Some(Box::pin(Rc::clone(&resolvers).ask(name.clone(), family)))
+        };
+        Answers {
+            six: ask(RecordType::AAAA),
+            four: ask(RecordType::A),
+        }
+    }
+
+    /// Those that go by the files as they are.
+    fn resolvers(&self) -> Rc<Resolvers> {
+        let now = self.configured.clone();
+        let now = now.unwrap_or_else(|| self.files.servers());
+        let mut resolvers = self.resolvers.borrow_mut();
+        if !Arc::ptr_eq(&resolvers.of, &now) {
+            *resolvers = Rc::new(Resolvers::new(now));
+        }
+        Rc::clone(&resolvers)
+    }
+}
+
+impl Resolvers {
+    fn new(of: Arc<Vec<SocketAddr>>) -> Self {
+        let each = of.iter().map(|server| resolver(*server)).collect();
+        Self { of, each }
+    }
+
+    /// The addresses of one family that the first server tells that knows; the next one is asked where one is silent or
+    /// fails (resolv.conf(5)). None: there is no such name, or it has no such addresses.
+    async fn ask(self: Rc<Self>, name: Name, family: RecordType) -> Answer {
+        for _ in 0..ROUNDS {
+            for resolver in &self.each {
+                match resolver.lookup(name.clone(), family).await {
+                    Ok(found) => {
+                        return Ok(found.iter().filter_map(RData::ip_addr).collect());
+                    }
+                    Err(error) if says_none(&error) => return Ok(Vec::new()),
+                    Err(error) => tracing::debug!("name server: {error}"),
+                }
+            }
+        }
+        Err(DialError::NamesFailed)
+    }
+}
+
+/// Whether a name server says that there is no such name, or no such address of it; a failure of its own is no answer.
+fn says_none(error: &ResolveError) -> bool {
+    let Some(proto) = error.proto() else {
+        return false;
+    };
+    matches!(
+        proto.kind(),
+        ProtoErrorKind::NoRecordsFound {
+            response_code: ResponseCode::NXDomain | ResponseCode::NoError,
+            ..
+        }
+    )
+}
+
+fn resolver(server: SocketAddr) -> TokioResolver {
+    let mut config = ResolverConfig::new();
+    for protocol in [Protocol::Udp, Protocol::Tcp] {
+        config.add_name_server(NameServerConfig::new(server, protocol));
+    }
+    let mut options = ResolverOpts::default();
+    options.timeout = TIMEOUT;
+    options.attempts = 0;
+    options.cache_size = CACHED_NAMES;
+    options.use_hosts_file = ResolveHosts::Never;
+    TokioResolver::builder_with_config(config, TokioConnectionProvider::default())
+        .with_options(options)
+        .build()
+}
+
+/// The addresses of one family, or why nobody knows.
+pub type Answer = Result<Vec<IpAddr>, DialError>;
+type Asking = Pin<Box<dyn Future<Output = Answer>>>;
+
+/// The answers for both families, as they come.
+#[derive(Default)]
+pub struct Answers {
+    six: Option<Asking>,
+    four: Option<Asking>,
+}
+
+impl Answers {
+    /// Waits for the next one; `None` when both have come. To drop the wait loses nothing.
+    pub async fn next(&mut self) -> Option<Answer> {
+        poll_fn(|cx| {
+            for asking in [&mut self.six, &mut self.four] {
+                let poll = asking.as_mut().map(|asking| asking.as_mut().poll(cx));
+                if let Some(Poll::Ready(answer)) = poll {
+                    *asking = None;
+                    return Poll::Ready(Some(answer));
+                }
+            }
+            if self.have_come() {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// Whether both have come.
+    pub fn have_come(&self) -> bool {
+        self.six.is_none() && self.four.is_none()
+    }
+
+    /// Whether that with IPv6 addresses has not come.
+    pub fn lack_six(&self) -> bool {
+        self.six.is_some()
+    }
+}
