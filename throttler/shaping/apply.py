@@ -22,8 +22,8 @@ _PROBE_MINOR = 0xFFFF
 _PROBES = {Leaf.FQ_CODEL: "fq_codel", Leaf.TBF: "tbf rate 1mbit burst 3028b limit 15140b"}
 _ETHERNET_HEADER = 14
 _SIOCGIFMTU = 0x8921  # linux/sockios.h
-_TIMEOUT = 60
-"""Seconds for one run of a tool."""
+_TIMEOUT = 20
+"""Seconds for one run of a tool: less than the service manager's watchdog waits for the loop."""
 
 
 def need_tools() -> None:

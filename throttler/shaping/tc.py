@@ -15,8 +15,8 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 
 from tributary.settings.failure import Exit, Failure
 
-_TIMEOUT = 60.0
-"""Seconds for one part of a batch."""
+_TIMEOUT = 20.0
+"""Seconds for one part of a batch: less than the service manager's watchdog waits for the loop."""
 _LINES = 400
 """Lines at a time."""
 _MOST_COMPLAINTS = 2**16

@@ -13,10 +13,11 @@ from tests.unit.throttler.test_engine import FIRST, SESSION, policy_of
 from throttler.policy.quotas import Quotas
 from throttler.service.engine import Engine
 from throttler.service.metrics import Exporter
-from throttler.service.report import EXPLAINED, SHOWN, Measured, Report, Subject, explain, question
+from throttler.service.report import EXPLAINED, MEASURED, SHOWN, Measured, Report, Subject, explain, measure, question
 from throttler.service.reporter import BETWEEN, Reporter
 from throttler.shaping.statistics import ClassStatistics
 from throttler.sources.source import Which
+from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, SessionClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.failure import Exit, Failure
@@ -162,3 +163,12 @@ def test_what_a_report_fails_with_is_told_to_who_asked_for_it(engine: Engine) ->
         reporter.turn()
         with pytest.raises(ZeroDivisionError):
             failed.result(10)
+
+
+def test_sockets_are_read_only_where_there_are_not_too_many_of_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {FIRST: sockets.Traffic(1, 2, 3)}
+    monkeypatch.setattr(sockets, "traffic", lambda: found)
+    monkeypatch.setattr(sockets, "count", lambda: MEASURED)
+    assert measure(()).subflows == found
+    monkeypatch.setattr(sockets, "count", lambda: MEASURED + 1)
+    assert measure(()).subflows == {}

@@ -1,5 +1,9 @@
 """What sockets tell against what is known; the dump itself is tested in tests/netns."""
 
+import socket
+from contextlib import ExitStack
+
+from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Snapshot, differences
@@ -34,3 +38,15 @@ def test_what_is_not_there_any_more_is_gone() -> None:
 def test_a_port_that_another_session_uses_now_is_gone_and_new() -> None:
     events = differences({FIRST: 7}, found((FIRST, 8)), interface_of, NOW)
     assert events == [SubflowClosed(NOW, 7, FIRST, Ended.GONE), SubflowEstablished(NOW, 8, FIRST, "eth0")]
+
+
+def test_all_tcp_sockets_are_counted_also_those_that_have_nothing_to_do_with_mptcp() -> None:
+    """A look at the subflows passes them all: 60,000 connections to servers cost as much as so many subflows."""
+    before = sockets.count()
+    with ExitStack() as stack:
+        for address, family in (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)):
+            listener = stack.enter_context(socket.create_server((address, 0), family=family))
+            for _ in range(25):
+                stack.enter_context(socket.create_connection(listener.getsockname()[:2]))
+        # Others come and go meanwhile.
+        assert 60 < sockets.count() - before < 300
