@@ -76,6 +76,10 @@ def links(settings: CpeSettings, observed: Observed) -> tuple[Link, ...]:
     return tuple(found)
 
 
+_SPECIAL = frozenset('"\\*')
+"""What the kernel takes in a name, and nft does not between quotes, or takes for any name that begins so."""
+
+
 def _interfaces(settings: CpeSettings, interfaces: Sequence[Interface]) -> dict[str, Interface]:
     """An interface for each link: the oldest that fits and that no link before it in the file has."""
     own = (*settings.tunnel_names, settings.scout_name) if settings.enrolment else ()
@@ -83,6 +87,7 @@ def _interfaces(settings: CpeSettings, interfaces: Sequence[Interface]) -> dict[
         each
         for each in interfaces
         if not (each.is_loopback or each.is_enslaved or each.name.startswith(SHAPED) or each.name in own)
+        and not _SPECIAL.intersection(each.name)
     ]
     free.sort(key=lambda each: each.index)
     chosen: dict[str, Interface] = {}

@@ -149,3 +149,11 @@ def test_an_address_that_another_host_has_or_that_is_being_checked_is_not_used()
     seen = house(DSL)
     seen = replace(seen, addresses=tuple(replace(each, is_usable=False) for each in seen.addresses))
     assert states(seen)["dsl"] == Reason.NO_ADDRESS
+
+
+@pytest.mark.parametrize("name", ['en"p2', "en\\p2", "enp2*"])
+def test_an_interface_whose_name_nft_cannot_quote_is_no_links(name: str) -> None:
+    plug = replace(DSL, interface=replace(DSL.interface, name=name))
+    text = '[wan.any]\ninterface = "*"\n'
+    assert named(house(plug), text)["any"].down == Reason.NO_INTERFACE
+    assert named(house(DSL), text)["any"].down is None
