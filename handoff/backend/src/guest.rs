@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::sendfile;
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tributary_transplant::unacknowledged;
@@ -30,6 +30,24 @@ pub trait Server: Send + Sync + 'static {
     /// Answers the next request, which begins with the guest's inbox; more of it may have to be read.
     fn serve(&self, guest: &mut Guest, kept: &mut Self::Kept)
     -> impl Future<Output = After> + Send;
+}
+
+/// Reads once into the room that `bytes` have; 0 at the end. To read by `AsyncRead` would take a read that returned less than
+/// was asked for to mean that the socket is empty, but recv(2) stops before urgent data.
+pub(crate) async fn read_some(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        match stream.try_read_buf(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
+}
+
+/// Urgent data stay where they are in the stream (RFC 6093 section 6).
+pub(crate) fn read_urgent_data_inline(stream: &TcpStream) {
+    // TCP's sockets all take it.
+    let _ = SockRef::from(stream).set_out_of_band_inline(true);
 }
 
 /// What becomes of a connection behind an answer.
@@ -58,6 +76,7 @@ pub struct Guest {
 
 impl Guest {
     pub(crate) fn new(stream: TcpStream, inbox: Vec<u8>, idle: Duration) -> Self {
+        read_urgent_data_inline(&stream);
         Self {
             stream,
             inbox,
@@ -79,7 +98,7 @@ impl Guest {
     /// The same, however long it takes.
     pub(crate) async fn read(&mut self) -> io::Result<usize> {
         self.inbox.reserve(PIECE);
-        self.stream.read_buf(&mut self.inbox).await
+        read_some(&self.stream, &mut self.inbox).await
     }
 
     /// Sends all of `bytes`.

@@ -5,15 +5,17 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
+use tokio::try_join;
 use tributary_wire::http::exchange::{
     Action, ClientAfter, Ending, Event, Exchange, Fault, Input, ServerAfter,
 };
 use tributary_wire::http::{HeadLimits, Refused, Request};
 
-use crate::guest::{After, Guest, Server};
+use crate::guest::{After, Guest, Server, read_some, read_urgent_data_inline};
 use crate::head::{next_request, refuse};
 
 const PIECE: usize = 64 << 10;
@@ -70,6 +72,7 @@ impl Relay {
         let server = TcpStream::connect(self.server).await?;
         // Small writes are only slower without it.
         let _ = server.set_nodelay(true);
+        read_urgent_data_inline(&server);
         Ok(server)
     }
 
@@ -224,11 +227,11 @@ impl Carrier<'_> {
             self.guest.inbox.reserve(PIECE);
         }
         self.inbox.reserve(PIECE);
-        let (mut from_server, mut server) = self.server.split();
-        let (mut from_client, mut client) = self.guest.stream.split();
+        let (from_server, mut server) = self.server.split();
+        let (from_client, mut client) = self.guest.stream.split();
         tokio::select! {
-            read = from_server.read_buf(&mut self.inbox), if takes_response => Moved::FromServer(read),
-            read = from_client.read_buf(&mut self.guest.inbox), if takes_request => Moved::FromClient(read),
+            read = read_some(from_server.as_ref(), &mut self.inbox), if takes_response => Moved::FromServer(read),
+            read = read_some(from_client.as_ref(), &mut self.guest.inbox), if takes_request => Moved::FromClient(read),
             count = server.write(&self.to_server), if !self.to_server.is_empty() => Moved::ToServer(count),
             count = client.write(&self.to_client), if !self.to_client.is_empty() => Moved::ToClient(count),
         }
@@ -288,9 +291,26 @@ async fn pass_all(guest: &mut Guest, mut server: TcpStream, first: [Vec<u8>; 2])
     let [to_client, to_server] = first;
     guest.send(&to_client).await?;
     server.write_all(&to_server).await?;
-    let (_, sent) = copy_bidirectional(&mut guest.stream, &mut server).await?;
+    let (from_server, mut to_server) = server.split();
+    let (from_client, mut to_client) = guest.stream.split();
+    let (_, sent) = try_join!(
+        copy(from_client.as_ref(), &mut to_server),
+        copy(from_server.as_ref(), &mut to_client),
+    )?;
     guest.sent += sent;
     Ok(())
+}
+
+/// Passes all on until the end, and the end as well; how many bytes.
+async fn copy(from: &TcpStream, to: &mut WriteHalf<'_>) -> io::Result<u64> {
+    let (mut sent, mut bytes) = (0, Vec::with_capacity(PIECE));
+    while read_some(from, &mut bytes).await? > 0 {
+        to.write_all(&bytes).await?;
+        sent += bytes.len() as u64;
+        bytes.clear();
+    }
+    to.shutdown().await?;
+    Ok(sent)
 }
 
 /// What became of the first direction that was ready: how many bytes went.

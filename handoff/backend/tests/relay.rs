@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handoff_backend::{Relay, serve_plain};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -129,4 +130,44 @@ async fn an_end_that_changes_the_protocol_has_all_passed_on_until_both_ends_have
     let read = timeout(SOON, client.read_to_end(&mut echoed)).await;
     read.expect("in time").expect("whole");
     assert_eq!(echoed, b"first early late");
+}
+
+/// An urgent byte has more behind it, which is there at once: nothing comes later that would make up for a read that stopped.
+#[tokio::test]
+async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
+    fn say(stream: &TcpStream) {
+        let socket = SockRef::from(stream);
+        socket.send(b"abc").expect("sent");
+        socket.send_out_of_band(b"..X").expect("sent");
+        socket.send(b"def").expect("sent");
+    }
+    let (listener, server) = listener().await;
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        let mut heard = past_head(&mut stream).await;
+        let answer =
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
+        stream.write_all(answer).await.expect("sent");
+        say(&stream);
+        while heard.len() < 9 {
+            assert!(stream.read_buf(&mut heard).await.expect("more") > 0);
+        }
+        heard
+    });
+    let mut client = client_of(server).await;
+    let request = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
+    client.write_all(request).await.expect("sent");
+    let mut heard = past_head(&mut client).await;
+    say(&client);
+    let all = async {
+        while heard.len() < 9 {
+            assert!(client.read_buf(&mut heard).await.expect("more") > 0);
+        }
+        serving.await.expect("no panic")
+    };
+    let up = timeout(SOON, all).await.expect("in time");
+    assert_eq!(
+        (&heard[..], &up[..]),
+        (&b"abc..Xdef"[..], &b"abc..Xdef"[..])
+    );
 }
