@@ -197,12 +197,8 @@ impl Session {
 
     /// A server has sent field lines that are left out of its response: says so in the log, and counts them.
     pub fn malformed_fields(&self, server: &str, lines: &[Box<[u8]>]) {
-        self.context
-            .accounts
-            .metrics
-            .malformed_fields
-            .inc_by(lines.len() as u64);
         for line in lines {
+            self.context.accounts.metrics.malformed_fields.inc();
             if self.context.warnings.take() {
                 let line = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
                 tracing::warn!("{server} sent a malformed field line, which is left out: {line:?}");
