@@ -1,6 +1,7 @@
 """What happens to the machine below a running throttler: interfaces come and go, rules are flushed, clients vanish."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,3 +130,16 @@ def test_a_damaged_quota_file_is_set_aside_and_the_throttler_goes_on(tmp_path: P
     with throttler("kernel", WIRED_SLOW, "--state-directory", str(tmp_path)), connection():
         eventually(elements)
         assert (tmp_path / "quotas.json.broken").exists()
+
+
+def test_a_throttler_that_has_nothing_to_do_does_nothing(source: str) -> None:
+    def ticks() -> int:
+        """Of the processor, a hundredth of a second each (proc(5), utime and stime)."""
+        fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    with throttler(source) as child, connection():
+        eventually(elements)
+        before = ticks()
+        time.sleep(3)
+        assert ticks() - before < 50

@@ -109,7 +109,8 @@ class Daemon:
         self._source = source = inputs.source
         self._interfaces, self._ruleset = inputs.interfaces, inputs.ruleset
         self._there: Numbers = {}
-        self._silence, self._next_silence = Silence(), 0.0
+        # The kernel tells all ends.
+        self._silence, self._next_silence = Silence(), 0.0 if source.which is Which.SNIFFER else float("inf")
         self._silent: Future[list[FourTuple]] | None = None
         self._store = store
         self._installation = Installation(setup.log)
@@ -124,7 +125,11 @@ class Daemon:
     def run(self) -> None:
         """Until a stop signal. When nft or tc fails everything is taken down and put up again, once in a while."""
         with self._commands.reporter:
-            self._run()
+            try:
+                self._run()
+            finally:
+                self._save().result()
+                self._log.close()
 
     def _run(self) -> None:
         last_failure = float("-inf")
@@ -177,8 +182,6 @@ class Daemon:
         except StepFailed as failed:
             # A stop is a stop: what cannot be read any more is not worth a fresh start.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
-        self._save().result()
-        self._log.close()
 
     @property
     def status(self) -> str:
@@ -205,8 +208,7 @@ class Daemon:
             for events in self._follow(there):
                 self._feed(events)
         self._feed(self._source.events(self._engine.known))
-        if self._source.which is Which.SNIFFER:
-            self._look_for_silent()
+        self._look_for_silent()
         if (now := time.monotonic()) >= self._next_save:
             self._next_save = now + _BETWEEN_SAVES
             self._save()
