@@ -70,7 +70,7 @@ def _proportion(mtu: int) -> float:
     return (_FULL - _HEADERS) / (mtu - _HEADERS)
 
 
-def _knees(readings: Readings) -> dict[int, Repeated]:
+def knees(readings: Readings) -> dict[int, Repeated]:
     """In MB, by MTU."""
     sizes = sorted({Size.parse(reading.point["buffer"]) for reading in readings}, key=lambda size: size.amount)
     return {
@@ -80,23 +80,23 @@ def _knees(readings: Readings) -> dict[int, Repeated]:
 
 
 def _judge(_options: BufferMtuOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    knees = _knees(readings)
-    if _FULL not in knees:
+    found = knees(readings)
+    if _FULL not in found:
         return []
     verdicts = []
-    for mtu in (each for each in knees if each < _FULL):
+    for mtu in (each for each in found if each < _FULL):
         claim = f"packets of {mtu} bytes need no smaller buffer than those of 1500"
-        verdicts.append(no_less_than(claim, knees[mtu], knees[_FULL], "MB"))
+        verdicts.append(no_less_than(claim, found[mtu], found[_FULL], "MB"))
         claim = f"for packets of {mtu} bytes a buffer in proportion to what they carry is enough"
-        verdicts.append(no_more_than(claim, knees[mtu], knees[_FULL] * (_ROOM * _proportion(mtu)), "MB"))
+        verdicts.append(no_more_than(claim, found[mtu], found[_FULL] * (_ROOM * _proportion(mtu)), "MB"))
     return verdicts
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     throughput, least = figure.subplots(1, 2)
-    knees = _knees(readings)
+    by_mtu = knees(readings)
     sizes = sorted({Size.parse(reading.point["buffer"]) for reading in readings}, key=lambda size: size.amount)
-    for mtu in knees:
+    for mtu in by_mtu:
         found = [readings.at(mtu=str(mtu), buffer=str(size)).estimate("steady_mbps") for size in sizes]
         places = [size.amount / 1e6 for size in sizes]
         means, margins = [each.mean for each in found], [each.margin for each in found]
@@ -106,11 +106,11 @@ def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     throughput.set_ylabel("payload, Mbit/s")
     throughput.set_ylim(0)
     throughput.legend(frameon=False, fontsize=8)
-    estimates = [each.estimate for each in knees.values()]
+    estimates = [each.estimate for each in by_mtu.values()]
     means, margins = [each.mean for each in estimates], [each.margin for each in estimates]
-    least.errorbar(list(knees), means, margins, color="black", marker="o", capsize=2, label="measured")
-    theory = [needed(topology) * _proportion(mtu) / 1e6 for mtu in knees]
-    least.plot(list(knees), theory, color="#999999", linestyle=":", label="0.48 MB in proportion")
+    least.errorbar(list(by_mtu), means, margins, color="black", marker="o", capsize=2, label="measured")
+    theory = [needed(topology) * _proportion(mtu) / 1e6 for mtu in by_mtu]
+    least.plot(list(by_mtu), theory, color="#999999", linestyle=":", label="0.48 MB in proportion")
     least.set_xlabel("MTU, bytes")
     least.set_ylabel("smallest buffer with 95 % of the best, MB")
     least.set_ylim(0)

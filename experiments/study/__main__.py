@@ -78,7 +78,8 @@ exit codes:
 _PUBLISH = """\
 Writes the newest whole run of each experiment in the form in which docs/results keeps it: DIR/experiment/NAME/ with
 manifest.json (the testbeds are in it), verdicts.json, plot.svg and readings.jsonl.xz, a reading a line; and
-DIR/report.html, of all that has been published there. An experiment that was published there before is replaced.
+DIR/report.html, of all that has been published there, and DIR/papers.md, the papers' figures beside ours. What was
+published there before of an experiment is replaced.
 `experiment report --results DIR` reads this form as well. Needs no root.
 """
 _PUBLISH_END = """\
@@ -356,6 +357,8 @@ def _report(options: Report) -> int:
 
 
 def _publish(options: Publish) -> int:
+    from experiments.study.papers import table
+
     chosen = _chosen(options.names, options.results / "experiment")
     records = _records(chosen, options.results / "experiment")
     for name, record in records.items():
@@ -363,7 +366,9 @@ def _publish(options: Publish) -> int:
         print(options.to / "experiment" / name)
     everything = options.to / "experiment"
     reported = {each.name: each for each in [*_chosen((), everything), *chosen]}
-    _write_report([*reported.values()], _records([*reported.values()], everything), options.to / "report.html")
+    kept = _records([*reported.values()], everything)
+    _write_report([*reported.values()], kept, options.to / "report.html")
+    _write(table(kept), options.to / "papers.md")
     return 0
 
 
@@ -393,7 +398,10 @@ def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record
 def _write_report(chosen: Sequence[Scenario[Any]], records: Mapping[str, Record], output: Path) -> None:
     from experiments.study.report import page, render
 
-    text = render(page(chosen, records, datetime.now(UTC)))
+    _write(render(page(chosen, records, datetime.now(UTC))), output)
+
+
+def _write(text: str, output: Path) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -9,7 +9,8 @@ import pytest
 
 from experiments.study import tidy
 from experiments.study.__main__ import main
-from experiments.study.catalogue import EVERYTHING
+from experiments.study.catalogue import EVERYTHING, SCENARIOS
+from experiments.study.papers import TABLE, table
 from experiments.study.published import publish, published
 from experiments.testbed.topology import Profile, Topology
 from tributary.places import ROOT
@@ -60,6 +61,7 @@ def test_it_can_be_published_and_reported_from(tmp_path: Path, capsys: pytest.Ca
     assert str(tmp_path / "experiment/legacy") in capsys.readouterr().out
     assert "TCP over wired fills it" in (tmp_path / "report.html").read_text()
     assert main(["report", "legacy", "--results", str(tmp_path)]) == 0
+    assert "95" in (tmp_path / "papers.md").read_text()
 
 
 def test_a_page_has_all_that_was_published_beside_it(tmp_path: Path) -> None:
@@ -67,6 +69,22 @@ def test_a_page_has_all_that_was_published_beside_it(tmp_path: Path) -> None:
         assert main(["publish", name, "--results", str(RESULTS), "--to", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
     assert 'id="legacy"' in page and 'id="mtu"' in page
+
+
+def test_the_papers_table_is_made_from_what_is_published() -> None:
+    """Each figure beside ours: the page that is kept is the one that the kept readings give."""
+    records = {name: record for name in KEPT for record in [published(RESULTS / "experiment" / name)] if record}
+    page = table(records)
+    assert (RESULTS / "papers.md").read_text() == page
+    rows = [row for paper in TABLE.values() for row in paper]
+    assert page.count("\n| ") >= len(rows) and len(TABLE) == 4
+    for row in rows:
+        assert row.figure in page and row.theirs in page
+    assert all(row.experiment in SCENARIOS or (row.outcome and isinstance(row.ours, str)) for row in rows)
+
+
+def test_what_is_not_published_is_said_so() -> None:
+    assert "not published yet | `legacy`" in table({})
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
