@@ -204,7 +204,7 @@ def _route(route: Route, names: Mapping[int, str]) -> str:
     words = [
         *(["unreachable"] if route.interface is None else []),
         "default" if route.is_default else str(route.destination),
-        *([f"via {route.gateway}"] if route.gateway else []),
+        *([f"via {_via(route)}"] if route.gateway else []),
         *([] if route.interface is None else [f"dev {_name(route.interface, names)}"]),
         *(["onlink"] if route.gateway else []),
         *([f"table {route.table}"] if route.table != MAIN else []),
@@ -213,6 +213,13 @@ def _route(route: Route, names: Mapping[int, str]) -> str:
         *([f"src {route.source}"] if route.source else []),
     ]
     return " ".join(words)
+
+
+def _via(route: Route) -> str:
+    """ip(8) takes the family before a gateway of the other IP version."""
+    gateway = route.gateway
+    is_other = gateway is not None and gateway.version != route.destination.version
+    return f"inet{'6' if gateway and gateway.version == 6 else ''} {gateway}" if is_other else str(gateway)
 
 
 def _rule(rule: Rule) -> str:

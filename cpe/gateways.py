@@ -21,6 +21,8 @@ class Gateways:
         self._enrolments = settings.enrolment
         self._number = self._place_of(used)
         self._found: dict[str, tuple[Address, ...]] = {}
+        self._chosen: dict[tuple[str, str], Address] = {}
+        """By the gateway's name and the link's: of several addresses the one that is tried now."""
         self.given: dict[str, Setup] = {}
         """By the interface's name, what it was given last."""
         self._scouted_by = settings.probe, settings.tunnels
@@ -72,6 +74,15 @@ class Gateways:
         """Where any of them is."""
         host = enrolment.gateway.host
         return (ip_address(host),) if enrolment.gateway.address else self._found.get(host, ())
+
+    def chosen(self, enrolment: Enrolment) -> Mapping[str, Address]:
+        """Which of a gateway's addresses links are to use, by the links' names; others use the first that they can."""
+        host = enrolment.gateway.host
+        return {link: address for (name, link), address in self._chosen.items() if name == host}
+
+    def choose(self, enrolment: Enrolment, link: str, address: Address) -> None:
+        """From now on the link uses this one."""
+        self._chosen[enrolment.gateway.host, link] = address
 
     @property
     def names(self) -> frozenset[str]:

@@ -86,6 +86,8 @@ class Keeper:
         self._translation = UNKNOWN if memory.translates else None
         self._prefixes = lan.Prefixes()
         self._taken: frozenset[int] = frozenset()
+        self._rounds: dict[str, int] = {}
+        """How often links have changed to another address of the gateway since they were answered."""
         self._last = max(memory.endpoints, default=NUMBERS.start - 1)
 
     def change_settings(self, settings: CpeSettings) -> None:
@@ -121,6 +123,7 @@ class Keeper:
         probed = [link for link in self.links if self.probed_by(link)]
         self.health.keep([link.name for link in probed], [link.name for link in probed if link.wan.metered])
         self.overflow.consider(self._candidates())
+        self._try_addresses()
         self._keep_examined()
         made = _still_there(self.memory.endpoints, observed)
         self.foreign = foreign(observed, made)
@@ -135,6 +138,22 @@ class Keeper:
         limits = self.memory.limits_before or observed.limits
         self.memory = Memory(self._made(made, steps), limits, own, aims.translation is not None, self.gateways.place)
         return Decision(steps, tuple(self._changes(wall)))
+
+    def _try_addresses(self) -> None:
+        """Links by which the gateway is silent try its other address: on the way one IP version's UDP may be lost.
+
+        After as many failures as take a link out, then twice as many, and so on.
+        """
+        enrolment = self.gateways.current
+        for link in self.links if enrolment else ():
+            record = self.health.records.get(link.name)
+            rounds = (record.failures // self.settings.probe.failures).bit_length() if record else 0
+            usable = tunnels.outsides(link, self.gateways.found)
+            if enrolment and rounds > self._rounds.get(link.name, 0) and len(usable) > 1:
+                now = tunnels.outside(link, usable, self.gateways.chosen(enrolment))
+                assert now is not None, "one of several"
+                self.gateways.choose(enrolment, link.name, usable[(usable.index(now) + 1) % len(usable)])
+            self._rounds[link.name] = rounds
 
     def _leg(self, observed: Observed) -> Leg | None:
         enrolment = self.gateways.current
@@ -169,11 +188,15 @@ class Keeper:
         if enrolment is None:
             return aims
         found = self.gateways.found
-        made = tuple(tunnels.setups(self.settings, enrolment, self.links, dead, shunned, found, self.paths.found))
+        chosen = self.gateways.chosen(enrolment)
+        made = tuple(
+            tunnels.setups(self.settings, enrolment, self.links, dead, shunned, found, self.paths.found, chosen)
+        )
         names = self.settings.tunnel_names
         if earlier := self.gateways.earlier:
             alive = [link for link in self.links if link.name not in dead and link.name not in shunned]
-            made = (*made, *tunnels.scout(self.settings, earlier, alive, self.gateways.found_of(earlier)))
+            asked, turn = self.gateways.found_of(earlier), self.gateways.scout.turn
+            made = (*made, *tunnels.scout(self.settings, earlier, alive, asked, turn))
             names = (*names, self.settings.scout_name)
         return replace(
             aims,
@@ -226,7 +249,8 @@ class Keeper:
         """By which the gateway's outside is reached from a link; None if there is none, or nobody knows where it is."""
         target = self.settings.probe.target
         found = self.gateways.found if self.gateways.current else (target.address,) if target else ()
-        gateway = tunnels.outside(link, found)
+        chosen = self.gateways.chosen(self.gateways.current) if self.gateways.current else {}
+        gateway = tunnels.outside(link, found, chosen)
         if gateway is None or link.interface is None:
             return None
         [way] = (way for way in link.ways if way.version == gateway.version)
@@ -297,8 +321,12 @@ class Keeper:
         It has just answered by one link. Until the probes say more, the others are taken to be as they were, so that
         nothing leaves outside of the tunnels meanwhile.
         """
+        earlier, turn = self.gateways.earlier, self.gateways.scout.turn
         if not self.gateways.go_back(now):
             return False
+        for link in self.links if earlier else ():
+            if earlier and (usable := tunnels.outsides(link, self.gateways.found)):
+                self.gateways.choose(earlier, link.name, usable[turn % len(usable)])
         self.health.ask_all()
         return True
 

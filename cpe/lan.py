@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Interface, IPv6Network
 
 from cpe.links import Link
-from cpe.observed import EVERYWHERE, Observed, Route, Rule
+from cpe.observed import EVERYWHERE, Interface, Observed, Route, Rule
 from cpe.ours import MAIN, METRICS, PROTOCOL, REFUSED, RULES, TABLE_METRIC, TABLES, is_our_route
 from cpe.settings import CpeSettings
 from cpe.translation import Side, Translation
@@ -52,8 +52,17 @@ class Lan:
     @property
     def interface(self) -> int | None:
         """The number of the LAN's interface, if it is there and switched on."""
+        return self._there.index if self._there else None
+
+    @property
+    def name(self) -> str | None:
+        """The name of that interface; settings may have called it by another."""
+        return self._there.name if self._there else None
+
+    @property
+    def _there(self) -> Interface | None:
         there = self.observed.interfaces
-        return next((each.index for each in there if each.name == self.settings.lan and each.is_up), None)
+        return next((each for each in there if self.settings.lan in each.names and each.is_up), None)
 
     @property
     def delegating(self) -> list[tuple[Link, IPv6Network]]:
@@ -130,12 +139,12 @@ def wanted(lan: Lan) -> tuple[LanAddress, ...]:
 def translation(lan: Lan) -> Translation | None:
     """What the LAN's private prefix becomes at links."""
     settings = lan.settings
-    if lan.interface is None or settings.lan is None or settings.lan_prefix is None:
+    if lan.name is None or settings.lan_prefix is None:
         return None
     sides = tuple(
         Side(link.interface.name, link.place, prefix) for link, prefix in lan.delegating if link.interface is not None
     )
-    return Translation(settings.lan, settings.lan_prefix, sides)
+    return Translation(lan.name, settings.lan_prefix, sides)
 
 
 def standing(lan: Lan) -> tuple[LanAddress, ...]:

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     NO_CARRIER = "no carrier"
     NO_ADDRESS = "no global address"
     SAME_ADDRESS = "another link has its address"
+    LAN_NETWORK = "its network is the LAN's own"
     NO_GATEWAY = "no default route"
     NO_ANSWER = "the probed target does not answer"
     LOGIN = "a login page is in the way"
@@ -67,12 +68,13 @@ class Link:
 def links(settings: CpeSettings, observed: Observed) -> tuple[Link, ...]:
     """All links, as they rank."""
     chosen = _interfaces(settings, observed.interfaces)
+    lan = {each.index for each in observed.interfaces if settings.lan in each.names}
     found: list[Link] = []
     for rank, name in enumerate(settings.by_rank):
         wan, place = settings.wan[name], list(settings.wan).index(name)
         link = Link(name, wan, place, rank, chosen.get(name))
         taken = frozenset(address for other in found for way in other.ways for address in way.addresses)
-        found.append(_judged(link, observed, taken))
+        found.append(_judged(link, observed, taken, lan))
     return tuple(found)
 
 
@@ -107,14 +109,15 @@ def working(links: Sequence[Link], unfit: Collection[str]) -> list[Link]:
 def fits(wan: Wan, interface: Interface) -> bool:
     """Whether every rule that ``wan`` has fits."""
     return (
-        (wan.interface is None or fnmatchcase(interface.name, wan.interface))
+        (wan.interface is None or any(fnmatchcase(name, wan.interface) for name in interface.names))
         and (wan.driver is None or fnmatchcase(interface.driver, wan.driver))
         and (wan.bus is None or fnmatchcase(interface.bus, wan.bus))
         and (wan.mac is None or any(fnmatchcase(mac, wan.mac) for mac in interface.macs))
     )
 
 
-def _judged(link: Link, observed: Observed, taken: frozenset[Address]) -> Link:
+def _judged(link: Link, observed: Observed, taken: frozenset[Address], lan: Collection[int]) -> Link:
+    """``taken`` are addresses of links before it, ``lan`` is the interface of the LAN."""
     interface = link.interface
     if interface is None:
         return replace(link, down=Reason.NO_INTERFACE)
@@ -127,8 +130,30 @@ def _judged(link: Link, observed: Observed, taken: frozenset[Address]) -> Link:
         return replace(link, down=Reason.NO_CARRIER)
     if not free:
         return replace(link, down=Reason.SAME_ADDRESS if own else Reason.NO_ADDRESS)
+    if _is_of_the_lan(interface, observed, lan):
+        return replace(link, down=Reason.LAN_NETWORK)
     ways = tuple(_ways(link.wan, interface, free, observed.routes))
     return replace(link, ways=ways, down=None if ways else Reason.NO_GATEWAY)
+
+
+def _is_of_the_lan(interface: Interface, observed: Observed, lan: Collection[int]) -> bool:
+    """Whether the link's IPv4 network is the LAN's: whoever asks for a device gets one of either side.
+
+    If its gateway has an address of this box on another side, nothing can be sent there at all.
+    """
+    networks = [(route.interface, route.destination) for route in observed.routes if _is_network(route)]
+    own = [network for number, network in networks if number == interface.index]
+    others = [network for number, network in networks if number in lan]
+    elsewhere = {each.address for each in observed.addresses if each.interface != interface.index}
+    here = [each for each in observed.routes if each.interface == interface.index and each.is_default]
+    gateways = {route.gateway for route in here if route.table == MAIN and not is_our_route(route)}
+    return any(one.overlaps(other) for one in own for other in others) or not gateways.isdisjoint(elsewhere)
+
+
+def _is_network(route: Route) -> bool:
+    """Whether it leads to more than one neighbour, by IPv4."""
+    is_near = route.table == MAIN and route.gateway is None and not is_our_route(route)
+    return is_near and route.destination.version == 4 and 0 < route.destination.prefixlen < 31
 
 
 def _ways(

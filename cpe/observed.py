@@ -29,6 +29,13 @@ class Interface:
     mtu: int = 1500
     driver: str = ""
     bus: str = ""
+    other_names: tuple[str, ...] = ()
+    """Its alternative names (ip-link(8), altname)."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that settings may call it by."""
+        return (self.name, *self.other_names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ class Scout:
         self._after = tunnels.return_after.seconds
         self._patience = 1
         self._returned = float("-inf")
+        self._in_vain: dict[int, int] = {}
         self._begin(0)
 
     def _begin(self, place: int) -> None:
@@ -56,7 +57,13 @@ class Scout:
         self.since = None
         self._failures += 1
         if self._failures >= self._probe.failures:
+            self._in_vain[self.place] = self._in_vain.get(self.place, 0) + 1
             self._begin((self.place + 1) % max(used, 1))
+
+    @property
+    def turn(self) -> int:
+        """Which of the addresses of the gateway at ``place`` to ask, from 0: the next one after 1, 2, 4, ... rounds."""
+        return self._in_vain.get(self.place, 0).bit_length()
 
     def is_steady(self, now: float) -> bool:
         """Whether it has answered for long enough."""

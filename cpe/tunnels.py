@@ -113,27 +113,35 @@ def setups(
     shunned: Collection[str],
     found: Collection[Address],
     paths: Mapping[str, int],
+    chosen: Mapping[str, Address] | None = None,
 ) -> Iterator[Setup]:
     """What the tunnels' interfaces should be given; ``found`` are the gateway's addresses outside, none while unknown.
+
+    ``chosen`` are those among them that certain links should use.
 
     ``links`` as they rank. A link that is down leaves its tunnel as it was. ``paths`` has the largest packet in bytes
     that passes between a link and the gateway, by the link's name, where that was measured.
     """
     alive = working(links, {*dead, *shunned})
     if alive:
-        yield _setup(settings, enrolment, addresses.EVERYTHING_ELSE, alive, found, paths)
+        yield _setup(settings, enrolment, addresses.EVERYTHING_ELSE, alive, found, paths, chosen or {})
     for link in links:
         if link.ways:
-            yield _setup(settings, enrolment, link.place + 1, [link], found, paths)
+            yield _setup(settings, enrolment, link.place + 1, [link], found, paths, chosen or {})
 
 
 def scout(
-    settings: CpeSettings, enrolment: Enrolment, links: Sequence[Link], found: Collection[Address]
+    settings: CpeSettings, enrolment: Enrolment, links: Sequence[Link], found: Collection[Address], turn: int = 0
 ) -> Iterator[Setup]:
-    """The tunnel to an earlier gateway, by the best of ``links``, which work; nothing but questions go in."""
+    """The tunnel to an earlier gateway, by the best of ``links``, which work; nothing but questions go in.
+
+    Of several addresses that the link can reach it leads to that whose ``turn`` it is, counted round and round.
+    """
     ways = [link for link in links if link.ways]
     if ways:
-        made = _setup(settings, enrolment, addresses.EVERYTHING_ELSE, ways, found, {})
+        usable = outsides(ways[0], found)
+        chosen = {ways[0].name: usable[turn % len(usable)]} if usable else {}
+        made = _setup(settings, enrolment, addresses.EVERYTHING_ELSE, ways, found, {}, chosen)
         [peer] = made.interface.peers
         asked = replace(peer, allowed=(IPv4Network(enrolment.inside),), keepalive=0)
         interface = replace(made.interface, peers=(asked,))
@@ -147,16 +155,19 @@ def _setup(
     links: Sequence[Link],
     found: Collection[Address],
     paths: Mapping[str, int],
+    chosen: Mapping[str, Address],
 ) -> Setup:
     own = place == addresses.EVERYTHING_ELSE
     address6 = _address6(enrolment, place)
     everywhere = (EVERYWHERE[4], *([EVERYWHERE[6]] if address6 else []))
-    rooms = (room(link.interface.mtu, outside(link, found), paths.get(link.name)) for link in links if link.interface)
+    rooms = (
+        room(link.interface.mtu, outside(link, found, chosen), paths.get(link.name)) for link in links if link.interface
+    )
     room_of_all = min(rooms)
     peer = Peer(
         enrolment.public_key,
         everywhere if own else (IPv4Network(enrolment.inside),),
-        _endpoint(enrolment, links[0], found),
+        _endpoint(enrolment, outside(links[0], found, chosen)),
         _keepalive(settings, links[0]),
     )
     return Setup(
@@ -191,14 +202,20 @@ def room(interface: int, gateway: Address | None, path: int | None) -> int:
     return safe if path is None or gateway is None else min(safe, path - OVERHEAD[gateway.version])
 
 
-def outside(link: Link, found: Collection[Address]) -> Address | None:
-    """The gateway's address of an IP version in which ``link`` leads out."""
+def outsides(link: Link, found: Collection[Address]) -> list[Address]:
+    """The gateway's addresses of the IP versions in which ``link`` leads out."""
     versions = {way.version for way in link.ways}
-    return next((each for each in found if each.version in versions), None)
+    return [each for each in found if each.version in versions]
 
 
-def _endpoint(enrolment: Enrolment, link: Link, found: Collection[Address]) -> str | None:
-    address = outside(link, found)
+def outside(link: Link, found: Collection[Address], chosen: Mapping[str, Address] | None = None) -> Address | None:
+    """The one of them that is ``chosen`` for the link, or the first; None if there is none."""
+    usable = outsides(link, found)
+    wanted = (chosen or {}).get(link.name)
+    return wanted if wanted in usable else next(iter(usable), None)
+
+
+def _endpoint(enrolment: Enrolment, address: Address | None) -> str | None:
     if address is None:
         return None
     return f"[{address}]:{enrolment.gateway.port}" if address.version == 6 else f"{address}:{enrolment.gateway.port}"

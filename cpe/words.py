@@ -26,6 +26,7 @@ class Cause(StrEnum):
     NO_CARRIER = "no-carrier"
     NO_ADDRESS = "no-address"
     SAME_ADDRESS = "same-address"
+    LAN_NETWORK = "lan-network"
     NO_GATEWAY = "no-default-route"
     NO_ANSWER = "no-answer"
     NO_ANSWER_ANYWHERE = "no-answer-anywhere"
@@ -107,6 +108,11 @@ _DOWN: dict[str, tuple[Cause, str]] = {
     Reason.SAME_ADDRESS: (
         Cause.SAME_ADDRESS,
         "{name} and another link got the same address from their modems. Give one of the modems another network.",
+    ),
+    Reason.LAN_NETWORK: (
+        Cause.LAN_NETWORK,
+        "{name}'s modem gives addresses of the network that the LAN has on this box. Give one of them another network:"
+        " the modem in its own settings, or the LAN by its address.",
     ),
     Reason.NO_GATEWAY: (
         Cause.NO_GATEWAY,

@@ -91,7 +91,15 @@ def interface(message: Message) -> Interface:
             is_enslaved=found.get_attr("IFLA_MASTER") is not None,
             macs=_macs(found) if found["ifi_type"] == _ETHERNET else (),
             mtu=_attribute(found, "IFLA_MTU", int) or 0,
+            other_names=tuple(_other_names(found)),
         )
+
+
+def _other_names(found: Any) -> Iterator[str]:
+    properties = found.get_attr("IFLA_PROP_LIST")
+    for name, value in properties["attrs"] if properties else ():
+        if name == "IFLA_ALT_IFNAME" and isinstance(value, str):
+            yield value
 
 
 def _macs(found: Any) -> tuple[str, ...]:
@@ -128,7 +136,7 @@ def _unlasting(address: Address) -> int:
 
 
 def routes(message: Message) -> list[Route]:
-    """The unicast routes in an RTM_NEWROUTE: several of a multipath route, none with a gateway of another IP version.
+    """The unicast routes in an RTM_NEWROUTE, several of a multipath route; a gateway may be of the other IP version.
 
     Of other kinds only those that make destinations unreachable. Raises Malformed.
     """
@@ -140,7 +148,7 @@ def routes(message: Message) -> list[Route]:
             return [_route(found, None, found)]
         if found["type"] != _UNICAST:
             return []
-        return [_route(found, interface, hop) for interface, hop in _hops(found) if hop.get_attr("RTA_VIA") is None]
+        return [_route(found, interface, hop) for interface, hop in _hops(found)]
 
 
 def _hops(found: Any) -> Iterator[tuple[int, Any]]:
@@ -160,12 +168,27 @@ def _route(found: Any, interface: int | None, hop: Any) -> Route:
     return Route(
         table=found["table"] if table is None else table,
         destination=ip_network((start, bits)) if start else EVERYWHERE[_FAMILIES[found["family"]]],
-        gateway=_address(hop, "RTA_GATEWAY"),
+        gateway=_address(hop, "RTA_GATEWAY") or _via(hop),
         interface=interface,
         metric=_attribute(found, "RTA_PRIORITY", int) or 0,
         protocol=found["proto"],
         source=_address(found, "RTA_PREFSRC"),
     )
+
+
+def _via(hop: Any) -> Address | None:
+    """A gateway of the other IP version (RFC 5549)."""
+    via = _attribute(hop, "RTA_VIA", dict)
+    return ip_address(via["addr"]) if via else None
+
+
+def _gateway(route: Route) -> list[tuple[str, object]]:
+    gateway = route.gateway
+    if gateway is None:
+        return []
+    if gateway.version == route.destination.version:
+        return [("RTA_GATEWAY", str(gateway))]
+    return [("RTA_VIA", {"family": _FAMILY_OF[gateway.version], "addr": str(gateway)})]
 
 
 def rule(message: Message) -> Rule | None:
@@ -218,7 +241,7 @@ def route_body(route: Route) -> bytes:
     message.update(type=_UNREACHABLE if route.interface is None else _UNICAST, flags=flags)
     message["attrs"] = [
         *([("RTA_DST", str(route.destination.network_address))] if bits else []),
-        *([("RTA_GATEWAY", str(route.gateway))] if route.gateway else []),
+        *_gateway(route),
         *([("RTA_PREFSRC", str(route.source))] if route.source else []),
         *([("RTA_OIF", route.interface)] if route.interface is not None else []),
         ("RTA_PRIORITY", route.metric),

@@ -53,8 +53,9 @@ def _cpe(card: Card, target: Target) -> str:
     if card.enrolments:
         settings["enrolment"] = list(map(table, card.enrolments))
         settings |= {"tunnels": card.tunnels.written} if card.tunnels.written else {}
-    if card.prefixes and card.lan:
+    if card.lan:
         settings["lan"] = card.lan.interface
+    if card.prefixes and card.lan:
         if card.asks_links:
             settings["lan_ipv6"] = card.ipv6.value
         if card.lan.ipv6_prefix:

@@ -5,6 +5,7 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 
 import pytest
 
+from cpe import words
 from cpe.links import Link, Reason, links
 from cpe.observed import Interface, Observed, Route
 from cpe.ours import MAIN, PROTOCOL
@@ -157,3 +158,31 @@ def test_an_interface_whose_name_nft_cannot_quote_is_no_links(name: str) -> None
     text = '[wan.any]\ninterface = "*"\n'
     assert named(house(plug), text)["any"].down == Reason.NO_INTERFACE
     assert named(house(DSL), text)["any"].down is None
+
+
+def test_an_interface_is_found_by_its_alternative_names() -> None:
+    """The rule names a stick by its MAC address's name, which is an altname there (ip-link(8))."""
+    wanted = settings('[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "enx001122334455"')
+    stick = replace(LTE.interface, other_names=("enp1s0u1", "enx001122334455"))
+    found = {link.name: link for link in links(wanted, house(DSL, replace(LTE, interface=stick)))}
+    assert found["lte"].interface == stick and found["lte"].down is None
+
+
+LAN = Plug(Interface(9, "end0"), ("192.168.1.1/24",))
+
+
+@pytest.mark.parametrize("gateway", ["192.168.1.1", "192.168.1.254"])
+def test_a_modem_that_gives_the_lans_own_network_is_one_finding_and_other_links_go_on(gateway: str) -> None:
+    wanted = settings('lan = "end0"\n[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"')
+    found = {link.name: link for link in links(wanted, house(replace(DSL, gateways=(gateway,)), LTE, LAN))}
+    assert found["dsl"].down is Reason.LAN_NETWORK and not found["dsl"].ways
+    assert found["lte"].down is None
+    (finding, *_) = words.of_link(words.Facts("dsl", found["dsl"].down))
+    assert finding.cause is words.Cause.LAN_NETWORK and "dsl" in finding.text
+
+
+def test_a_gateway_that_is_this_box_itself_is_none_also_where_no_lan_is_named() -> None:
+    (dsl, lte) = links(settings(), house(DSL, LTE, LAN))
+    assert (dsl.down, lte.down) == (Reason.LAN_NETWORK, None)
+    other = replace(LAN, addresses=("192.168.1.77/24",))
+    assert links(settings(), house(DSL, LTE, other))[0].down is None, "two interfaces of one network, as two clients"

@@ -13,7 +13,7 @@ from pyroute2.netlink.rtnl import RTM_GETADDR, RTM_GETLINK
 from cpe.kernel import endpoints, rtnetlink
 from cpe.kernel.drivers import driver_and_bus
 from cpe.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, EVERY_ROUTE, EVERY_RULE
-from cpe.observed import Endpoint, Flags, Limits, Mark, Route, Rule
+from cpe.observed import EVERYWHERE, Endpoint, Flags, Limits, Mark, Route, Rule
 from tributary.mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
 
 ROUTES = [
@@ -149,9 +149,12 @@ def test_a_multipath_route_is_one_route_for_each_next_hop() -> None:
     assert [(route.interface, str(route.gateway)) for route in found] == [(2, "10.2.0.1"), (3, "10.3.0.1")]
 
 
-def test_a_gateway_of_another_ip_version_is_not_taken_for_a_route_without_one() -> None:
+def test_a_gateway_of_the_other_ip_version_leads_out() -> None:
+    """IPv4's default route by an IPv6 neighbour, ``default via inet6 fe80::1``."""
     via = attribute(18, struct.pack("=H", socket.AF_INET6) + ip_address("fe80::1").packed)
-    assert route_message(attribute(4, struct.pack("=i", 2)) + via) == []
+    (route,) = route_message(attribute(4, struct.pack("=i", 2)) + via)
+    assert (route.gateway, route.destination, route.interface) == (ip_address("fe80::1"), EVERYWHERE[4], 2)
+    assert via in rtnetlink.route_body(route)
 
 
 def test_routes_that_lead_nowhere_and_entries_of_caches_are_left_out() -> None:

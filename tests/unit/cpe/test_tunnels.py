@@ -388,3 +388,63 @@ def test_the_tunnel_of_a_metered_link_is_kept_open_less_often() -> None:
     script.now(DSL, LTE)
     kept = {name: setup.interface.peers[0].keepalive for name, setup in script.keeper.gateways.given.items()}
     assert kept == {"tb0": 20, "tb1": 20, "tb2": 60}
+
+
+def outside(script: Script, tunnel: str) -> str | None:
+    """Where a tunnel leads to."""
+    [peer] = script.keeper.gateways.given[tunnel].interface.peers
+    return peer.endpoint
+
+
+FOUR, SIX = "203.0.113.7:7", "[2001:db8::7]:7"
+BOTH = (ip_address("2001:db8::7"), ip_address("203.0.113.7"))
+
+
+def test_a_gateway_with_addresses_of_both_ip_versions_is_tried_by_the_other_where_one_is_silent() -> None:
+    """Its name has A and AAAA, and UDP over IPv6 is dropped on the way."""
+    script = Script(SECOND)
+    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.now(LTE)
+    assert outside(script, "tb2") == outside(script, "tb0") == SIX
+    for failures, wanted in enumerate([SIX, SIX, FOUR, FOUR, FOUR, SIX, SIX], start=1):
+        script.keeper.health.told("lte", None)
+        script.look()
+        assert outside(script, "tb2") == outside(script, "tb0") == wanted, failures
+    for _ in range(5):
+        script.keeper.health.told("lte", None)
+        script.look()
+    assert outside(script, "tb2") == FOUR
+    script.answered("lte")
+    assert outside(script, "tb2") == FOUR
+    script.failed("lte")
+    assert outside(script, "tb2") == SIX
+
+
+def test_a_link_that_leads_out_by_one_ip_version_alone_goes_on_asking_by_that() -> None:
+    script = Script(SECOND)
+    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.now(DSL)
+    for _ in range(4):
+        script.failed("dsl")
+        assert outside(script, "tb1") == FOUR
+
+
+def test_an_earlier_gateway_is_asked_by_its_other_address_too_and_links_go_there_by_that() -> None:
+    script = Script(SECOND, FIRST)
+    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.now(LTE)
+    assert script.keeper.give_up_gateway(0.0) is False
+    script.failed("lte")
+    assert script.keeper.give_up_gateway(10.0)
+    script.look()
+    assert outside(script, "tb9") == SIX
+    scout = script.keeper.gateways.scout
+    for now in (20.0, 30.0, 40.0):
+        scout.told(False, 1, now)
+    script.look()
+    assert outside(script, "tb9") == FOUR
+    for now in (50.0, 50.0 + scout.needed):
+        scout.told(True, 1, now)
+    assert script.keeper.return_to_gateway(50.0 + scout.needed)
+    script.look()
+    assert outside(script, "tb2") == FOUR
