@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from gateway.settings import HOST
-from image.firstboot import access_point, bypass, forward, names, pppoe, values
+from image.firstboot import access_point, bypass, forward, names, pppoe, values, vlans
 from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role, Wan
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6
 from tributary.settings.ports import Ports
@@ -78,7 +78,7 @@ def _of_names(card: Card) -> Iterator[Contradiction]:
 def _between_wans(card: Card) -> Iterator[Contradiction]:
     for (_, one), (name, other) in combinations(card.wan.items(), 2):
         if one.rule == other.rule:
-            given = {key: value for key, value in other.model_dump().items() if key in ("interface", "driver", "mac")}
+            given = {"interface": other.interface, **other.by_device, "vlan": other.vlan}
             yield f"wan.{name}", {key: value for key, value in given.items() if value}, "a rule that no other link has"
 
 
@@ -86,7 +86,7 @@ def _of_tunnels(card: Card) -> Iterator[Contradiction]:
     """Their interfaces are nobody else's."""
     tunnels = [card.tunnels.name(place) for place in range(MOST_WANS + 2)]
     named = {*card.network, *(each.interface for each in (card.lan, card.access_point, card.wifi) if each)}
-    by_name = [wan for wan in card.wan.values() if not (wan.driver or wan.mac)]
+    by_name = [wan for wan in card.wan.values() if not wan.by_device]
     if named.intersection(tunnels) or any(wan.may_be(tunnel) for wan in by_name for tunnel in tunnels):
         accepted = f"a prefix with which no other interface is called {tunnels[0]} to {tunnels[-1]}"
         yield "tunnels.prefix", card.tunnels.prefix, accepted
@@ -102,10 +102,10 @@ def _by_kind(card: Card) -> Iterator[Contradiction]:
     """Links that are more than an interface with DHCP, and the access point."""
     for name, wan in card.wan.items():
         if wan.pppoe:
-            yield from pppoe.contradictions(
-                name, [key for key in ("driver", "mac") if getattr(wan, key)], wan.interface
-            )
+            yield from pppoe.contradictions(name, list(wan.by_device), wan.interface)
             yield from _alone(card, name, wan)
+        if wan.vlan is not None:
+            yield from _tagged(card, name, wan)
         if (wan.pppoe or wan.modem) and wan.interface in card.network:
             yield f"network.{wan.interface}", "(given)", f"no such table: wan.{name} gets its address from its provider"
     modems = [name for name, wan in card.wan.items() if wan.modem]
@@ -123,12 +123,37 @@ def _alone(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
         yield f"wan.{name}.modem", "(given)", "either pppoe or modem"
     for other, rule in card.wan.items():
         for taken in (wan.interface or "", pppoe.interface(name)):
-            if other != name and not (rule.driver or rule.mac) and rule.may_be(taken):
+            if other != name and not rule.by_device and rule.may_be(taken):
                 yield (
                     f"wan.{other}.interface",
                     rule.interface,
                     f"one that {taken}, which is for wan.{name}, does not fit",
                 )
+
+
+def _tagged(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
+    """A link with a VLAN is made on an interface that is named."""
+    if len(name) > vlans.LONGEST_NAME:
+        made = vlans.interface("NAME")
+        accepted = f"a name of up to {vlans.LONGEST_NAME} signs, since with vlan the interface is called {made}"
+        yield f"wan.{name}", "(given)", accepted
+    if wan.pppoe or wan.modem:
+        accepted = "no such key with a modem" if wan.modem else f"in the table [wan.{name}.pppoe]"
+        yield f"wan.{name}.vlan", wan.vlan, accepted
+    if wan.interface is None or "*" in wan.interface or "?" in wan.interface:
+        accepted = "with vlan the whole name of the interface that the modem is plugged into, such as 'end0'"
+        yield f"wan.{name}.interface", wan.interface or "(missing)", accepted
+    for key in wan.by_device:
+        yield f"wan.{name}.{key}", "(given)", "no such key with vlan: interface alone says where the modem is"
+    if wan.interface in card.network:
+        accepted = f"no such table with vlan; for fixed addresses interface = '{wan.interface}.{wan.vlan}' without vlan"
+        yield f"network.{wan.interface}", "(given)", accepted
+
+
+def _below(wan: Wan) -> set[str | None]:
+    """The interfaces on which one with a VLAN's tag is made for a link."""
+    made = {each.below for each in vlans.named([wan.interface])}
+    return {*made, wan.interface} if wan.vlan is not None else {*made}
 
 
 def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
@@ -137,6 +162,9 @@ def _around_lan(card: Card, lan: Lan) -> Iterator[Contradiction]:
     for name, wan in card.wan.items():
         if wan.may_be(lan.interface):
             yield f"wan.{name}.interface", wan.interface, f"one that lan.interface, {lan.interface!r}, does not fit"
+        if card.access_point is not None and lan.interface in _below(wan):
+            accepted = "another one than lan.interface, which is a port of a bridge with an access point"
+            yield f"wan.{name}.interface", wan.interface, accepted
     if card.gateway is not None and card.gateway.address in lan.address.network:
         yield "gateway", str(card.gateway), f"an address that is not in the LAN, {lan.address.network}"
     for each in card.enrolment:

@@ -8,12 +8,13 @@ the daemon cpe, which chooses among the links.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from image.firstboot import hostapd, modem, names, pppoe, wifi
+from image.firstboot import hostapd, modem, names, pppoe, vlans, wifi
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.ini import sections
 from image.firstboot.said import Said
 from image.firstboot.settings import Card, Lan, Network, Role, Wan
+from image.firstboot.vlans import Vlan
 from tributary.delegated import TOKEN
 
 _FOLDER = "/etc/systemd/network"
@@ -64,20 +65,40 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     yield WriteFile("/etc/systemd/networkd.conf.d/50-tributary.conf", _DAEMON)
     yield WriteFile("/etc/systemd/system/systemd-networkd-wait-online.service.d/50-tributary.conf", _ONLINE)
     lan = hostapd.bridged(card, facts).lan if role is Role.CPE else None
+    tagged = _tagged(card, role, lan)
+    for each in tagged:
+        yield WriteFile(f"{_FOLDER}/20-tributary-{each.name}.netdev", each.netdev)
     if lan is not None:
-        yield WriteFile(f"{_FOLDER}/20-tributary-lan.network", _lan(lan))
+        yield WriteFile(f"{_FOLDER}/20-tributary-lan.network", _lan(lan, vlans.lines(tagged, lan.interface)))
         yield from hostapd.access_point(card, facts, _FOLDER)
     domains = names.asked_of_links(card.enrolments, card.other_names) if lan is not None and card.target else ()
-    for number, place in enumerate(_places(card, role, facts)):
+    places = _places(card, role, facts)
+    named = {place.match.get("Name") for place in places} | {lan.interface if lan else None}
+    for below in dict.fromkeys(each.below for each in tagged if each.below not in named):
+        yield WriteFile(f"{_FOLDER}/25-tributary-{below}.network", vlans.bare(below, vlans.lines(tagged, below)))
+    for number, place in enumerate(places):
         wan, metric = card.wan[place.link] if place.link else None, _FIRST_METRIC + _STEP * number
         asks = card.asks_links and role is Role.CPE and place.link is not None
-        yield from _place(f"{_FOLDER}/{30 + number}-tributary-{place.name}", place, wan, Said(metric, domains, asks))
+        file, more = f"{_FOLDER}/{30 + number}-tributary-{place.name}", vlans.lines(tagged, place.match.get("Name", ""))
+        yield from _place(file, place, wan, Said(metric, domains, asks), more)
     if card.wifi is not None:
         interface = wireless(card, facts)
         path = f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf"
         yield WriteFile(path, wifi.configuration(card.wifi), PRIVATE)
         # A restart cuts the link for seconds.
         yield EnableUnit(f"wpa_supplicant@{interface}.service", reads=(path,))
+
+
+def _tagged(card: Card, role: Role, lan: Lan | None) -> Sequence[Vlan]:
+    """The interfaces with a VLAN's tag, but for those that PPPoE makes by itself."""
+    wans = card.wan if role is Role.CPE else {}
+    names = (*(wan.interface for wan in wans.values()), *card.network, lan.interface if lan else None)
+    keys = [
+        Vlan(vlans.interface(name), wan.interface, wan.vlan)
+        for name, wan in wans.items()
+        if wan.interface and wan.vlan is not None
+    ]
+    return [*keys, *vlans.named(names)]
 
 
 def wireless(card: Card, facts: Facts) -> str:
@@ -89,10 +110,10 @@ def wireless(card: Card, facts: Facts) -> str:
 def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     """In the order in which networkd tries them: the first whose [Match] fits an interface is the one for it."""
     wans = card.wan if role is Role.CPE else {}
-    named = set(card.network) | {wan.interface for wan in wans.values()}
+    named = set(card.network) | {wan.interface for wan in wans.values() if wan.vlan is None}
     places = [_Place(name, {"Name": name}, network, _link(card, wans, name)) for name, network in card.network.items()]
     others = {name: wan for name, wan in wans.items() if wan.interface not in card.network}
-    places += [_Place(f"wan-{name}", _match(wan), _BY_DHCP, name) for name, wan in _precise_first(others)]
+    places += [_Place(f"wan-{name}", _match(name, wan), _BY_DHCP, name) for name, wan in _precise_first(others)]
     if card.wifi is not None and (name := wireless(card, facts)) not in named:
         places.append(_Place("wifi", {"Name": name}, _BY_DHCP))
     # The first-start page takes a port where nobody answers DHCP for the LAN's, so that has to be asked everywhere.
@@ -109,33 +130,45 @@ def _link(card: Card, wans: Mapping[str, Wan], interface: str) -> str | None:
     return next((name for name, wan in fitting if card.may_bring_a_prefix(wan)), None)
 
 
-def _place(file: str, place: _Place, wan: Wan | None, said: Said) -> Iterator[Action]:
+def _place(
+    file: str, place: _Place, wan: Wan | None, said: Said, tagged: Sequence[tuple[str, object]]
+) -> Iterator[Action]:
     if wan and wan.pppoe and wan.interface:
         if said.asks_for_a_prefix:
             yield WriteFile(f"{file}-ppp.network", _dialled(pppoe.interface(str(place.link)), said))
-        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, said)
+        yield from pppoe.link(file, str(place.link), wan.interface, wan.pppoe, said, tagged)
     elif wan and wan.modem:
         yield from modem.link(str(place.link), wan.modem, said)
     else:
-        yield WriteFile(f"{file}.network", _upstream(place, said))
+        yield WriteFile(f"{file}.network", _upstream(place, said, tagged))
 
 
 def _precise_first(wans: Mapping[str, Wan]) -> Iterable[tuple[str, Wan]]:
-    """Rules with a MAC address first, then those that leave the least open: 'e*' must not take 'end0' from its own."""
+    """Rules with a MAC address or a place first, then the least open ones: 'e*' must not take 'end0' from its own."""
 
     def openness(item: tuple[str, Wan]) -> tuple[bool, bool, int]:
         pattern = item[1].interface or "*"
-        return item[1].mac is None, "*" in pattern or "?" in pattern, -len(pattern)
+        return not (item[1].mac or item[1].bus), "*" in pattern or "?" in pattern, -len(pattern)
 
     return sorted(wans.items(), key=openness)
 
 
-def _match(wan: Wan) -> Mapping[str, str]:
-    said = {"Name": wan.interface, "Driver": wan.driver, "MACAddress": wan.mac}
+def _match(name: str, wan: Wan) -> Mapping[str, str]:
+    if wan.vlan is not None:
+        return {"Name": vlans.interface(name)}
+    said = {"Name": wan.interface, "Driver": wan.driver, "MACAddress": wan.mac, "Path": _path(wan.bus)}
     return {key: value for key, value in said.items() if value}
 
 
-def _upstream(place: _Place, said: Said) -> str:
+def _path(bus: str | None) -> str | None:
+    """What udev calls the place (ID_PATH): 'usb-HOST-PORT' of ethtool is '...HOST-usb-0:PORT:1.0' there."""
+    if bus is None:
+        return None
+    host, dash, port = bus.removeprefix("usb-").rpartition("-")
+    return f"*{host}-usb-*:{port}:*" if dash else f"*{bus}*"
+
+
+def _upstream(place: _Place, said: Said, tagged: Sequence[tuple[str, object]]) -> str:
     network, metric, domains = place.network, said.metric, said.domains
     # A router's word adds to fixed addresses of the other IP version, and to none of its own.
     listens = not any(each.version == 6 for each in network.address)
@@ -150,6 +183,7 @@ def _upstream(place: _Place, said: Said) -> str:
             *(("DNS", each) for each in network.dns),
             *(_names(domains) if domains else ()),
             *([("DHCPPrefixDelegation", "yes")] if said.asks_for_a_prefix else ()),
+            *tagged,
         ]),
         *(("Route", [("Gateway", each), ("Metric", metric)]) for each in network.gateway),
         *([] if network.is_static else [("DHCPv4", leased)]),
@@ -190,9 +224,10 @@ def _names(domains: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "DNSOverTLS", "no"
 
 
-def _lan(lan: Lan) -> str:
+def _lan(lan: Lan, tagged: Sequence[tuple[str, object]]) -> str:
+    own = [("Address", lan.address), ("ConfigureWithoutCarrier", "yes"), ("IPv6AcceptRA", "no")]
     return sections(
         ("Match", [("Name", lan.interface)]),
         ("Link", [("RequiredForOnline", "no")]),
-        ("Network", [("Address", lan.address), ("ConfigureWithoutCarrier", "yes"), ("IPv6AcceptRA", "no")]),
+        ("Network", [*own, *tagged]),
     )

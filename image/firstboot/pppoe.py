@@ -9,18 +9,15 @@ from typing import Annotated
 
 from pydantic import Field
 
+from image.firstboot import vlans
 from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
-from image.firstboot.ini import sections
 from image.firstboot.said import Said
 from image.firstboot.values import matching
+from image.firstboot.vlans import LONGEST_NAME, VLAN, Vlan, bare
 from tributary.settings.files import Settings
 
 USER = "the name that the provider gave you, 1 to 255 letters, digits and signs of ASCII"
 PASSWORD = "the password that the provider gave you, 1 to 255 letters, digits and signs of ASCII"
-VLAN = "a whole number from 1 to 4094"
-LONGEST_NAME = 10
-"""Of a link, as the names of interfaces have 15 signs at most (IFNAMSIZ), and 'vlan-' comes before it."""
-
 MTU = 1492
 """Bytes: a frame's 1500 without 6 for PPPoE and 2 for PPP (RFC 2516 section 7)."""
 
@@ -57,15 +54,20 @@ def contradictions(name: str, others: Collection[str], below: str | None) -> Ite
         yield f"wan.{name}.{key}", "(given)", "no such key with pppoe: interface alone says where the modem is"
 
 
-def link(file: str, name: str, below: str, pppoe: Pppoe, said: Said) -> Iterator[Action]:
-    """Files and unit of [wan.NAME]; ``file`` is how the names of its files for systemd-networkd begin."""
+def link(
+    file: str, name: str, below: str, pppoe: Pppoe, said: Said, others: Sequence[tuple[str, object]] = ()
+) -> Iterator[Action]:
+    """Files and unit of [wan.NAME]; ``file`` is how the names of its files for systemd-networkd begin.
+
+    ``others`` is what the file of the interface ``below`` says of VLANs of other links.
+    """
     carrier = below
     if pppoe.vlan is not None:
-        carrier = f"vlan-{name}"
-        vlan = sections(("NetDev", [("Name", carrier), ("Kind", "vlan")]), ("VLAN", [("Id", pppoe.vlan)]))
-        yield WriteFile(f"{file}-vlan.netdev", vlan)
-        yield WriteFile(f"{file}-vlan.network", _bare(carrier))
-    yield WriteFile(f"{file}.network", _bare(below, *([("VLAN", carrier)] if carrier != below else [])))
+        vlan = Vlan(vlans.interface(name), below, pppoe.vlan)
+        carrier = vlan.name
+        yield WriteFile(f"{file}-vlan.netdev", vlan.netdev)
+        yield WriteFile(f"{file}-vlan.network", bare(carrier))
+    yield WriteFile(f"{file}.network", bare(below, [*([("VLAN", carrier)] if carrier != below else []), *others]))
     settings = f"/etc/ppp/peers/tributary.{name}"
     yield WriteFile(settings, _settings(name, carrier, pppoe, said), PRIVATE)
     yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", _servers(said.domains), PROGRAM)
@@ -74,14 +76,6 @@ def link(file: str, name: str, below: str, pppoe: Pppoe, said: Said) -> Iterator
     instance = f"tributary.{name}".replace("-", r"\x2d")
     # A restart cuts the line for seconds.
     yield EnableUnit(f"ppp@{instance}.service", reads=(settings,))
-
-
-def _bare(interface: str, *more: tuple[str, object]) -> str:
-    """An interface that is up, and has no address."""
-    silent = [("DHCP", "no"), ("LinkLocalAddressing", "no"), ("IPv6AcceptRA", "no")]
-    return sections(
-        ("Match", [("Name", interface)]), ("Link", [("RequiredForOnline", "no")]), ("Network", [*silent, *more])
-    )
 
 
 def _settings(name: str, carrier: str, pppoe: Pppoe, said: Said) -> str:

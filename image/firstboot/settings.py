@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from gateway.settings import HOST, GatewaySettings, Host
-from image.firstboot import bypass, forward, modem, names, pppoe, public_key, values
+from image.firstboot import bypass, forward, modem, names, pppoe, public_key, values, vlans
 from image.firstboot.access_point import AccessPoint
 from image.firstboot.bypass import Bypass
 from image.firstboot.forward import Forward
@@ -18,6 +18,7 @@ from image.firstboot.pppoe import Pppoe
 from image.firstboot.values import (
     Addresses,
     AnyNetwork,
+    Bus,
     Country,
     DhcpRange,
     Driver,
@@ -53,7 +54,7 @@ MOST_GATEWAYS = 8
 
 ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
 WANS = f"up to {MOST_WANS} tables such as [wan.dsl], with names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
-MATCHES = "at least one of the keys interface, driver, mac, or a table modem"
+MATCHES = "at least one of the keys interface, driver, mac, bus, or a table modem"
 NETWORKS = f"tables such as [network.end0], each with {values.INTERFACE}"
 STATIC_OR_DHCP = "either dhcp = true, which nobody needs to say, or an address"
 ROUTED = (
@@ -132,6 +133,10 @@ class Wan(LinkPolicy):
     interface: Pattern = Field(None, title="name of the interface", description=values.PATTERN)
     driver: Driver = Field(None, title="its driver", description=values.DRIVER)
     mac: Mac = Field(None, title="its MAC address", description=values.MAC)
+    bus: Bus = Field(None, title="where it is plugged in, which tells two alike apart", description=values.BUS)
+    vlan: int | None = Field(
+        None, ge=1, le=4094, title="the VLAN that the provider expects; none: no VLAN tag", description=vlans.VLAN
+    )
     priority: int = Field(
         100,
         ge=1,
@@ -148,25 +153,35 @@ class Wan(LinkPolicy):
 
     @model_validator(mode="after")
     def _finds_something(self) -> Self:
-        if not (self.interface or self.driver or self.mac or self.modem):
+        if not (self.by_device or self.interface or self.modem):
             raise ValueError(MATCHES)
         return self
 
     def found_by(self, name: str) -> dict[str, str]:
-        """The rule by which the daemon cpe finds the interface of [wan.NAME], which pppd may have made."""
+        """The rule by which the daemon cpe finds the interface of [wan.NAME], which may have been made for it."""
         if self.pppoe:
             return {"interface": pppoe.interface(name)}
-        interface = self.interface or (modem.INTERFACE if self.modem and not (self.driver or self.mac) else None)
-        rule = {"interface": interface, "driver": self.driver, "mac": self.mac}
+        if self.vlan is not None:
+            return {"interface": vlans.interface(name)}
+        interface = self.interface or (modem.INTERFACE if self.modem and not self.by_device else None)
+        rule = {"interface": interface, **self.by_device}
         return {key: value for key, value in rule.items() if value}
 
     @property
-    def rule(self) -> tuple[str | None, str | None, str | None]:
+    def by_device(self) -> dict[str, str]:
+        """The keys that say which device it is, whatever its interface is called."""
+        given = {"driver": self.driver, "mac": self.mac, "bus": self.bus}
+        return {key: value for key, value in given.items() if value}
+
+    @property
+    def rule(self) -> tuple[object, ...]:
         """All that decides which interface it is."""
-        return self.interface, self.driver, self.mac.lower() if self.mac else None
+        return self.interface, self.driver, self.mac.lower() if self.mac else None, self.bus, self.vlan
 
     def may_be(self, interface: str) -> bool:
         """Whether an interface of that name could be it, as far as the name tells."""
+        if self.vlan is not None:
+            return False  # the one below it may have other uses
         return self.interface is not None and fnmatchcase(interface, self.interface)
 
 

@@ -31,6 +31,10 @@ WIRELESS = "the name of a wireless interface, such as 'wlan0'"
 INTERFACE = "the name of a network interface, such as 'end0'"
 PATTERN = "the name of a network interface, such as 'wlan0'; * stands for any characters, such as 'enx*'"
 DRIVER = "the name of a driver as `ethtool -i` shows it, such as 'cdc_ether'; * stands for any characters"
+BUS = (
+    "where it is plugged in as bus-info of `ethtool -i` shows it, such as 'usb-0000:01:00.0-1.2'; * stands for any"
+    " characters"
+)
 MAC = "a MAC address, such as '02:00:5e:10:00:01'"
 HOST_ADDRESSES = "one address with its prefix length, such as '192.168.1.5/24', or a list of them"
 ADDRESSES = "one IPv4 or IPv6 address, such as '192.168.1.1', or a list of them"
@@ -122,6 +126,7 @@ Wireless = Annotated[str | None, matching(r"[A-Za-z0-9][A-Za-z0-9._]{0,14}", WIR
 Interface = Annotated[str, matching(_NAME, INTERFACE)]
 Pattern = Annotated[str | None, matching(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,14}", PATTERN)]
 Driver = Annotated[str | None, matching(r"[A-Za-z0-9_*?-]{1,40}", DRIVER)]
+Bus = Annotated[str | None, matching(r"[A-Za-z0-9_.:*?-]{1,60}", BUS)]
 Mac = Annotated[str | None, matching(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}", MAC)]
 HostAddresses = Annotated[tuple[HostAddress, ...], accepting(HOST_ADDRESSES, _several(_host_address))]
 Addresses = Annotated[tuple[Address, ...], accepting(ADDRESSES, _several(_address))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.cpe_world import PROBED, SERVER_4, SERVER_6, World, stop, world
+from tests.netns.cpe_world import PROBED, SERVER_4, SERVER_6, SETTINGS, World, stop, world
 from tests.netns.world import eventually, process, said_ready
 from tests.unit.tributary.test_secrets import SECRET, WRONG
 
@@ -176,6 +176,30 @@ def test_the_first_subflow_takes_the_link_of_the_best_rank_and_a_backup_is_told_
         assert "src 10.2.0.2" in house.on_router(f"ip route get {SERVER_4}")
         assert "backup" in house.endpoints()["10.1.0.2"]
         assert "backup" not in house.endpoints()["10.2.0.2"]
+
+
+def test_an_ipv4_default_route_by_an_ipv6_neighbour_leads_out(house: World) -> None:
+    house.on_router("ip -4 route replace default via inet6 fd00:2::1 dev lte proto dhcp metric 1025")
+    with house.daemon(PROBED), house.transfer():
+        joins(house, BOTH)
+        assert "via inet6 fd00:2::1" in house.on_router("ip route show default proto 84")
+        eventually(lambda: house.status()["lte"]["probe"]["rtt_ms"] is not None)
+
+
+def test_a_link_is_found_by_an_alternative_name_of_its_interface(house: World) -> None:
+    house.on_router("ip link property add dev lte altname enx001122334455")
+    with house.daemon(SETTINGS.replace("lt*", "enx001122334455")), house.transfer():
+        joins(house, BOTH)
+        assert house.status()["lte"]["interface"] == "lte"
+
+
+def test_a_modem_that_gives_the_lans_network_is_told_in_words_and_the_other_link_goes_on(house: World) -> None:
+    house.on_router("ip link add lan0 type bridge")
+    house.on_router("ip addr add 10.1.0.1/24 dev lan0")
+    house.on_router("ip link set lan0 up")
+    with house.daemon(), house.transfer():
+        joins(house, [ADDRESSES["lte"]])
+        assert house.status()["dsl"]["why"] == "its network is the LAN's own"
 
 
 def test_a_point_to_point_link_without_a_gateway_is_used(house: World) -> None:

@@ -18,6 +18,25 @@ from tests.unit.image.firstboot.cards import (
 )
 
 BETWEEN_KEYS = [
+    (
+        CPE.replace('"enx*"', '"enx*"\nvlan = 832'),
+        ["wan.lte.interface = 'enx*': accepted: with vlan the whole name of the interface"],
+    ),
+    (
+        CPE.replace('interface = "enx*"', 'driver = "cdc_ether"\nvlan = 832'),
+        [
+            "wan.lte.interface = '(missing)': accepted: with vlan the whole name",
+            "wan.lte.driver = '(given)': accepted: no such key with vlan",
+        ],
+    ),
+    (
+        CPE.replace('"enx*"', '"end1"\nvlan = 832') + '[network.end1]\naddress = "192.0.2.2/24"\n',
+        ["network.end1 = '(given)': accepted: no such table with vlan; for fixed addresses interface = 'end1.832'"],
+    ),
+    (
+        CPE.replace("[wan.lte]", "[wan.longer-name]").replace('"enx*"', '"end1"\nvlan = 832'),
+        ["wan.longer-name = '(given)': accepted: a name of up to 10 signs, since with vlan"],
+    ),
     ("[routers]\ndns = false", ["public_name = '(missing)': accepted: with a table [routers], a name or"]),
     (
         'public_name = "a.example"\n[routers]\nname = "b.example"',

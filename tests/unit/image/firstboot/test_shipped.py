@@ -47,7 +47,8 @@ def test_the_file_on_the_image_has_every_key() -> None:
         *card.forward,
     )
     missing = [set(type(each).model_fields) - each.model_fields_set for each in given if each is not None]
-    assert set.union(*missing) == {"dhcp", "mac", "pppoe", "modem", "name"}
+    assert set.union(*missing) == {"dhcp", "mac", "pppoe", "modem", "name", "vlan"}
+    assert card.wan["cable"].vlan == 832
 
 
 def test_what_the_other_role_has_is_checked_and_not_used() -> None:
