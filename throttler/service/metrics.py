@@ -142,6 +142,9 @@ class Exporter:
                 )
                 for entry in status.classes
             )
+        if status.sessions_total and not status.sessions:
+            # Their sockets were not read: what they count until they are is not forgotten.
+            return
         for name, known, _ in _SUBFLOWS:
             self._subflows[name].see(
                 (_subflow_name(session, subflow), (subflow.path or "",), known(subflow))

@@ -130,6 +130,13 @@ def test_what_a_subflow_has_sent_counts_once_though_its_socket_was_not_read_for_
     assert [page["path_sent_bytes_total", ("wired",)] for page in pages] == [100, 100, 130]
 
 
+def test_sums_do_not_leap_when_sockets_are_read_again_after_there_were_too_many() -> None:
+    exporter = Exporter()
+    steps = (answer(), replace(answer(), sessions=()), answer())
+    pages = [samples(exporter.page(each)) for each in steps]
+    assert [page["path_sent_bytes_total", ("wired",)] for page in pages] == [1000, 1000, 1000]
+
+
 @pytest.mark.parametrize(
     ("head", "status"),
     [
