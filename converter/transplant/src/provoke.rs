@@ -9,19 +9,21 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::checksum;
 use crate::freeze::Frozen;
 
-/// Bytes of a TCP header without options, its length in the upper bits of a byte, and its flags.
+/// Bytes of a TCP header without options, the flag of all segments but a connection's first, and where the checksum is.
 const HEADER: usize = 20;
-const DATA_OFFSET: u8 = 5 << 4;
 const ACK: u8 = 0x10;
 const CHECKSUM: usize = 16;
 const TCP: u8 = 6;
-/// Of the segment.
-const LENGTH: u8 = 21;
+/// What timestamps begin with: two bytes that fill up, their kind and their length (RFC 7323 appendix A).
+const TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
 
 /// Sends the connection's other end a byte that it had before `frozen` was taken, which it answers by what it expects next
 /// (RFC 9293 section 3.10.7.4). Without data that would be limited to one answer in half a second
 /// (`tcp_oow_rate_limited()` in `net/ipv4/tcp_input.c`). Needs `CAP_NET_RAW`. IPv4 alone; raises
 /// [`io::ErrorKind::Unsupported`] for IPv6.
+///
+/// Where timestamps were agreed on it has one, as a segment without may be dropped (RFC 7323 section 3.2). An old one is
+/// answered like an old byte (section 5.3, R1).
 pub fn provoke(frozen: &Frozen) -> io::Result<()> {
     let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (frozen.local, frozen.remote) else {
         return Err(io::ErrorKind::Unsupported.into());
@@ -33,26 +35,41 @@ pub fn provoke(frozen: &Frozen) -> io::Result<()> {
     Ok(())
 }
 
-fn segment(frozen: &Frozen, ends: [SocketAddrV4; 2]) -> [u8; HEADER + 1] {
-    let mut segment = [0; HEADER + 1];
-    segment[..2].copy_from_slice(&ends[0].port().to_be_bytes());
-    segment[2..4].copy_from_slice(&ends[1].port().to_be_bytes());
-    segment[4..8].copy_from_slice(&frozen.snd_nxt.wrapping_sub(1).to_be_bytes());
-    segment[8..12].copy_from_slice(&frozen.rcv_nxt.to_be_bytes());
-    segment[12..14].copy_from_slice(&[DATA_OFFSET, ACK]);
+fn segment(frozen: &Frozen, ends: [SocketAddrV4; 2]) -> Vec<u8> {
+    let options = frozen.clock.map_or(vec![], timestamps);
+    let length = HEADER + options.len();
+    // In words of four bytes, in the upper bits.
+    let data_offset = u8::try_from(length << 2).unwrap_or(u8::MAX);
+    let mut segment = [
+        &ends[0].port().to_be_bytes()[..],
+        &ends[1].port().to_be_bytes(),
+        &frozen.snd_nxt.wrapping_sub(1).to_be_bytes(),
+        &frozen.rcv_nxt.to_be_bytes(),
+        &[data_offset, ACK],
+        // No window, no checksum yet, nothing urgent.
+        &[0; 6],
+        &options,
+    ]
+    .concat();
     // The byte of data is 0, and changes no sum.
-    let sum = checksum::of(&[&pseudo_header(ends)[..], &segment[..HEADER]].concat());
+    let sum = checksum::of(&[&pseudo_header(ends, length + 1)[..], &segment].concat());
     segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+    segment.push(0);
     segment
 }
 
-/// RFC 9293 section 3.1.
-fn pseudo_header(ends: [SocketAddrV4; 2]) -> [u8; 12] {
+/// The option with our clock, which echoes nothing. The tick that the lowest bit may stand for was sent by now.
+fn timestamps(clock: u32) -> Vec<u8> {
+    [&TIMESTAMPS[..], &(clock | 1).to_be_bytes(), &[0; 4]].concat()
+}
+
+/// RFC 9293 section 3.1, before a segment of so many bytes.
+fn pseudo_header(ends: [SocketAddrV4; 2], length: usize) -> [u8; 12] {
     let ends = ends.map(|end| end.ip().octets());
     let mut header = [0; 12];
     header[..8].copy_from_slice(ends.as_flattened());
     header[9] = TCP;
-    header[11] = LENGTH;
+    header[11] = u8::try_from(length).unwrap_or(u8::MAX);
     header
 }
 
@@ -78,9 +95,19 @@ mod tests {
             window: [0; 20],
             keepalive: false,
         };
-        let segment = segment(&frozen, ends);
-        assert_eq!(segment[4..12], [0, 0xff, 0xff, 0xff, 0, 0, 0, 7]);
-        let all = [&pseudo_header(ends)[..], &segment, &[0]].concat();
-        assert_eq!(checksum::of(&all), 0);
+        let with_clock = Frozen {
+            clock: Some(0x0102_0304),
+            ..frozen.clone()
+        };
+        for (frozen, length) in [(frozen, 21), (with_clock, 33)] {
+            let segment = segment(&frozen, ends);
+            assert_eq!(segment.len(), length);
+            assert_eq!(segment[4..12], [0, 0xff, 0xff, 0xff, 0, 0, 0, 7]);
+            let padded = [&pseudo_header(ends, length)[..], &segment, &[0]].concat();
+            assert_eq!(checksum::of(&padded), 0);
+            assert_eq!(usize::from(segment[12] >> 4) * 4, length - 1);
+            let timestamps = [1, 1, 8, 10, 1, 2, 3, 5, 0, 0, 0, 0];
+            assert!(length == 21 || segment[20..32] == timestamps);
+        }
     }
 }
