@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 const PARTS: [&str; 2] = ["transplant", "join"];
-const SHARED: [&str; 3] = ["flow", "segment", "driver"];
+const SHARED: [&str; 5] = ["flow", "segment", "belief", "icmp", "driver"];
 
 fn main() {
     if env::var_os("CARGO_FEATURE_KERNEL").is_some() {

@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed import native
+from experiments.testbed.node import Node
 from tests.netns.converter_clients import read_all, reset, seconds_to_reset, take, take_head
 from tests.netns.converter_services import stream
 from tests.netns.converter_world import (
+    CLIENT,
     CLIENTS,
     GATEWAY,
     GATEWAY6,
@@ -25,6 +27,7 @@ from tests.netns.converter_world import (
     SERVER,
     SERVER6,
     Converter,
+    Service,
     World,
     needs_tools,
     run,
@@ -33,7 +36,7 @@ from tests.netns.converter_world import (
 )
 from tests.netns.short_probes import PROBED_FOR, shorten_probes
 from tests.netns.squid_world import inside
-from tests.netns.test_handoff_faults import RST, forged, raw_socket
+from tests.netns.test_handoff_faults import ACK, FIN, RST, SYN, forged, raw_socket
 from tests.netns.world import eventually, in_namespace, process, said_ready
 
 pytestmark = [
@@ -128,18 +131,36 @@ def test_a_connection_by_a_device_that_is_not_named_stays(conv: World) -> None:
         assert left(converter) == 0
 
 
-def tunnel(client: socket.socket, port: int) -> None:
-    """Have the converter connect this client with the server's port."""
-    at = f"{SERVER}:{port}"
-    client.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
-    assert take_head(client).startswith(b"HTTP/1.1 200")
+@contextmanager
+def proxied(conv: World, service: Service, node: Node | None = None) -> Iterator[socket.socket]:
+    """A client that the converter has connected with the service; it is at ``node``, if given."""
+    at = f"{SERVER}:{service.port}"
+    with conv.connect(GATEWAY, PORTS["http"], node=node) as client:
+        client.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
+        assert take_head(client).startswith(b"HTTP/1.1 200")
+        yield client
+
+
+def ends_of(connection: socket.socket) -> tuple[tuple[str, int], tuple[str, int]]:
+    """A connection's own address and its peer's, as IPv4's packets have them."""
+    own, peer = connection.getsockname(), connection.getpeername()
+    return (own[0].removeprefix("::ffff:"), own[1]), (peer[0].removeprefix("::ffff:"), peer[1])
+
+
+def forge(node: Node, source: tuple[str, int], destination: tuple[str, int]) -> None:
+    """Segments from ``node`` that would end the connection, were their numbers right."""
+    with inside(node), raw_socket() as forger:
+        for flags in (RST, RST | ACK, FIN | ACK, SYN):
+            for number in range(20):
+                forger.sendto(forged(source, destination, flags, number * 0x0C000000), (destination[0], 0))
 
 
 @contextmanager
-def left_in_its_midst(conv: World, converter: Converter) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends' sockets of a download that was left and goes on, the client's first."""
-    with conv.serving(stream(500_000_000)) as service, conv.connect(GATEWAY, PORTS["http"]) as client:
-        tunnel(client, service.port)
+def left_in_its_midst(
+    conv: World, converter: Converter, node: Node | None = None
+) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends' sockets of a download that was left and goes on, the client's first; that is at ``node``, if given."""
+    with conv.serving(stream(500_000_000)) as service, proxied(conv, service, node) as client:
         while not left(converter):
             take(client, 1 << 20)
         yield client, service.connections[0]
@@ -191,8 +212,7 @@ def test_an_upload_that_was_left_goes_on_for_longer_than_the_converter_would_pro
 
     with conv.converter(SOON) as converter, conv.serving(swallow) as service:
         shorten_probes(converter.pid, PORTS["http"])
-        with conv.connect(GATEWAY, PORTS["http"]) as client:
-            tunnel(client, service.port)
+        with proxied(conv, service) as client:
             sent = 0
             while not left(converter):
                 sent += client.send(bytes(1 << 20))
@@ -204,6 +224,73 @@ def test_an_upload_that_was_left_goes_on_for_longer_than_the_converter_would_pro
             assert read_all(client) == (b"", "closed")
         assert swallowed[0] == sent
         eventually(lambda: [line["outcome"] for line in converter.lines()] == ["whole"])
+
+
+def test_forged_resets_and_ends_change_nothing_for_a_connection_that_rests(conv: World) -> None:
+    """As if from either end, by who knows addresses and ports and no sequence number; then neither sends anything for
+    longer than a connection stays that is over."""
+
+    def answer(connection: socket.socket) -> None:
+        while data := connection.recv(1 << 20):
+            if data.endswith(b"?"):
+                connection.sendall(b"!")
+
+    config = '[timeouts]\nhalf_closed = "1s"\n' + SOON
+    with conv.converter(config) as converter, conv.serving(answer) as service, proxied(conv, service) as client:
+        while not left(converter):
+            client.sendall(bytes(1 << 20))
+        forge(conv.client, *ends_of(client))
+        forge(conv.server, *ends_of(service.connections[0]))
+        time.sleep(7)
+        client.sendall(b"?")
+        assert take(client, 1) == b"!"
+        assert converter.lines() == []
+
+
+def test_a_download_goes_on_whose_way_takes_shorter_packets_than_before(conv: World) -> None:
+    """A router between the converter and its client tells the converter, which has left: its server is to hear it."""
+    try:
+        with conv.converter(SOON) as converter, left_in_its_midst(conv, converter, conv.lan) as (client, _):
+            conv.client.ip("link", "set", "home", "mtu", "1300")
+            take(client, 50 << 20)
+            assert converter.lines() == []
+    finally:
+        conv.client.ip("link", "set", "home", "mtu", "1500")
+        conv.server.ip("route", "flush", "cache")
+
+
+def test_a_connection_that_was_left_goes_where_routes_lead(conv: World) -> None:
+    """Its client is reached by the other cable from then on, and hears nothing by the one before."""
+    config = SOON.replace('"wired"', '"wired", "wireless"')
+    host = f"{CLIENT}/32"
+    with conv.converter(config) as converter, left_in_its_midst(conv, converter) as (client, _):
+        conv.gateway.ip("route", "add", host, "via", "10.0.2.2", "dev", "wireless")
+        try:
+            drop = "type filter hook prerouting priority raw; iifname wired tcp sport 3128 drop;"
+            conv.nft(f"table ip other {{ chain in {{ {drop} }}; }}", conv.client)
+            take(client, 50 << 20)
+            assert converter.lines() == []
+        finally:
+            conv.nft("table ip other {}; delete table ip other", conv.client)
+            conv.gateway.ip("route", "delete", host)
+
+
+def test_a_client_that_has_congestion_notification_stays_and_is_counted(conv: World) -> None:
+    """Unless the gateway's packet filter has the converter not hear that it asks for it (docs/converter-leaving.md)."""
+    deaf = f"tcp dport {PORTS['http']} tcp flags & (fin | syn | rst | ack) == syn tcp flags set syn"
+    conv.client.sysctl(net__ipv4__tcp_ecn=1)
+    try:
+        with conv.converter(CONFIG) as converter, origin(conv):
+            bulk(conv, "--to", ORIGIN, "--via-connect", PROXY, "--verify")
+            assert ended(converter, 1) == [("whole", True)]
+            assert left(converter) == 0
+            assert converter.metrics()['tributary_converter_stayed_total{why="ecn"}'] == 1
+            conv.nft(f"table inet no-ecn {{ chain in {{ type filter hook prerouting priority raw; {deaf}; }}; }}")
+            bulk(conv, "--to", ORIGIN, "--via-connect", PROXY, "--verify")
+            assert left(converter) == 1
+    finally:
+        conv.client.sysctl(net__ipv4__tcp_ecn=2)
+        conv.nft("table inet no-ecn {}; delete table inet no-ecn")
 
 
 def test_silence_ends_it_and_then_both_ends_hear_that_there_is_nobody(conv: World) -> None:

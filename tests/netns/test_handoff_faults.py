@@ -1,5 +1,6 @@
 """What clients see of a hand-off when its parts fail: whole answers or a reset, and never another answer's bytes."""
 
+import json
 import signal
 import socket
 import struct
@@ -87,6 +88,21 @@ def test_a_back_end_whose_machine_is_gone_resets_its_clients_within_a_second(han
     eventually(lambda: handoff.is_handed("a/1"))
 
 
+def test_a_client_that_takes_nothing_without_timestamps_is_reset_as_well(handoff: HandOff) -> None:
+    """As FreeBSD's can be: where both ends agreed on timestamps it may drop what has none (RFC 7323 section 3.2)."""
+    client, switch = handoff.network.nodes["client"], handoff.network.nodes["switch"]
+    rule = "tcp flags & (syn | rst) == 0 tcp option timestamp missing drop"
+    client.run("nft", f"table ip strict {{ chain in {{ type filter hook input priority 0; {rule}; }}; }}")
+    try:
+        with downloading(handoff, f"a/{LARGE}") as download:
+            switch.ip("link", "set", "to-a", "down")
+        assert isinstance(download.failed, ConnectionResetError)
+    finally:
+        switch.ip("link", "set", "to-a", "up")
+        client.run("nft", "delete table ip strict")
+    eventually(lambda: handoff.is_handed("a/1"))
+
+
 def test_without_a_back_end_the_client_hears_so(handoff: HandOff) -> None:
     handoff.kill("a")
     eventually(lambda: b" 502 " in handoff.exchange(request("a/1")))
@@ -135,21 +151,70 @@ def test_a_front_that_is_told_to_end_takes_back_clients_that_ask_without_a_rest(
     handoff.processes.pop("front").stop()
 
 
-def test_forged_packets_change_nothing_for_a_connection_that_was_handed_over(handoff: HandOff) -> None:
-    """From elsewhere, with the client's addresses and ports; who forges does not know the sequence numbers."""
+FLAGS = (RST, RST | ACK, SYN, FIN | ACK, ACK)
+NUMBERS = [number * 0x0C000000 for number in range(20)]
+
+
+def test_packets_forged_where_the_client_is_change_nothing_for_a_connection_that_was_handed_over(
+    handoff: HandOff,
+) -> None:
+    """With its addresses and ports; who forges does not know the sequence numbers."""
     with handoff.connection() as client:
         client.sendall(request(f"a/{LARGE}"))
         eventually(handoff.at_back_ends)
         ends = (client.getsockname(), client.getpeername())
-        with inside(handoff.network.nodes["b"]), raw_socket() as forger:
-            for flags in (RST, RST | ACK, SYN, FIN | ACK, ACK):
-                for number in range(20):
-                    forger.sendto(forged(*ends, flags, number * 0x0C000000), (ends[1][0], 0))
+        send_from_clients_side(handoff, [forged(*ends, flags, number) for flags in FLAGS for number in NUMBERS])
         assert answer(client) == pattern("a", LARGE)
         client.sendall(request("b/1000"))
         assert answer(client) == pattern("b", 1000)
     # They came to the back end's socket, which took them for what they were.
-    assert int(handoff.network.nodes["a"].run("nstat", "-asz", "TcpExtTCPSYNChallenge").split()[-2]) > 0
+    assert syn_challenges(handoff) > 0
+
+
+def test_packets_forged_where_another_back_end_is_are_dropped(handoff: HandOff) -> None:
+    with handoff.connection() as client:
+        client.sendall(request(f"a/{LARGE}"))
+        eventually(handoff.at_back_ends)
+        before = syn_challenges(handoff)
+        here, service, back_end = client.getsockname(), client.getpeername(), (handoff.network.address("a"), 7400)
+        with inside(handoff.network.nodes["b"]), raw_socket() as forger:
+            for source, destination in ((here, service), (back_end, here)):
+                for packet in (forged(source, destination, flags, number) for flags in FLAGS for number in NUMBERS):
+                    forger.sendto(packet, (destination[0], 0))
+        assert answer(client) == pattern("a", LARGE)
+    assert syn_challenges(handoff) == before
+
+
+def test_forged_ends_of_both_directions_and_a_new_beginning_end_no_rule(handoff: HandOff) -> None:
+    """From the client's side, and the answer's end also from where its back end is; none with a right number. The
+    client pauses in the midst of its answer meanwhile, so that little that is true passes."""
+    with handoff.connection() as client:
+        client.sendall(request(f"a/{LARGE}"))
+        eventually(handoff.at_back_ends)
+        here, service, back_end = client.getsockname(), client.getpeername(), (handoff.network.address("a"), 7400)
+        ends = [forged(here, service, FIN | ACK, 1), forged(back_end, here, FIN | ACK, 1)]
+        with inside(handoff.network.nodes["a"]), raw_socket() as forger:
+            forger.sendto(ends[1], (here[0], 0))
+        send_from_clients_side(handoff, [*ends, forged(here, service, SYN, 1)])
+        # The switch looks twice a second.
+        time.sleep(2)
+        assert answer(client) == pattern("a", LARGE)
+
+
+def send_from_clients_side(handoff: HandOff, packets: list[bytes]) -> None:
+    """To the switch, by the device that leads to clients, whatever addresses they have."""
+    switch = json.loads(handoff.network.nodes["switch"].run("ip", "-json", "link", "show", "to-client"))[0]["address"]
+    with inside(handoff.network.nodes["client"]):
+        sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    with sender:
+        sender.bind(("eth0", 0))
+        for packet in packets:
+            sender.send(bytes.fromhex(switch.replace(":", "")) + bytes(6) + b"\x08\x00" + packet)
+
+
+def syn_challenges(handoff: HandOff) -> int:
+    """SYNs that the first back end's kernel asked their sender about, so far (RFC 5961 section 4.2)."""
+    return int(handoff.network.nodes["a"].run("nstat", "-asz", "TcpExtTCPSYNChallenge").split()[-2])
 
 
 def raw_socket() -> socket.socket:
@@ -157,15 +222,21 @@ def raw_socket() -> socket.socket:
 
 
 def forged(source: tuple[str, int], destination: tuple[str, int], flags: int, number: int) -> bytes:
-    """A TCP segment without options or data, in IPv4, whose own checksum the kernel computes."""
+    """A TCP segment without options or data, in IPv4."""
     addresses = socket.inet_aton(source[0]) + socket.inet_aton(destination[0])
     ports = (source[1], destination[1])
     header = struct.pack("!HHIIBBHHH", *ports, number, number, 5 << 4, flags, 1000, 0, 0)
-    total = sum(struct.unpack("!16H", addresses + struct.pack("!HH", socket.IPPROTO_TCP, len(header)) + header))
+    pseudo = addresses + struct.pack("!HH", socket.IPPROTO_TCP, len(header))
+    segment = header[:16] + internet_checksum(pseudo + header) + header[18:]
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, socket.IPPROTO_TCP, 0) + addresses
+    return ip[:10] + internet_checksum(ip) + ip[12:] + segment
+
+
+def internet_checksum(data: bytes) -> bytes:
+    """Of RFC 1071, for an even number of bytes."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     total = (total & 0xFFFF) + (total >> 16)
-    checksum = ~(total + (total >> 16)) & 0xFFFF
-    segment = header[:16] + struct.pack("!H", checksum) + header[18:]
-    return struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, socket.IPPROTO_TCP, 0) + addresses + segment
+    return struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF)
 
 
 def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:

@@ -31,6 +31,6 @@ def built() -> None:
     cargo("--no-run")
 
 
-@pytest.mark.parametrize("file", ["freeze", "kernel", "leaving"])
+@pytest.mark.parametrize("file", ["belief", "freeze", "kernel", "leaving", "too_long"])
 def test_what_needs_root_holds(file: str) -> None:
     cargo("--offline", "--test", file, "--", "--ignored", "--test-threads=1", within=APART)

@@ -155,6 +155,11 @@ impl Session {
         self.context.accounts.metrics.handoff.count(way);
     }
 
+    /// A request at a listener of kind `handoff` was to be handed over, and this was in the way.
+    pub fn stayed(&self, why: &'static str) {
+        self.context.accounts.metrics.handoff.stayed(why);
+    }
+
     /// Whether this process is about to end.
     pub fn is_draining(&self) -> bool {
         *self.context.draining.borrow()
@@ -316,8 +321,8 @@ impl Session {
             None => relay(client, server_stream, early, said, &context, half).await,
             Some(departures) => {
                 let mark = self.config.downstream.mark;
-                let left = || {
-                    self.context.accounts.metrics.left.inc();
+                let left = |stays: Option<&'static str>| {
+                    self.context.accounts.metrics.tried_to_leave(stays);
                 };
                 let flows = flows(client, server_stream, early, said, &context);
                 departures.relay(flows, &context, mark, half, left).await

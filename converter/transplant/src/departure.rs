@@ -38,7 +38,7 @@ impl Connection {
     /// Has the kernel go on with two connections, whose frozen `sockets` are still there; `devices` are the numbers of those
     /// that go to each one's other end. Both ends are asked for their windows: the answers tell a sender that pauses.
     pub fn take_over(
-        translator: &mut Translator,
+        translator: &Translator,
         sockets: [BorrowedFd<'_>; 2],
         frozen: &[Frozen; 2],
         devices: [u32; 2],

@@ -6,6 +6,7 @@ use std::{fmt, io};
 
 use socket2::{Protocol, SockFilter, SockRef};
 
+use crate::bytes::array;
 use crate::leg::{Leg, Timestamps};
 use crate::sys::{self, TcpOption, wait_for_packets_under_way};
 use crate::tcp_info::{self, TcpInfo};
@@ -91,19 +92,32 @@ impl Frozen {
         release(socket)
     }
 
-    /// One side of a translation; `theirs` is the last timestamp that came from the other end, if there are timestamps.
-    pub fn leg(&self, theirs: u32) -> Leg {
-        let scales = self.scales.unwrap_or(Scales { snd: 0, rcv: 0 });
+    /// Bytes of the longest segment that both the other end and the way to it take.
+    pub(crate) fn longest_segment(&self) -> u32 {
         let headers = match self.remote {
             SocketAddr::V4(_) => HEADERS_IPV4,
             SocketAddr::V6(_) => HEADERS_IPV6,
         };
-        let mss_out = self.mss_out.min(self.path_mtu.saturating_sub(headers));
+        self.mss_out.min(self.path_mtu.saturating_sub(headers))
+    }
+
+    /// Bytes that the other end may still send, by what it was told: up to `rcv_wup` and `rcv_wnd` together.
+    fn room(&self) -> u32 {
+        let [wnd, wup] = [12, 16].map(|at| u32::from_ne_bytes(array(&self.window, at)));
+        let room = wup.wrapping_add(wnd).wrapping_sub(self.rcv_nxt);
+        // What came was read, but for what overtook the last window.
+        i32::try_from(room).map_or(0, |_| room)
+    }
+
+    /// One side of a translation; `theirs` is the last timestamp that came from the other end, if there are timestamps.
+    pub fn leg(&self, theirs: u32) -> Leg {
+        let scales = self.scales.unwrap_or(Scales { snd: 0, rcv: 0 });
         Leg {
             local: self.local,
             remote: self.remote,
             snd_nxt: self.snd_nxt,
             rcv_nxt: self.rcv_nxt,
+            room: self.room(),
             snd_scale: scales.snd,
             rcv_scale: scales.rcv,
             // The tick that the lowest bit may stand for was not sent yet, or just now.
@@ -113,7 +127,7 @@ impl Frozen {
             }),
             sack: self.sack,
             mss_in: u16::try_from(self.mss_in).unwrap_or(u16::MAX),
-            mss_out: u16::try_from(mss_out).unwrap_or(u16::MAX),
+            mss_out: u16::try_from(self.longest_segment()).unwrap_or(u16::MAX),
         }
     }
 }
@@ -146,6 +160,22 @@ impl Obstacle {
     /// Whether it may be gone a moment later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::InFlight(_) | Self::Unread(_) | Self::OutOfOrder)
+    }
+
+    /// For metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NotTcp => "mptcp",
+            Self::LinkLocal => "link-local",
+            Self::State(_) => "state",
+            Self::Options(bits) if bits & tcp_info::ECN != 0 => "ecn",
+            Self::Options(_) => "options",
+            Self::Upper => "tls",
+            Self::InFlight(_) => "in-flight",
+            Self::Unread(_) => "unread",
+            Self::OutOfOrder => "out-of-order",
+            Self::Kernel(_) => "kernel",
+        }
     }
 }
 
@@ -227,7 +257,7 @@ pub fn at_rest(socket: impl AsFd) -> Result<(), Obstacle> {
 ///
 /// Repair mode stops none of the kernel's timers (docs/timers.md). All that was sent is acknowledged, so none waits for an
 /// acknowledgement; the one of keep-alive probes would reset the other end, whose answers are dropped
-/// (`tcp_keepalive_timer()` in net/ipv4/tcp_timer.c), and the one of delayed acknowledgements would send a clock that may be
+/// (`tcp_keepalive_timer()` in `net/ipv4/tcp_timer.c`), and the one of delayed acknowledgements would send a clock that may be
 /// ahead of that of whoever goes on with the connection (RFC 7323 section 5).
 pub fn freeze(socket: impl AsFd) -> Result<Frozen, Obstacle> {
     let socket = socket.as_fd();

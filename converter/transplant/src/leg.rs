@@ -35,6 +35,8 @@ pub struct Leg {
     pub snd_nxt: u32,
     /// Sequence number of the next byte that it expects (`RCV.NXT`).
     pub rcv_nxt: u32,
+    /// Bytes that the other end may still send, by what it was told (`RCV.WND`).
+    pub room: u32,
     /// Bits by which windows that come in are to be shifted left (`Snd.Wind.Shift`, RFC 7323 section 2.3); 0 to 14.
     pub snd_scale: u8,
     /// Bits by which windows that go out are shifted right (`Rcv.Wind.Shift`); 0 to 14.
@@ -99,6 +101,18 @@ pub enum Unfit {
     Timestamps,
     /// Segments that one end may send are too long for the other one, or for the way there.
     Mss,
+}
+
+impl Unfit {
+    /// For metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Versions => "versions",
+            Self::Sack => "sack",
+            Self::Timestamps => "timestamps",
+            Self::Mss => "mss",
+        }
+    }
 }
 
 impl fmt::Display for Unfit {

@@ -49,7 +49,7 @@ pub use freeze::{
     hold_at_once, keeps_still, release,
 };
 #[cfg(feature = "kernel")]
-pub use kernel::{Action, Connection, Joined, Joiner, Limits, Seen, Translator};
+pub use kernel::{Action, Connection, Devices, Joined, Joiner, Limits, Seen, Translator};
 pub use leg::{Flow, Leg, Timestamps, Unfit};
 pub use pause::Pause;
 pub use provoke::provoke;
@@ -57,5 +57,5 @@ pub use steady::Steady;
 pub use sys::{unacknowledged, wait_for_packets_under_way};
 pub use tcp_info::round_trip_time;
 pub use thaw::thaw;
-pub use translation::{Event, Outcome, Refusal, Translation};
+pub use translation::{Event, Outcome, Refusal, Said, Translation};
 pub use travel::NotFrozen;

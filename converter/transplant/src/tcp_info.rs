@@ -28,6 +28,8 @@ pub const ESTABLISHED: u8 = 1;
 pub const TIMESTAMPS: u8 = 1;
 pub const SACK: u8 = 2;
 pub const SCALED: u8 = 4;
+/// Explicit congestion notification was agreed on, and seen (`TCPI_OPT_ECN`, `TCPI_OPT_ECN_SEEN`).
+pub const ECN: u8 = 8 | 16;
 /// Data in the SYN, timestamps in microseconds, a connection that began with data: nothing that a segment shows later.
 pub const HARMLESS: u8 = 32 | 64 | 128;
 

@@ -44,7 +44,8 @@ fn set_queue_end(socket: BorrowedFd<'_>, queue: u32, number: u32) -> io::Result<
 
 /// What was agreed on: `struct tcp_repair_opt`s, each a kind and a value.
 fn options(frozen: &Frozen) -> Vec<u8> {
-    let mut options = vec![[MSS, frozen.mss_out]];
+    // What the kernel knows of the way it forgets with the old socket.
+    let mut options = vec![[MSS, frozen.longest_segment()]];
     if let Some(scales) = frozen.scales {
         options.push([SCALES, u32::from(scales.snd) | u32::from(scales.rcv) << 16]);
     }

@@ -179,6 +179,11 @@ fn no_segment_is_longer_than_what_the_way_takes() {
         let mut frozen = freeze(&server).expect("frozen");
         frozen.path_mtu = 1500;
         assert_eq!(frozen.leg(0).mss_out, 1500 - headers, "{way:?}");
+        drop(server);
+        let thawed = thaw(&frozen).expect("thawed");
+        hold(&[thawed.as_fd()]).expect("held");
+        let longest = freeze(&thawed).expect("frozen").mss_out;
+        assert_eq!(longest, u32::from(1500 - headers), "{way:?}");
     }
 }
 

@@ -198,7 +198,7 @@ fn rest(client: &mut TcpStream, server: &mut TcpStream) -> [Frozen; 2] {
 
 /// Leaves the path: from here on the kernel has the connection.
 fn leave(
-    translator: &mut Translator,
+    translator: &Translator,
     [mut client, mut server]: [TcpStream; 2],
     devices: [u32; 2],
 ) -> Connection {
@@ -238,13 +238,13 @@ fn left<C: Send + 'static, S: Send + 'static>(
     let devices = [client.cable.number(), server.cable.number()];
     translator.attach(client.cable.0).expect("attached");
     translator.attach(server.cable.0).expect("attached");
-    let connection = leave(&mut translator, sockets, devices);
+    let connection = leave(&translator, sockets, devices);
     (translator, connection, client, server)
 }
 
 /// Downloads and then uploads through a relay that leaves, to orderly ends on both sides.
 fn transfer(way: Way, offloads: bool) {
-    let (mut translator, connection, client, server) = left(
+    let (_translator, connection, client, server) = left(
         way,
         offloads,
         |mut stream| {
@@ -263,20 +263,15 @@ fn transfer(way: Way, offloads: bool) {
         },
     );
     eventually(|| {
-        let [up, down] = connection.seen(&translator).expect("asked");
+        let [up, down] = connection.seen().expect("asked");
         (up.fin && down.fin).then_some(())
     });
-    let seen = connection.seen(&translator).expect("asked");
+    let seen = connection.seen().expect("asked");
     assert_eq!(seen.map(|direction| direction.refused), [0, 0]);
     assert!(!seen.iter().any(|direction| direction.reset));
     let [up, down] = seen.map(|direction| usize::try_from(direction.bytes).expect("a number"));
     assert!(up >= UP && down > 0, "{up} and {down}");
-    eventually(|| {
-        connection
-            .end_if_over(&mut translator, &LIMITS)
-            .expect("asked")
-            .map(|_| ())
-    });
+    eventually(|| connection.over(&LIMITS).expect("asked").map(|_| ()));
     assert!(server.result() == pattern(UP), "the upload is whole");
     assert!(client.result() == pattern(DOWN), "the download is whole");
 }
@@ -300,7 +295,7 @@ fn every_byte_arrives_where_checksums_are_computed_before_segments_are_sent() {
 #[test]
 #[ignore = "needs root and a network namespace of its own"]
 fn a_reset_reaches_the_other_end_and_ends_the_translation() {
-    let (mut translator, connection, client, server) = left(
+    let (_translator, connection, client, server) = left(
         IPV6,
         true,
         |mut stream| {
@@ -320,12 +315,7 @@ fn a_reset_reaches_the_other_end_and_ends_the_translation() {
             }
         },
     );
-    eventually(|| {
-        connection
-            .end_if_over(&mut translator, &LIMITS)
-            .expect("asked")
-            .map(|_| ())
-    });
+    eventually(|| connection.over(&LIMITS).expect("asked").map(|_| ()));
     client.result();
     assert_eq!(server.result().kind(), ErrorKind::ConnectionReset);
 }
@@ -334,7 +324,7 @@ fn a_reset_reaches_the_other_end_and_ends_the_translation() {
 #[ignore = "needs root and a network namespace of its own"]
 fn silence_ends_the_translation() {
     let (end, ended) = mpsc::channel::<()>();
-    let (mut translator, connection, client, server) = left(
+    let (_translator, connection, client, server) = left(
         IPV4,
         true,
         |mut stream| {
@@ -352,12 +342,7 @@ fn silence_ends_the_translation() {
         idle: Duration::from_millis(500),
         ..LIMITS
     };
-    eventually(|| {
-        connection
-            .end_if_over(&mut translator, &limits)
-            .expect("asked")
-            .map(|_| ())
-    });
+    eventually(|| connection.over(&limits).expect("asked").map(|_| ()));
     drop(client.result());
     drop(end);
     server.result();

@@ -21,6 +21,16 @@ pub enum Lost {
 }
 
 impl Lost {
+    /// What was in the way, for metrics: more of it than the name, where the connection stayed in its socket.
+    pub fn why(&self) -> &'static str {
+        match self {
+            Self::Parting(Parting::Obstacle(obstacle)) => obstacle.name(),
+            Self::Parting(Parting::TooMuch) => "too-much",
+            Self::Parting(Parting::Gone) => "gone",
+            other => other.name(),
+        }
+    }
+
     /// For logs and metrics.
     pub fn name(&self) -> &'static str {
         match self {

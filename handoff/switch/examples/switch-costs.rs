@@ -13,7 +13,7 @@ use handoff_link::{Identity, Role, Sender, carry, queue};
 use handoff_protocol::{Message, Rule, What};
 use rustix::net::netdevice::name_to_index;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tributary_transplant::{Flow, Translation, Translator};
+use tributary_transplant::{Devices, Flow, Translation, Translator};
 
 /// Hops that a packet has at most.
 const HOPS: u8 = 255;
@@ -162,7 +162,15 @@ impl Times {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let device = name_to_index(&socket, &arguments.device)?;
         // Where it comes from is where it goes, so that the next run finds it again.
-        translator.insert(&translation(), device)?;
+        let there = translation();
+        let back = Translation {
+            from: there.to.reversed(),
+            to: there.from.reversed(),
+            ..there
+        };
+        for each in [there, back] {
+            translator.insert(&each, Devices::to(device))?;
+        }
         let count = arguments.count;
         Ok(Self { translator, count })
     }
@@ -206,6 +214,7 @@ fn translation() -> Translation {
         tsecr: 0,
         scale_in: 7,
         scale_out: 7,
+        said: None,
     }
 }
 

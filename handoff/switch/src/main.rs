@@ -150,7 +150,7 @@ fn started(arguments: &Arguments) -> Result<Switch, Failure> {
         closed: Duration::from_secs(5),
         idle: Duration::from_secs(arguments.idle),
     };
-    guard(&addresses).map_err(Failure::at(Exit::System, "nft"))?;
+    guard(&addresses, &arguments.services).map_err(Failure::at(Exit::System, "nft"))?;
     let mut switch =
         Switch::start(rules, limits, &devices).map_err(Failure::at(Exit::System, "tc"))?;
     if arguments.attach != Attach::Tc {

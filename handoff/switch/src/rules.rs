@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use handoff_protocol::{Denial, Rule};
-use tributary_transplant::{Flow, Seen, Translation};
+use tributary_transplant::{Devices, Flow, Seen, Translation};
 
 /// What rules may be about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub struct Limits {
 /// What is to be done in the kernel's table, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// This is rewritten, and goes out by the device with this number.
-    Insert(Translation, u32),
+    /// This is rewritten, on its way by these devices.
+    Insert(Translation, Devices),
     /// This is left alone.
     Remove(Flow),
 }
 
 /// The rules that there are: one for a client and a service.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Rules {
     configured: Configured,
     known: HashMap<(SocketAddrV4, SocketAddrV4), Entry>,
@@ -70,7 +70,7 @@ impl Rules {
     }
 
     /// From `now` on by this rule. The answer's way is there first, and the way of the rule before ends last: nobody hears
-    /// of the other address.
+    /// of the other address. A front that is back tells of rules that there are: what was seen of them stays.
     pub fn install(&mut self, rule: Rule, now: Duration) -> Result<Vec<Change>, Denial> {
         let device = *self.check(&rule)?;
         let key = (rule.client, rule.service);
@@ -81,9 +81,15 @@ impl Rules {
         if !self.known.contains_key(&key) && self.known.len() >= self.configured.most {
             return Err(Denial::Full);
         }
+        let is_there =
+            |entry: &Entry| (entry.back_end, entry.number) == (rule.back_end, rule.number);
+        if self.known.get(&key).is_some_and(is_there) {
+            return Ok(vec![]);
+        }
+        let clients = self.configured.clients;
         let mut changes = vec![
-            Change::Insert(back(&rule), self.configured.clients),
-            Change::Insert(forth(&rule), device),
+            Change::Insert(back(&rule), way(device, clients)),
+            Change::Insert(forth(&rule), way(clients, device)),
         ];
         let entry = Entry {
             back_end: rule.back_end,
@@ -148,8 +154,8 @@ impl Rules {
 fn is_over(seen: &[Seen; 2], begun: Duration, now: Duration, limits: &Limits) -> bool {
     let last = seen.iter().filter_map(|flow| flow.last).max();
     let quiet = now.saturating_sub(last.unwrap_or(begun));
-    // A reset may be forged: only the back end knows whether it was right, and its front ends the rule. So may a SYN, but
-    // behind both ends: then the client connects anew from the same port, and is not to wait for the old connection.
+    // Only the back end knows whether a reset was right, and its front ends the rule. Behind both ends a client that connects
+    // anew from the same port is not to wait for the old connection.
     let begins_anew = seen[0].syn;
     let ended = seen.iter().all(|flow| flow.fin);
     ended && (begins_anew || quiet >= limits.closed) || quiet >= limits.idle
@@ -178,6 +184,16 @@ fn flow(source: SocketAddrV4, destination: SocketAddrV4) -> Flow {
     }
 }
 
+fn way(comes_by: u32, goes_by: u32) -> Devices {
+    Devices {
+        comes_by: Some(comes_by),
+        goes_by,
+    }
+}
+
+/// The scale that both ends have agreed on is not known: windows stay, and are at most so large (RFC 7323 section 2.3).
+const GREATEST_SCALE: u8 = 14;
+
 /// All but addresses and ports stays: it is the same connection.
 fn readdressed(from: Flow, to: Flow) -> Translation {
     Translation {
@@ -187,8 +203,9 @@ fn readdressed(from: Flow, to: Flow) -> Translation {
         acknowledgement: 0,
         tsval: 0,
         tsecr: 0,
-        scale_in: 0,
-        scale_out: 0,
+        scale_in: GREATEST_SCALE,
+        scale_out: GREATEST_SCALE,
+        said: None,
     }
 }
 
@@ -228,9 +245,14 @@ mod tests {
     fn a_rule_leads_both_ways_and_its_removal_ends_both() {
         let (mut rules, rule) = (rules(), rule("10.0.2.1:7400"));
         let changes = rules.install(rule, NOW).expect("installed");
-        let [Change::Insert(back, 6), Change::Insert(forth, 7)] = changes[..] else {
+        let [
+            Change::Insert(back, its_way),
+            Change::Insert(forth, the_clients),
+        ] = changes[..]
+        else {
             panic!("{changes:?}");
         };
+        assert_eq!((its_way, the_clients), (way(7, 6), way(6, 7)));
         assert_eq!(back.from, forth.to.reversed());
         assert_eq!(back.to, forth.from.reversed());
         assert_eq!(forth.from.destination, rule.service.into());
@@ -247,12 +269,19 @@ mod tests {
         let (first, second) = (rule("10.0.2.1:7400"), rule("10.0.2.2:7400"));
         rules.install(first, NOW).expect("installed");
         let changes = rules.install(second, NOW).expect("installed");
-        assert!(matches!(changes[1], Change::Insert(_, 8)));
+        assert!(matches!(changes[1], Change::Insert(_, by) if by == way(6, 8)));
         assert_eq!(changes[2], Change::Remove(back(&first).from));
         assert_eq!(rules.remove(first), []);
         assert_eq!(rules.count(), 1);
-        // Told twice.
-        assert_eq!(rules.install(second, NOW).expect("installed").len(), 2);
+    }
+
+    #[test]
+    fn a_rule_that_is_there_is_told_again_without_any_change() {
+        let (mut rules, rule) = (rules(), rule("10.0.2.1:7400"));
+        rules.install(rule, NOW).expect("installed");
+        assert_eq!(rules.install(rule, NOW).expect("installed"), []);
+        let next = Rule { number: 2, ..rule };
+        assert_eq!(rules.install(next, NOW).expect("installed").len(), 2);
     }
 
     #[test]

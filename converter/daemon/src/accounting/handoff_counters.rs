@@ -34,10 +34,16 @@ struct ByWay {
     way: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByReason {
+    why: &'static str,
+}
+
 /// Which way requests went, and below which size they are relayed.
 #[derive(Clone, Debug, Default)]
 pub struct HandoffCounters {
     requests: Family<ByWay, Counter>,
+    stayed: Family<ByReason, Counter>,
     threshold: Gauge<u64, AtomicU64>,
 }
 
@@ -48,6 +54,11 @@ impl HandoffCounters {
             "handoff_requests",
             "Requests at listeners of kind handoff, by the way they went",
             self.requests.clone(),
+        );
+        r.register(
+            "handoff_stayed",
+            "Requests that were to be handed over and were relayed, by what was in the way",
+            self.stayed.clone(),
         );
         r.register_with_unit(
             "handoff_threshold",
@@ -61,6 +72,11 @@ impl HandoffCounters {
     pub fn count(&self, way: Way) {
         let way = way.name();
         self.requests.get_or_create(&ByWay { way }).inc();
+    }
+
+    /// One more that was to be handed over, and this was in the way.
+    pub fn stayed(&self, why: &'static str) {
+        self.stayed.get_or_create(&ByReason { why }).inc();
     }
 
     /// The threshold now.

@@ -36,6 +36,11 @@ struct BySynOutcome {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByReason {
+    why: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByDirection {
     listener: String,
     direction: &'static str,
@@ -71,8 +76,8 @@ pub struct Metrics {
     bytes_retransmitted: Counter,
     /// Times that accepting had to pause.
     pub accept_pauses: Counter,
-    /// Client connections that were left to the kernel.
-    pub left: Counter,
+    left: Counter,
+    stayed: Family<ByReason, Counter>,
     /// Field lines that were left out of responses.
     pub malformed_fields: Counter,
     early_syns: EarlySyns,
@@ -204,6 +209,7 @@ impl Default for Metrics {
             accept_pauses: Counter::default(),
             left: Counter::default(),
             malformed_fields: Counter::default(),
+            stayed: Family::default(),
             early_syns: EarlySyns::default(),
             early_waiting: Gauge::default(),
             dial_seconds: Histogram::new([0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
@@ -225,6 +231,14 @@ impl Metrics {
         self.register_process();
         self.handoff.register(&mut self.registry);
         self.kernel.register(&mut self.registry);
+    }
+
+    /// One more client connection was left to the kernel, or this was in the way.
+    pub fn tried_to_leave(&self, stays: Option<&'static str>) {
+        match stays {
+            None => self.left.inc(),
+            Some(why) => self.stayed.get_or_create(&ByReason { why }).inc(),
+        };
     }
 
     fn register_clients(&mut self) {
@@ -287,6 +301,11 @@ impl Metrics {
             "left",
             "Client connections that were left to the kernel once their slow start was over",
             self.left.clone(),
+        );
+        r.register(
+            "stayed",
+            "Client connections that were not left to the kernel, by what was in the way",
+            self.stayed.clone(),
         );
         r.register(
             "malformed_fields",

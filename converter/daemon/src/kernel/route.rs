@@ -59,8 +59,9 @@ const ROUTE_TYPE: usize = HEADER + 7;
 
 const SOL_NETLINK: i32 = 270;
 const NETLINK_ADD_MEMBERSHIP: i32 = 1;
-/// `RTNLGRP_IPV4_ROUTE`, `_IPV4_RULE`, `_IPV6_ROUTE`, `_IPV6_RULE`: own addresses are routes of the table `local`.
-const CHANGES: [i32; 4] = [7, 8, 11, 19];
+/// `RTNLGRP_IPV4_ROUTE`, `_IPV4_RULE`, `_IPV6_ROUTE`, `_IPV6_RULE`: own addresses are routes of the table `local`. And
+/// `RTNLGRP_LINK`: of a device that goes down IPv4's routes go without a word.
+const CHANGES: [i32; 5] = [7, 8, 11, 19, 1];
 /// Answers that are kept.
 const KEPT: usize = 4096;
 
@@ -131,7 +132,7 @@ impl Routes {
 
     /// Whether there were changes since the last call, or too many to be told (`ENOBUFS`). The socket is asked and not the
     /// event loop, which sees a change a moment after a connection that came behind it.
-    fn have_changed(&self) -> bool {
+    pub fn have_changed(&self) -> bool {
         let mut changed = false;
         loop {
             match (&self.changes).read(&mut [0; 64]) {

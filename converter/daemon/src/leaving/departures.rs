@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::net::netdevice::name_to_index;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
-use tributary_transplant::{Connection, Frozen, Limits, Seen, Translator, Unfit, at_rest};
+use tributary_transplant::{Connection, Limits, Seen, Translator, Unfit, at_rest};
 
 use super::departure::Departure;
 use super::slow_start;
+use super::stays::Stays;
 use crate::bytes::context::RelayContext;
 use crate::bytes::flow::Flow;
 use crate::bytes::relay::{Ended, Relayed, relay_until};
@@ -36,12 +36,21 @@ const CLOSED: Duration = Duration::from_secs(5);
 pub struct Departures {
     devices: BTreeSet<u32>,
     after: u64,
-    kernel: Mutex<Kernel>,
+    translator: Translator,
+    routes: Mutex<Watched>,
 }
 
-struct Kernel {
-    translator: Translator,
+/// Routes, and how often they have changed so far.
+struct Watched {
     routes: Routes,
+    changes: u64,
+}
+
+/// The devices that lead to both ends, the client's first, after so many changes of routes.
+#[derive(Clone, Copy)]
+struct Way {
+    devices: [u32; 2],
+    changes: u64,
 }
 
 impl fmt::Debug for Departures {
@@ -60,17 +69,17 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     /// An error if there is something in the way that will not pass, before either end has to pause for nothing.
-    fn may_be_left(&self) -> io::Result<()> {
+    fn may_be_left(&self) -> Result<(), Stays> {
         let [client, server] = self.sockets;
         for socket in [client, server] {
             match at_rest(socket) {
-                Err(for_good) if !for_good.may_pass() => return Err(io::Error::other(for_good)),
+                Err(for_good) if !for_good.may_pass() => return Err(for_good.into()),
                 _ => {}
             }
         }
         let is_ipv4 = |socket: &TcpStream| socket.peer_addr().map(|end| canonical(end).is_ipv4());
         if is_ipv4(client)? != is_ipv4(server)? {
-            return Err(io::Error::other(Unfit::Versions));
+            return Err(Unfit::Versions.into());
         }
         Ok(())
     }
@@ -90,31 +99,33 @@ impl Departures {
         Ok(Self {
             devices,
             after: settings.after as u64,
-            kernel: Mutex::new(Kernel { translator, routes }),
+            translator,
+            routes: Mutex::new(Watched { routes, changes: 0 }),
         })
     }
 
     /// Relays until the end, by the kernel once slow start is over and if that can be. `mark` is that of the server's
-    /// connection; `half` is called when the first direction of the relay ends, `left` when the kernel takes over.
+    /// connection; `half` is called when the first direction of the relay ends, `left` with nothing when the kernel takes
+    /// over, and otherwise with why the connection stays, when that is clear.
     pub async fn relay(
         &self,
         flows: [Flow<'_>; 2],
         context: &RelayContext<'_>,
         mark: Option<u32>,
         half: impl FnOnce(),
-        left: impl FnOnce(),
+        left: impl Fn(Option<&'static str>),
     ) -> Ended {
         let pair = Pair {
             sockets: flows.each_ref().map(Flow::writer),
             marks: [None, mark],
         };
         let flushed = Cell::new(false);
-        let leave = self.leave(&pair, context, &flushed);
+        let leave = self.leave(&pair, context, &flushed, &left);
         match relay_until(flows, context, half, &flushed, leave).await {
             Relayed::Ended(ended) => ended,
-            Relayed::Stopped(connection) => {
-                left();
-                self.carried(&connection, context).await
+            Relayed::Stopped((connection, way)) => {
+                left(None);
+                self.carried(&pair, way, &connection, context).await
             }
         }
     }
@@ -125,17 +136,21 @@ impl Departures {
         pair: &Pair<'_>,
         context: &RelayContext<'_>,
         flushed: &Cell<bool>,
-    ) -> Connection {
+        left: &impl Fn(Option<&'static str>),
+    ) -> (Connection, Way) {
+        let mut stays = Stays::never_at_rest();
         for _ in 0..TRIES {
             match self.try_to_leave(pair, context, flushed).await {
                 Ok(Some(connection)) => return connection,
                 Ok(None) => {}
-                Err(why) => {
-                    tracing::debug!("a connection stays: {why}");
+                Err(for_good) => {
+                    stays = for_good;
                     break;
                 }
             }
         }
+        tracing::debug!("a connection stays: {stays}");
+        left(Some(stays.name));
         pending().await
     }
 
@@ -145,61 +160,54 @@ impl Departures {
         pair: &Pair<'_>,
         context: &RelayContext<'_>,
         flushed: &Cell<bool>,
-    ) -> io::Result<Option<Connection>> {
+    ) -> Result<Option<(Connection, Way)>, Stays> {
         let passed = || context.up.load(Ordering::Relaxed) + context.down.load(Ordering::Relaxed);
         slow_start::is_over(pair.sockets, passed, self.after).await?;
-        let devices = self.devices_of(pair)?;
+        let way = self.way_of(pair)?;
         pair.may_be_left()?;
         let departure = Departure::begin(pair.sockets, flushed)?;
         let Ok(frozen) = departure.freeze(passed).await else {
             departure.give_up()?;
             return Ok(None);
         };
-        match self.take_over(pair, &frozen, devices) {
-            Ok(connection) => Ok(Some(connection)),
+        let sockets = pair.sockets.map(|socket| socket.as_fd());
+        match Connection::take_over(&self.translator, sockets, &frozen, way.devices) {
+            Ok(connection) => Ok(Some((connection, way))),
             Err(for_good) => {
                 let heard = departure.hear(&frozen);
                 departure.give_up().and(heard)?;
-                Err(for_good)
+                Err(for_good.into())
             }
         }
     }
 
     /// The devices that go to both ends; an error if one of them is not ours.
-    fn devices_of(&self, pair: &Pair<'_>) -> io::Result<[u32; 2]> {
+    fn way_of(&self, pair: &Pair<'_>) -> Result<Way, Stays> {
+        let mut watched = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the question: a change that comes behind it is seen later.
+        let changes = watched.changes();
         let mut devices = [0; 2];
         for ((device, socket), mark) in devices.iter_mut().zip(pair.sockets).zip(pair.marks) {
             let end = canonical(socket.peer_addr()?);
-            *device = self.device_to(end, mark)?;
+            let question = Question {
+                mark,
+                ..Question::about(end.ip())
+            };
+            let found = watched.routes.device_of(question)?;
+            let ours = found.filter(|device| self.devices.contains(device));
+            *device = ours.ok_or_else(|| Stays::elsewhere(end))?;
         }
-        Ok(devices)
+        Ok(Way { devices, changes })
     }
 
-    fn device_to(&self, end: SocketAddr, mark: Option<u32>) -> io::Result<u32> {
-        let question = Question {
-            mark,
-            ..Question::about(end.ip())
-        };
-        let device = self.lock().routes.device_of(question)?;
-        let ours = device.filter(|device| self.devices.contains(device));
-        ours.ok_or_else(|| {
-            io::Error::other(format!("{end} is not behind a device of leaving.devices"))
-        })
-    }
-
-    fn take_over(
+    /// Ready when the connection is over; until then its bytes are counted, and it goes where routes lead.
+    async fn carried(
         &self,
         pair: &Pair<'_>,
-        frozen: &[Frozen; 2],
-        devices: [u32; 2],
-    ) -> io::Result<Connection> {
-        let sockets = pair.sockets.map(|socket| socket.as_fd());
-        let translator = &mut self.lock().translator;
-        Connection::take_over(translator, sockets, frozen, devices).map_err(io::Error::other)
-    }
-
-    /// Ready when the connection is over; until then its bytes are counted.
-    async fn carried(&self, connection: &Connection, context: &RelayContext<'_>) -> Ended {
+        mut way: Way,
+        connection: &Connection,
+        context: &RelayContext<'_>,
+    ) -> Ended {
         let mut limits = Limits {
             closed: CLOSED,
             idle: context.idle,
@@ -208,7 +216,8 @@ impl Departures {
         let before = counters.map(|counter| counter.load(Ordering::Relaxed));
         loop {
             sleep(LOOK).await;
-            match self.look(connection, &limits) {
+            self.follow_routes(pair, &mut way, connection);
+            match look(connection, &limits) {
                 Ok((seen, over)) => {
                     count(counters, before, &seen);
                     if over {
@@ -226,17 +235,43 @@ impl Departures {
         }
     }
 
-    /// What was seen of it, and whether it is over; then the kernel has it no more.
-    fn look(&self, connection: &Connection, limits: &Limits) -> io::Result<([Seen; 2], bool)> {
-        let translator = &mut self.lock().translator;
-        match connection.end_if_over(translator, limits)? {
-            Some(last) => Ok((last, true)),
-            None => Ok((connection.seen(translator)?, false)),
+    /// Has the connection go by other devices, once its routes do. It stays on its way as long as they lead to none of ours:
+    /// nothing could come back by that.
+    fn follow_routes(&self, pair: &Pair<'_>, way: &mut Way, connection: &Connection) {
+        if self.changes() == way.changes {
+            return;
+        }
+        let moved = self.way_of(pair).and_then(|now| {
+            if now.devices != way.devices {
+                connection.lead(&self.translator, [now.devices[1], now.devices[0]])?;
+            }
+            Ok(now)
+        });
+        match moved {
+            Ok(now) => *way = now,
+            Err(why) => tracing::debug!("a connection that was left stays on its way: {why}"),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kernel> {
-        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    fn changes(&self) -> u64 {
+        let mut watched = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.changes()
+    }
+}
+
+impl Watched {
+    /// How often routes have changed so far, or links, which takes routes along.
+    fn changes(&mut self) -> u64 {
+        self.changes += u64::from(self.routes.have_changed());
+        self.changes
+    }
+}
+
+/// What was seen of a connection, and whether it is over.
+fn look(connection: &Connection, limits: &Limits) -> io::Result<([Seen; 2], bool)> {
+    match connection.over(limits)? {
+        Some(last) => Ok((last, true)),
+        None => Ok((connection.seen()?, false)),
     }
 }
 

@@ -9,6 +9,8 @@ mod departure;
 mod departures;
 #[cfg(feature = "leaving")]
 mod slow_start;
+#[cfg(feature = "leaving")]
+mod stays;
 #[cfg(not(feature = "leaving"))]
 mod without;
 

@@ -25,7 +25,7 @@ impl Departures {
         _: &RelayContext<'_>,
         _: Option<u32>,
         _: impl FnOnce(),
-        _: impl FnOnce(),
+        _: impl Fn(Option<&'static str>),
     ) -> Ready<Ended> {
         match *self {}
     }

@@ -199,6 +199,7 @@ impl<'a> Client<'a> {
         away.learn(meter.take());
         match journey {
             Journey::Stayed(lost) => {
+                away.session.stayed(lost.why());
                 away.say(&lost);
                 Handed::Stayed(self)
             }

@@ -60,7 +60,7 @@ impl Departed {
     ) -> Result<(), (Staying, [TcpStream; 2])> {
         let mut state = self.lock();
         let both = sockets.each_ref().map(TcpStream::as_fd);
-        match Connection::take_over(&mut state.translator, both, frozen, self.devices) {
+        match Connection::take_over(&state.translator, both, frozen, self.devices) {
             Ok(connection) => {
                 state.connections.push(Left {
                     connection,
@@ -83,11 +83,8 @@ impl Departed {
     pub fn watch(&self) {
         loop {
             sleep(LOOK);
-            let State {
-                translator,
-                connections,
-            } = &mut *self.lock();
-            connections.retain(|left| goes_on(left, translator).unwrap_or(false));
+            let connections = &mut self.lock().connections;
+            connections.retain(|left| goes_on(left).unwrap_or(false));
         }
     }
 
@@ -97,8 +94,8 @@ impl Departed {
 }
 
 /// Whether it is not over; if it is, tells what it was.
-fn goes_on(left: &Left, translator: &mut Translator) -> io::Result<bool> {
-    let Some(seen) = left.connection.end_if_over(translator, &LIMITS)? else {
+fn goes_on(left: &Left) -> io::Result<bool> {
+    let Some(seen) = left.connection.over(&LIMITS)? else {
         return Ok(true);
     };
     let [translated, refused] = [

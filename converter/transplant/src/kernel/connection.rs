@@ -1,8 +1,11 @@
 //! A connection that the kernel translates, until it is over.
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::table::{Devices, Table};
 use super::{Seen, Translator};
 use crate::leg::Flow;
 use crate::sys;
@@ -11,65 +14,76 @@ use crate::translation::Translation;
 /// How long a connection is kept that may be over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Without any segment, when both ends have ended their data: the last of them may have to be sent again (RFC 9293
-    /// section 3.6.1). Also behind a reset, which may be forged.
+    /// Without any segment, when both ends have ended their data, or one of them has reset the connection: the last segments
+    /// may have to be sent again (RFC 9293 section 3.6.1).
     pub closed: Duration,
     /// Without any segment.
     pub idle: Duration,
 }
 
-/// Both directions of a connection in a [`Translator`].
-#[derive(Debug)]
+/// Both directions of a connection in a [`Translator`], for as long as this is there.
 pub struct Connection {
+    table: Arc<Table>,
     flows: [Flow; 2],
     begun: Duration,
 }
 
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flows, begun, .. } = self;
+        f.debug_struct("Connection")
+            .field("flows", flows)
+            .field("begun", begun)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Connection {
     /// Has the kernel translate both directions. Each goes out by the device with the number beside it.
-    pub fn begin(
-        translator: &mut Translator,
-        directions: [(Translation, u32); 2],
-    ) -> io::Result<Self> {
-        let flows = directions.map(|(translation, _)| translation.from);
-        let [first, second] = directions;
-        translator.insert(&first.0, first.1)?;
-        if let Err(error) = translator.insert(&second.0, second.1) {
-            translator.remove(flows[0])?;
-            return Err(error);
+    pub fn begin(translator: &Translator, directions: [(Translation, u32); 2]) -> io::Result<Self> {
+        let connection = Self {
+            table: Arc::clone(&translator.table),
+            flows: directions.map(|(translation, _)| translation.from),
+            begun: sys::monotonic(),
+        };
+        for (translation, device) in directions {
+            translator.insert(&translation, Devices::to(device))?;
         }
-        let begun = sys::monotonic();
-        Ok(Self { flows, begun })
+        Ok(connection)
+    }
+
+    /// From now on each direction goes out by the device with this number, in the order in which they began.
+    pub fn lead(&self, translator: &Translator, devices: [u32; 2]) -> io::Result<()> {
+        let mut both = self.flows.into_iter().zip(devices);
+        both.try_for_each(|(flow, device)| translator.lead(flow, device))
     }
 
     /// What both directions have seen.
-    pub fn seen(&self, translator: &Translator) -> io::Result<[Seen; 2]> {
-        let [first, second] = self.flows.map(|flow| translator.seen(flow));
+    pub fn seen(&self) -> io::Result<[Seen; 2]> {
+        let [first, second] = self.flows.map(|flow| self.table.seen(flow));
         Ok([first?.unwrap_or_default(), second?.unwrap_or_default()])
     }
 
-    /// Takes it out of the kernel if it is over; what both directions had seen until then.
-    pub fn end_if_over(
-        &self,
-        translator: &mut Translator,
-        limits: &Limits,
-    ) -> io::Result<Option<[Seen; 2]>> {
-        let seen = self.seen(translator)?;
-        let over = is_over(&seen, self.begun, sys::monotonic(), limits);
-        if over {
-            for flow in self.flows {
-                translator.remove(flow)?;
-            }
+    /// What both directions have seen, if it is over.
+    pub fn over(&self, limits: &Limits) -> io::Result<Option<[Seen; 2]>> {
+        let seen = self.seen()?;
+        Ok(is_over(&seen, self.begun, sys::monotonic(), limits).then_some(seen))
+    }
+}
+
+impl Drop for Connection {
+    /// Whoever has its addresses and ports next is not to be rewritten.
+    fn drop(&mut self) {
+        for flow in self.flows {
+            // It is not there if it could not be inserted.
+            let _ = self.table.remove(flow);
         }
-        Ok(over.then_some(seen))
     }
 }
 
 fn is_over(seen: &[Seen; 2], begun: Duration, now: Duration, limits: &Limits) -> bool {
     let last = seen.iter().filter_map(|direction| direction.last).max();
     let quiet = now.saturating_sub(last.unwrap_or(begun));
-    // Who knows addresses and ports alone can forge a reset, which an end does not take (RFC 5961 section 3.2): then the
-    // connection goes on.
     let ended =
         seen.iter().any(|direction| direction.reset) || seen.iter().all(|direction| direction.fin);
     ended && quiet >= limits.closed || quiet >= limits.idle

@@ -27,12 +27,6 @@ union covered {
 	__be32 words[3];
 };
 
-static __always_inline __u16 fold(__u32 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
-}
-
 /* Whether it is what it is for: TCP in IPv4 with both headers whole. */
 static __always_inline int is_plain(const struct plain *frame, __u32 bytes)
 {
@@ -126,7 +120,7 @@ int transplant_frame(struct xdp_md *xdp)
 	flow.source_port = frame->tcp->source;
 	flow.destination_port = frame->tcp->dest;
 	to = bpf_map_lookup_elem(&translations, &flow);
-	if (!to)
+	if (!to || is_elsewhere(to, xdp->ingress_ifindex))
 		return XDP_PASS;
 	now = bpf_ktime_get_ns();
 	length = frame->tcp->doff * 4;
@@ -142,6 +136,6 @@ int transplant_frame(struct xdp_md *xdp)
 		return XDP_PASS;
 	sum = bpf_csum_diff(old.words, LONGEST, new.words, LONGEST, (__u16)~old.tcp.check);
 	readdress(frame, &to->to.addresses, sum, &hop);
-	tell(&old.tcp, bpf_ntohs(frame->ip->tot_len) - sizeof(struct iphdr) - length, now, to);
+	tell(&old.tcp, &new.tcp, bpf_ntohs(frame->ip->tot_len) - sizeof(struct iphdr) - length, now, to);
 	return bpf_redirect(hop.ifindex, 0);
 }

@@ -7,7 +7,8 @@ use aya::maps::{MapData, SockHash};
 use aya::programs::SkSkb;
 use aya::{Ebpf, include_bytes_aligned};
 
-use super::{KEY, key, missing};
+use super::missing;
+use super::table::{KEY, key};
 use crate::freeze::{Obstacle, at_rest, ends};
 use crate::leg::Flow;
 use crate::sys;

@@ -8,15 +8,15 @@
 mod connection;
 mod driver;
 mod join;
+mod table;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::time::Duration;
 
-use aya::maps::{HashMap, MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp, XdpFlags, tc};
 use aya::{Ebpf, include_bytes_aligned};
 
@@ -27,6 +27,8 @@ use crate::translation::Translation;
 
 pub use connection::{Connection, Limits};
 pub use join::{Joined, Joiner};
+pub use table::{Devices, Seen};
+use table::{Table, key};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transplant.bpf.o"));
 
@@ -34,41 +36,12 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transpl
 const PACKETS: &str = "transplant";
 const FRAMES: &str = "transplant_frame";
 const LAST_TIMESTAMP: &str = "last_timestamp";
-
-// struct flow and struct translation: their lengths, and where things are in the latter.
-const KEY: usize = 36;
-const VALUE: usize = 88;
-const ADDED: usize = 36;
-const DEVICE: usize = 52;
-const SCALES: usize = 56;
-const FIN: usize = 58;
-const SYN: usize = 59;
-const RESET: usize = 60;
-const REFUSED: usize = 64;
-const LAST: usize = 72;
-const BYTES: usize = 80;
+const LEAD: &str = "lead";
 
 /// Bytes of an Ethernet header before a packet, and its type for each version of IP.
 const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
-
-/// What a direction has seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// The last segment, by the time since the machine started (`CLOCK_MONOTONIC`); `None` before the first one.
-    pub last: Option<Duration>,
-    /// Whether its sender has ended its data.
-    pub fin: bool,
-    /// Whether its sender has begun anew.
-    pub syn: bool,
-    /// Whether its sender has ended the connection.
-    pub reset: bool,
-    /// Segments that were dropped since they could not be rewritten.
-    pub refused: u32,
-    /// Bytes of data that went out; what was sent again counts again.
-    pub bytes: u64,
-}
 
 /// What the kernel's program does with an Ethernet frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +57,7 @@ pub enum Action {
 /// The program in the kernel, and its table. Both end with this, and what is attached is detached.
 pub struct Translator {
     ebpf: Ebpf,
-    table: HashMap<MapData, [u8; KEY], [u8; VALUE]>,
+    table: Arc<Table>,
 }
 
 impl fmt::Debug for Translator {
@@ -98,13 +71,12 @@ impl Translator {
     /// types (`/sys/kernel/btf/vmlinux`).
     pub fn load() -> io::Result<Self> {
         let mut ebpf = Ebpf::load(OBJECT).map_err(io::Error::other)?;
-        for name in [PACKETS, LAST_TIMESTAMP] {
+        for name in [PACKETS, LAST_TIMESTAMP, LEAD] {
             let program = ebpf.program_mut(name).ok_or_else(missing)?;
             let program: &mut SchedClassifier = program.try_into().map_err(io::Error::other)?;
             program.load().map_err(io::Error::other)?;
         }
-        let table = ebpf.take_map("translations").ok_or_else(missing)?;
-        let table = HashMap::try_from(table).map_err(io::Error::other)?;
+        let table = Arc::new(Table::of(&mut ebpf)?);
         Ok(Self { ebpf, table })
     }
 
@@ -154,24 +126,28 @@ impl Translator {
         }
     }
 
-    /// Rewrites what comes in by `translation.from`; it goes out by the device with this number (`if_nametoindex(3)`).
-    pub fn insert(&mut self, translation: &Translation, device: u32) -> io::Result<()> {
-        self.table
-            .insert(key(translation.from), value(translation, device), 0)
-            .map_err(io::Error::other)
+    /// Rewrites what comes in by `translation.from`.
+    pub fn insert(&self, translation: &Translation, devices: Devices) -> io::Result<()> {
+        self.table.insert(translation, devices)
     }
 
     /// Leaves what comes in by `flow` to others again.
-    pub fn remove(&mut self, flow: Flow) -> io::Result<()> {
-        self.table.remove(&key(flow)).map_err(io::Error::other)
+    pub fn remove(&self, flow: Flow) -> io::Result<()> {
+        self.table.remove(flow)
     }
 
     /// What was seen of `flow`; `None` if there is no translation for it.
     pub fn seen(&self, flow: Flow) -> io::Result<Option<Seen>> {
-        match self.table.get(&key(flow), 0) {
-            Ok(value) => Ok(Some(seen(&value))),
-            Err(MapError::KeyNotFound) => Ok(None),
-            Err(error) => Err(io::Error::other(error)),
+        self.table.seen(flow)
+    }
+
+    /// From now on what comes in by `flow` goes out by the device with this number. Raises [`io::ErrorKind::NotFound`] if
+    /// there is no translation for it.
+    pub fn lead(&self, flow: Flow, goes_by: u32) -> io::Result<()> {
+        let order = [&key(flow)[..], &goes_by.to_ne_bytes()].concat();
+        match self.run(LEAD, &mut frame(&order), 1)?.answer {
+            0 => Ok(()),
+            _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
@@ -292,50 +268,4 @@ fn frame(packet: &[u8]) -> Vec<u8> {
     let version = packet.first().map(|byte| byte >> 4);
     let kind = if version == Some(6) { IPV6 } else { IPV4 };
     [&[0; ETHERNET - 2][..], &kind, packet].concat()
-}
-
-fn key(flow: Flow) -> [u8; KEY] {
-    let mut key = [0; KEY];
-    key[..16].copy_from_slice(&octets(flow.source.ip()));
-    key[16..32].copy_from_slice(&octets(flow.destination.ip()));
-    key[32..34].copy_from_slice(&flow.source.port().to_be_bytes());
-    key[34..].copy_from_slice(&flow.destination.port().to_be_bytes());
-    key
-}
-
-/// An address as IPv6's: one of IPv4 is mapped (RFC 4291 section 2.5.5.2).
-fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
-
-fn value(translation: &Translation, device: u32) -> [u8; VALUE] {
-    let mut value = [0; VALUE];
-    value[..KEY].copy_from_slice(&key(translation.to));
-    let added = [
-        translation.sequence,
-        translation.acknowledgement,
-        translation.tsval,
-        translation.tsecr,
-        device,
-    ];
-    for (place, number) in value[ADDED..DEVICE + 4].chunks_exact_mut(4).zip(added) {
-        place.copy_from_slice(&number.to_ne_bytes());
-    }
-    value[SCALES..FIN].copy_from_slice(&[translation.scale_in, translation.scale_out]);
-    value
-}
-
-fn seen(value: &[u8; VALUE]) -> Seen {
-    let last = u64::from_ne_bytes(array(value, LAST));
-    Seen {
-        last: (last != 0).then_some(Duration::from_nanos(last)),
-        fin: value[FIN] != 0,
-        syn: value[SYN] != 0,
-        reset: value[RESET] != 0,
-        refused: u32::from_ne_bytes(array(value, REFUSED)),
-        bytes: u64::from_ne_bytes(array(value, BYTES)),
-    }
 }

@@ -39,23 +39,35 @@
 /* The verifier is to know a number by the next check of it, whatever the compiler knows. */
 #define FORGET(number) asm volatile("" : "+r"(number))
 
-/* kernel/mod.rs has the same layout. */
+/* kernel/table.rs has the same layout. */
 struct translation {
 	struct flow to;
 	__u32 sequence;
 	__u32 acknowledgement;
 	__u32 tsval;
 	__u32 tsecr;
-	__u32 device;
+	__u32 device;  /* by which it goes out */
+	__u32 came_by; /* the device by which it comes in; 0: any */
+	/*
+	 * What the sender has said and is believed, if `known` (belief.bpf.h): in its own numbers where its data and its FIN
+	 * end; in the numbers of who gets it the next byte that it expects, and where the bytes end that it has room for.
+	 */
+	__u32 sent;
+	__u32 end;
+	__u32 acknowledged;
+	__u32 room_end;
 	__u8 scale_in;
 	__u8 scale_out;
-	/* What was seen; the rest is never changed. */
+	__u8 known;
+	__u8 ends; /* whether there was a FIN */
+	/* What was seen. */
 	__u8 fin;
 	__u8 syn;
 	__u8 reset;
-	__u8 padding[3];
+	__u8 padding;
 	__u32 refused;
 	__u32 turn; /* tc's last one among frames that drivers rewrite, in 2^20 ns */
+	__u32 nothing;
 	__u64 last; /* nanoseconds since the machine started */
 	__u64 bytes;
 };
@@ -183,20 +195,4 @@ static __always_inline void fixed_part(struct tcphdr *new, const struct tcphdr *
 	/* A SYN's window has no scale (RFC 7323 section 2.2). */
 	if (!old->syn)
 		new->window = window(old->window, to);
-}
-
-/*
- * Marks what a segment with so many bytes of data tells of its connection now; of several things the first one in the order
- * from last to first.
- */
-static __always_inline void tell(const struct tcphdr *tcp, __u32 data, __u64 now, struct translation *to)
-{
-	__sync_fetch_and_add(&to->bytes, data);
-	if (tcp->rst)
-		to->reset = 1;
-	else if (tcp->syn)
-		to->syn = 1;
-	else if (tcp->fin)
-		to->fin = 1;
-	to->last = now;
 }

@@ -9,6 +9,8 @@
 
 #include "segment.bpf.h"
 
+#include "belief.bpf.h"
+
 /* What is asked of an IP header, whichever its version is. */
 struct packet {
 	union {
@@ -22,16 +24,25 @@ struct packet {
 	__u8 refused; /* it has options, or is a part of a packet */
 };
 
+/* Whether what comes by this device cannot be what the translation is for: it is forged. */
+static __always_inline int is_elsewhere(const struct translation *to, __u32 device)
+{
+	return to->came_by && to->came_by != device;
+}
+
+static __always_inline __u16 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
 static __always_inline int refuse(struct translation *to)
 {
 	__sync_fetch_and_add(&to->refused, 1);
 	return TC_ACT_SHOT;
 }
 
-/*
- * Puts other addresses into an IPv4 header, counts a hop, and has all checksums follow. In a packet whose checksum is still
- * to be computed (CHECKSUM_PARTIAL) the TCP header's has the addresses only: the kernel's helpers know.
- */
+/* Puts other addresses into an IPv4 header, counts a hop, and has its checksum follow. */
 static __always_inline int forward_ipv4(struct __sk_buff *skb, const struct iphdr *ip, const struct addresses *to)
 {
 	__be32 before[2] = {ip->saddr, ip->daddr};
@@ -41,8 +52,7 @@ static __always_inline int forward_ipv4(struct __sk_buff *skb, const struct iphd
 	__be16 hops = bpf_htons((__u16)ip->ttl << 8 | ip->protocol);
 	__be16 fewer = bpf_htons((__u16)(ip->ttl - 1) << 8 | ip->protocol);
 
-	if (bpf_l4_csum_replace(skb, IP + sizeof(*ip) + CHECKSUM, 0, addresses, BPF_F_PSEUDO_HDR) ||
-	    bpf_skb_store_bytes(skb, IP + offsetof(struct iphdr, ttl), &fewer, sizeof(fewer), 0) ||
+	if (bpf_skb_store_bytes(skb, IP + offsetof(struct iphdr, ttl), &fewer, sizeof(fewer), 0) ||
 	    bpf_l3_csum_replace(skb, sum, hops, fewer, sizeof(fewer)) ||
 	    bpf_skb_store_bytes(skb, IP + offsetof(struct iphdr, saddr), after, sizeof(after), 0) ||
 	    bpf_l3_csum_replace(skb, sum, 0, addresses, 0))
@@ -51,16 +61,33 @@ static __always_inline int forward_ipv4(struct __sk_buff *skb, const struct iphd
 }
 
 /*
- * The same for IPv6. Its header has no checksum of its own that makes up for what changes in it, so the sum that a network
+ * The same for a TCP segment, whose own checksum covers the addresses. While it is still to be computed (CHECKSUM_PARTIAL) it
+ * has them only: the kernel's helpers know.
+ */
+static __always_inline int readdress_ipv4(struct __sk_buff *skb, const struct iphdr *ip, const struct addresses *to)
+{
+	__be32 before[2] = {ip->saddr, ip->daddr};
+	__be32 after[2] = {to->source[3], to->destination[3]};
+	__s64 addresses = bpf_csum_diff(before, sizeof(before), after, sizeof(after), 0);
+
+	if (bpf_l4_csum_replace(skb, IP + sizeof(*ip) + CHECKSUM, 0, addresses, BPF_F_PSEUDO_HDR))
+		return -1;
+	return forward_ipv4(skb, ip, to);
+}
+
+/*
+ * The same for IPv6, with the place of the checksum of TCP or ICMPv6, both of which cover the addresses. Its header has no
+ * checksum of its own that makes up for what changes in it, so the sum that a network
  * interface made of the whole packet (CHECKSUM_COMPLETE) has to follow the header's bytes. For the addresses that takes back
  * what the first helper does to that sum, which is right for IPv4 alone (inet_proto_csum_replace_by_diff() in
  * net/core/utils.c).
  */
-static __always_inline int forward_ipv6(struct __sk_buff *skb, struct ipv6hdr *ip, const struct addresses *to)
+static __always_inline int forward_ipv6(struct __sk_buff *skb, struct ipv6hdr *ip, __u32 checksum,
+					const struct addresses *to)
 {
 	__s64 addresses = bpf_csum_diff((__be32 *)&ip->saddr, sizeof(*to), (__be32 *)to, sizeof(*to), 0);
 
-	if (bpf_l4_csum_replace(skb, IP + sizeof(*ip) + CHECKSUM, 0, addresses, BPF_F_PSEUDO_HDR))
+	if (bpf_l4_csum_replace(skb, checksum, 0, addresses, BPF_F_PSEUDO_HDR))
 		return -1;
 	ip->hop_limit--;
 	__builtin_memcpy(&ip->saddr, to->source, sizeof(to->source));
@@ -78,8 +105,8 @@ static __always_inline int put(struct __sk_buff *skb, struct packet *packet, uni
 	if (bpf_skb_store_bytes(skb, tcp, new, length, 0) || bpf_l4_csum_replace(skb, tcp + CHECKSUM, 0, changed, 0))
 		return -1;
 	if (packet->version == 4)
-		return forward_ipv4(skb, &packet->ipv4, &to->to.addresses);
-	return forward_ipv6(skb, &packet->ipv6, &to->to.addresses);
+		return readdress_ipv4(skb, &packet->ipv4, &to->to.addresses);
+	return forward_ipv6(skb, &packet->ipv6, tcp + CHECKSUM, &to->to.addresses);
 }
 
 /* Reads an IPv4 header and its addresses; -1 if no TCP header begins behind it. */
@@ -135,6 +162,8 @@ static __always_inline struct translation *find(struct __sk_buff *skb, struct pa
 	return bpf_map_lookup_elem(&translations, &flow);
 }
 
+#include "icmp.bpf.h"
+
 SEC("classifier")
 int transplant(struct __sk_buff *skb)
 {
@@ -144,8 +173,9 @@ int transplant(struct __sk_buff *skb)
 	__u32 length;
 
 	if (!to)
-		return TC_ACT_UNSPEC;
-	if (packet.refused || packet.total + IP > skb->len || packet.total < packet.length + OPTIONS || packet.hops <= 1 ||
+		return too_long(skb);
+	if (is_elsewhere(to, skb->ifindex) || packet.refused || packet.total + IP > skb->len ||
+	    packet.total < packet.length + OPTIONS || packet.hops <= 1 ||
 	    bpf_skb_load_bytes(skb, IP + packet.length, &old, OPTIONS))
 		return refuse(to);
 	length = old.tcp.doff * 4;
@@ -156,15 +186,17 @@ int transplant(struct __sk_buff *skb)
 		return refuse(to);
 	new = old;
 	if (options(&new, length, to)) {
+		struct translation *back = other_way(to);
+
 		/* A new beginning mostly has options that cannot be: that there is one counts all the same. */
-		if (old.tcp.syn)
-			to->syn = 1;
+		if (old.tcp.syn && back)
+			begin_anew(to, back);
 		return refuse(to);
 	}
 	fixed_part(&new.tcp, &old.tcp, to);
 	if (put(skb, &packet, &old, &new, length, to))
 		return TC_ACT_SHOT;
-	tell(&old.tcp, packet.total - packet.length - length, bpf_ktime_get_ns(), to);
+	tell(&old.tcp, &new.tcp, packet.total - packet.length - length, bpf_ktime_get_ns(), to);
 	return bpf_redirect_neigh(to->device, NULL, 0, 0);
 }
 
@@ -217,6 +249,31 @@ int last_timestamp(struct __sk_buff *skb)
 	timestamp = tcp ? tcp->rx_opt.ts_recent : 0;
 	bpf_sk_release(socket);
 	return !tcp || bpf_skb_store_bytes(skb, IP, &timestamp, sizeof(timestamp), 0);
+}
+
+/* What `lead` is told: which packets go out by which device from now on. */
+struct lead {
+	struct flow flow;
+	__u32 device;
+};
+
+/*
+ * Not attached, but run by whoever has found another way: the frame has that behind the Ethernet header. In the table's value
+ * nothing else is touched, which packets change at the same time. 0, or 1 if there is no such translation.
+ */
+SEC("classifier")
+int lead(struct __sk_buff *skb)
+{
+	struct translation *to;
+	struct lead lead;
+
+	if (bpf_skb_load_bytes(skb, IP, &lead, sizeof(lead)))
+		return 1;
+	to = bpf_map_lookup_elem(&translations, &lead.flow);
+	if (!to)
+		return 1;
+	to->device = lead.device;
+	return 0;
 }
 
 char LICENCE[] SEC("license") = "GPL";

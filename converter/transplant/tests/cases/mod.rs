@@ -27,6 +27,7 @@ pub fn to_client(ip: Ip) -> Leg {
         remote: end(ip, "10.1.0.2:41000", "[2001:db8:1:8000::2]:41000"),
         snd_nxt: 1_000_000,
         rcv_nxt: 2_000_000,
+        room: 50_000,
         snd_scale: 7,
         rcv_scale: 7,
         timestamps: Some(Timestamps {
@@ -87,6 +88,18 @@ pub fn at_server(ip: Ip) -> Segment {
     }
 }
 
+/// A segment from the server: its next bytes.
+pub fn from_server(ip: Ip) -> Segment {
+    Segment {
+        source: to_server(ip).remote,
+        destination: to_server(ip).local,
+        seq: to_server(ip).rcv_nxt,
+        ack: to_server(ip).snd_nxt,
+        options: timestamps(u32::MAX - 19, u32::MAX - 9),
+        ..from_client(ip)
+    }
+}
+
 /// A packet, what is to become of it, and as what it goes on.
 pub struct Case {
     pub ip: Ip,
@@ -97,9 +110,14 @@ pub struct Case {
     pub result: Vec<u8>,
 }
 
+/// What comes from the client, and from the server.
+pub fn both_ways(ip: Ip) -> [Translation; 2] {
+    Translation::between(&to_client(ip), &to_server(ip)).expect("they fit")
+}
+
 /// What comes from the client.
 pub fn upward(ip: Ip) -> Translation {
-    Translation::between(&to_client(ip), &to_server(ip)).expect("they fit")[0]
+    both_ways(ip)[0]
 }
 
 /// The table for both versions, and what only one of them has.
@@ -375,9 +393,6 @@ fn left_alone(ip: Ip) -> Vec<Case> {
     ]
 }
 
-/// Its sender begins anew all the same.
-pub const REFUSED_SYN: &str = "a new beginning with a window scale";
-
 fn refused(ip: Ip) -> Vec<Case> {
     let refused = |name, reason, packet| unchanged(ip, name, Outcome::Refuse(reason), packet);
     let long = from_client(ip).encode().len();
@@ -418,7 +433,7 @@ fn refused(ip: Ip) -> Vec<Case> {
             .encode(),
         ),
         refused(
-            REFUSED_SYN,
+            "a new beginning with a window scale",
             Refusal::Option,
             Segment {
                 options: vec![2, 4, 5, 180, 1, 3, 3, 7],
