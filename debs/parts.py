@@ -176,6 +176,9 @@ def _squid(inputs: Inputs) -> Package:
     )
 
 
+_HANDOFF_SYSCTL = "91-tributary-handoff.conf"
+
+
 def _handoff(inputs: Inputs) -> Package:
     name, checkout = "tributary-handoff", inputs.checkout
     upgrades = {"switch": Upgrade.RESTART, "backend": Upgrade.KEEP}  # a front puts its rules into a new switch again
@@ -192,6 +195,7 @@ def _handoff(inputs: Inputs) -> Package:
         files=(
             *(content.program(each, built) for each, built in programs.items()),
             *(content.unit(checkout, f"handoff/systemd/{each}.service") for each in programs),
+            File(f"usr/lib/sysctl.d/{_HANDOFF_SYSCTL}", checkout[f"handoff/systemd/{_HANDOFF_SYSCTL}"]),
             *(content.setting(checkout, f"{each}.conf") for each in upgrades),
             *(content.manual(checkout, f"{each}.8", inputs.release) for each in programs),
             content.overrides(checkout, name),
@@ -201,6 +205,7 @@ def _handoff(inputs: Inputs) -> Package:
         depends=(*sorted(needed), "nftables"),
         # Not enabled: a machine is one or the other, and their addresses are for whoever runs it to say.
         units=tuple(Unit(f"tributary-{each}.service", upgrade, enabled=False) for each, upgrade in upgrades.items()),
+        sysctl=_HANDOFF_SYSCTL,
     )
 
 

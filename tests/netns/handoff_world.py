@@ -77,10 +77,10 @@ class HandOff(Running):
         return self.network.nodes[node].run(*command).splitlines()
 
     @contextmanager
-    def connection(self) -> Iterator[socket.socket]:
-        """A client's."""
+    def connection(self, node: str = "client") -> Iterator[socket.socket]:
+        """A client's, at this node."""
         host, _, port = self.service.partition(":")
-        with inside(self.network.nodes["client"]):
+        with inside(self.network.nodes[node]):
             client = socket.create_connection((host, int(port)), 20)
         with client:
             yield client

@@ -62,6 +62,16 @@ def test_all_of_etc_is_the_administrators() -> None:
     assert PACKAGES["tributary-common"].conffiles == ()
 
 
+@pytest.mark.parametrize("package", [package for package in PACKAGES.values() if package.sysctl])
+def test_the_kernel_settings_that_a_package_loads_are_in_it(package: Package) -> None:
+    assert f"usr/lib/sysctl.d/{package.sysctl}" in FILES[package.name]
+
+
+def test_back_ends_find_out_by_themselves_which_packets_are_too_long() -> None:
+    (settings,) = (file for file in PACKAGES["tributary-handoff"].files if file.path.startswith("usr/lib/sysctl.d/"))
+    assert b"\nnet.ipv4.tcp_mtu_probing = 1\n" in settings.content
+
+
 def test_only_a_systemd_that_knows_mptcp_gets_the_socket_unit() -> None:
     socket = "usr/lib/systemd/system/tributary-converter.socket"
     older = {package.name: package for package in parts.packages(inputs(release("bookworm")))}["tributary-converter"]
