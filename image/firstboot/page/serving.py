@@ -20,6 +20,8 @@ CONNECTIONS, SILENCE, LARGEST_HEAD = 32, 20, 16 << 10
 _LIFETIME = 60
 """Seconds that the address stays when nobody renews it: nothing is left behind, whatever ends this program."""
 
+_END = 5.0
+"""Seconds for dnsmasq(8) to end."""
 _LEASE = "2m"
 """The shortest that dnsmasq(8) knows. Soon after, devices ask the router that the box has become."""
 
@@ -117,14 +119,18 @@ def _dhcp(lan: Lan) -> Iterator[subprocess.Popen[bytes] | None]:
         yield None
         return
     try:
-        server = subprocess.Popen(dhcp_command(lan))
+        server = subprocess.Popen(dhcp_command(lan), process_group=0)
     except FileNotFoundError as error:
         raise Failure(Exit.UNAVAILABLE, "dnsmasq is not here: the image has to bring it") from error
     try:
         yield server
     finally:
         server.terminate()
-        server.wait()
+        try:
+            server.wait(_END)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def dhcp_command(lan: Lan) -> Sequence[str]:
