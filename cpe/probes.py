@@ -60,7 +60,7 @@ class Probes:
                 self._log.event("probe failed", Level.WARNING, link=name, reason=outcome.reason)
             health.told(name, outcome.rtt)
         if before[-1] and not health.answers:
-            self._quality.forget(self._tell)
+            self._quality.forget(now, self._tell)
         is_other = (health.dead, health.shunned, health.silent, health.answers) != before
         return self._changes_gateway(now) or is_other
 

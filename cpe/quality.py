@@ -76,10 +76,15 @@ class Quality:
         """Have shapers stand as they should; returns whether all do. What failed is not tried again for a while."""
         if now < self._next_try:
             return False
-        is_well = self._align(links, observed, tell)
-        self._failures = 0 if is_well else self._failures + 1
-        self._next_try = now if is_well else now + min(2.0**self._failures, _LONGEST_PAUSE)
-        return is_well
+        if self._align(links, observed, tell):
+            self._failures, self._next_try = 0, now
+            return True
+        self._pause(now)
+        return False
+
+    def _pause(self, now: float) -> None:
+        self._failures += 1
+        self._next_try = now + min(2.0**self._failures, _LONGEST_PAUSE)
 
     def _align(self, links: Sequence[Link], observed: Observed, tell: Tell) -> bool:
         try:
@@ -141,15 +146,18 @@ class Quality:
         """Hear what a probe over ``link`` took, and have its shapers go by what follows."""
         adapter = self.adapters.get(link)
         if adapter is not None and adapter.told(rtt, now):
-            self._follow(link, adapter, tell)
+            self._follow(link, adapter, now, tell)
 
-    def forget(self, tell: Tell) -> None:
+    def forget(self, now: float, tell: Tell) -> None:
         """Nobody answers probes any more, by whichever link: their silence says nothing of how links are."""
         for link, adapter in self.adapters.items():
             if adapter.forget():
-                self._follow(link, adapter, tell)
+                self._follow(link, adapter, now, tell)
 
-    def _follow(self, link: str, adapter: Adapter, tell: Tell) -> None:
+    def _follow(self, link: str, adapter: Adapter, now: float, tell: Tell) -> None:
+        """What cannot be done now, the next look does."""
+        if now < self._next_try:
+            return
         place = list(self._settings.wan).index(link) + 1
         for shape in self._shapes:
             if shape.place == place and shape.interface in self._given.shapes:
@@ -159,6 +167,7 @@ class Quality:
                     self._carry_out(ChangeRates(changed), tell)
                 except TimedOut as failure:
                     tell("tc", str(failure))
+                    self._pause(now)
                     return
 
     def status(self, link: Link) -> dict[str, object] | None:

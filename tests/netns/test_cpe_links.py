@@ -249,3 +249,26 @@ def test_a_reload_that_is_refused_tells_no_secret(house: World) -> None:
         log = child.stderr.read()
     assert "not reloaded" in log and "accepted" in log
     assert SECRET[2:-3] not in log
+
+
+def test_a_daemon_whose_files_are_damaged_starts_all_the_same_and_tells_it(house: World) -> None:
+    """What it noted for its next start, and what links have used of caps, as after a power cut."""
+    text = SETTINGS.replace('"lt*"', '"lt*"\nmonthly_cap = "50GB"')
+    words = ("run", str(house.settings(text)), "--state-directory", str(house.directory / "state"))
+    with process(*house.command(*words)) as child:
+        said_ready(child)
+        stop(child, signal.SIGUSR1)
+    kept = house.directory / "kept/usage.json"
+    files = [*(house.directory / "state").glob("*.json"), kept]
+    assert len(files) == 2
+    for file in files:
+        file.write_text("{")
+    with process(*house.command(*words), stderr=subprocess.PIPE) as child:
+        said_ready(child)
+        assert {link["state"] for link in house.status().values()} == {"up"}
+        stop(child)
+        assert child.stderr is not None
+        log = child.stderr.read()
+    for file in files:
+        assert file.with_name(f"{file.name}.broken").read_text() == "{"
+        assert f"{file}: cannot be read" in log
