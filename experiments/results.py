@@ -14,13 +14,19 @@ from pathlib import Path
 
 from tributary.places import ROOT
 
+
+def _git(checkout: Path) -> tuple[str, ...]:
+    """git(1) there, also where the checkout is another user's."""
+    return "git", "-c", f"safe.directory={checkout}", "-C", str(checkout)
+
+
 _VERSIONS = {
     "squid": ("squid", "-v"),
     "nginx": ("nginx", "-v"),
     "iproute2": ("ip", "-V"),
     "nftables": ("nft", "--version"),
     "mptcpize": ("dpkg-query", "-W", "mptcpize"),
-    "commit": ("git", "-C", str(ROOT), "rev-parse", "HEAD"),
+    "commit": (*_git(ROOT), "rev-parse", "HEAD"),
 }
 
 
@@ -68,18 +74,19 @@ def commit() -> str | None:
     return _first_line(_VERSIONS["commit"])
 
 
-def uncommitted() -> str | None:
+def uncommitted(checkout: Path = ROOT) -> str | None:
     """A digest of what differs here from the commit, files that git does not know of included; None if nothing does."""
-    status = ["git", "-C", str(ROOT), "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all"]
     if shutil.which("git") is None:
         return None
+    status = [*_git(checkout), "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all"]
     listed = subprocess.run(status, capture_output=True, text=True, check=False).stdout
     names = sorted(entry[3:] for entry in listed.split("\0") if entry)
     if not names:
         return None
     digest = hashlib.sha256()
-    for path in (ROOT / name for name in names):
-        digest.update(f"{path}\0".encode() + (path.read_bytes() if path.is_file() else b"") + b"\0")
+    for name in names:
+        path = checkout / name
+        digest.update(f"{name}\0".encode() + (path.read_bytes() if path.is_file() else b"") + b"\0")
     return digest.hexdigest()[:12]
 
 

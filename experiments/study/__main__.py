@@ -300,12 +300,12 @@ def _run(options: Run) -> int:
 
         return _run_on_hosts(options, load_hosts(options.hosts), chosen)
     wanted = _orders(options, chosen)
+    if options.pcap:
+        need_captures(order.blueprint(point) for order in wanted for point in order.points)
     if options.dry_run:
         _show_orders(wanted)
         return 0
     preflight.need_all("experiment run")
-    if options.pcap:
-        need_captures(order.blueprint(point) for order in wanted for point in order.points)
     need_settings(order.blueprint(point) for order in wanted for point in order.points)
     take_down_orphans()
     return _perform(options, wanted)

@@ -39,3 +39,13 @@ def test_a_wrong_setting_is_refused_by_name(change: str, complaint: str) -> None
     with pytest.raises(Failure, match=complaint) as failure:
         main(["run", "legacy", "--dry-run", "--set", change])
     assert failure.value.code == Exit.USAGE
+
+
+def test_what_passes_is_kept_of_testbeds_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Failure, match="--pcap: accepted: for experiments on a testbed alone") as failure:
+        main(["run", "acceleration", "--pcap", "--dry-run"])
+    assert failure.value.code == Exit.USAGE
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "legacy", "--pcap", "--hosts", "hosts.toml", "--dry-run"])
+    assert ended.value.code == Exit.USAGE
+    assert "--pcap and --hosts: accepted: one of them" in capsys.readouterr().err

@@ -2,9 +2,12 @@
 
 import pytest
 
+from experiments.record import Download, Sample, read_sending
 from experiments.scenarios.downloads import values_of
 from tests.unit.test_demo import download
 from tributary.settings.failure import Exit, Failure
+
+AGAIN = ("wired", "10.0.1.2:7000")
 
 
 def test_rates_count_from_the_end_of_the_warm_up() -> None:
@@ -17,6 +20,27 @@ def test_rates_count_from_the_end_of_the_warm_up() -> None:
         "subflows": 2.0,
         "wired_bytes": 40_000_000.0,
         "wireless_bytes": 10_000_000.0,
+    }
+
+
+def test_what_senders_knew_is_told_by_subflow_and_of_this_download_alone() -> None:
+    """Looks before the request and other sessions' subflows are none of it; a path joined anew is another one."""
+    samples = [
+        Sample(at, {("wired", "10.0.1.2:5000"): 1, ("wireless", "[fd00:0:0:2::2]:6000"): 1, AGAIN: 1}, {})
+        for at in (0.1, 2.0)
+    ]
+    made = Download("mptcp", 100.0, 200, 3, "", samples)
+    known = ["10.0.1.2", 5000, 10, 20.5, 0]
+    lines = [
+        [99.9, [known]],
+        [100.1, [known, ["10.0.1.2", 9999, 1, 1.0, 1], ["fd00:0:0:2::2", 6000, 7, 40.0, 2]]],
+        [101.0, [["10.0.1.2", 7000, 3, 21.0, 0]]],
+        [103.0, [known]],
+    ]
+    assert read_sending(lines, made, lambda address: "wired" if address.startswith("10.0.1") else "wireless") == {
+        "wired": [(0.1, 10, 20.5, 0)],
+        "wireless": [(0.1, 7, 40.0, 2)],
+        "wired-2": [(1.0, 3, 21.0, 0)],
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import results
+from experiments.results import uncommitted
 from experiments.study.catalogue import EVERYTHING, SCENARIOS, from_file
 from experiments.study.changes import orders, over
 from experiments.study.order import Order
@@ -80,17 +80,16 @@ def test_a_file_that_was_edited_is_another_plan(mine: Path, changed: str) -> Non
     assert plan_of(mine) != before
 
 
-def test_what_is_not_committed_is_another_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_committed_is_another_plan(tmp_path: Path) -> None:
     """The commit alone does not say what ran: a changed file, and one that git does not know, are told by a digest."""
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     (tmp_path / "known.py").write_text("1\n")
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
         subprocess.run([*git, *words], check=True)
-    monkeypatch.setattr(results, "ROOT", tmp_path)
-    found = [results.uncommitted()]
+    found = [uncommitted(tmp_path)]
     for name, text in (("known.py", "2\n"), ("known.py", "3\n"), ("new.py", "1\n")):
         (tmp_path / name).write_text(text)
-        found.append(results.uncommitted())
+        found.append(uncommitted(tmp_path))
     assert found[0] is None
     assert len(set(found)) == 4
 
