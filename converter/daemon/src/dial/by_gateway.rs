@@ -63,6 +63,7 @@ impl Dialer {
             match timeout(config.timeouts.connect, end).await {
                 Ok(Ok(Some(server))) => return Ok(server.chosen_by(size)),
                 Ok(Ok(None) | Err(Unserved::Elsewhere)) => {}
+                Ok(Err(Unserved::Refused(_))) if ways.len() > 1 => {}
                 Ok(Err(Unserved::Refused(error) | Unserved::Final(error))) => return Err(error),
                 Err(_) => return Err(DialError::TimedOut),
             }
