@@ -71,6 +71,27 @@ def test_every_connection_there_may_be_can_race_to_eight_addresses_and_descripto
         conv.nft("delete table inet hole", conv.server)
 
 
+def test_connections_that_race_to_silent_servers_keep_no_name_waiting(conv: World) -> None:
+    conv.names.records.update({"slow.test": SLOW, "quick.test": [SERVER]})
+    conv.nft(HOLE, conv.server)
+    try:
+        with (
+            conv.converter(ALL, None, "prlimit", "--nofile=512:512") as converter,
+            conv.serving(greet) as service,
+            ExitStack() as stack,
+        ):
+            before = converter.idle_descriptors()
+            for _ in range(40):
+                ask(conv, "connect", stack)
+            # Two for each connection, and half of an eighth of all for further attempts.
+            eventually(lambda: converter.descriptors() >= before + 2 * 40 + 32)
+            begin = time.monotonic()
+            assert hears(conv, "connect", "quick.test", service.port) == "hello"
+            assert time.monotonic() - begin < 1
+    finally:
+        conv.nft("delete table inet hole", conv.server)
+
+
 def sample(converter: Converter) -> int:
     """Open files, half a second later."""
     time.sleep(0.5)

@@ -114,7 +114,7 @@ mod tests {
     }
 
     async fn run(millis: &[u16]) -> (Result<u64, &'static str>, u128) {
-        run_with(millis, &SpareDescriptors::new(8)).await
+        run_with(millis, &SpareDescriptors::new(16)).await
     }
 
     async fn run_with(
@@ -181,7 +181,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_spare_descriptors_one_attempt_runs_at_a_time() {
-        let spares = SpareDescriptors::new(0);
+        let spares = SpareDescriptors::new(2);
         let held: Vec<_> = std::iter::from_fn(|| spares.one()).collect();
         assert_eq!(run_with(&[10_000, 101], &spares).await, (Ok(101), 10_101));
         drop(held);
@@ -190,7 +190,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_race_held_is_spare_again_after_it() {
-        let spares = SpareDescriptors::new(4);
+        let spares = SpareDescriptors::new(8);
         assert_eq!(
             run_with(&[9_001, 9_003, 9_005, 9_007], &spares).await,
             (Ok(9_001), 9_001)

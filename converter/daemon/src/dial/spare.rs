@@ -15,10 +15,12 @@ const MOST_OF_CLIENT: usize = 64;
 /// Clients whose look-ups may be counted before those that have none are forgotten.
 const MOST_KNOWN: usize = 4096;
 
-/// The spare descriptors of this process, for all threads.
+/// The spare descriptors of this process, for all threads. Half of them are for look-ups: connections that race to servers
+/// that say nothing keep no name waiting.
 #[derive(Clone, Debug)]
 pub struct SpareDescriptors {
-    all: Arc<Semaphore>,
+    single: Arc<Semaphore>,
+    for_look_ups: Arc<Semaphore>,
     by_client: Arc<Mutex<HashMap<IpAddr, Arc<Semaphore>>>>,
     /// Look-ups of one client at a time.
     share: usize,
@@ -39,10 +41,11 @@ pub struct LookUp {
 impl SpareDescriptors {
     /// So many; one look-up at a time can be made in any case.
     pub fn new(count: usize) -> Self {
-        let count = count.max(LOOK_UP as usize);
-        let share = count / LOOK_UP as usize / SHARE;
+        let for_look_ups = (count / 2).max(LOOK_UP as usize);
+        let share = for_look_ups / LOOK_UP as usize / SHARE;
         Self {
-            all: Arc::new(Semaphore::new(count)),
+            single: Arc::new(Semaphore::new(count / 2)),
+            for_look_ups: Arc::new(Semaphore::new(for_look_ups)),
             by_client: Arc::default(),
             share: share.clamp(1, MOST_OF_CLIENT),
         }
@@ -50,7 +53,7 @@ impl SpareDescriptors {
 
     /// One, if there is one at this moment.
     pub fn one(&self) -> Option<Spare> {
-        Arc::clone(&self.all).try_acquire_owned().ok().map(Spare)
+        Arc::clone(&self.single).try_acquire_owned().ok().map(Spare)
     }
 
     /// As many as a look-up takes, as soon as there are, and as soon as the client has not used up its share: one that asks
@@ -60,7 +63,9 @@ impl SpareDescriptors {
             Some(share) => Some(share.acquire_owned().await.ok()?),
             None => None,
         };
-        let of_all = Arc::clone(&self.all).acquire_many_owned(LOOK_UP).await;
+        let of_all = Arc::clone(&self.for_look_ups)
+            .acquire_many_owned(LOOK_UP)
+            .await;
         Some(LookUp {
             of_client,
             of_all: of_all.ok()?,
@@ -94,7 +99,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_has_used_up_its_share_keeps_nobody_else_waiting() {
-        let spares = SpareDescriptors::new(32);
+        let spares = SpareDescriptors::new(64);
         let [one, other] = [1, 2].map(|last| Some(IpAddr::from([10, 0, 0, last])));
         let mut held = Vec::new();
         while let Some(look_up) = comes(spares.for_look_up(one)).await {
@@ -113,8 +118,15 @@ mod tests {
         let held = comes(spares.for_look_up(client)).await;
         assert!(held.is_some());
         assert!(comes(spares.for_look_up(None)).await.is_none());
-        assert!(spares.one().is_none());
         drop(held);
-        assert!(spares.one().is_some());
+        assert!(comes(spares.for_look_up(None)).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_races_hold_is_not_taken_from_look_ups() {
+        let spares = SpareDescriptors::new(8);
+        let held: Vec<_> = std::iter::from_fn(|| spares.one()).collect();
+        assert_eq!(held.len(), 4);
+        assert!(comes(spares.for_look_up(None)).await.is_some());
     }
 }
