@@ -73,7 +73,7 @@ class Wan(LinkPolicy):
     """One access link: the interface that fits every given rule."""
 
     # The title says what a key is for, the description what it takes: help and refusals print them.
-    interface: Glob = Field(None, title="name of the interface", description=GLOB)
+    interface: Glob = Field(None, title="name of the interface, or an alternative one", description=GLOB)
     driver: Glob = Field(None, title="its driver, as ethtool -i shows it", description=GLOB)
     mac: Mac = Field(None, title="its MAC address, the present or the permanent one", description=MAC)
     bus: Glob = Field(None, title="where it is plugged in, bus-info of ethtool -i", description=GLOB)
