@@ -8,7 +8,7 @@ from gateway import tally
 from gateway.files import unlink, written
 from tributary.daemons.state_file import StateFile, Tell
 from tributary.settings.failure import Exit, Failure
-from tributary.wireguard.keys import new_secret
+from tributary.wireguard.keys import is_key, new_secret
 
 DIRECTORY = Path("/var/lib/tributary/gateway")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -29,7 +29,7 @@ class State:
         """The gateway's own, made at first use; raises Failure, exit 71 or 77."""
         file = self.folder / "private.key"
         try:
-            return file.read_text(encoding="ascii").strip()
+            kept = file.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             key = new_secret()
             written(file, f"{key}\n".encode())
@@ -38,6 +38,10 @@ class State:
             raise Failure(Exit.NO_PERMISSION, f"{file}: can be read by root alone: use sudo") from error
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(Exit.SYSTEM, f"{file}: cannot be read: {error}") from error
+        if not is_key(kept):
+            mend = "put the copy of it back, or remove it and enrol every router anew"
+            raise Failure(Exit.SYSTEM, f"{file}: holds no key: {mend}")
+        return kept
 
     def tallies(self, tell: Tell | None = None) -> tally.Tallies:
         """What was counted of each router.
@@ -108,7 +112,7 @@ class State:
     @property
     def hearing_routers(self) -> Sequence[str] | None:
         """Where router advertisements were heard when forwarding of IPv6 was off, to be put back; None: it was on."""
-        return self._forwarding6.read_text().split() if self._forwarding6.exists() else None
+        return self._forwarding6.read_text(errors="replace").split() if self._forwarding6.exists() else None
 
     @property
     def switched_on(self) -> Sequence[int]:

@@ -32,6 +32,15 @@ def _read(value: object) -> str:
 Key = Annotated[str, accepting(KEY, _read)]
 
 
+def is_key(text: str) -> bool:
+    """Whether it has the form of a key."""
+    try:
+        _read(text)
+    except ValueError:
+        return False
+    return True
+
+
 def new_secret() -> str:
     """A router's secret, fresh."""
     return base64.b64encode(os.urandom(_BYTES)).decode()

@@ -130,3 +130,23 @@ def test_ports_are_given_with_their_protocol(ports: str, capsys: pytest.CaptureF
         main(["forward", "berlin", ports])
     assert caught.value.code == Exit.USAGE
     assert "tcp/ or udp/ and a port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 45, b"AAAA", b"\xff"])
+def test_a_damaged_private_key_is_named_with_what_mends_it_and_stays(tmp_path: Path, content: bytes) -> None:
+    """No other key is made in its place: all routers know the one that is lost."""
+    file = tmp_path / "private.key"
+    file.write_bytes(content)
+    with pytest.raises(Failure, match=r"private\.key: ") as caught:
+        State(tmp_path).private_key()
+    assert caught.value.code == Exit.SYSTEM and file.read_bytes() == content
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"berlin": 5}', '{"berlin": {"counters": {"k": [1]}}}', "\0\0"])
+def test_damaged_tallies_are_set_aside_and_counting_begins_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tallies.json").write_text(text)
+    told: list[str] = []
+    state = State(tmp_path)
+    assert state.tallies(told.append) == {} and "tallies.json.broken" in told[0]
+    state.keep({"berlin": Tally(received=5)})
+    assert state.tallies()["berlin"].received == 5
