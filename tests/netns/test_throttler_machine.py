@@ -73,6 +73,21 @@ def test_a_path_without_its_interface_waits_for_it_and_the_others_go_on(source: 
         assert child.poll() is None
 
 
+def test_an_interface_that_comes_and_goes_again_and_again_ends_nothing(source: str, tmp_path: Path) -> None:
+    """A plug with a loose contact: it is gone again while it is set up."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text(SPARE)
+    with throttler(source, policy) as child, connection():
+        eventually(elements)
+        for _ in range(25):
+            with spare():
+                pass
+        with spare():
+            eventually(shaped)
+        assert child.poll() is None
+        eventually(lambda: status()["classes"])
+
+
 def test_what_is_held_on_an_interface_that_goes_is_free_and_the_rest_is_held_on(source: str) -> None:
     """The client's second link is unplugged at the gateway, and plugged in again."""
     with throttler(source), connection():

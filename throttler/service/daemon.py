@@ -138,23 +138,34 @@ class Daemon:
         self._tell_absent(self._there.keys())
         plan = self._see([InterfacesAre(frozenset(self._there)), *self._source.start()])
         _spare_the_collector()
-        while True:
+        while (failed := self._stand(plan)) is not None:
+            there = interfaces.now()
+            # An interface that has gone meanwhile may be what failed.
+            if not failed.by_others and there == self._there:
+                if time.monotonic() - last_failure < _BETWEEN_FRESH_STARTS:
+                    raise failed.failure
+                last_failure = time.monotonic()
+            self._log.event("starting afresh", Level.WARNING, reason=str(failed.failure))
+            plan = self._see([*(event for each in self._follow(there) for event in each), Emptied()])
+
+    def _stand(self, plan: Plan) -> StepFailed | None:
+        """Put ``plan`` up, and go on until a stop signal; returns what ended it otherwise.
+
+        Raises Failure if it cannot be put up.
+        """
+        try:
             with self._installation.standing(plan):
                 try:
                     self._take(plan)
                     self._loop.run(self)
                     self._end()
-                    return
                 except StepFailed as failed:
-                    failure, by_others = failed.failure, failed.by_others
-            if not by_others:
-                if time.monotonic() - last_failure < _BETWEEN_FRESH_STARTS:
-                    raise failure
-                last_failure = time.monotonic()
-            self._log.event("starting afresh", Level.WARNING, reason=str(failure))
-            # An interface that is going may be what failed.
-            changes = self._follow(interfaces.now())
-            plan = self._see([*(event for each in changes for event in each), Emptied()])
+                    return failed
+        except Failure as failure:
+            if interfaces.now() == self._there:
+                raise
+            return StepFailed(failure)
+        return None
 
     def _see(self, events: Iterable[EngineEvent]) -> Plan:
         """What follows from what the counters showed last, and then from ``events``."""
