@@ -6,7 +6,7 @@ pub mod deadline;
 pub mod flow;
 pub mod idle_timer;
 #[cfg(test)]
-mod loopback;
+pub(crate) mod loopback;
 pub mod outlet;
 pub mod reading;
 pub mod relay;

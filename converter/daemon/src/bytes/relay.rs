@@ -333,7 +333,7 @@ mod tests {
             let (mut server, far) = loopback::pair();
             let (near, far) = (near.into_tokio(), far.into_tokio());
             for (peer, own) in [(&mut client, &near), (&mut server, &far)] {
-                crate::kernel::sockets::read_urgent_data_inline(own);
+                crate::kernel::sockets::set_up_for_reads(own);
                 peer.write_all(b"abc").expect("taken");
                 socket2::SockRef::from(&*peer)
                     .send_out_of_band(b"X")

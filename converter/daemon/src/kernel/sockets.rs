@@ -108,7 +108,7 @@ pub fn to_server(
     source: Option<SocketAddr>,
 ) -> io::Result<Socket> {
     let socket = stream(server, mptcp)?;
-    read_urgent_data_inline(&socket);
+    set_up_for_reads(&socket);
     if let Some(mark) = settings.mark {
         needed("SO_MARK", socket.set_mark(mark))?;
     }
@@ -141,10 +141,26 @@ pub fn send_at_once(stream: &TcpStream) {
 }
 
 /// Urgent data stay where they are in the stream (RFC 6093 section 6: what applications shall do), instead of the last of
-/// their bytes being kept apart, for nobody (`SO_OOBINLINE`, socket(7)).
-pub fn read_urgent_data_inline<'a>(socket: impl Into<SockRef<'a>>) {
+/// their bytes being kept apart, for nobody (`SO_OOBINLINE`, socket(7)); and each read tells what is left (`TCP_INQ`).
+pub fn set_up_for_reads<'a>(socket: impl Into<SockRef<'a>>) {
+    let socket = socket.into();
     // Refused for MPTCP alone, which has no urgent data (net/mptcp/sockopt.c).
-    let _ = socket.into().set_out_of_band_inline(true);
+    let _ = socket.set_out_of_band_inline(true);
+    tell_what_is_left(&socket);
+}
+
+/// The same for a connection that was accepted, where [`accepts_urgent_data_inline`] does not hold.
+pub fn set_up_accepted_for_reads(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    // A connection by MPTCP refuses this and has inherited the other; one by plain TCP takes this and has not.
+    if socket.set_out_of_band_inline(true).is_ok() {
+        tell_what_is_left(&socket);
+    }
+}
+
+fn tell_what_is_left(socket: &SockRef<'_>) {
+    let set = sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, sys::TCP_INQ, 1);
+    optional("TCP_INQ", set);
 }
 
 /// Whether what a listening socket accepts reads urgent data inline, as it does itself. The plain TCP connections of an
@@ -155,7 +171,7 @@ pub fn accepts_urgent_data_inline(listener: &impl AsFd) -> bool {
 }
 
 /// What accepted connections inherit, which spares calls for each: no delay for small writes, probes that find a
-/// client that vanished, and urgent data inline where the socket has any.
+/// client that vanished, and how they are read.
 pub fn set_up_for_clients<'a>(listener: impl Into<SockRef<'a>>) {
     let listener = listener.into();
     optional("TCP_NODELAY", listener.set_tcp_nodelay(true));
@@ -165,7 +181,7 @@ pub fn set_up_for_clients<'a>(listener: impl Into<SockRef<'a>>) {
     optional("TCP_KEEPIDLE", listener.set_tcp_keepalive(&idle));
     let interval = TcpKeepalive::new().with_interval(KEEPALIVE_INTERVAL);
     optional("TCP_KEEPINTVL", listener.set_tcp_keepalive(&interval));
-    read_urgent_data_inline(listener);
+    set_up_for_reads(listener);
 }
 
 /// Closing this socket resets its connection.
@@ -179,12 +195,25 @@ pub fn end_writing(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).shutdown(std::net::Shutdown::Write)
 }
 
-/// Reads once; `WouldBlock` when the socket is empty. A read that returned less than was asked for does not show that: recv(2)
-/// stops before urgent data, also with `SO_OOBINLINE`, and whoever waited then would not be woken for what is there already.
+/// Reads once; `WouldBlock` when the socket is empty. When the kernel tells that it is empty now, the next wait is for what
+/// comes then (epoll(7)): that spares a call that would only say so. That less came than was asked for does not tell it:
+/// recv(2) stops before urgent data, also where they are inline, and nobody would be woken for what is behind them.
 pub fn read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    stream.try_io(Interest::READABLE, || {
-        Ok(rustix::net::recv(stream, buffer, rustix::net::RecvFlags::empty())?.0)
-    })
+    let mut count = None;
+    let tried = stream.try_io(Interest::READABLE, || {
+        let (read, left) = sys::receive(stream.as_fd(), buffer)?;
+        count = Some(read);
+        if read > 0 && left == Some(0) {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            Ok(())
+        }
+    });
+    match (count, tried) {
+        (Some(count), _) => Ok(count),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+    }
 }
 
 /// Reads once what is there, though the event loop may not know yet that it is: it is asked nothing. `WouldBlock` when the
@@ -308,4 +337,35 @@ pub fn connect_with(socket: &Socket, address: SocketAddr, first: &[u8]) -> io::R
 
 fn in_progress(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EAGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::bytes::loopback;
+
+    /// Without the option, one more read asks.
+    #[test]
+    fn a_socket_that_tells_what_is_left_is_known_to_be_empty_without_asking() {
+        loopback::block_on(async {
+            for tells in [false, true] {
+                let (mut peer, near) = loopback::pair();
+                let near = near.into_tokio();
+                if tells {
+                    set_up_for_reads(&near);
+                }
+                peer.write_all(b"abc").expect("taken");
+                near.readable().await.expect("a socket");
+                let mut buffer = [0; 9];
+                assert_eq!(read(&near, &mut buffer[..2]).expect("two"), 2);
+                assert_eq!(read(&near, &mut buffer).expect("the last"), 1);
+                let ready = poll_fn(|cx| Poll::Ready(near.poll_read_ready(cx).is_ready())).await;
+                assert_eq!(ready, !tells);
+            }
+        });
+    }
 }

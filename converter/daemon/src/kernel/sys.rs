@@ -8,6 +8,8 @@ use std::sync::Once;
 
 const SOL_MPTCP: i32 = 284; // include/linux/socket.h
 const STANDARD: RawFd = 2;
+/// Also the type of the control message.
+pub const TCP_INQ: i32 = 36; // include/uapi/linux/tcp.h
 
 /// An option that can be read from a socket. Only these: others have pointers in their buffer, which the kernel follows.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +79,35 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Reads once; with how many bytes are there behind those, where the socket tells (`TCP_INQ`).
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
+    let mut control = [0_u64; 4]; // aligned for cmsghdr
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: all zeroes is a valid msghdr: null pointers and no lengths.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: `message` points to `part`, that to `buffer`, and to `control`; all outlive the call.
+    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let Ok(count) = usize::try_from(count) else {
+        return Err(io::Error::last_os_error());
+    };
+    // SAFETY: the kernel filled `message` and `control`; CMSG_FIRSTHDR gives null or a header within it.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    let told = header.filter(|header| {
+        (header.cmsg_level, header.cmsg_type) == (libc::IPPROTO_TCP, TCP_INQ)
+            && header.cmsg_len >= size_of::<libc::cmsghdr>() + size_of::<i32>()
+    });
+    // SAFETY: the length was checked to hold an i32 behind the header.
+    let left = told.map(|header| unsafe { libc::CMSG_DATA(header).cast::<i32>().read_unaligned() });
+    Ok((count, left))
 }
 
 /// Takes over descriptors that whoever started this process passed: once in its life. Raises `EBADF` for one that is not

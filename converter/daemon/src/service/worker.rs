@@ -233,7 +233,7 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Accep
         match accepted {
             Ok((stream, client)) => {
                 if !inherits {
-                    sockets::read_urgent_data_inline(&stream);
+                    sockets::set_up_accepted_for_reads(&stream);
                 }
                 acceptor.enter(stream, sockets::canonical(client));
             }
