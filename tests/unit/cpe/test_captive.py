@@ -92,7 +92,9 @@ def test_a_link_with_a_login_page_says_so_until_the_gateway_answers() -> None:
     assert keeper.states["lte"].down is Reason.LOGIN
     assert keeper.portals.next_due == 100.1 + AGAIN
     script.answered("lte")
-    assert keeper.states["lte"].down is None and keeper.portals.found == {}
+    assert str(keeper.states["lte"].down) == Reason.NO_ANSWER.value and keeper.portals.found == {}
+    script.answered("lte", "lte")
+    assert keeper.states["lte"].down is None
 
 
 def test_silence_and_late_answers_tell_nothing() -> None:
