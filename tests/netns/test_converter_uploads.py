@@ -9,16 +9,14 @@ from contextlib import suppress
 import pytest
 
 from tests.netns.converter_clients import PROTOCOLS, Refused, proxy, read_all, request, reset, take, take_head
-from tests.netns.converter_messages import fields_of, heard, path_of, respond
+from tests.netns.converter_messages import fields_of, heard, respond
 from tests.netns.converter_world import ALL, SERVER, Converter, World, needs_tools
+from tests.netns.early_answers import SMALL, TRAP, EarlyAnswers, length_of
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
 
 CONFIG = ALL
-SMALL = 4096
-"""Bytes of a server's receive buffer."""
-
 BODY = bytes(range(256)) * 20_000
 
 
@@ -27,10 +25,6 @@ def net(conv: World, running: Converter) -> World:
     """The shared world, with nothing left over from the test before."""
     running.wait_until_idle()
     return conv
-
-
-def length_of(head: bytes) -> int:
-    return int(fields_of(head)[b"content-length"])
 
 
 def post(port: int, path: str, content: bytes, fields: str = "") -> bytes:
@@ -51,45 +45,25 @@ def test_upload_that_is_answered_early_takes_nothing_from_the_next_request(
 
     How much the sockets take is not known beforehand, so uploads of several sizes are tried: some go into them whole,
     some wait in the converter in part, some wait at the client too."""
-    paths: list[bytes] = []
-    may_answer, may_read = threading.Event(), threading.Event()
-
-    def serve(connection: socket.socket) -> None:
-        while True:
-            head = take_head(connection)
-            paths.append(path_of(head))
-            if path_of(head) == b"/hidden":
-                return
-            if path_of(head) == b"/early":
-                may_answer.wait(20)
-                respond(connection, b"no", status=b"401 Unauthorized")
-                may_read.wait(20)
-                take(connection, length_of(head))
-            else:
-                take(connection, length_of(head))
-                respond(connection, b"done")
-
-    hidden = b"f" * 300_000 + b"GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
+    server = EarlyAnswers()
     went_on = 0
     for size in range(40_000, 200_000, 10_000):
-        paths.clear()
-        may_answer.clear()
-        may_read.clear()
-        with net.serving(serve, receive_buffer=SMALL) as service, proxy(net, "absolute", protocol) as client:
+        server.forget()
+        with net.serving(server.serve, receive_buffer=SMALL) as service, proxy(net, "absolute", protocol) as client:
             client.sendall(post(service.port, "/early", bytes(size)))
             wait_until_nothing_moves(running)
             waits = running.status()["buffered_bytes"] > 0
-            may_answer.set()
+            server.may_answer.set()
             head, content = heard(client)
-            may_read.set()
+            server.may_read.set()
             assert (head.split()[1], content) == (b"401", b"no")
             if fields_of(head).get(b"connection") == b"close":
                 continue
             went_on += waits
-            client.sendall(post(service.port, "/next", hidden))
+            client.sendall(post(service.port, "/next", TRAP))
             assert heard(client)[1] == b"done"
             assert len(service.peers) == (2 if waits else 1)
-        assert paths == [b"/early", b"/next"]
+        assert server.paths == [b"/early", b"/next"]
     assert went_on, "of no size a part waited in the converter alone"
 
 

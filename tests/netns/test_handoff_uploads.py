@@ -1,0 +1,93 @@
+"""Uploads that a front relays to a back end's web server, which answers before it has read them."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from experiments.handoff.network import METRICS, SERVICE
+from tests.netns.converter_messages import fields_of, heard
+from tests.netns.early_answers import SMALL, TRAP, EarlyAnswers
+from tests.netns.handoff_world import HandOff, needs_tools
+from tests.netns.squid_world import inside
+from tests.netns.world import eventually
+
+pytestmark = needs_tools
+
+
+def post(path: str, content: bytes) -> bytes:
+    return f"POST {path} HTTP/1.1\r\nHost: {SERVICE}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+@contextmanager
+def listening(handoff: HandOff, server: EarlyAnswers) -> Iterator[list[str]]:
+    """The server in the place of back end a's; who came to it."""
+    handoff.processes.pop("a").stop()
+    came: list[str] = []
+    with inside(handoff.network.nodes["a"]):
+        listener = socket.create_server((handoff.network.address("a"), 80))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.settimeout(20)
+            server.serve(connection)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, peer = listener.accept()
+                came.append(str(peer))
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield came
+    finally:
+        # A close alone would leave the thread in accept(2).
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def buffered(handoff: HandOff) -> int:
+    """Bytes that wait in the front."""
+    metrics = handoff.network.nodes["front"].run("curl", "--silent", "--fail", f"http://{METRICS}/metrics")
+    found = re.search(r"^tributary_converter_buffered_bytes (\d+)$", metrics, re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+def wait_until_nothing_moves(handoff: HandOff, server: EarlyAnswers) -> None:
+    eventually(lambda: server.paths)
+    seen: list[int] = []
+    while len(seen) < 4 or len(set(seen[-4:])) > 1:
+        seen.append(buffered(handoff))
+        time.sleep(0.02)
+
+
+def test_upload_that_a_back_end_answers_early_takes_nothing_from_the_next_request(handoff: HandOff) -> None:
+    """The next request's content ends in a request that nobody has sent, and that no rule has seen: it must never be
+    served. Of some sizes, a part of the upload waits in the front alone when it is answered."""
+    server, went_on = EarlyAnswers(), 0
+    with listening(handoff, server) as came:
+        for size in range(40_000, 200_000, 10_000):
+            server.forget()
+            came.clear()
+            with handoff.connection() as client:
+                client.sendall(post("/relayed/early", bytes(size)))
+                wait_until_nothing_moves(handoff, server)
+                waits = buffered(handoff) > 0
+                server.may_answer.set()
+                head, content = heard(client)
+                server.may_read.set()
+                assert (head.split()[1], content) == (b"401", b"no")
+                if fields_of(head).get(b"connection") == b"close":
+                    continue
+                went_on += waits
+                client.sendall(post("/relayed/next", TRAP))
+                assert heard(client)[1] == b"done"
+                assert len(came) == (2 if waits else 1)
+            assert server.paths == [b"/relayed/early", b"/relayed/next"]
+    assert went_on, "of no size a part waited in the front alone"
