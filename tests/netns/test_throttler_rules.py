@@ -26,7 +26,6 @@ from tests.netns.throttler_world import (
     throttler,
 )
 from tests.netns.world import eventually, on
-from tributary.settings.failure import Exit
 
 pytestmark = [
     pytest.mark.slow,
@@ -243,31 +242,3 @@ def test_a_rule_can_lose_its_quota_while_it_holds(
         assert status()["rules"] == [] or status()["rules"][0]["quota"] is None
         child.terminate()
         assert child.wait(10) == 0
-
-
-@pytest.mark.parametrize("meter", ["5", "{}", '{"rule": "rule", "scope": "x", "owner": "", "since": "", "used": 0}'])
-def test_a_state_file_that_makes_no_sense_is_refused_in_one_line(
-    meter: str, policy: Callable[..., Path], tmp_path: Path
-) -> None:
-    since = time.strftime("%Y-%m-01T00:00:00")
-    state = tmp_path / "quotas.json"
-    state.write_text(f'{{"meters": [{meter}]}}'.replace('"since": ""', f'"since": "{since}"'))
-    command = ("run", "--policy", str(policy(METERED)), "--state-directory", str(tmp_path))
-    message = ask(*command, code=Exit.SYSTEM)
-    assert message.startswith(f"throttler: {state}: cannot be read") and message.count("\n") == 1
-
-
-def test_kill_9_forgets_no_more_of_a_quota_than_ten_seconds(policy: Callable[..., Path], tmp_path: Path) -> None:
-    """The class has been full since a second after the start; the kill comes just before the third saving."""
-    file, rate = tmp_path / "quotas.json", 4e6
-    with throttler("kernel", policy(METERED), "--state-directory", str(tmp_path)) as child, connection() as client:
-        eventually(holds)
-        client.request(40_000_000)
-        eventually(lambda: status()["uptime_s"] > 19.2, seconds=30)
-        passed = holds()[0]["sent_bytes"]
-        child.kill()
-        child.wait(10)
-        saved = sum(meter["used"] for meter in json.loads(file.read_text())["meters"]) if file.exists() else 0
-        # One second over for what is on its way between reading, saving and the kill.
-        assert passed - saved < 11 * rate / 8
-        client.finish()
