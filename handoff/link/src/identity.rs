@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ impl std::fmt::Debug for Identity {
 
 impl Identity {
     /// The folder that `scripts/overlay enrol` made for this role: `ca.pem`, `node.pem`, `node.key`. Raises what reading
-    /// them does, with the file's name, and that the certificate is for another role.
+    /// them does, with the file's name, that others may read the key, and that the certificate is for another role.
     pub fn read(folder: &Path, role: Role) -> io::Result<Self> {
         let mut roots = RootCertStore::empty();
         for authority in certificates(&folder.join("ca.pem"))? {
@@ -45,6 +46,7 @@ impl Identity {
         let own = certificates(&file)?;
         role.check(&own[0]).map_err(|error| named(&file, &error))?;
         let key_file = folder.join("node.key");
+        check_mode(&key_file)?;
         let key =
             PrivateKeyDer::from_pem_file(&key_file).map_err(|error| named(&key_file, &error))?;
         Self::new(Arc::new(roots), own, key).map_err(io::Error::other)
@@ -98,6 +100,20 @@ impl Identity {
     }
 }
 
+/// What others may do with a key: nothing. A group may read it: systemd gives a service its credentials by an access control
+/// list, whose mask stands where the group's rights are (acl(5)).
+fn check_mode(key: &Path) -> io::Result<()> {
+    const OTHERS: u32 = 0o037;
+    let mode = std::fs::metadata(key).map_err(|error| named(key, &error))?;
+    if mode.permissions().mode() & OTHERS != 0 {
+        return Err(named(
+            key,
+            &"others may read or change it: accepted: mode 0600",
+        ));
+    }
+    Ok(())
+}
+
 /// Whether the other end has this role; TLS has checked that the certificate is its own.
 fn check(session: &CommonState, role: Role) -> io::Result<()> {
     let peer = session.peer_certificates().and_then(<[_]>::first);
@@ -116,4 +132,31 @@ fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
 
 fn named(file: &Path, error: &dyn std::fmt::Display) -> io::Error {
     io::Error::other(format!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, Permissions, remove_file, set_permissions};
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        let key = std::env::temp_dir().join(format!("handoff-key-{}", std::process::id()));
+        File::create(&key).expect("made");
+        for (mode, accepted) in [
+            (0o600, true),
+            (0o400, true),
+            (0o440, true),
+            (0o644, false),
+            (0o604, false),
+            (0o660, false),
+        ] {
+            set_permissions(&key, Permissions::from_mode(mode)).expect("set");
+            let checked = check_mode(&key);
+            assert_eq!(checked.is_ok(), accepted, "{mode:o}: {checked:?}");
+        }
+        remove_file(&key).expect("removed");
+        assert!(check_mode(&key).is_err(), "it is not there");
+    }
 }
