@@ -155,7 +155,8 @@ class Network:
         objects = ("--objects", str(self.objects(name)), "--http", f"{address}:{_HTTP_PORT}")
         what = ("--relay", _NGINX_ADDRESS) if relays else objects
         where = ("--fronts", self.fronts(name), "--hand-off", self.hand_off(name))
-        command = (str(self.programs.back_end), *where, "--identity", str(self.identity(name)), *what, *options)
+        drain = () if "--drain" in options else ("--drain", "1")
+        command = (str(self.programs.back_end), *where, "--identity", str(self.identity(name)), *what, *drain, *options)
         return self.nodes[name].start(name, command).wait_until_ready()
 
     def start_nginx(self, name: str, *, http2: bool = False) -> Process:

@@ -1,7 +1,7 @@
 """Who stands between a front and the others of a hand-off, and passes their messages on as told.
 
-Their connections are reliable: no message is lost or doubled on its way, but by a full queue or a fault in a program.
-What stands between has certificates of its own for both roles.
+Whoever treats a message may break its connection instead, by ConnectionAbortedError. What stands between has
+certificates of its own for both roles.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ from tests.netns.squid_world import inside
 # Messages' kinds, as in handoff/protocol/src/wire.rs.
 KINDS = {"hand": 3, "taken": 4, "returned": 6, "keep": 7, "released": 8, "ended": 10}
 KINDS |= {"install": 11, "remove": 12, "done": 13}
+DENIED, LATE = 5, 5
+"""The kind of a message that says no, and its reason: more was acknowledged than was given back."""
 
 Treat = Callable[[bytes], list[bytes]]
 """What is passed on in a message's place."""
@@ -57,12 +59,14 @@ class Between:
 
 
 @contextmanager
-def between(network: Network, treat: Treat) -> Iterator[Mapping[str, str]]:
-    """Stand-ins for the switch and all back ends; the addresses that they have taken the place of, with their own."""
+def between(network: Network, treat: Treat, *, switch: bool = True) -> Iterator[Mapping[str, str]]:
+    """Stand-ins for all back ends, and for the ``switch``; the addresses whose place they take, with their own."""
     front = network.address("front")
     authority = network.identity("front").parent
     asked = _context(_identity(authority, "between-front", HANDOFF_FRONT), ssl.PROTOCOL_TLS_CLIENT)
-    purposes = {"switch": handoff_switch([front])} | {name: handoff_back_end([front]) for name in network.back_ends}
+    purposes = {name: handoff_back_end([front]) for name in network.back_ends}
+    if switch:
+        purposes["switch"] = handoff_switch([front])
     stand_ins, places = [], {}
     for number, (name, purpose) in enumerate(purposes.items()):
         served = _context(_identity(authority, f"between-{name}", purpose), ssl.PROTOCOL_TLS_SERVER)

@@ -1,23 +1,27 @@
-"""Messages between front, switch and back ends that come twice or not at all: no client gets a wrong byte."""
+"""Messages between front, switch and back ends that come twice or not at all, and connections of theirs that break: no
+client gets a wrong byte, and none hears of what can be mended."""
 
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.netns.handoff_proxy import KINDS, Treat, between
+from tests.netns.handoff_proxy import DENIED, KINDS, LATE, Treat, between
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
+from tests.netns.test_handoff_faults import LARGE, downloading
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
 
 
 @contextmanager
-def front_behind(handoff: HandOff, treat: Treat) -> Iterator[None]:
-    """The front started anew, all of whose messages are treated so."""
+def front_behind(handoff: HandOff, treat: Treat, *, switch: bool = True) -> Iterator[None]:
+    """The front started anew, all of whose messages are treated so; those with the ``switch`` as well."""
     handoff.kill("front")
-    with between(handoff.network, treat) as places:
+    with between(handoff.network, treat, switch=switch) as places:
         handoff.processes["front"] = handoff.network.start_front(instead=places)
         eventually(lambda: handoff.is_handed("a/1") and handoff.is_handed("b/1"))
         try:
@@ -66,19 +70,8 @@ def test_messages_that_come_twice_change_nothing(treat: Treat, handoff: HandOff,
         eventually(lambda: not handoff.at_back_ends())
 
 
-SEEN: dict[str, type[Exception] | None] = dict.fromkeys(KINDS) | {
-    # Somebody else may have the connection.
-    "hand": ConnectionResetError,
-    "taken": ConnectionResetError,
-    # Both ends live, and wait for each other.
-    "returned": TimeoutError,
-    "keep": TimeoutError,
-}
-"""What a client sees when one message of a kind is lost."""
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_message_that_is_lost_costs_one_connection_at_most_and_no_byte_is_wrong(kind: str, handoff: HandOff) -> None:
+def test_a_message_that_is_lost_is_sent_again_and_no_client_hears_of_it(kind: str, handoff: HandOff) -> None:
     is_on, lost = False, False
 
     def treat(message: bytes) -> list[bytes]:
@@ -89,18 +82,91 @@ def test_a_message_that_is_lost_costs_one_connection_at_most_and_no_byte_is_wron
         return []
 
     with front_behind(handoff, treat):
-        is_on, seen = True, None
+        is_on = True
         with handoff.connection() as client:
-            client.settimeout(4)
-            try:
-                for name in "aabba":
-                    client.sendall(request(f"{name}/1000"))
-                    assert answer(client) == pattern(name, 1000)
-            except OSError as error:
-                seen = type(error)
+            for name in "aabba":
+                client.sendall(request(f"{name}/1000"))
+                assert answer(client) == pattern(name, 1000)
         eventually(lambda: lost)
-        assert seen is SEEN[kind]
         with handoff.connection() as client:
             for name in "ab":
                 client.sendall(request(f"{name}/{SIZE}"))
                 assert answer(client) == pattern(name, SIZE)
+
+
+class Cut:
+    """Breaks each connection that has something to pass on, as long as it ``is_on``."""
+
+    def __init__(self) -> None:
+        self.is_on, self.count = False, 0
+
+    def __call__(self, message: bytes) -> list[bytes]:
+        """The message, or the connection's end."""
+        if self.is_on:
+            self.count += 1
+            raise ConnectionAbortedError
+        return [message]
+
+
+def test_a_broken_connection_to_a_back_end_costs_no_answer(handoff: HandOff) -> None:
+    """The front's TCP connections to its back ends are all cut in the midst of an answer. The client gets
+    all of it, and its next ones by the same connection."""
+    # To make it takes long: its client would rest for that time.
+    cut, expected = Cut(), pattern("a", LARGE)
+    with front_behind(handoff, cut, switch=False), handoff.connection() as client:
+        client.sendall(request(f"a/{LARGE}"))
+        eventually(handoff.at_back_ends)
+        cut.is_on = True
+        # Each end says something every 0.1 s.
+        time.sleep(0.3)
+        assert cut.count >= 2
+        assert handoff.at_back_ends()
+        cut.is_on = False
+        assert answer(client) == expected
+        for name in "ab":
+            client.sendall(request(f"{name}/{SIZE}"))
+            assert answer(client) == pattern(name, SIZE)
+        assert handoff.outcomes("back-end-lost") == []
+
+
+@pytest.mark.parametrize("name", ["front", "a"])
+def test_a_process_that_stalls_for_longer_than_a_silent_connection_lasts_loses_no_client(
+    name: str, handoff: HandOff
+) -> None:
+    """It does nothing for 1.6 s, as a front that reads a million routes: twice what ends a silent connection."""
+    with downloading(handoff, f"a/{LARGE}") as download:
+        handoff.processes[name].popen.send_signal(signal.SIGSTOP)
+        time.sleep(1.6)
+        handoff.processes[name].popen.send_signal(signal.SIGCONT)
+    assert download.content == pattern("a", LARGE)
+    assert handoff.outcomes("back-end-lost") == []
+    eventually(lambda: handoff.is_handed("a/1"))
+
+
+@pytest.mark.parametrize("path", ["b/1000", "relayed/x"], ids=["to the other back end", "to the front"])
+def test_a_client_is_reset_whose_back_end_acknowledged_more_than_it_gave_back(path: str, handoff: HandOff) -> None:
+    """Nobody has the bytes any more, and the client will not send them again: it is not to wait for an answer."""
+    released: list[bytes] = []
+
+    def treat(message: bytes) -> list[bytes]:
+        length, version, kind, number, rest = message[:4], message[4:5], message[5], message[6:14], message[14:22]
+        if kind == KINDS["released"]:
+            released.append(number)
+        if kind != KINDS["done"] or number not in released:
+            return [message]
+        length = (int.from_bytes(length) + 1).to_bytes(4)
+        return [length + version + bytes([DENIED]) + number + rest + bytes([LATE])]
+
+    with front_behind(handoff, treat, switch=False), handoff.connection() as client:
+        client.settimeout(4)
+        client.sendall(request("a/1000"))
+        assert answer(client) == pattern("a", 1000)
+        released.clear()
+        with pytest.raises(ConnectionResetError):
+            # Some of an answer may have come before.
+            client.sendall(request(path))
+            while client.recv(1 << 16):
+                pass
+            raise AssertionError("an end that is no reset")
+        assert released
+        eventually(lambda: handoff.outcomes("too-late"))

@@ -1,8 +1,9 @@
-"""The tests of converter/transplant that need root, each file of them in a network namespace of its own."""
+"""The tests of crates that need root, each file of them in a network namespace of its own."""
 
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -12,14 +13,19 @@ NEEDED = ("cargo", "clang", "ethtool", "ip", "nft", "unshare")
 missing = [tool for tool in NEEDED if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
 
-CARGO = ("cargo", "test", "--quiet", "--locked", "--manifest-path", str(ROOT / "converter/Cargo.toml"))
+CARGO = ("cargo", "test", "--quiet", "--locked")
+TRANSPLANT = ("converter", "tributary-transplant", CACHE / "cargo")
+BACK_END = ("handoff", "handoff-backend", CACHE / "cargo/handoff")
+"""Workspaces, crates in them, and where they are built."""
 APART = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
-def cargo(*arguments: str, within: tuple[str, ...] = ()) -> None:
+def cargo(*arguments: str, crate: tuple[str, str, Path] = TRANSPLANT, within: tuple[str, ...] = ()) -> None:
     """Run cargo test for the crate; raises AssertionError with all that it said."""
-    command = (*within, *CARGO, "--package", "tributary-transplant", *arguments)
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(CACHE / "cargo")}
+    workspace, package, built = crate
+    manifest = str(ROOT / workspace / "Cargo.toml")
+    command = (*within, *CARGO, "--manifest-path", manifest, "--package", package, *arguments)
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(built)}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=250)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -34,3 +40,8 @@ def built() -> None:
 @pytest.mark.parametrize("file", ["belief", "freeze", "kernel", "leaving", "too_long"])
 def test_what_needs_root_holds(file: str) -> None:
     cargo("--offline", "--test", file, "--", "--ignored", "--test-threads=1", within=APART)
+
+
+def test_what_needs_root_at_a_back_end_holds() -> None:
+    cargo("--no-run", crate=BACK_END)
+    cargo("--offline", "--lib", "--", "--ignored", crate=BACK_END, within=APART)

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub enum After {
 pub struct Guest {
     /// To drop it resets it.
     pub stream: TcpStream,
+    /// The client's address, and the one that it connected to.
+    pub ends: [SocketAddr; 2],
     /// What came and was not used yet.
     pub inbox: Vec<u8>,
     /// Bytes that were sent so far.
@@ -75,10 +78,16 @@ pub struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn new(stream: TcpStream, inbox: Vec<u8>, idle: Duration) -> Self {
+    pub(crate) fn new(
+        stream: TcpStream,
+        ends: [SocketAddr; 2],
+        inbox: Vec<u8>,
+        idle: Duration,
+    ) -> Self {
         read_urgent_data_inline(&stream);
         Self {
             stream,
+            ends,
             inbox,
             sent: 0,
             idle,

@@ -3,19 +3,31 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use handoff_link::{Identity, Sender, accepted, carry, queue};
+use handoff_link::{Broken, Identity, Sender, Session, accepted, greeted};
 use handoff_protocol::{Denial, Message, What};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 use tributary_transplant::Frozen;
 
-use crate::guest::{After, Guest, Server};
+use crate::guest::{Guest, Server};
 use crate::port::Port;
 use crate::stay::{GivenBack, Ticket, Visit, stay};
+
+/// A front may be out of reach for so long: one that takes up its session again has all of its clients' answers. It gives
+/// them up itself after less (`PATIENCE` in `handoff/front/src/back_end.rs`), counted from when it notices; the rest is for a
+/// front that stalls, and notices later.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// Between two looks whether fronts have heard all, and how long they may take when this process ends.
+const LOOK: Duration = Duration::from_millis(10);
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Below so many tasks nobody looks which have finished.
+const FEW: usize = 64;
 
 /// What a host needs.
 #[derive(Debug)]
@@ -25,28 +37,37 @@ pub struct Settings {
     /// Where connections go on.
     pub port: Port,
     /// Guests at the same time, at most.
-    pub most: usize,
+    pub most: u32,
     /// A guest may take so long for the next byte, either way.
     pub idle: Duration,
-    /// This process' own number.
-    pub number: u64,
 }
 
 /// Takes guests from fronts, and has a server serve them.
-#[derive(Debug)]
-pub struct Host<S> {
+pub struct Host<S: Server> {
     settings: Settings,
     places: Arc<Semaphore>,
     server: Arc<S>,
+    fronts: Mutex<Fronts<S>>,
+}
+
+/// The sessions with fronts, by their numbers.
+struct Fronts<S: Server> {
+    known: HashMap<u64, Arc<Front<S>>>,
+    is_leaving: bool,
 }
 
 impl<S: Server> Host<S> {
     /// Nobody is here yet.
     pub fn new(settings: Settings, server: Arc<S>) -> Arc<Self> {
+        let fronts = Fronts {
+            known: HashMap::new(),
+            is_leaving: false,
+        };
         Arc::new(Self {
-            places: Arc::new(Semaphore::new(settings.most)),
+            places: Arc::new(Semaphore::new(settings.most as usize)),
             settings,
             server,
+            fronts: Mutex::new(fronts),
         })
     }
 
@@ -58,80 +79,193 @@ impl<S: Server> Host<S> {
         }
     }
 
-    async fn serve_front(self: Arc<Self>, stream: TcpStream, front: SocketAddr) {
-        let stream = match self.settings.identity.accept(stream).await {
-            Ok(stream) => stream,
-            Err(error) => return tracing::warn!("{front} is refused as a front: {error}"),
+    /// Takes no more guests, and has fronts go elsewhere; ready when all guests have gone.
+    pub async fn leave(&self) {
+        {
+            let mut fronts = self.fronts();
+            fronts.is_leaving = true;
+            fronts.known.values().for_each(|front| front.say_leaving());
+        }
+        // It is never closed.
+        let _ = self.places.acquire_many(self.settings.most).await;
+        let heard = async {
+            while self
+                .fronts()
+                .known
+                .values()
+                .any(|front| front.say.is_waiting())
+            {
+                sleep(LOOK).await;
+            }
         };
-        let (sender, outgoing) = queue();
-        let mut guests = Guests::new(self, sender);
-        let error = carry(stream, outgoing, |message| guests.take(message)).await;
-        tracing::info!("front {front} has gone: {error}");
+        let _ = tokio::time::timeout(LAST_WORDS, heard).await;
+    }
+
+    async fn serve_front(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        let greeted = async {
+            let mut stream = self.settings.identity.accept(stream).await?;
+            let greeting = greeted(&mut stream).await?;
+            io::Result::Ok((stream, greeting))
+        };
+        let (stream, greeting) = match greeted.await {
+            Ok(greeted) => greeted,
+            Err(error) => return tracing::warn!("{address} is refused as a front: {error}"),
+        };
+        let (front, mut newer) = self.front(greeting.session);
+        let Some(broken) = front.carry(stream, greeting.taken, &mut newer).await else {
+            return;
+        };
+        tracing::info!("the connection of front {address} has ended: {broken}");
+        if matches!(broken, Broken::Connection(_)) {
+            tokio::select! {
+                _ = newer.changed() => return,
+                () = sleep(PATIENCE) => {}
+            }
+        }
+        self.forget(greeting.session, &newer);
+    }
+
+    /// A front's session, which goes on by another connection, or begins; with what changes when there is a newer one.
+    fn front(self: &Arc<Self>, session: u64) -> (Arc<Front<S>>, watch::Receiver<()>) {
+        let mut fronts = self.fronts();
+        let is_leaving = fronts.is_leaving;
+        let front = fronts.known.entry(session).or_insert_with(|| {
+            let front = Front::new(Arc::clone(self));
+            if is_leaving {
+                front.say_leaving();
+            }
+            Arc::new(front)
+        });
+        front.connections.send_replace(());
+        (Arc::clone(front), front.connections.subscribe())
+    }
+
+    /// Unless there is a newer connection.
+    fn forget(&self, session: u64, newer: &watch::Receiver<()>) {
+        let mut fronts = self.fronts();
+        if newer.has_changed().is_ok_and(|changed| !changed) {
+            fronts.known.remove(&session);
+        }
+    }
+
+    fn fronts(&self) -> MutexGuard<'_, Fronts<S>> {
+        self.fronts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one front has brought. When the front goes, they finish their answers.
+/// A session with a front.
+struct Front<S: Server> {
+    say: Sender,
+    /// Tells of each connection that comes for it: the one before is to end.
+    connections: watch::Sender<()>,
+    /// Whoever carries it.
+    state: tokio::sync::Mutex<State<S>>,
+}
+
+/// The session ends before its guests are told so.
+struct State<S: Server> {
+    session: Session,
+    guests: Guests<S>,
+}
+
+impl<S: Server> Front<S> {
+    fn new(host: Arc<Host<S>>) -> Self {
+        let (sender, session) = Session::new();
+        let guests = Guests::new(host, sender.clone());
+        Self {
+            say: sender,
+            connections: watch::Sender::new(()),
+            state: tokio::sync::Mutex::new(State { session, guests }),
+        }
+    }
+
+    fn say_leaving(&self) {
+        let what = What::Leaving;
+        self.say.send(Message { id: 0, what });
+    }
+
+    /// Until the connection breaks; `None` if a newer one has come.
+    async fn carry(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        heard: u64,
+        newer: &mut watch::Receiver<()>,
+    ) -> Option<Broken> {
+        let carried = async {
+            let mut state = self.state.lock().await;
+            let State { session, guests } = &mut *state;
+            match session.answer(&mut stream).await {
+                Ok(()) => {
+                    session
+                        .carry(stream, heard, |message| guests.take(message))
+                        .await
+                }
+                Err(error) => error.into(),
+            }
+        };
+        tokio::select! {
+            broken = carried => Some(broken),
+            _ = newer.changed() => None,
+        }
+    }
+}
+
+/// What one front has brought. When its session is over, they finish their answers.
 struct Guests<S: Server> {
     host: Arc<Host<S>>,
     front: Sender,
     here: HashMap<u64, AbortHandle>,
+    /// With so many here, it is time to look which have finished.
+    many: usize,
     given_back: Arc<GivenBack<S>>,
-    last: u64,
 }
 
 impl<S: Server> Guests<S> {
     fn new(host: Arc<Host<S>>, front: Sender) -> Self {
-        let guests = Self {
+        Self {
             host,
             front,
             here: HashMap::new(),
+            many: FEW,
             given_back: Arc::default(),
-            last: 0,
-        };
-        guests.say(guests.host.settings.number, What::Hello);
-        guests
+        }
     }
 
-    /// What is done is done when this returns: the next message may be about the same client.
     fn take(&mut self, message: Message) {
         let Message { id, what } = message;
         match what {
-            What::Hand { frozen, bytes } => self.arrived(id, &frozen, bytes),
-            What::Keep { turn } => self.stays(id, turn),
-            What::Close { turn } => self.close(id, turn),
-            What::Released => drop(self.given_back.take(id)),
+            What::Hand { frozen, bytes } => self.arrived(id, frozen, bytes),
+            What::Keep => self.stays(id),
+            What::Close => self.close(id),
+            What::Released => self.released(id),
             What::Abort => self.abort(id),
             // All others are a back end's own, or the switch's.
             _ => {}
         }
     }
 
-    /// A number that was used is a message that came twice.
-    fn arrived(&mut self, id: u64, frozen: &Frozen, bytes: Vec<u8>) {
-        if id <= self.last {
-            return;
+    fn arrived(&mut self, id: u64, frozen: Box<Frozen>, bytes: Vec<u8>) {
+        if self.host.fronts().is_leaving {
+            return self.say(id, What::Denied(Denial::Leaving));
         }
-        self.last = id;
-        self.here.retain(|_, task| !task.is_finished());
-        match self.taken(frozen, bytes) {
-            Ok(visit) => {
-                // Before all that comes of it.
-                self.say(id, What::Taken);
-                self.serve(id, visit);
+        let Ok(place) = Arc::clone(&self.host.places).try_acquire_owned() else {
+            return self.say(id, What::Denied(Denial::Full));
+        };
+        let (host, ticket) = (Arc::clone(&self.host), self.ticket(id));
+        // Many may come at the same time, and all others' messages behind them.
+        self.spawn(id, async move {
+            match host.settings.thaw(&frozen, bytes, place) {
+                Ok(visit) => {
+                    // Before all that comes of it.
+                    ticket.say(What::Taken);
+                    stay(visit, ticket, Arc::clone(&host.server)).await;
+                }
+                Err(error) => {
+                    tracing::warn!("the connection of {} is not taken: {error}", frozen.remote);
+                    ticket.say(What::Denied(Denial::System));
+                }
             }
-            Err(denial) => self.say(id, What::Denied(denial)),
-        }
-    }
-
-    fn taken(&self, frozen: &Frozen, bytes: Vec<u8>) -> Result<Visit<S>, Denial> {
-        let place = Arc::clone(&self.host.places);
-        let place = place.try_acquire_owned().map_err(|_| Denial::Full)?;
-        let Settings { port, idle, .. } = &self.host.settings;
-        let stream = port.thaw(frozen, *idle).map_err(|error| {
-            tracing::warn!("the connection of {} is not taken: {error}", frozen.remote);
-            Denial::System
-        })?;
-        Ok(Visit::new(Guest::new(stream, bytes, *idle), place))
+        });
     }
 
     fn ticket(&self, id: u64) -> Ticket<S> {
@@ -142,26 +276,41 @@ impl<S: Server> Guests<S> {
         }
     }
 
-    fn serve(&mut self, id: u64, visit: Visit<S>) {
-        let ticket = self.ticket(id);
-        let task = tokio::spawn(stay(visit, ticket, Arc::clone(&self.host.server)));
-        self.here.insert(id, task.abort_handle());
+    /// Does something about a guest, until it is aborted.
+    fn spawn(&mut self, id: u64, work: impl Future<Output = ()> + Send + 'static) {
+        if self.here.len() >= self.many {
+            self.here.retain(|_, task| !task.is_finished());
+            // So that each look is paid for by as many guests that came.
+            self.many = FEW.max(2 * self.here.len());
+        }
+        self.here.insert(id, tokio::spawn(work).abort_handle());
     }
 
-    fn close(&mut self, id: u64, turn: u32) {
-        if let Some(visit) = self.given_back.take_kept(id, turn) {
+    fn serve(&mut self, id: u64, visit: Visit<S>) {
+        let (ticket, server) = (self.ticket(id), Arc::clone(&self.host.server));
+        self.spawn(id, stay(visit, ticket, server));
+    }
+
+    fn close(&mut self, id: u64) {
+        if let Some(visit) = self.given_back.take(id) {
             let ticket = self.ticket(id);
-            let task = tokio::spawn(async move { ticket.close(visit).await });
-            self.here.insert(id, task.abort_handle());
+            self.spawn(id, async move { ticket.close(visit).await });
         }
     }
 
-    fn stays(&mut self, id: u64, turn: u32) {
-        if let Some(mut visit) = self.given_back.take_kept(id, turn) {
+    fn stays(&mut self, id: u64) {
+        if let Some(mut visit) = self.given_back.take(id) {
             // A socket that does not wake is a connection that breaks, as the first write will find.
             let _ = visit.wake();
             self.serve(id, visit);
         }
+    }
+
+    /// It is gone when this returns: the next message may be about the same client.
+    fn released(&mut self, id: u64) {
+        let has_all = self.given_back.take(id).is_none_or(Visit::let_go);
+        let late = What::Denied(Denial::Late);
+        self.say(id, if has_all { What::Done } else { late });
     }
 
     fn abort(&mut self, id: u64) {
@@ -188,41 +337,17 @@ impl<S: Server> Drop for Guests<S> {
     }
 }
 
-/// Serves clients that come by themselves, for ever: what a front relays, for one. Each may take as long as `idle` for the
-/// next byte.
-pub async fn serve_plain<S: Server>(
-    listener: TcpListener,
-    server: Arc<S>,
-    most: usize,
-    idle: Duration,
-) {
-    let places = Arc::new(Semaphore::new(most));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let (stream, _) = accepted(|| listener.accept()).await;
-        let server = Arc::clone(&server);
-        tokio::spawn(async move {
-            // An error of the socket's shows when it is read.
-            let _ = stream.set_nodelay(true);
-            serve_one(Guest::new(stream, Vec::new(), idle), server.as_ref()).await;
-            drop(place);
-        });
-    }
-}
-
-async fn serve_one<S: Server>(mut guest: Guest, server: &S) {
-    let mut kept = S::Kept::default();
-    loop {
-        match server.serve(&mut guest, &mut kept).await {
-            After::Next => {}
-            After::Close => return guest.close().await,
-            After::Reset => {
-                let _: io::Result<()> =
-                    socket2::SockRef::from(&guest.stream).set_linger(Some(Duration::ZERO));
-                return;
-            }
-        }
+impl Settings {
+    fn thaw<S: Server>(
+        &self,
+        frozen: &Frozen,
+        bytes: Vec<u8>,
+        place: OwnedSemaphorePermit,
+    ) -> io::Result<Visit<S>> {
+        let stream = self.port.thaw(frozen, self.idle)?;
+        // Not this end's own: the client connected to the front's.
+        let ends = [frozen.remote, frozen.local];
+        let guest = Guest::new(stream, ends, bytes, self.idle);
+        Ok(Visit::new(guest, place))
     }
 }

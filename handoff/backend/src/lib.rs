@@ -9,13 +9,15 @@ mod guest;
 mod head;
 mod host;
 mod objects;
+mod plain;
 mod port;
 mod range;
 mod relay;
 mod stay;
 
 pub use guest::{After, Guest, Server};
-pub use host::{Host, Settings, serve_plain};
+pub use host::{Host, Settings};
 pub use objects::Objects;
+pub use plain::serve_plain;
 pub use port::Port;
 pub use relay::Relay;

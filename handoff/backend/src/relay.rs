@@ -1,7 +1,7 @@
 //! Any HTTP server on this machine answers; what it says is passed on.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -24,6 +24,7 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Relay {
     server: SocketAddr,
+    tells_client: bool,
     limits: HeadLimits,
 }
 
@@ -32,7 +33,18 @@ impl Relay {
     pub fn to(server: SocketAddr) -> Self {
         Self {
             server,
+            tells_client: false,
             limits: HeadLimits::default(),
+        }
+    }
+
+    /// Each connection begins with a line that tells the server who the client is: version 1 of the PROXY protocol, as `HAProxy`
+    /// describes it.
+    #[must_use]
+    pub fn telling_client(self, tells_client: bool) -> Self {
+        Self {
+            tells_client,
+            ..self
         }
     }
 }
@@ -53,7 +65,7 @@ impl Server for Relay {
         loop {
             let reused = kept.take().filter(is_quiet);
             let is_kept = reused.is_some();
-            let Ok(server) = self.connection(reused).await else {
+            let Ok(server) = self.connection(reused, &guest.ends).await else {
                 return refuse(guest, Refused::new(502, "the server is away")).await;
             };
             match self.ask(guest, server, is_kept, &request, kept).await {
@@ -65,14 +77,22 @@ impl Server for Relay {
 }
 
 impl Relay {
-    async fn connection(&self, reused: Option<TcpStream>) -> io::Result<TcpStream> {
+    /// To the server. One that is kept is for the same client.
+    async fn connection(
+        &self,
+        reused: Option<TcpStream>,
+        ends: &[SocketAddr; 2],
+    ) -> io::Result<TcpStream> {
         if let Some(server) = reused {
             return Ok(server);
         }
-        let server = TcpStream::connect(self.server).await?;
+        let mut server = TcpStream::connect(self.server).await?;
         // Small writes are only slower without it.
         let _ = server.set_nodelay(true);
         read_urgent_data_inline(&server);
+        if self.tells_client {
+            server.write_all(told(ends).as_bytes()).await?;
+        }
         Ok(server)
     }
 
@@ -120,6 +140,17 @@ impl Relay {
 fn is_quiet(server: &TcpStream) -> bool {
     let read = server.try_read(&mut [0; 1]);
     read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// A client's connection, from its address to the other one.
+fn told(ends: &[SocketAddr; 2]) -> String {
+    let [from, to] = ends.map(|end| (end.ip().to_canonical(), end.port()));
+    let family = match (from.0, to.0) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => "TCP4",
+        (IpAddr::V6(_), IpAddr::V6(_)) => "TCP6",
+        _ => return "PROXY UNKNOWN\r\n".to_owned(),
+    };
+    format!("PROXY {family} {} {} {} {}\r\n", from.0, to.0, from.1, to.1)
 }
 
 async fn conclude(guest: &mut Guest, ending: Ending) -> After {

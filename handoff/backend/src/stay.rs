@@ -1,7 +1,6 @@
 //! One guest from its arrival to its leave.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,10 +30,8 @@ pub struct Visit<S: Server> {
     kept: S::Kept,
     /// Bytes that the front knows of.
     told: u64,
-    /// How often it was given back.
-    turns: u32,
     /// What it was frozen as, while it is.
-    frozen: Option<Frozen>,
+    frozen: Option<Box<Frozen>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -45,7 +42,6 @@ impl<S: Server> Visit<S> {
             guest,
             kept: S::Kept::default(),
             told: 0,
-            turns: 0,
             frozen: None,
             _place: place,
         }
@@ -64,6 +60,13 @@ impl<S: Server> Visit<S> {
             Some(frozen) => frozen.release(&self.guest.stream),
             None => Ok(()),
         }
+    }
+
+    /// Lets go of it, which the front has. Whether that has got all that was acknowledged here: a packet can have been on its
+    /// way through the kernel while the connection was frozen, longer than who froze it could wait.
+    pub fn let_go(self) -> bool {
+        let has_kept_still = |frozen| keeps_still(&self.guest.stream, frozen).unwrap_or(true);
+        self.frozen.as_deref().is_none_or(has_kept_still)
     }
 
     /// Ends it in order, whose front is gone. The switch lets nothing through if somebody else has it.
@@ -90,14 +93,6 @@ impl<S: Server> GivenBack<S> {
         self.lock().remove(&id)
     }
 
-    /// The same, for an answer to this turn: one to a turn before came twice.
-    pub fn take_kept(&self, id: u64, turn: u32) -> Option<Visit<S>> {
-        match self.lock().entry(id) {
-            Entry::Occupied(entry) if entry.get().turns == turn => Some(entry.remove()),
-            _ => None,
-        }
-    }
-
     /// All that are left.
     pub fn take_all(&self) -> Vec<Visit<S>> {
         self.lock().drain().map(|(_, visit)| visit).collect()
@@ -121,17 +116,16 @@ pub struct Ticket<S: Server> {
 
 impl<S: Server> Ticket<S> {
     /// A front that does not hear it has lost the guest anyway.
-    fn say(&self, what: What) {
+    pub fn say(&self, what: What) {
         self.front.send(Message { id: self.id, what });
     }
 
     async fn give_back(&self, mut visit: Visit<S>, frozen: Frozen) {
+        let frozen = Box::new(frozen);
         visit.frozen = Some(frozen.clone());
-        visit.turns += 1;
         let returned = What::Returned {
-            turn: visit.turns,
             sent: visit.news(),
-            frozen: Box::new(frozen),
+            frozen,
             bytes: visit.guest.inbox.clone(),
         };
         self.leave_to_the_front(visit, returned).await;
@@ -139,11 +133,9 @@ impl<S: Server> Ticket<S> {
 
     /// Asks whether a guest that cannot leave is to be served here.
     async fn ask(&self, mut visit: Visit<S>) {
-        visit.turns += 1;
         let inbox = &visit.guest.inbox;
         let bytes = inbox[..inbox.len().min(MOST_BYTES)].to_vec();
         let stuck = What::Stuck {
-            turn: visit.turns,
             sent: visit.news(),
             bytes,
         };
@@ -244,5 +236,50 @@ async fn frozen(guest: &mut Guest) -> io::Result<Frozen> {
             Err(other) => return Err(io::Error::other(other.to_string())),
         }
         sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::Objects;
+
+    /// A connection of this machine's with itself.
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(address).await.expect("connected");
+        (client, listener.accept().await.expect("accepted").0)
+    }
+
+    async fn visit(stream: TcpStream, frozen: Frozen) -> Visit<Objects> {
+        let place = Arc::new(Semaphore::new(1)).acquire_owned().await;
+        let ends = [stream.peer_addr(), stream.local_addr()].map(|end| end.expect("an address"));
+        let guest = Guest::new(stream, ends, Vec::new(), Duration::from_secs(1));
+        let mut visit = Visit::new(guest, place.expect("one place"));
+        visit.frozen = Some(Box::new(frozen));
+        visit
+    }
+
+    #[tokio::test]
+    #[ignore = "needs CAP_NET_ADMIN"]
+    async fn what_was_acknowledged_behind_the_state_that_was_given_back_is_noticed() {
+        for is_late in [false, true] {
+            let (mut client, stream) = connection().await;
+            let frozen = part(&stream, &mut Vec::new()).expect("frozen");
+            if is_late {
+                frozen.release(&stream).expect("released");
+                client.write_all(b"late").await.expect("sent");
+                stream.readable().await.expect("it came");
+                part(&stream, &mut Vec::new()).expect("frozen");
+            }
+            assert_eq!(visit(stream, frozen).await.let_go(), !is_late);
+        }
     }
 }

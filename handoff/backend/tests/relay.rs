@@ -8,6 +8,7 @@ use handoff_backend::{Relay, serve_plain};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Far more than the sockets on the way hold.
@@ -23,13 +24,16 @@ async fn listener() -> (TcpListener, SocketAddr) {
 
 /// A client of a relay to `server`.
 async fn client_of(server: SocketAddr) -> TcpStream {
+    client_of_relay(Relay::to(server)).await
+}
+
+async fn client_of_relay(relay: Relay) -> TcpStream {
     let (listener, address) = listener().await;
-    tokio::spawn(serve_plain(
-        listener,
-        Arc::new(Relay::to(server)),
-        10,
-        3 * SOON,
-    ));
+    let (leaving, told) = watch::channel(false);
+    tokio::spawn(async move {
+        serve_plain(listener, Arc::new(relay), 10, 3 * SOON, told).await;
+        drop(leaving);
+    });
     TcpStream::connect(address).await.expect("connected")
 }
 
@@ -170,4 +174,29 @@ async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
         (&heard[..], &up[..]),
         (&b"abc..Xdef"[..], &b"abc..Xdef"[..])
     );
+}
+
+#[tokio::test]
+async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests() {
+    let (listener, server) = listener().await;
+    let mut client = client_of_relay(Relay::to(server).telling_client(true)).await;
+    let [here, there] = [client.local_addr(), client.peer_addr()].map(|end| end.expect("an end"));
+    let request = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
+    client.write_all(request).await.expect("sent");
+    let (mut stream, _) = listener.accept().await.expect("accepted");
+    let mut line = vec![];
+    while !line.ends_with(b"\r\n") {
+        line.push(stream.read_u8().await.expect("more"));
+    }
+    let (from, to) = (here.port(), there.port());
+    let expected = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {from} {to}\r\n");
+    assert_eq!(String::from_utf8_lossy(&line), expected);
+    for _ in 0..2 {
+        past_head(&mut stream).await;
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(answer).await.expect("sent");
+        past_head(&mut client).await;
+        // By the same connection, which was told of already.
+        client.write_all(request).await.expect("sent");
+    }
 }

@@ -1,11 +1,12 @@
 //! A back end, as a front sees it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use handoff_link::Sender;
 use handoff_protocol::{Message, What};
@@ -21,7 +22,10 @@ pub struct BackEnd {
     pub hand_off: SocketAddrV4,
     /// Connections that are there, of all threads.
     connections: Arc<AtomicUsize>,
+    /// Of the session that there is.
     sender: RefCell<Option<Sender>>,
+    is_in_reach: Cell<bool>,
+    is_leaving: Cell<bool>,
     there: RefCell<HashMap<u64, mpsc::UnboundedSender<What>>>,
 }
 
@@ -33,13 +37,15 @@ impl BackEnd {
             hand_off: settings.hand_off,
             connections: Arc::clone(&settings.connections),
             sender: RefCell::default(),
+            is_in_reach: Cell::default(),
+            is_leaving: Cell::default(),
             there: RefCell::default(),
         })
     }
 
     /// Whether it can take connections.
     pub fn is_up(&self) -> bool {
-        self.sender.borrow().is_some()
+        self.is_in_reach.get() && !self.is_leaving.get()
     }
 
     /// How many connections are there.
@@ -62,23 +68,37 @@ impl BackEnd {
 }
 
 impl Far for BackEnd {
+    /// Its clients get their answers while only the connection to it is broken, so that it is worth waiting; but as long
+    /// those of one that is lost do not hear of it. A SYN that is lost is sent again after a second, and two seconds later
+    /// (RFC 6298); the rest is for busy machines.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
     fn name(&self) -> &str {
         &self.name
     }
 
     fn is_there(&self, sender: &Sender) {
         self.sender.replace(Some(sender.clone()));
+        self.is_in_reach.set(true);
     }
 
     fn said(&self, message: Message) {
-        if let Some(tell) = self.there.borrow().get(&message.id) {
+        if message.what == What::Leaving {
+            tracing::info!("{} is about to end", self.name);
+            self.is_leaving.set(true);
+        } else if let Some(tell) = self.there.borrow().get(&message.id) {
             // Who listened may have left.
             let _ = tell.send(message.what);
         }
     }
 
+    fn is_away(&self) {
+        self.is_in_reach.set(false);
+    }
+
     fn is_gone(&self) {
         self.sender.take();
+        self.is_leaving.set(false);
         self.there.take();
     }
 }
@@ -96,7 +116,7 @@ impl Away {
         self.events.recv().await
     }
 
-    /// Tells the back end; whether that is there.
+    /// Tells the back end, now or when it is in reach again; whether there is a session with it.
     pub fn say(&self, what: What) -> bool {
         let sender = self.back_end.sender.borrow();
         let message = Message { id: self.id, what };

@@ -9,19 +9,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use handoff_link::part;
-use handoff_protocol::{Rule, What};
+use handoff_protocol::{Denial, Rule, What};
 use rustix::net::connect_unspec;
 use tokio::net::TcpStream;
 use tokio::task::{spawn_local, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tributary_transplant::{Frozen, keeps_still, provoke, thaw};
 
 use crate::back_end::Away;
 use crate::links::Links;
 use crate::lost::Lost;
 
-/// A back end may take so long to take a connection.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The client of a lost connection is provoked so often, with so much between: a packet can be lost.
 const PROVOCATIONS: u32 = 3;
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -46,6 +44,9 @@ pub enum Outcome {
 
 /// Who hears of a connection's requests while it is away, and decides where it goes. Back ends go by their numbers.
 pub trait Guide {
+    /// A back end has the connection, and what came of its request: nothing of it waits here any more.
+    fn left(&self);
+
     /// A back end has answered a request by `sent` bytes.
     fn answered(&self, by: usize, sent: u64, end: AnswerEnd);
 
@@ -74,7 +75,11 @@ pub async fn hand_over(
         return Outcome::Stayed(Lost::Kernel(io::ErrorKind::AddrNotAvailable.into()));
     };
     match journey.set_out(to, bytes).await {
-        Ok(stay) => journey.go_on(stay, guide).await,
+        Ok(stay) => {
+            *bytes = Vec::new();
+            guide.left();
+            journey.go_on(stay, guide).await
+        }
         Err(Failed::Before(lost)) => {
             if let Some(frozen) = &journey.frozen {
                 // A socket that cannot go on is found by who reads it.
@@ -91,8 +96,8 @@ struct Stay {
     at: usize,
     away: Away,
     rule: Rule,
-    /// How often it was given back.
-    turns: u32,
+    /// The back end before, which has not said yet that it gave back all.
+    before: Option<Away>,
     /// It ends there without another answer.
     is_closing: bool,
 }
@@ -176,15 +181,16 @@ impl<'a> Journey<'a> {
             self.links.switch.remove(rule).await;
             return Err(Failed::Before(Lost::BackEnd));
         };
-        match timeout(ANSWER_TIMEOUT, away.next()).await {
-            Ok(Some(What::Taken)) => Ok(Stay {
+        // However long it takes: a busy back end is no reason to reset a client, and one that is gone ends the session.
+        match away.next().await {
+            Some(What::Taken) => Ok(Stay {
                 at: to,
                 away,
                 rule,
-                turns: 0,
+                before: None,
                 is_closing: false,
             }),
-            Ok(Some(What::Denied(denial))) => {
+            Some(What::Denied(denial)) => {
                 tracing::warn!("a connection is not handed to {}: {denial}", rule.back_end);
                 self.links.switch.remove(rule).await;
                 Err(Failed::Before(Lost::BackEnd))
@@ -204,29 +210,35 @@ impl<'a> Journey<'a> {
             return self.lost(Lost::TooLate, stay.at, stay.rule).await;
         }
         loop {
-            let next = match stay.away.next().await {
+            let said = tokio::select! {
+                biased;
+                gave_back_all = gave_back_all(&mut stay.before) => {
+                    stay.before = None;
+                    if !gave_back_all {
+                        stay.away.say(What::Abort);
+                        return self.lost(Lost::TooLate, stay.at, stay.rule).await;
+                    }
+                    continue;
+                }
+                said = stay.away.next() => said,
+            };
+            let next = match said {
                 Some(What::Returned {
-                    turn,
                     sent,
                     mut frozen,
                     bytes,
-                }) if turn == stay.turns + 1 => {
-                    stay.turns = turn;
+                }) => {
                     guide.answered(stay.at, sent, AnswerEnd::Whole);
                     frozen.local = self.service.into();
                     self.frozen = Some(*frozen);
                     self.lead(stay, bytes, guide).await
                 }
-                Some(What::Stuck { turn, sent, bytes }) if turn == stay.turns + 1 => {
-                    stay.turns = turn;
+                Some(What::Stuck { sent, bytes }) => {
                     guide.answered(stay.at, sent, AnswerEnd::Whole);
                     let is_its_own = guide.next(stay.at, &bytes) == Some(stay.at);
                     stay.is_closing = !is_its_own;
-                    stay.away.say(if is_its_own {
-                        What::Keep { turn }
-                    } else {
-                        What::Close { turn }
-                    });
+                    stay.away
+                        .say(if is_its_own { What::Keep } else { What::Close });
                     Ok(stay)
                 }
                 Some(What::Ended { sent }) => {
@@ -236,7 +248,7 @@ impl<'a> Journey<'a> {
                     spawn_local(Rc::clone(&self.links.switch).remove_later(stay.rule));
                     return Outcome::Over;
                 }
-                // It came twice, or is nothing to be said now.
+                // Nothing to be said now.
                 Some(_) => Ok(stay),
                 None => return self.lost(Lost::BackEnd, stay.at, stay.rule).await,
             };
@@ -259,13 +271,16 @@ impl<'a> Journey<'a> {
             return Err(self.back(stay, bytes).await);
         };
         if to == stay.at {
-            stay.away.say(What::Keep { turn: stay.turns });
+            stay.away.say(What::Keep);
             return Ok(stay);
         }
         match self.pass_on(to, &bytes).await {
             Ok(there) => {
                 stay.away.say(What::Released);
-                Ok(there)
+                Ok(Stay {
+                    before: Some(stay.away),
+                    ..there
+                })
             }
             Err(Failed::Before(_)) => Err(self.back(stay, bytes).await),
             Err(Failed::After(lost, rule)) => {
@@ -295,7 +310,8 @@ impl<'a> Journey<'a> {
         self.hand(to, rule, frozen, bytes).await
     }
 
-    /// Back into a socket here. Only then the rule ends: nobody but a frozen or deaf socket hears the client meanwhile.
+    /// Back into a socket here. Only then the rule ends: nobody but a frozen or deaf socket hears the client meanwhile. The
+    /// back end looks meanwhile whether it gave back all.
     async fn back(&mut self, stay: Stay, bytes: Vec<u8>) -> Outcome {
         let Stay { at, away, rule, .. } = stay;
         let Some(frozen) = &self.frozen else {
@@ -303,8 +319,13 @@ impl<'a> Journey<'a> {
         };
         match thawed(self.stream, frozen) {
             Ok(stream) => {
-                self.links.switch.remove(rule).await;
                 away.say(What::Released);
+                self.links.switch.remove(rule).await;
+                if !gave_back_all(&mut Some(away)).await {
+                    // It resets the client, if it can.
+                    let _ = connect_unspec(&stream);
+                    return self.lost(Lost::TooLate, at, rule).await;
+                }
                 Outcome::Back { stream, bytes }
             }
             Err(error) => {
@@ -323,6 +344,21 @@ impl<'a> Journey<'a> {
             spawn_local(provoke_often(frozen));
         }
         Outcome::Lost(lost, at)
+    }
+}
+
+/// Whether a back end that was told to let go of a connection says that it had given back all that it acknowledged; nothing
+/// else is known of one that is gone. Never ready without one.
+async fn gave_back_all(before: &mut Option<Away>) -> bool {
+    let Some(away) = before else {
+        return std::future::pending().await;
+    };
+    loop {
+        match away.next().await {
+            Some(What::Denied(Denial::Late)) => return false,
+            Some(What::Done) | None => return true,
+            Some(_) => {}
+        }
     }
 }
 

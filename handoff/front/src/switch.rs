@@ -95,6 +95,9 @@ impl Switch {
 }
 
 impl Far for Switch {
+    /// It is told all anew.
+    const PATIENCE: Duration = Duration::ZERO;
+
     fn name(&self) -> &'static str {
         "the switch of the hand-off"
     }
@@ -118,17 +121,18 @@ impl Far for Switch {
         }
     }
 
-    fn is_gone(&self) {
+    fn is_away(&self) {
         self.sender.take();
         self.asked.take();
     }
+
+    fn is_gone(&self) {}
 }
 
 #[cfg(test)]
 mod tests {
-    use handoff_link::{carry, queue};
-    use handoff_protocol::parse;
-    use tokio::io::{AsyncReadExt as _, duplex};
+    use handoff_link::{Session, greeted};
+    use tokio::io::duplex;
 
     use super::*;
 
@@ -144,20 +148,28 @@ mod tests {
 
     /// What a switch is told by a connection that breaks behind `meanwhile`.
     async fn told(switch: &Switch, meanwhile: impl FnOnce(&Switch)) -> Vec<Message> {
-        let (sender, outgoing) = queue();
+        let (sender, mut session) = Session::new();
+        let (mut here, mut there) = duplex(64 << 10);
+        let (_kept, mut other) = Session::new();
+        let answering = async {
+            greeted(&mut there).await.expect("a greeting");
+            other.answer(&mut there).await.expect("answered");
+        };
+        let (heard, ()) = tokio::join!(session.greet(&mut here, 1), answering);
         switch.is_there(&sender);
         meanwhile(switch);
-        switch.is_gone();
+        switch.is_away();
         drop(sender);
-        let (here, mut there) = duplex(64 << 10);
-        carry(here, outgoing, drop).await;
-        let mut bytes = vec![];
-        there.read_to_end(&mut bytes).await.expect("ended");
         let mut messages = vec![];
-        while let Some((message, length)) = parse(&bytes).expect("messages") {
-            messages.push(message);
-            bytes.drain(..length);
-        }
+        let take = |message: Message| {
+            if !matches!(message.what, What::Alive { .. }) {
+                messages.push(message);
+            }
+        };
+        tokio::join!(
+            session.carry(here, heard.expect("greeted"), drop),
+            other.carry(there, 0, take)
+        );
         messages
     }
 

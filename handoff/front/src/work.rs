@@ -92,7 +92,7 @@ impl Overhead {
         let sums = self.sums.get();
         self.sums.set(Sums {
             messages: sums.messages + 1.0,
-            beats: sums.beats + one(matches!(what, What::Alive)),
+            beats: sums.beats + one(matches!(what, What::Alive { .. })),
             answers: sums.answers
                 + one(matches!(
                     what,
@@ -159,8 +159,8 @@ mod tests {
         for _ in 0..10 {
             overhead.heard(&What::Taken);
             overhead.heard(&What::Ended { sent: 0 });
-            overhead.heard(&What::Alive);
-            overhead.heard(&What::Alive);
+            overhead.heard(&What::Alive { taken: 0 });
+            overhead.heard(&What::Alive { taken: 0 });
         }
         overhead.meter.add(Duration::from_millis(8));
         assert_eq!(overhead.of_an_answer(), Duration::from_micros(400));

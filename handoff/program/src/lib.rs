@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use capabilities::{CapabilitySet, need};
 
@@ -67,26 +67,33 @@ fn said_by_clap(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// A number that no other process has.
-pub fn number() -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(std::process::id())
-}
-
 /// Tells on standard output that the program does its work from now on.
 pub fn say_ready() {
     // Whoever closed our standard output does not wait for this.
     let _ = writeln!(io::stdout(), "ready");
 }
 
-/// Ready once the program is told to end, by SIGTERM or SIGINT.
-pub async fn told_to_end() -> Result<(), Failure> {
-    let listen = |kind| signal(kind).map_err(Failure::at(Exit::System, "signals"));
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT, from now on: none is missed between two looks.
+pub struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    /// Begins to listen.
+    pub fn listen() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(Failure::at(Exit::System, "signals"));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    /// Ready once the program is told to end, again each time.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

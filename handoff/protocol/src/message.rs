@@ -5,10 +5,10 @@ use std::net::SocketAddrV4;
 
 use tributary_transplant::Frozen;
 
-/// One message. Over one connection of theirs, answers come in any order.
+/// One message. Answers come in any order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is about: a hand-over's number, which its front never uses again; or the sender's own.
+    /// What it is about: a hand-over's number, which its front never uses again. Of [`What::Hello`] the session's.
     pub id: u64,
     /// What it says.
     pub what: What,
@@ -17,10 +17,16 @@ pub struct Message {
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The first message each way; its number is the sending process'.
-    Hello,
-    /// Nothing but that the sender is alive.
-    Alive,
+    /// The first message each way on each connection. Its `id` is a number of the session that it begins or resumes.
+    Hello {
+        /// The number of the other end's last message that the sender has taken in this session; 0: the session is new to it.
+        taken: u64,
+    },
+    /// The sender is alive.
+    Alive {
+        /// The number of the other end's last message that the sender has taken: it need not be kept any more.
+        taken: u64,
+    },
     /// Front to back end: go on with this connection.
     Hand {
         /// As the front had it, with its own addresses.
@@ -34,8 +40,6 @@ pub enum What {
     Denied(Denial),
     /// Back end: the answers are sent and acknowledged. The front decides who serves what comes next.
     Returned {
-        /// How often it has given this connection back, this time counted.
-        turn: u32,
         /// Bytes of the answers.
         sent: u64,
         /// With the back end's addresses.
@@ -46,25 +50,19 @@ pub enum What {
     /// Back end: the answers are sent and acknowledged, the client has sent more, and its connection cannot leave: its
     /// client has ended its direction, for one. The front decides whether what comes next is for this back end.
     Stuck {
-        /// As in a return.
-        turn: u32,
         /// Bytes of the answers.
         sent: u64,
         /// What came behind the last request that was answered, or its beginning.
         bytes: Vec<u8>,
     },
     /// Front, when a connection was returned or is stuck: keep it, you serve the next request too.
-    Keep {
-        /// That of the return which this answers.
-        turn: u32,
-    },
+    Keep,
     /// Front, when a connection is stuck: end it in order, you have not what is asked for.
-    Close {
-        /// That of the message which this answers.
-        turn: u32,
-    },
-    /// Front, when a connection was returned: it is mine.
+    Close,
+    /// Front, when a connection was returned: it is mine. Answered by [`What::Done`], or by [`Denial::Late`].
     Released,
+    /// Back end: it is about to end; hand nothing more to it.
+    Leaving,
     /// Front: reset it, the client was told otherwise.
     Abort,
     /// Back end: the connection is over.
@@ -76,7 +74,7 @@ pub enum What {
     Install(Rule),
     /// Front to switch: no longer by this rule. If there is another one by now, of another number too, that one stays.
     Remove(Rule),
-    /// Switch: it is so.
+    /// Switch: it is so. Back end: what it returned was all that it had acknowledged.
     Done,
 }
 
@@ -104,6 +102,8 @@ pub enum Denial {
     System,
     /// It is about to end.
     Leaving,
+    /// It has acknowledged more of the client's bytes than it returned: nobody can go on with the connection.
+    Late,
     /// One that this version does not know.
     Unknown(u8),
 }
@@ -116,6 +116,7 @@ impl Denial {
             Self::NotConfigured => 2,
             Self::System => 3,
             Self::Leaving => 4,
+            Self::Late => 5,
             Self::Unknown(code) => code,
         }
     }
@@ -127,6 +128,7 @@ impl Denial {
             2 => Self::NotConfigured,
             3 => Self::System,
             4 => Self::Leaving,
+            5 => Self::Late,
             code => Self::Unknown(code),
         }
     }
@@ -139,6 +141,7 @@ impl fmt::Display for Denial {
             Self::NotConfigured => f.write_str("the address is none that it was told of"),
             Self::System => f.write_str("its system refuses"),
             Self::Leaving => f.write_str("it is about to end"),
+            Self::Late => f.write_str("it acknowledged more than it returned"),
             Self::Unknown(code) => write!(f, "reason {code}"),
         }
     }

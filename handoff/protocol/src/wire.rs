@@ -7,21 +7,24 @@ use tributary_transplant::{Frozen, NotFrozen};
 
 use crate::message::{Denial, Message, Rule, What};
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 // Where things are: the length of all that follows it, then these.
 const LENGTH: usize = 4;
 const VERSION_AT: usize = 4;
 const KIND: usize = 5;
 const ID: usize = 6;
-const BODY: usize = 14;
+const NUMBER: usize = 14;
+const BODY: usize = 22;
 
 /// Bytes that a client may have sent along with a request, at most; more is relayed.
 pub const MOST_BYTES: usize = 1 << 20;
 /// Bytes of the longest message.
-pub const LONGEST: usize = BODY + TURN + SENT + Frozen::LENGTH + MOST_BYTES;
+pub const LONGEST: usize = BODY + SENT + Frozen::LENGTH + MOST_BYTES;
 
-const TURN: usize = 4;
+/// Bytes of [`What::Hello`], which is read alone.
+pub const HELLO_LENGTH: usize = BODY + SENT;
+
 const SENT: usize = 8;
 const END: usize = 6;
 const RULE: usize = 3 * END + 8;
@@ -42,6 +45,7 @@ const REMOVE: u8 = 12;
 const DONE: u8 = 13;
 const STUCK: u8 = 14;
 const CLOSE: u8 = 15;
+const LEAVING: u8 = 16;
 
 /// Why bytes are no message. Where the next one begins is not certain then: the connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +73,20 @@ impl fmt::Display for Bad {
 
 impl std::error::Error for Bad {}
 
-/// The message at the start of `bytes`, and its length; `None` while more bytes are needed.
-pub fn parse(bytes: &[u8]) -> Result<Option<(Message, usize)>, Bad> {
+/// A message that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// Its number among its sender's messages of a session. [`What::Hello`] and [`What::Alive`] are not counted: the number is
+    /// that of the last message before.
+    pub number: u64,
+    /// The message.
+    pub message: Message,
+    /// How many bytes it has.
+    pub length: usize,
+}
+
+/// The message at the start of `bytes`; `None` while more bytes are needed.
+pub fn parse(bytes: &[u8]) -> Result<Option<Parsed>, Bad> {
     let Some(length) = bytes.first_chunk() else {
         return Ok(None);
     };
@@ -86,35 +102,36 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Message, usize)>, Bad> {
     let Some(whole) = bytes.get(..length) else {
         return Ok(None);
     };
-    let id = u64::from_be_bytes(part(whole, ID).ok_or(Bad::Length(length))?);
+    let count = |at| part(whole, at).map(u64::from_be_bytes);
+    let (id, number) = count(ID).zip(count(NUMBER)).ok_or(Bad::Length(length))?;
     let what = what(whole[KIND], &whole[BODY..])?.ok_or(Bad::Length(length))?;
-    Ok(Some((Message { id, what }, length)))
+    let message = Message { id, what };
+    Ok(Some(Parsed {
+        number,
+        message,
+        length,
+    }))
 }
 
 /// What a message of this kind says; `None` if `body` has not its length.
 fn what(kind: u8, body: &[u8]) -> Result<Option<What>, Bad> {
     let alone = |what| Ok(body.is_empty().then_some(what));
     match kind {
-        HELLO => alone(What::Hello),
-        ALIVE => alone(What::Alive),
+        HELLO => Ok(count(body).map(|taken| What::Hello { taken })),
+        ALIVE => Ok(count(body).map(|taken| What::Alive { taken })),
         TAKEN => alone(What::Taken),
         RELEASED => alone(What::Released),
+        LEAVING => alone(What::Leaving),
         ABORT => alone(What::Abort),
         DONE => alone(What::Done),
         DENIED => Ok(match body {
             [code] => Some(What::Denied(Denial::from_code(*code))),
             _ => None,
         }),
-        ENDED => Ok(sent(body)
-            .filter(|_| body.len() == SENT)
-            .map(|sent| What::Ended { sent })),
+        ENDED => Ok(count(body).map(|sent| What::Ended { sent })),
         HAND => Ok(connection(body)?.map(|(frozen, bytes)| What::Hand { frozen, bytes })),
-        KEEP => Ok(turn(body)
-            .filter(|_| body.len() == TURN)
-            .map(|turn| What::Keep { turn })),
-        CLOSE => Ok(turn(body)
-            .filter(|_| body.len() == TURN)
-            .map(|turn| What::Close { turn })),
+        KEEP => alone(What::Keep),
+        CLOSE => alone(What::Close),
         RETURNED => returned(body),
         STUCK => Ok(stuck(body)),
         INSTALL => Ok(rule(body).map(What::Install)),
@@ -124,16 +141,9 @@ fn what(kind: u8, body: &[u8]) -> Result<Option<What>, Bad> {
 }
 
 fn returned(body: &[u8]) -> Result<Option<What>, Bad> {
-    let Some((Some(turn), rest)) = body
-        .split_at_checked(TURN)
-        .map(|(at, rest)| (turn(at), rest))
-    else {
-        return Ok(None);
-    };
-    let connection = connection(rest.get(SENT..).unwrap_or_default())?;
-    let whole = sent(rest).zip(connection);
+    let connection = connection(body.get(SENT..).unwrap_or_default())?;
+    let whole = sent(body).zip(connection);
     Ok(whole.map(|(sent, (frozen, bytes))| What::Returned {
-        turn,
         sent,
         frozen,
         bytes,
@@ -141,10 +151,9 @@ fn returned(body: &[u8]) -> Result<Option<What>, Bad> {
 }
 
 fn stuck(body: &[u8]) -> Option<What> {
-    let (head, bytes) = body.split_at_checked(TURN + SENT)?;
+    let bytes = body.get(SENT..)?;
     (bytes.len() <= MOST_BYTES).then_some(What::Stuck {
-        turn: turn(head)?,
-        sent: sent(&head[TURN..])?,
+        sent: sent(body)?,
         bytes: bytes.to_vec(),
     })
 }
@@ -153,12 +162,13 @@ fn part<const SIZE: usize>(bytes: &[u8], at: usize) -> Option<[u8; SIZE]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-fn turn(body: &[u8]) -> Option<u32> {
-    part(body, 0).map(u32::from_be_bytes)
-}
-
 fn sent(body: &[u8]) -> Option<u64> {
     part(body, 0).map(u64::from_be_bytes)
+}
+
+/// The whole body.
+fn count(body: &[u8]) -> Option<u64> {
+    body.try_into().ok().map(u64::from_be_bytes)
 }
 
 type Connection = (Box<Frozen>, Vec<u8>);
@@ -189,11 +199,12 @@ fn end(bytes: &[u8], at: usize) -> Option<SocketAddrV4> {
 }
 
 impl Message {
-    /// Appends it. A client's bytes are at most [`MOST_BYTES`]: with more, nobody takes it.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    /// Appends it with this number. A client's bytes are at most [`MOST_BYTES`]: with more, nobody takes it.
+    pub fn write(&self, number: u64, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0, 0, 0, 0, VERSION, self.what.kind()]);
         out.extend_from_slice(&self.id.to_be_bytes());
+        out.extend_from_slice(&number.to_be_bytes());
         self.what.write(out);
         let length = u32::try_from(out.len() - start - LENGTH).unwrap_or(u32::MAX);
         out[start..start + LENGTH].copy_from_slice(&length.to_be_bytes());
@@ -203,21 +214,22 @@ impl Message {
 impl What {
     fn kind(&self) -> u8 {
         match self {
-            Self::Hello => HELLO,
-            Self::Alive => ALIVE,
+            Self::Hello { .. } => HELLO,
+            Self::Alive { .. } => ALIVE,
             Self::Hand { .. } => HAND,
             Self::Taken => TAKEN,
             Self::Denied(_) => DENIED,
             Self::Returned { .. } => RETURNED,
-            Self::Keep { .. } => KEEP,
+            Self::Keep => KEEP,
             Self::Released => RELEASED,
+            Self::Leaving => LEAVING,
             Self::Abort => ABORT,
             Self::Ended { .. } => ENDED,
             Self::Install(_) => INSTALL,
             Self::Remove(_) => REMOVE,
             Self::Done => DONE,
             Self::Stuck { .. } => STUCK,
-            Self::Close { .. } => CLOSE,
+            Self::Close => CLOSE,
         }
     }
 
@@ -228,26 +240,24 @@ impl What {
                 out.extend_from_slice(bytes);
             }
             Self::Returned {
-                turn,
                 sent,
                 frozen,
                 bytes,
             } => {
-                out.extend_from_slice(&turn.to_be_bytes());
                 out.extend_from_slice(&sent.to_be_bytes());
                 out.extend_from_slice(&frozen.to_bytes());
                 out.extend_from_slice(bytes);
             }
-            Self::Stuck { turn, sent, bytes } => {
-                out.extend_from_slice(&turn.to_be_bytes());
+            Self::Stuck { sent, bytes } => {
                 out.extend_from_slice(&sent.to_be_bytes());
                 out.extend_from_slice(bytes);
             }
-            Self::Keep { turn } | Self::Close { turn } => {
-                out.extend_from_slice(&turn.to_be_bytes());
-            }
             Self::Denied(denial) => out.push(denial.code()),
-            Self::Ended { sent } => out.extend_from_slice(&sent.to_be_bytes()),
+            Self::Hello { taken: count }
+            | Self::Alive { taken: count }
+            | Self::Ended { sent: count } => {
+                out.extend_from_slice(&count.to_be_bytes());
+            }
             Self::Install(rule) | Self::Remove(rule) => {
                 for end in [rule.client, rule.service, rule.back_end] {
                     out.extend_from_slice(&end.ip().octets());

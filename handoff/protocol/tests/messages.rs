@@ -1,6 +1,6 @@
 //! Messages become bytes and themselves again, whole and byte by byte, with others behind them.
 
-use handoff_protocol::{Bad, Denial, LONGEST, MOST_BYTES, Message, Rule, What, parse};
+use handoff_protocol::{Bad, Denial, LONGEST, MOST_BYTES, Message, Parsed, Rule, What, parse};
 use proptest::prelude::*;
 use tributary_transplant::{Frozen, NotFrozen};
 
@@ -33,14 +33,13 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
         bytes: bytes.to_vec(),
     };
     let returned = What::Returned {
-        turn: 6,
         sent: 5,
         frozen: Box::new(frozen()),
         bytes: b"GET".to_vec(),
     };
     vec![
-        (1, What::Hello, vec![]),
-        (2, What::Alive, vec![]),
+        (1, What::Hello { taken: 258 }, vec![0, 0, 0, 0, 0, 0, 1, 2]),
+        (2, What::Alive { taken: 3 }, vec![0, 0, 0, 0, 0, 0, 0, 3]),
         (3, hand(b"GET / "), [&state[..], b"GET / "].concat()),
         (3, hand(b""), state.clone()),
         (4, What::Taken, vec![]),
@@ -48,13 +47,14 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
         (5, What::Denied(Denial::NotConfigured), vec![2]),
         (5, What::Denied(Denial::System), vec![3]),
         (5, What::Denied(Denial::Leaving), vec![4]),
+        (5, What::Denied(Denial::Late), vec![5]),
         (5, What::Denied(Denial::Unknown(99)), vec![99]),
         (
             6,
             returned,
-            [&[0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 5], &state[..], b"GET"].concat(),
+            [&[0, 0, 0, 0, 0, 0, 0, 5], &state[..], b"GET"].concat(),
         ),
-        (7, What::Keep { turn: 7 }, vec![0, 0, 0, 7]),
+        (7, What::Keep, vec![]),
         (8, What::Released, vec![]),
         (9, What::Abort, vec![]),
         (10, What::Ended { sent: 258 }, vec![0, 0, 0, 0, 0, 0, 1, 2]),
@@ -64,19 +64,19 @@ fn cases() -> Vec<(u8, What, Vec<u8>)> {
         (
             14,
             What::Stuck {
-                turn: 6,
                 sent: 5,
                 bytes: b"GET".to_vec(),
             },
-            b"\0\0\0\x06\0\0\0\0\0\0\0\x05GET".to_vec(),
+            b"\0\0\0\0\0\0\0\x05GET".to_vec(),
         ),
-        (15, What::Close { turn: 7 }, vec![0, 0, 0, 7]),
+        (15, What::Close, vec![]),
+        (16, What::Leaving, vec![]),
     ]
 }
 
 fn bytes(kind: u8, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(10 + body.len()).expect("small");
-    let head = [3, kind, 0, 0, 0, 0, 0, 0, 3, 9];
+    let length = u32::try_from(18 + body.len()).expect("small");
+    let head = [4, kind, 0, 0, 0, 0, 0, 0, 3, 9, 0, 0, 0, 0, 0, 0, 1, 4];
     [&length.to_be_bytes()[..], &head, body].concat()
 }
 
@@ -85,12 +85,17 @@ fn every_message_is_its_bytes_and_its_bytes_are_it() {
     for (kind, what, body) in cases() {
         let message = Message { id: 777, what };
         let mut written = b"before".to_vec();
-        message.write(&mut written);
+        message.write(260, &mut written);
         let expected = bytes(kind, &body);
         assert_eq!(written, [b"before", &expected[..]].concat());
         for behind in [&b""[..], b"\0", &expected] {
             let all = [&expected, behind].concat();
-            assert_eq!(parse(&all), Ok(Some((message.clone(), expected.len()))));
+            let parsed = Parsed {
+                number: 260,
+                message: message.clone(),
+                length: expected.len(),
+            };
+            assert_eq!(parse(&all), Ok(Some(parsed)));
         }
     }
 }
@@ -130,8 +135,8 @@ fn a_body_that_is_too_short_or_too_long_is_refused() {
 
 #[test]
 fn what_is_not_known_is_refused_by_name() {
-    assert_eq!(parse(&bytes(16, &[])), Err(Bad::Kind(16)));
-    let mut other = bytes(1, &[]);
+    assert_eq!(parse(&bytes(17, &[])), Err(Bad::Kind(17)));
+    let mut other = bytes(1, &[0; 8]);
     other[4] = 2;
     assert_eq!(parse(&other), Err(Bad::Version(2)));
     assert_eq!(parse(&other[..5]), Err(Bad::Version(2)));
@@ -159,10 +164,10 @@ proptest! {
     #[test]
     fn any_bytes_want_more_are_refused_or_are_what_they_become(kind in 0..20_u8, body in prop::collection::vec(any::<u8>(), 0..120)) {
         let given = bytes(kind, &body);
-        if let Ok(Some((message, length))) = parse(&given) {
+        if let Ok(Some(parsed)) = parse(&given) {
             let mut again = vec![];
-            message.write(&mut again);
-            prop_assert_eq!(parse(&again), Ok(Some((message, length))));
+            parsed.message.write(parsed.number, &mut again);
+            prop_assert_eq!(parse(&again), Ok(Some(parsed)));
         }
     }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use handoff_link::{Identity, Role, Sender, carry, queue};
+use handoff_link::{Identity, Role, Sender, Session};
 use handoff_protocol::{Message, Rule, What};
 use rustix::net::netdevice::name_to_index;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -95,8 +95,10 @@ fn median(mut times: Vec<Duration>) -> Duration {
 /// From asking to having.
 async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
     let identity = Identity::read(&arguments.identity, Role::Front)?;
-    let stream = identity.connect(arguments.switch, Role::Switch).await?;
-    let (sender, outgoing) = queue();
+    let mut stream = identity.connect(arguments.switch, Role::Switch).await?;
+    let (sender, mut session) = Session::new();
+    let heard = session.greet(&mut stream, 1).await;
+    let heard = heard.map_err(|broken| io::Error::other(broken.to_string()))?;
     let (tell, answers) = mpsc::unbounded_channel();
     let rule = Rule {
         client: arguments.client,
@@ -104,13 +106,13 @@ async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
         back_end: arguments.back_end,
         number: 1,
     };
-    let link = carry(stream, outgoing, |message| {
+    let link = session.carry(stream, heard, |message| {
         // Nobody listens once all is measured.
         let _ = tell.send(message.what);
     });
     tokio::select! {
         times = rule_times(rule, arguments.count, &sender, answers) => times.map(median),
-        error = link => Err(error),
+        broken = link => Err(io::Error::other(broken.to_string())),
     }
 }
 
@@ -143,7 +145,7 @@ async fn done(
     loop {
         match answers.recv().await {
             Some(What::Done) => return Ok(()),
-            Some(What::Hello | What::Alive) => {}
+            Some(What::Alive { .. }) => {}
             other => return Err(io::Error::other(format!("the switch says {other:?}"))),
         }
     }

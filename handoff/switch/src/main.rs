@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use handoff_link::{Identity, Role, accepted};
-use handoff_program::{CapabilitySet, Exit, Failure, need, number, say_ready, told_to_end};
+use handoff_program::{CapabilitySet, EndSignals, Exit, Failure, need, say_ready};
 use handoff_switch::{Configured, Limits, Rules, Switch, guard, serve};
 use rustix::net::netdevice::name_to_index;
 use tokio::net::{TcpListener, UnixListener};
@@ -122,7 +122,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         listen(arguments, identity, &switch).await?;
         say_ready();
         spawn_local(look_again_and_again(Rc::clone(&switch)));
-        told_to_end().await
+        EndSignals::listen()?.next().await;
+        Ok(())
     })
 }
 
@@ -184,16 +185,15 @@ async fn listen(
     identity: Option<Identity>,
     switch: &Rc<RefCell<Switch>>,
 ) -> Result<(), Failure> {
-    let number = number();
     match (&arguments.fronts, identity) {
         (Place::File(file), _) => {
             let listener = bind_file(file).map_err(Failure::at(Exit::System, file.display()))?;
-            spawn_local(welcome_files(listener, Rc::clone(switch), number));
+            spawn_local(welcome_files(listener, Rc::clone(switch)));
         }
         (Place::Address(address), Some(identity)) => {
             let listener = TcpListener::bind(address).await;
             let listener = listener.map_err(Failure::at(Exit::System, address))?;
-            spawn_local(welcome(listener, identity, Rc::clone(switch), number));
+            spawn_local(welcome(listener, identity, Rc::clone(switch)));
         }
         (Place::Address(_), None) => {
             let message = "--fronts with IP:PORT: accepted: only with --identity".to_owned();
@@ -215,26 +215,29 @@ fn bind_file(file: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn welcome_files(listener: UnixListener, switch: Rc<RefCell<Switch>>, number: u64) {
+async fn welcome_files(listener: UnixListener, switch: Rc<RefCell<Switch>>) {
     loop {
         let (stream, _) = accepted(|| listener.accept()).await;
-        spawn_local(serve(Rc::clone(&switch), number, stream));
+        let switch = Rc::clone(&switch);
+        spawn_local(async move {
+            if let Err(error) = serve(switch, stream).await {
+                tracing::warn!("a front is refused: {error}");
+            }
+        });
     }
 }
 
-async fn welcome(
-    listener: TcpListener,
-    identity: Identity,
-    switch: Rc<RefCell<Switch>>,
-    number: u64,
-) {
+async fn welcome(listener: TcpListener, identity: Identity, switch: Rc<RefCell<Switch>>) {
     loop {
         let (stream, front) = accepted(|| listener.accept()).await;
         let (identity, switch) = (identity.clone(), Rc::clone(&switch));
         spawn_local(async move {
-            match identity.accept(stream).await {
-                Ok(stream) => serve(switch, number, stream).await,
-                Err(error) => tracing::warn!("{front} is refused as a front: {error}"),
+            let served = match identity.accept(stream).await {
+                Ok(stream) => serve(switch, stream).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                tracing::warn!("{front} is refused as a front: {error}");
             }
         });
     }

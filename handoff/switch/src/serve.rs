@@ -1,25 +1,34 @@
 //! Fronts come in and are answered.
 
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 
-use handoff_link::{carry, queue};
-use handoff_protocol::{Message, What};
+use handoff_link::{Session, greeted};
+use handoff_protocol::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::kernel::Switch;
 
-/// Serves a front until its connection breaks. Its rules stay: the connections go on without it. `number` is this process'.
-pub async fn serve(switch: Rc<RefCell<Switch>>, number: u64, stream: impl AsyncRead + AsyncWrite) {
-    let (sender, outgoing) = queue();
-    let say = |id, what| sender.send(Message { id, what });
-    say(number, What::Hello);
-    let error = carry(stream, outgoing, |message| {
-        if let Some(answer) = switch.borrow_mut().take(&message.what) {
-            say(message.id, answer);
+/// Serves a front until its connection breaks. Its rules stay: the connections go on without it, and a front that is back
+/// tells of all rules anew. Raises that it does not begin as fronts do.
+pub async fn serve(
+    switch: Rc<RefCell<Switch>>,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let greeting = greeted(&mut stream).await?;
+    let (sender, mut session) = Session::new();
+    session.answer(&mut stream).await?;
+    let take = |message: Message| {
+        if let Some(what) = switch.borrow_mut().take(&message.what) {
+            sender.send(Message {
+                id: message.id,
+                what,
+            });
         }
-    })
-    .await;
+    };
+    let broken = session.carry(stream, greeting.taken, take).await;
     let rules = switch.borrow().count();
-    tracing::info!("a front has gone: {error}; there are {rules} rules");
+    tracing::info!("a front has gone: {broken}; there are {rules} rules");
+    Ok(())
 }

@@ -180,8 +180,8 @@ impl<'a> Client<'a> {
 
     /// With all that came.
     async fn hand_over(mut self, asked: &Asked, to: usize) -> Handed<'a> {
-        // The bytes travel, and wait nowhere here.
-        self.session.may_hold(0);
+        // Until a back end has them.
+        self.session.may_hold(self.front.inbox.len());
         let away = Away {
             session: &self.session,
             handoff: self.handoff,
@@ -249,6 +249,10 @@ struct Away<'a> {
 }
 
 impl Guide for Away<'_> {
+    fn left(&self) {
+        self.session.may_hold(0);
+    }
+
     fn answered(&self, by: usize, sent: u64, end: AnswerEnd) {
         // They went to the client, though not this way.
         let down = &self.session.live().down;
