@@ -1,6 +1,6 @@
 //! Which requests are handed to which back ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
@@ -61,6 +61,9 @@ pub struct HandoffRule {
     pub max_size: Option<u64>,
     /// The names of back ends.
     pub to: Vec<String>,
+    /// Their numbers among [`Handoff::back_ends`], which a request is answered by without a look at names.
+    #[serde(skip)]
+    pub numbers: Vec<usize>,
     /// Which of them.
     #[serde(default)]
     pub choose: Choose,
@@ -82,6 +85,18 @@ pub enum Choose {
 
 fn all_paths() -> String {
     "/".to_owned()
+}
+
+impl Handoff {
+    /// Finds the numbers of the back ends that rules name; of names that nobody has none.
+    pub fn number(&mut self) {
+        let names = self.back_ends.iter().map(|each| each.name.as_str());
+        let numbers: HashMap<&str, usize> = names.zip(0..).collect();
+        for rule in &mut self.rules {
+            let known = rule.to.iter().filter_map(|name| numbers.get(name.as_str()));
+            rule.numbers = known.copied().collect();
+        }
+    }
 }
 
 /// Rules and back ends that fit each other.

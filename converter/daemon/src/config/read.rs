@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::check::{self, Wrong};
-use super::{Config, routes_file};
+use super::{Config, Handoff, routes_file};
 use crate::failure::{Exit, Failure};
 
 /// The configuration in `path`; a failure exits with 66 if it cannot be read, with 64 if it is wrong.
@@ -38,6 +38,7 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
     })?;
     check::check(&config).map_err(|wrong| refused(name, &wrong))?;
     config.downstream.may_leave = config.leaves();
+    config.handoff.iter_mut().for_each(Handoff::number);
     Ok(config)
 }
 
