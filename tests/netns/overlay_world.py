@@ -38,11 +38,13 @@ class Overlay:
     stack: ExitStack
     processes: dict[str, Process] = field(default_factory=dict)
 
-    def etcd(self) -> None:
-        """Start etcd, with the data that it had when it was killed."""
+    def etcd(self, *options: str) -> None:
+        """Start etcd, with the data that it had when it was killed, and these options."""
         urls = ["--listen-client-urls", ETCD, "--advertise-client-urls", ETCD, "--listen-peer-urls", PEERS]
         urls += ["--initial-advertise-peer-urls", PEERS, "--initial-cluster", f"default={PEERS}"]
-        self.start("etcd", ["etcd", "--data-dir", str(self.node.directory / "etcd"), "--logger", "zap", *urls])
+        self.start(
+            "etcd", ["etcd", "--data-dir", str(self.node.directory / "etcd"), "--logger", "zap", *urls, *options]
+        )
         until(lambda: self.node.run("curl", "--silent", f"{ETCD}/health", "--retry", "20", "--retry-connrefused"))
 
     def agent(self, name: str, number: int, *options: str) -> None:

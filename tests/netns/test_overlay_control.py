@@ -1,8 +1,11 @@
 """The overlay's agents and controllers on the real etcd: who is alive, who measures, who computes, who takes over."""
 
+import json
 import os
+import re
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.netns.overlay_world import ETCD, Overlay, full, standing_overlay, until
+from tests.netns.squid_world import inside
 from tests.netns.world import program
-from tributary.settings.failure import Exit
+from tributary.settings.failure import Exit, Failure
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or shutil.which("curl") is None,
@@ -220,7 +224,7 @@ def test_nodes_that_measure_only_some_peers_have_chains_to_all_others_by_estimat
     assert chains() == full(*names)
 
 
-SERVERS = "127.0.0.48/28"
+SERVERS, PUBLIC = "127.0.0.48/28", "198.51.100.0/24"
 
 
 def to_servers(overlay: Overlay, node: str) -> dict[str, int]:
@@ -230,18 +234,33 @@ def to_servers(overlay: Overlay, node: str) -> dict[str, int]:
 
 
 def test_candidates_connect_to_the_server_that_the_operator_names_and_to_no_other(empty: Overlay) -> None:
+    """A public address, and a private one that the operator allows. What no converter would connect to is refused."""
     empty.etcd()
-    probe = "127.0.0.50:443"
+    probe, inside = "198.51.100.50:443", "10.77.0.1:443"
+    for each in (probe, inside):
+        empty.node.ip("address", "add", each.partition(":")[0], "dev", "lo")
     server = empty.node.start("accept", program("accept", *probe.split(":")))
-    line = {"to": SERVERS, "node": "n1", "or": ["n2"], "rounds": 5, "probe": probe}
-    unprobed = {"to": "127.0.0.64/28", "node": "n1", "or": ["n2"], "rounds": 5}
-    empty.put("egresses/X", [line, unprobed])
-    for number, node in enumerate(("n1", "n2", "n3"), start=11):
-        empty.agent(node, number)
-    until(lambda: SERVERS in to_servers(empty, "n1") and SERVERS in to_servers(empty, "n2"))
-    assert 0 < to_servers(empty, "n1")[SERVERS] < 500_000
-    assert [*to_servers(empty, "n2")] == [SERVERS]
+    private = empty.node.start("accept-private", program("accept", *inside.split(":")))
+    loopback = empty.node.start("accept-loopback", program("accept", "127.0.0.70", "443"))
+    several = {"node": "n1", "or": ["n2"], "rounds": 5}
+    line = {"to": PUBLIC, "probe": probe, **several}
+    unprobed = {"to": "127.0.0.80/28", **several}
+    forbidden = {"to": "127.0.0.64/28", "probe": "127.0.0.70:443", **several}
+    opened = {"to": "10.77.0.0/16", "probe": inside, **several}
+    empty.put("egresses/X", [line, unprobed, forbidden, opened])
+    empty.agent("n1", 11, "--allow", "10.77.0.0/16")
+    empty.agent("n2", 12)
+    empty.agent("n3", 13)
+    until(lambda: len(to_servers(empty, "n1")) == 2 and PUBLIC in to_servers(empty, "n2"))
+    assert 0 < to_servers(empty, "n1")[PUBLIC] < 500_000
+    assert {*to_servers(empty, "n1")} == {PUBLIC, "10.77.0.0/16"}
+    assert [*to_servers(empty, "n2")] == [PUBLIC]
     assert to_servers(empty, "n3") == {}
+    for node, refused in (("n1", ["127.0.0.70"]), ("n2", ["10.77.0.1", "127.0.0.70"])):
+        lines = re.findall(r"([\d.]+):443 is not connected to: accepted: ", empty.processes[node].output())
+        assert sorted(lines) == refused
+    assert "accepted" not in loopback.output()
+    private.stop()
     # One connection in five looks of 200 ms, of each of the two.
     before = server.output().count("accepted")
     time.sleep(5)
@@ -259,6 +278,54 @@ def test_connections_to_servers_tell_how_far_they_are(empty: Overlay) -> None:
     until(lambda: SERVERS in to_servers(empty, "n1"))
     assert 0 < to_servers(empty, "n1")[SERVERS] < 20_000
     connection.stop()
+
+
+def test_a_table_that_etcd_refuses_costs_no_other_one(empty: Overlay) -> None:
+    """A's egresses have so many lines with several nodes that its table is larger than what etcd takes."""
+    empty.etcd("--max-request-bytes", "8192")
+    networks = [f"10.0.{number}.0/24" for number in range(100)]
+    empty.measured("A", B=20, C=12)
+    empty.measured("B", C=9)
+    empty.measured("C")
+    empty.put("servers/B", {"round_trip_us": dict.fromkeys(networks, 8000)})
+    empty.controller("c1")
+    until(lambda: empty.egresses() == full("A", "B", "C"))
+    before = empty.tables()
+    empty.put("egresses/A", [{"to": network, "node": "B", "or": ["C"], "rounds": 5} for network in networks])
+    until(lambda: empty.status()["refused"])
+    (refused,) = empty.status()["refused"]
+    assert refused.startswith("tributary/overlay/tables/A: etcd: request is too large: accepted: fewer lines")
+    empty.measured("D", C=5)
+    until(lambda: empty.egresses() == full("A", "B", "C", "D") | {"A": {"B", "C"}})
+    assert empty.tables()["A"] == before["A"]
+    empty.put("egresses/A", [])
+    until(lambda: empty.egresses() == full("A", "B", "C", "D") and not empty.status()["refused"])
+
+
+def test_an_etcd_without_room_is_named_and_what_helps(empty: Overlay) -> None:
+    empty.etcd("--quota-backend-bytes", str(1 << 20))
+    with pytest.raises(Failure):
+        for _ in range(100):
+            empty.put("filler", "x" * 60_000)
+    controller = empty.tributary("c1", "controller", "c1", "--endpoints", ETCD)
+    until(lambda: "etcd has no room left" in controller.output())
+    assert "--auto-compaction-mode periodic" in controller.output()
+    assert "etcd has no room left" in empty.status()["refused"][0]
+
+
+def test_a_member_that_does_not_answer_costs_less_than_a_lease_lasts(empty: Overlay) -> None:
+    """Two of three are there and say nothing."""
+    empty.etcd()
+    with inside(empty.node):
+        silent = [socket.create_server((f"127.0.0.{number}", 2379)) for number in (60, 61)]
+    urls = [f"http://127.0.0.{number}:2379" for number in (60, 61)]
+    for members in ([*urls, ETCD], [ETCD, *urls], [urls[0], ETCD, urls[1]]):
+        begun = time.monotonic()
+        told = empty.node.run(str(empty.program), "status", "--endpoints", ",".join(members))
+        assert json.loads(told)["nodes"] == []
+        assert time.monotonic() - begun < 2
+    for each in silent:
+        each.close()
 
 
 def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -> None:

@@ -39,6 +39,7 @@ pub struct Settings {
 /// One session with etcd: until something goes wrong. `held` is the lease, for who ends it earlier.
 pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<Infallible, Lost> {
     let store = Store::connect(&settings.members).await?;
+    store.has_room().await?;
     let lease = store.lease(held).await?;
     info!("{} is a candidate", settings.name);
     let office = campaign(&store, &settings.name, lease).await?;
@@ -102,14 +103,15 @@ impl Term<'_> {
         let (chosen, estimates) = compute(taken, before, most_through).await?;
         self.estimates = estimates;
         match chosen {
-            Ok(chosen) => self.publish(&chosen, revision).await?,
+            Ok(chosen) => refused.extend(self.publish(&chosen, revision).await?),
             Err(refusal) => refused.push(format!("new tables: {refusal}")),
         }
         self.report(refused, lease).await?;
         Ok(revision)
     }
 
-    async fn publish(&mut self, chosen: &Chosen, version: i64) -> Result<(), Lost> {
+    /// A line for each table that cannot be published: there, the one before stays.
+    async fn publish(&mut self, chosen: &Chosen, version: i64) -> Result<Vec<String>, Lost> {
         let changed = tables::changed(chosen, &self.published, version, now());
         let gone: BTreeSet<Name> = self
             .published
@@ -124,32 +126,40 @@ impl Term<'_> {
                 gone.len()
             );
         }
+        let mut refused = Vec::new();
         for table in changed {
-            self.office
-                .put(
-                    &keys::key(TABLES, &table.ingress),
-                    values::encode(&table),
-                    None,
-                )
-                .await?;
-            self.published.insert(table.ingress.clone(), table);
+            match self.publish_one(&table).await? {
+                Ok(()) => drop(self.published.insert(table.ingress.clone(), table)),
+                Err(refusal) => refused.push(refusal),
+            }
         }
         for ingress in gone {
             self.office.delete(&keys::key(TABLES, &ingress)).await?;
             self.published.remove(&ingress);
         }
-        Ok(())
+        Ok(refused)
+    }
+
+    async fn publish_one(&self, table: &Table) -> Result<Result<(), String>, Lost> {
+        let key = keys::key(TABLES, &table.ingress);
+        let fewer = "fewer lines among its egresses, or fewer nodes in them";
+        let put = match values::encode_bounded(table) {
+            Ok(value) => self.office.put(&key, value, None).await,
+            Err(refusal) => return Ok(Err(format!("{key}: {refusal}: {fewer}"))),
+        };
+        match put {
+            Err(lost) if lost.is_too_large() => {
+                Ok(Err(format!("{key}: {lost}: accepted: {fewer}")))
+            }
+            other => other.map(Ok),
+        }
     }
 
     async fn report(&mut self, refused: Vec<String>, lease: &Lease) -> Result<(), Lost> {
         for line in refused.iter().filter(|line| !self.refused.contains(line)) {
             warn!("refused: {line}");
         }
-        let report = Report {
-            controller: self.settings.name.clone(),
-            computed: now(),
-            refused: refused.clone(),
-        };
+        let report = Report::new(self.settings.name.clone(), now(), refused.clone());
         self.refused = refused;
         self.office
             .put(REPORT, values::encode(&report), Some(lease))
@@ -178,11 +188,8 @@ async fn compute(
     let work = move || {
         let estimates = estimates::steady(&before, estimates::of(&taken));
         let chosen = tables::choose(&taken, &estimates, &exits);
-        let judged = chosen.and_then(|chosen| {
-            canary::judge(&chosen, most_through)?;
-            Ok(chosen)
-        });
-        (judged, estimates)
+        let judged = canary::judge(&chosen, most_through);
+        (judged.map(|()| chosen), estimates)
     };
     tokio::task::spawn_blocking(work)
         .await

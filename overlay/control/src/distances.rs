@@ -1,6 +1,6 @@
 //! How far nodes are from each other and from servers: what they measured, and what the pressure on them adds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use overlay_paths::Graph;
 
@@ -54,11 +54,11 @@ fn added_ms(pressure: Pressure) -> u128 {
     FARTHER_MS.iter().rfind(reached).map_or(0, |step| step.1)
 }
 
-/// The round-trip times between nodes that are alive. Where both ends measured, the longer one is taken: a link that
+/// The round-trip times between these nodes. Where both ends measured, the longer one is taken: a link that
 /// became slow is slow as soon as one of them says so.
-pub(crate) fn graph(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Graph {
-    let mut graph = Graph::new(alive.iter().map(Name::to_string).collect());
-    let places: BTreeMap<&Name, u16> = alive.iter().zip(0..).collect();
+pub(crate) fn graph(nodes: &[Name], delays: &BTreeMap<Name, Delays>) -> Graph {
+    let mut graph = Graph::new(nodes.iter().map(Name::to_string).collect());
+    let places: BTreeMap<&Name, u16> = nodes.iter().zip(0..).collect();
     for (owner, measured) in delays {
         let Some(&from) = places.get(owner) else {
             continue;

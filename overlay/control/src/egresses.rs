@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Exit, Failure};
 use crate::name::Name;
-use crate::values::MOST_ROUNDS;
+use crate::values::{MOST_ROUNDS, encode_bounded};
 
-/// What is published of them goes into one value of etcd's.
-const MOST: usize = 4096;
+/// So many networks, at most; what is published of them goes into one value of etcd's.
+pub(crate) const MOST: usize = 4096;
 /// Of as many nodes the nearest can be looked for: each of them is compared for each line and ingress.
 const MOST_CANDIDATES: usize = 8;
 /// Up to 465 kB.
@@ -98,7 +98,13 @@ impl Egresses {
                 return Err(format!("{number}: accepted: at most {MOST} networks"));
             }
         }
-        Ok(Self(all))
+        let all = Self(all);
+        match encode_bounded(&all) {
+            Ok(_) => Ok(all),
+            Err(refusal) => Err(format!(
+                " published they would be {refusal}: fewer lines, or shorter names"
+            )),
+        }
     }
 
     /// All of them, in the order of the file.

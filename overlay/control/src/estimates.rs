@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use overlay_paths::{Coordinates, MOST_NODES, Node};
+use overlay_paths::{Coordinates, Node};
 
 use crate::distances::graph;
 use crate::name::Name;
@@ -23,10 +23,11 @@ pub type Estimates = BTreeMap<(Name, Name), Delay>;
 /// Those of the pairs that nobody measured, if both of them measure only some, and neither has asked the other in vain.
 pub fn of(taken: &Snapshot) -> Estimates {
     let only_some = |node: &Name| taken.delays.get(node).is_some_and(|own| own.only_some);
-    if taken.alive.len() > MOST_NODES || !taken.alive.iter().any(only_some) {
+    if !taken.alive.iter().any(only_some) {
         return Estimates::new();
     }
-    let graph = graph(&taken.alive, &taken.delays);
+    let alive: Vec<Name> = taken.alive.iter().cloned().collect();
+    let graph = graph(&alive, &taken.delays);
     let coordinates = Coordinates::of(&graph);
     let nodes: Vec<(Node, &Name)> = (0..)
         .zip(&taken.alive)

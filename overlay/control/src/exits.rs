@@ -163,7 +163,7 @@ mod tests {
             delays: all,
             ..Snapshot::default()
         };
-        Mesh::of(&nodes, &Known::of(&taken, &Estimates::new()))
+        Mesh::of(&nodes, &nodes, &Known::of(&taken, &Estimates::new()))
     }
 
     const MESH: &str = "A B 20\nA C 30\nB C 12\nA D 10\nD B 10";

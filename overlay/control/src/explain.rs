@@ -167,7 +167,8 @@ fn explain(
         (None, None) => (egress.rounds, RoundsBy::Network),
     };
     let known = Known::of(taken, &estimates::of(taken));
-    let graphs = known.graphs(&taken.alive);
+    let alive: Vec<Name> = taken.alive.iter().cloned().collect();
+    let graphs = known.graphs(&alive);
     let exit = table.and_then(|table| exits::at(table.exits_of(egress), rounds));
     let chains = |node: &Name| table.and_then(|table| table.chains.get(node));
     let reached =
@@ -213,9 +214,7 @@ fn candidates(
     if egress.others.is_empty() {
         return Vec::new();
     }
-    let mut joined = taken.passable.clone();
-    joined.insert(ingress.clone());
-    let mesh = Mesh::of(&joined, known);
+    let mesh = Mesh::of(&taken.passable, &taken.alive, known);
     let each = egress.candidates().map(|node| {
         let last = to_servers(taken, egress, node).map(Delay::microseconds);
         let time = last

@@ -12,6 +12,9 @@ const ALLOWED: &str = "accepted: a name that `scripts/overlay authorize` allows 
 const ENROLLED: &str =
     "accepted: a valid certificate of its authority: `scripts/overlay enrol` makes it";
 const SERVED: &str = "accepted: an etcd with a valid certificate of our authority, for this address: `scripts/overlay enrol --etcd`";
+const FULL: &str = "etcd has no room left and takes nothing new: accepted: a member whose history is compacted \
+    (--auto-compaction-mode periodic --auto-compaction-retention 1h); now: `etcdctl compact` to a late revision, \
+    `etcdctl defrag`, then `etcdctl alarm disarm`";
 const NAMED: &str = "accepted: --identity FOLDER, and an etcd with --client-cert-auth";
 
 /// Why a session ended.
@@ -40,6 +43,17 @@ impl Lost {
     /// Whether etcd refuses us, or we refuse it.
     pub fn is_refusal(&self) -> bool {
         self.exit == Exit::NoPermission
+    }
+
+    /// Whether etcd takes no request that is so large; all others it does.
+    pub fn is_too_large(&self) -> bool {
+        let said = ["request is too large", "message larger than max"];
+        said.iter().any(|words| self.line.contains(words))
+    }
+
+    /// That etcd has run out of room.
+    pub fn full() -> Self {
+        Self::new(format!("etcd: {FULL}"))
     }
 
     /// What it means as the answer to the first question over TLS: etcd hangs up on a certificate that it refuses, and
@@ -86,6 +100,10 @@ impl From<Error> for Lost {
                 line = format!("{line}: {text}");
             }
             cause = below.source();
+        }
+        // etcd's own words for the alarm NOSPACE.
+        if line.contains("database space exceeded") {
+            return Self::full();
         }
         match right(&line) {
             Some(right) => Self::refused(format!("etcd: {line}: {right}")),

@@ -28,7 +28,7 @@ impl Known {
     }
 
     /// The measured links of these nodes, and the estimated ones.
-    pub fn graphs(&self, nodes: &BTreeSet<Name>) -> (Graph, Graph) {
+    pub fn graphs(&self, nodes: &[Name]) -> (Graph, Graph) {
         (graph(nodes, &self.measured), graph(nodes, &self.estimated))
     }
 }
@@ -59,24 +59,35 @@ impl Best {
 pub struct Mesh {
     chains: Chains,
     estimated: Graph,
-    /// In order.
+    /// Those that chains pass, in order, and behind them in order those at which chains only begin.
     nodes: Vec<Name>,
+    /// How many chains pass.
+    passed: usize,
 }
 
 impl Mesh {
-    /// Of these nodes.
-    pub fn of(nodes: &BTreeSet<Name>, known: &Known) -> Self {
-        let (measured, estimated) = known.graphs(nodes);
+    /// Chains pass and end at the nodes that are `passable`, and begin at all.
+    pub fn of(passable: &BTreeSet<Name>, all: &BTreeSet<Name>, known: &Known) -> Self {
+        let nodes: Vec<Name> = passable
+            .iter()
+            .chain(all.difference(passable))
+            .cloned()
+            .collect();
+        let (measured, estimated) = known.graphs(&nodes);
+        let passed = passable.len();
         Self {
-            chains: Chains::of(measured),
+            chains: Chains::through(measured, passed),
             estimated,
-            nodes: nodes.iter().cloned().collect(),
+            nodes,
+            passed,
         }
     }
 
-    /// The best chains from `ingress` to all others, by ascending rounds.
+    /// The best chains from `ingress` to all others that are passable, by ascending rounds.
     pub fn to_all(&self, ingress: &Name) -> BTreeMap<Name, Vec<Chain>> {
-        let others = self.nodes.iter().filter(|egress| *egress != ingress);
+        let others = self.nodes[..self.passed]
+            .iter()
+            .filter(|egress| *egress != ingress);
         let found = others.map(|egress| (egress.clone(), self.best(ingress, egress)));
         found.filter(|(_, chains)| !chains.is_empty()).collect()
     }
@@ -126,7 +137,11 @@ impl Mesh {
     }
 
     fn place(&self, name: &Name) -> Option<Node> {
-        let place = self.nodes.binary_search(name).ok()?;
+        let (passed, others) = self.nodes.split_at(self.passed);
+        let place = match passed.binary_search(name) {
+            Ok(place) => place,
+            Err(_) => self.passed + others.binary_search(name).ok()?,
+        };
         Some(Node::try_from(place).expect("MOST_NODES fits"))
     }
 

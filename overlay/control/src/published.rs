@@ -9,7 +9,7 @@ use crate::values::{self, Table};
 
 /// All that agents publish of nodes, and the revision at which it is so.
 pub async fn all(store: &Store) -> Result<(i64, Listed), Lost> {
-    let nodes = store.list(NODES, None).await?;
+    let nodes = store.list_oldest_first(NODES).await?;
     let at = Some(nodes.revision);
     let listed = Listed {
         nodes: nodes.entries,

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use overlay_paths::MOST_NODES;
+
 use crate::egresses::Egresses;
 use crate::health::Health;
 use crate::keys;
@@ -14,7 +16,7 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 /// The entries of etcd's folders, all at one revision.
 #[derive(Clone, Debug, Default)]
 pub struct Listed {
-    /// Of [`keys::NODES`].
+    /// Of [`keys::NODES`], those made first in front.
     pub nodes: Vec<Entry>,
     /// Of [`keys::DELAYS`].
     pub delays: Vec<Entry>,
@@ -46,12 +48,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What the entries say.
+    /// What the entries say. Of more nodes than overlay-paths takes, those that came last are refused.
     pub fn read(listed: &Listed) -> Self {
         let mut refused = Vec::new();
-        let nodes = read(keys::NODES, &listed.nodes, &mut refused, |_, value| {
+        let (first, rest) = listed.nodes.split_at(listed.nodes.len().min(MOST_NODES));
+        let nodes = read(keys::NODES, first, &mut refused, |_, value| {
             values::decode_node(value)
         });
+        let no_more = format!("there are {MOST_NODES} nodes already: accepted: at most as many");
+        refused.extend(rest.iter().map(|(key, _)| at(key, &no_more)));
         let passable = nodes.iter().filter(|(_, node)| node.converter.is_some());
         Self {
             passable: passable.map(|(name, _)| name.clone()).collect(),
@@ -113,6 +118,26 @@ mod tests {
             key.into(),
             format!(r#"{{"format":1,"value":{value}}}"#).into_bytes(),
         )
+    }
+
+    #[test]
+    fn of_too_many_nodes_those_that_came_last_are_left_out() {
+        let address = r#"{"address":"10.0.0.1:5460"}"#;
+        let key = |number: usize| format!("tributary/overlay/nodes/{number}");
+        let numbers = (0..MOST_NODES + 2).rev();
+        let taken = Snapshot::read(&Listed {
+            nodes: numbers.map(|number| entry(&key(number), address)).collect(),
+            ..Listed::default()
+        });
+        assert_eq!(taken.alive.len(), MOST_NODES);
+        for number in [0, 1] {
+            assert!(!taken.alive.contains(&number.to_string().parse().unwrap()));
+            let line = &taken.refused[1 - number];
+            assert!(
+                line.starts_with(&format!("{}: there are 1000 nodes", key(number))),
+                "{line}"
+            );
+        }
     }
 
     #[test]

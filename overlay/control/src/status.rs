@@ -73,6 +73,10 @@ pub async fn ask(members: &Members) -> Result<Status, Lost> {
     let store = Store::connect(members).await?;
     let candidates = candidates(&store).await?;
     let mut refused = Vec::new();
+    kept(
+        store.has_room().await.map_err(|lost| lost.to_string()),
+        &mut refused,
+    );
     let report = kept(report(&store).await?, &mut refused).flatten();
     let mut tables = Vec::new();
     for (ingress, found) in published::tables(&store).await? {

@@ -5,11 +5,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use etcd_client::{
-    AuthClient, Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, KeyValue,
-    LeaseKeepAliveStream, LeaseKeeper, PutOptions, SortOrder, SortTarget, TlsOptions, Txn, TxnOp,
-    WatchOptions, WatchStream,
+    AlarmAction, AlarmType, AuthClient, Client, Compare, CompareOp, ConnectOptions, Error,
+    GetOptions, KeyValue, LeaseKeepAliveStream, LeaseKeeper, PutOptions, SortOrder, SortTarget,
+    TlsOptions, Txn, TxnOp, WatchOptions, WatchStream,
 };
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
@@ -24,6 +24,8 @@ const LEASE_SECONDS: i64 = 2;
 const KEPT_EVERY: Duration = Duration::from_millis(500);
 /// etcd answers within this time, or is away.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// The next member is asked as well when one has not answered within this time. A lease outlives two that are dead.
+const NEXT_MEMBER: Duration = Duration::from_millis(300);
 /// From the end of a session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The same trouble is told again after this time.
@@ -65,12 +67,23 @@ pub struct Listing {
 pub struct Store(Client);
 
 impl Store {
-    /// To the first of these members that answers, in their order: among several at a time, each question to one that is
-    /// away would fail.
+    /// To the first of these members that answers, one after the other from any of them on: so clients are spread over all.
+    /// To one alone: among several at a time, each question to one that is away would fail.
     pub async fn connect(members: &Members) -> Result<Self, Lost> {
+        let endpoints = members.endpoints();
+        let first = anywhere(endpoints.len());
+        let in_turn = endpoints.iter().cycle().skip(first).take(endpoints.len());
+        let mut attempts = JoinSet::new();
+        for (endpoint, place) in in_turn.zip(0..) {
+            let (endpoint, tls) = (endpoint.clone(), members.tls().cloned());
+            attempts.spawn(async move {
+                sleep(NEXT_MEMBER * place).await;
+                Self::reach(&endpoint, tls.as_ref()).await
+            });
+        }
         let mut why = Lost::new("no member of etcd's is given");
-        for endpoint in members.endpoints() {
-            match Self::reach(endpoint, members.tls()).await {
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt.unwrap_or_else(|error| Err(Lost::new(error.to_string()))) {
                 Ok(store) => return Ok(store),
                 // Says more than that another one is away.
                 Err(_) if why.is_refusal() => {}
@@ -80,7 +93,7 @@ impl Store {
         Err(why)
     }
 
-    async fn reach(endpoint: &str, tls: Option<&TlsOptions>) -> Result<Self, Lost> {
+    async fn reach(endpoint: &String, tls: Option<&TlsOptions>) -> Result<Self, Lost> {
         let options = ConnectOptions::new()
             .with_connect_timeout(TIMEOUT)
             .with_require_leader(true);
@@ -121,6 +134,25 @@ impl Store {
         let (revision, found) = self.found(key, options).await?;
         let entries = found.into_iter().map(KeyValue::into_key_value).collect();
         Ok(Listing { revision, entries })
+    }
+
+    /// The same in the order in which the keys were made.
+    pub async fn list_oldest_first(&self, prefix: &str) -> Result<Listing, Lost> {
+        let (revision, found) = self.oldest_first(prefix).await?;
+        let entries = found.into_iter().map(KeyValue::into_key_value).collect();
+        Ok(Listing { revision, entries })
+    }
+
+    /// Raises that a member has no room left: etcd takes nothing new then.
+    pub async fn has_room(&self) -> Result<(), Lost> {
+        let mut client = self.0.maintenance_client();
+        let alarms = client.alarm(AlarmAction::Get, AlarmType::Nospace, None);
+        let alarms = answered(alarms).await?;
+        let is_full = |member: &etcd_client::AlarmMember| member.alarm() == AlarmType::Nospace;
+        if alarms.alarms().iter().any(is_full) {
+            return Err(Lost::full());
+        }
+        Ok(())
     }
 
     /// All keys that begin with `prefix`, those made first in front, and the revision when that was so.
@@ -221,6 +253,13 @@ impl Store {
     }
 }
 
+/// A place among so many, another one for each who asks.
+fn anywhere(count: usize) -> usize {
+    use std::hash::{BuildHasher as _, RandomState};
+    let drawn = RandomState::new().hash_one(std::process::id());
+    usize::try_from(drawn % count.max(1) as u64).unwrap_or(0)
+}
+
 type Kept = (LeaseKeeper, LeaseKeepAliveStream);
 
 pub(crate) async fn answered<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Lost> {
@@ -314,5 +353,19 @@ async fn keep_alive((mut keeper, mut answers): Kept) -> Result<Infallible, Lost>
         if left <= 0 {
             return Err(Lost::new("etcd: the lease has ended"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn clients_begin_with_any_of_the_members() {
+        let drawn: BTreeSet<usize> = (0..200).map(|_| anywhere(3)).collect();
+        assert_eq!(drawn, BTreeSet::from([0, 1, 2]));
+        assert_eq!((anywhere(0), anywhere(1)), (0, 0));
     }
 }

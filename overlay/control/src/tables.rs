@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use overlay_paths::MOST_NODES;
-
 use crate::distances::to_servers;
 use crate::egresses::Egress;
 use crate::estimates::Estimates;
@@ -28,41 +26,30 @@ pub struct Contents {
 /// The chains from the nodes that are alive to all others that are passable, by what they measured.
 ///
 /// Chains pass and end at passable nodes alone. Pairs that no chain joins have none. `before` are the exits chosen the last
-/// time. Refused with more nodes than overlay-paths takes.
+/// time.
+///
+/// # Panics
+/// With more nodes than overlay-paths takes.
 pub fn choose(
     taken: &Snapshot,
     estimates: &Estimates,
     before: &BTreeMap<Name, Vec<Exits>>,
-) -> Result<Chosen, String> {
-    let count = taken.alive.len();
-    if count > MOST_NODES {
-        return Err(format!("{count} nodes: accepted: at most {MOST_NODES}"));
-    }
-    let known = Known::of(taken, estimates);
+) -> Chosen {
+    let mesh = Mesh::of(&taken.passable, &taken.alive, &Known::of(taken, estimates));
     let to_servers = |line: &Egress, node: &Name| to_servers(taken, line, node);
-    let contents = |ingress: &Name, mesh: &Mesh| {
+    let contents = |ingress: &Name| {
         let before = before.get(ingress).map_or(&[][..], Vec::as_slice);
         let egresses = taken.egresses.get(ingress);
         Contents {
             chains: mesh.to_all(ingress),
             exits: egresses.map_or_else(Vec::new, |egresses| {
-                exits::choose(ingress, egresses, mesh, to_servers, before)
+                exits::choose(ingress, egresses, &mesh, to_servers, before)
             }),
         }
     };
-    let mesh = Mesh::of(&taken.passable, &known);
-    let mut chosen: Chosen = taken
-        .passable
-        .iter()
-        .map(|ingress| (ingress.clone(), contents(ingress, &mesh)))
-        .collect();
-    for ingress in taken.alive.difference(&taken.passable) {
-        let mut joined = taken.passable.clone();
-        joined.insert(ingress.clone());
-        let mesh = Mesh::of(&joined, &known);
-        chosen.insert(ingress.clone(), contents(ingress, &mesh));
-    }
-    Ok(chosen)
+    let all = taken.alive.iter();
+    all.map(|ingress| (ingress.clone(), contents(ingress)))
+        .collect()
 }
 
 /// The tables that differ from what was published, or are new, with this version and time.
@@ -102,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Where all nodes are passable.
-    fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Result<Chosen, String> {
+    fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Chosen {
         super::choose(
             &taken(alive, alive, delays),
             &Estimates::new(),
@@ -160,7 +147,7 @@ mod tests {
     #[test]
     fn a_detour_from_the_number_of_rounds_that_pays_for_it() {
         let delays = measured("A B 10\nB A 10\nA C 6\nC B 6");
-        let chosen = choose(&names("A B C"), &delays).unwrap();
+        let chosen = choose(&names("A B C"), &delays);
         assert_eq!(
             through(&chosen, "A", "B"),
             [(1, String::new()), (2, "C".into())]
@@ -181,7 +168,7 @@ mod tests {
                 ..Health::default()
             };
             let counted = farther(&delays, &BTreeMap::from([(name(loaded), health)]));
-            let chosen = choose(&names("A B C"), &counted).unwrap();
+            let chosen = choose(&names("A B C"), &counted);
             let ways = through(&chosen, "A", "B");
             let round_trip = counted[&name("A")].round_trip_us[&name("B")].microseconds();
             (ways, round_trip)
@@ -206,7 +193,7 @@ mod tests {
     #[test]
     fn a_node_that_is_not_alive_is_in_no_chain() {
         let delays = measured("A B 10\nA C 6\nC B 6\nB C 6");
-        let chosen = choose(&names("A B"), &delays).unwrap();
+        let chosen = choose(&names("A B"), &delays);
         assert_eq!(through(&chosen, "A", "B"), [(1, String::new())]);
         assert_eq!(
             chosen.keys().cloned().collect::<BTreeSet<_>>(),
@@ -218,7 +205,7 @@ mod tests {
     fn a_node_without_a_converter_is_an_ingress_alone() {
         let delays = measured("A B 20\nA C 4\nC B 4\nA D 14\nD B 14\nC D 40");
         let taken = taken(&names("A B C D"), &names("A B D"), &delays);
-        let chosen = super::choose(&taken, &Estimates::new(), &BTreeMap::new()).unwrap();
+        let chosen = super::choose(&taken, &Estimates::new(), &BTreeMap::new());
         let [direct, detour] = [(1, String::new()), (2, "D".into())];
         assert_eq!(through(&chosen, "A", "B"), [direct.clone(), detour]);
         assert_eq!(through(&chosen, "A", "C"), []);
@@ -230,19 +217,19 @@ mod tests {
     #[test]
     fn of_two_measurements_the_longer_one_counts() {
         let delays = measured("A B 10\nB A 30\nA C 6\nC B 6");
-        let chosen = choose(&names("A B C"), &delays).unwrap();
+        let chosen = choose(&names("A B C"), &delays);
         assert_eq!(through(&chosen, "A", "B"), [(1, "C".into())]);
     }
 
     #[test]
     fn noise_makes_no_detour() {
-        let chosen = choose(&names("A B C"), &measured("A B 2\nA C 1\nC B 1")).unwrap();
+        let chosen = choose(&names("A B C"), &measured("A B 2\nA C 1\nC B 1"));
         assert_eq!(through(&chosen, "A", "B"), [(1, String::new())]);
     }
 
     #[test]
     fn pairs_that_nothing_joins_have_no_chain() {
-        let chosen = choose(&names("A B C D"), &measured("A B 10\nC D 5")).unwrap();
+        let chosen = choose(&names("A B C D"), &measured("A B 10\nC D 5"));
         assert_eq!(through(&chosen, "A", "C"), []);
         assert_eq!(through(&chosen, "D", "C"), [(1, String::new())]);
     }
@@ -267,7 +254,7 @@ mod tests {
             let each = exits.iter().map(|line| line.best[0].node.to_string());
             each.collect::<Vec<_>>()
         };
-        let chosen = super::choose(&taken, &Estimates::new(), &BTreeMap::new()).unwrap();
+        let chosen = super::choose(&taken, &Estimates::new(), &BTreeMap::new());
         for ingress in ["A", "B", "D"] {
             assert_eq!(node(&chosen, ingress), ["B"], "{ingress}");
         }
@@ -283,7 +270,7 @@ mod tests {
             ..Health::default()
         };
         taken.health.insert(name("B"), loaded);
-        let chosen = super::choose(&taken, &Estimates::new(), &before.collect()).unwrap();
+        let chosen = super::choose(&taken, &Estimates::new(), &before.collect());
         assert_eq!(node(&chosen, "A"), ["C"]);
         let line = egresses.iter().next().unwrap();
         // 9 ms in steps of 2, and 20 for the pressure.
@@ -301,7 +288,7 @@ mod tests {
         };
         let ways = |ms| {
             let taken = taken(&all, &all, &delays);
-            let chosen = super::choose(&taken, &estimates(ms), &BTreeMap::new()).unwrap();
+            let chosen = super::choose(&taken, &estimates(ms), &BTreeMap::new());
             (through(&chosen, "A", "B"), through(&chosen, "A", "D"))
         };
         let by_c = (1, "C".into());
@@ -314,18 +301,9 @@ mod tests {
     }
 
     #[test]
-    fn too_many_nodes_are_refused() {
-        let alive = (0..=MOST_NODES)
-            .map(|number| name(&number.to_string()))
-            .collect();
-        let refusal = choose(&alive, &BTreeMap::new()).unwrap_err();
-        assert_eq!(refusal, "1001 nodes: accepted: at most 1000");
-    }
-
-    #[test]
     fn only_what_changed_is_published() {
         let alive = names("A B C");
-        let before = choose(&alive, &measured("A B 10\nA C 6\nC B 6")).unwrap();
+        let before = choose(&alive, &measured("A B 10\nA C 6\nC B 6"));
         let tables = changed(&before, &BTreeMap::new(), 3, 100);
         assert_eq!(tables.len(), 3);
         let published = tables
@@ -333,7 +311,7 @@ mod tests {
             .map(|table| (table.ingress.clone(), table))
             .collect();
         assert_eq!(changed(&before, &published, 4, 101), []);
-        let after = choose(&alive, &measured("A B 10\nA C 9\nC B 9")).unwrap();
+        let after = choose(&alive, &measured("A B 10\nA C 9\nC B 9"));
         let tables = changed(&after, &published, 5, 102);
         let which: Vec<(&str, i64)> = tables
             .iter()
@@ -354,7 +332,7 @@ mod tests {
                 let delay = Delay::of_microseconds(delay.into());
                 measured.round_trip_us.insert(name(&format!("n{to}")), delay);
             }
-            let chosen = choose(&alive, &delays).unwrap();
+            let chosen = choose(&alive, &delays);
             for table in changed(&chosen, &BTreeMap::new(), 1, 1) {
                 prop_assert_eq!(decode_table(&table.ingress.clone(), &encode(&table)), Ok(table));
             }

@@ -16,6 +16,11 @@ use crate::name::Name;
 pub const FORMAT: u32 = 1;
 /// The largest size class that tables tell apart: 30 rounds are 16 TB.
 pub const MOST_ROUNDS: u8 = 30;
+/// Bytes of the largest value. etcd takes requests of 1.5 MiB, the key and what a transaction compares included, unless its
+/// operator says another number (`--max-request-bytes`).
+pub const LARGEST: usize = 1 << 20;
+/// Bytes of all lines of a report.
+const LONGEST_REPORT: usize = 64 << 10;
 /// The longest round-trip time in microseconds that overlay-paths takes.
 const LONGEST: u32 = 4_000_000;
 
@@ -170,6 +175,28 @@ pub struct Report {
     pub refused: Vec<String>,
 }
 
+impl Report {
+    /// What `controller` refused when it `computed`; of very many lines the first ones, and how many more there are.
+    pub fn new(controller: Name, computed: u64, mut refused: Vec<String>) -> Self {
+        let mut bytes = 0;
+        let fit = refused.iter().take_while(|line| {
+            bytes += line.len();
+            bytes <= LONGEST_REPORT
+        });
+        let fit = fit.count();
+        let more = refused.len() - fit;
+        if more > 0 {
+            refused.truncate(fit);
+            refused.push(format!("and {more} more"));
+        }
+        Self {
+            controller,
+            computed,
+            refused,
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Envelope<T> {
     format: u32,
@@ -186,6 +213,16 @@ pub fn encode(value: &impl Serialize) -> Vec<u8> {
         value,
     })
     .expect("keys are text")
+}
+
+/// The same; why not, if etcd would not take it.
+pub fn encode_bounded(value: &impl Serialize) -> Result<Vec<u8>, String> {
+    let bytes = encode(value);
+    let length = bytes.len();
+    if length > LARGEST {
+        return Err(format!("{length} bytes: accepted: at most {LARGEST}"));
+    }
+    Ok(bytes)
 }
 
 /// Where a node's agent is.
@@ -473,6 +510,27 @@ mod tests {
             let refusal = decode_delays(&name("A"), text.as_bytes()).unwrap_err();
             assert!(refusal.starts_with(what), "{text}: {refusal}");
         }
+    }
+
+    #[test]
+    fn of_a_long_report_the_first_lines_are_told_and_how_many_more_there_are() {
+        let told = |count: usize| {
+            let refused = vec!["x".repeat(LONGEST_REPORT / 4); count];
+            Report::new(name("c"), 1, refused).refused
+        };
+        assert_eq!(told(4).len(), 4);
+        assert_eq!(told(7).len(), 5);
+        assert_eq!(told(7)[4], "and 3 more");
+    }
+
+    #[test]
+    fn a_value_that_etcd_would_not_take_is_refused() {
+        assert!(encode_bounded(&"x".repeat(LARGEST / 2)).is_ok());
+        let refusal = encode_bounded(&"x".repeat(LARGEST)).unwrap_err();
+        assert!(
+            refusal.ends_with(" bytes: accepted: at most 1048576"),
+            "{refusal}"
+        );
     }
 
     #[test]

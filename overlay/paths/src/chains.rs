@@ -1,5 +1,6 @@
 //! The answers: which chain for which pair and how many rounds.
 
+use crate::ends::join;
 use crate::graph::{Graph, Link, Node};
 use crate::model::{Rounds, doubled_time};
 use crate::staircase::{STAY, Stair, under};
@@ -36,8 +37,24 @@ pub struct Chains {
 impl Chains {
     /// Those of `graph`, computed now.
     pub fn of(graph: Graph) -> Self {
-        let links = graph.links();
-        let pairs = staircases(&graph, &links);
+        let all = graph.len();
+        Self::through(graph, all)
+    }
+
+    /// The same where chains pass only the first `passed` nodes. The others are ends of chains alone, and two of these are
+    /// joined by none.
+    ///
+    /// # Panics
+    /// With more than there are.
+    pub fn through(graph: Graph, passed: usize) -> Self {
+        assert!(passed <= graph.len(), "{passed} of {} nodes", graph.len());
+        let mut links = graph.links();
+        links.retain(|link| usize::from(link.high) < passed);
+        let mut pairs = staircases(&graph, &links);
+        let ends = graph.nodes().skip(passed);
+        if let Some(first) = ends.clone().next() {
+            ends.for_each(|end| join(&graph, &mut pairs, first, end));
+        }
         Self {
             graph,
             links,

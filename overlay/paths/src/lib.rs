@@ -13,6 +13,7 @@ mod chains;
 mod change;
 pub mod compare;
 mod coordinates;
+mod ends;
 pub mod few;
 mod graph;
 mod model;

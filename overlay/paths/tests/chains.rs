@@ -253,4 +253,34 @@ proptest! {
         same(&chains, &Chains::of(chains.graph().clone()));
         all_chains_are_as_said(&chains);
     }
+
+    #[test]
+    fn nodes_that_no_chain_passes_have_the_chains_that_each_has_alone(graph in graphs(2..9, 6), cut in any::<Index>()) {
+        let passed = cut.index(graph.len());
+        let chains = Chains::through(graph.clone(), passed);
+        let passed = Node::try_from(passed).unwrap();
+        for end in passed..Node::try_from(graph.len()).unwrap() {
+            // The first ones and this one.
+            let mut alone = Graph::numbered(usize::from(passed) + 1);
+            for high in 0..=passed {
+                for low in 0..high {
+                    let other = if high == passed { end } else { high };
+                    alone.set(low, high, graph.delay(low, other));
+                }
+            }
+            let expected = Chains::of(alone);
+            for to in 0..passed {
+                for count in 1..=30 {
+                    let rounds = Rounds::new(count).unwrap();
+                    let found = chains.best(end, to, rounds);
+                    let best = found.as_ref().map(|chain| chain.figures);
+                    prop_assert_eq!(best, expected.best_figures(passed, to, rounds));
+                    if let Some(chain) = found {
+                        prop_assert_eq!(figures(&graph, &chain.nodes), Some(chain.figures));
+                        prop_assert!(chain.nodes[1..].iter().all(|&node| node < passed));
+                    }
+                }
+            }
+        }
+    }
 }
