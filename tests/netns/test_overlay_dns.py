@@ -146,6 +146,19 @@ def test_an_ingress_whose_converter_does_not_answer_is_passed_over(how: signal.S
     until(lambda: server.led() == ["192.0.2.2"])
 
 
+def test_the_file_is_read_again_and_a_wrong_one_changes_nothing(overlay: Overlay) -> None:
+    server = start(overlay)
+    process = overlay.processes["dns"]
+    assert server.led() == ["192.0.2.2"]
+    overlay.node.write("dns.toml", SETTINGS.replace("192.0.2.2", "192.0.2.77"))
+    process.popen.send_signal(signal.SIGHUP)
+    until(lambda: server.led() == ["192.0.2.77"])
+    overlay.node.write("dns.toml", SETTINGS + "unknown = 1\n")
+    process.popen.send_signal(signal.SIGHUP)
+    until(lambda: "everything stays as it was: " in process.output())
+    assert server.led() == ["192.0.2.77"]
+
+
 def test_it_ends_in_order_and_a_port_in_use_is_named(overlay: Overlay) -> None:
     start(overlay)
     again = overlay.node.start("again", command(overlay))

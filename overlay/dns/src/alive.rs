@@ -12,10 +12,12 @@ use overlay_control::snapshot::Entry;
 use overlay_control::store::Store;
 use overlay_control::values;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// A watch tells nothing of an etcd that is gone: it is asked at least so often.
 const ASKED_EVERY: Duration = Duration::from_secs(5);
+/// Many nodes come and go at the same time: after a change, wait for more.
+const SETTLE: Duration = Duration::from_millis(50);
 
 /// Follow the nodes until something goes wrong. What is known then stays: without etcd the last answer is the best one.
 pub async fn session(
@@ -37,6 +39,7 @@ pub async fn session(
             news = health.after(revision) => news?,
             () = sleep_until(next) => {}
         }
+        sleep(SETTLE).await;
     }
 }
 

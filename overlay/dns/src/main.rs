@@ -2,9 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,8 +19,9 @@ use overlay_dns::alive;
 use overlay_dns::server::Answers;
 use overlay_dns::settings::Settings;
 use tokio::net::{TcpListener, UdpSocket};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 
 /// A silent connection by TCP is closed after this time.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -61,7 +63,8 @@ The file:
   clients = [\"198.51.100.0/24\"]    # whose ingress it is; the longest prefix counts
 
 Clients of no network are led to the first ingress that is alive. A client is its resolver, or the network that the
-resolver names (RFC 7871). SIGTERM and SIGINT end it in order.
+resolver names (RFC 7871). SIGHUP has it read the file again,
+SIGTERM and SIGINT end it in order.
 
 Exit status:
   0   done
@@ -77,12 +80,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    let shown = arguments.file.display();
-    let text = std::fs::read_to_string(&arguments.file).map_err(|error| {
-        Failure::new(Exit::NoInput, format!("{shown}: cannot be read: {error}"))
-    })?;
-    let settings = Settings::parse(&text)
-        .map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))?;
+    let settings = load(&arguments.file)?;
     let members = Members::new(
         arguments.endpoints,
         arguments.identity.as_deref(),
@@ -95,10 +93,43 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::from_io("tokio", &error))?;
-    runtime.block_on(serve(settings, arguments.listen, members))
+    runtime.block_on(serve(&arguments.file, settings, arguments.listen, members))
 }
 
-async fn serve(settings: Settings, listen: SocketAddr, members: Members) -> Result<(), Failure> {
+fn load(file: &Path) -> Result<Settings, Failure> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::new(Exit::NoInput, format!("{shown}: cannot be read: {error}"))
+    })?;
+    Settings::parse(&text).map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))
+}
+
+/// At each SIGHUP the file is read again; one that is refused changes nothing.
+async fn load_again(
+    file: &Path,
+    mut hangup: Signal,
+    settings: watch::Sender<Settings>,
+) -> Infallible {
+    loop {
+        if hangup.recv().await.is_none() {
+            return std::future::pending().await;
+        }
+        match load(file) {
+            Ok(anew) => {
+                settings.send_replace(anew);
+                info!("{} read anew", file.display());
+            }
+            Err(failure) => warn!("everything stays as it was: {}", failure.line),
+        }
+    }
+}
+
+async fn serve(
+    file: &Path,
+    settings: Settings,
+    listen: SocketAddr,
+    members: Members,
+) -> Result<(), Failure> {
     let system =
         |what: &str, error: &io::Error| Failure::from_io(&format!("{listen}, {what}"), error);
     let datagrams = UdpSocket::bind(listen)
@@ -108,7 +139,10 @@ async fn serve(settings: Settings, listen: SocketAddr, members: Members) -> Resu
         .await
         .map_err(|error| system("TCP", &error))?;
     let (telling, alive) = watch::channel(None);
+    let hangup =
+        signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
     let zone = settings.zone.clone();
+    let (reading, settings) = watch::channel(settings);
     let mut server = ServerFuture::new(Answers::new(settings, alive));
     server.register_socket(datagrams);
     server.register_listener(connections, SILENCE);
@@ -122,6 +156,7 @@ async fn serve(settings: Settings, listen: SocketAddr, members: Members) -> Resu
     };
     tokio::select! {
         never = following => match never {},
+        never = load_again(file, hangup, reading) => match never {},
         ended = server.block_until_done() => {
             return Err(Failure::new(Exit::System, format!("the server ended: {ended:?}")));
         }

@@ -22,7 +22,7 @@ const DATAGRAM: u16 = 1232;
 
 /// Answers by `settings` and by who is alive.
 pub struct Answers {
-    settings: Settings,
+    settings: watch::Receiver<Settings>,
     alive: watch::Receiver<Option<BTreeSet<Name>>>,
 }
 
@@ -49,7 +49,10 @@ impl Answer {
 
 impl Answers {
     /// New ones.
-    pub fn new(settings: Settings, alive: watch::Receiver<Option<BTreeSet<Name>>>) -> Self {
+    pub fn new(
+        settings: watch::Receiver<Settings>,
+        alive: watch::Receiver<Option<BTreeSet<Name>>>,
+    ) -> Self {
         Self { settings, alive }
     }
 
@@ -60,31 +63,33 @@ impl Answers {
         let Ok(info) = request.request_info() else {
             return Answer::refused(ResponseCode::FormErr);
         };
-        let zone = LowerName::from(&self.settings.zone);
+        let settings = self.settings.borrow();
+        let zone = LowerName::from(&settings.zone);
         if info.query.query_class() != DNSClass::IN || !zone.zone_of(info.query.name()) {
             return Answer::refused(ResponseCode::Refused);
         }
         let name = Domain::from(info.query.name());
         let subnet = subnet(request);
         let client = subnet.map_or(info.src.ip().to_canonical(), |subnet| subnet.addr());
-        self.of(&name, info.query.query_type(), client, subnet)
+        self.of(&settings, &name, info.query.query_type(), client, subnet)
     }
 
     fn of(
         &self,
+        settings: &Settings,
         name: &Domain,
         kind: RecordType,
         client: IpAddr,
         subnet: Option<ClientSubnet>,
     ) -> Answer {
-        let settings = &self.settings;
+        let record = |name: &Domain, data| Record::from_rdata(name.clone(), settings.ttl, data);
         let is_zone = *name == settings.zone;
         let (mut records, mut scope) = (Vec::new(), 0);
         if is_zone && matches!(kind, RecordType::SOA | RecordType::ANY) {
-            records.push(self.record(name, RData::SOA(self.soa())));
+            records.push(record(name, RData::SOA(soa(settings))));
         }
         if is_zone && matches!(kind, RecordType::NS | RecordType::ANY) {
-            records.push(self.record(name, RData::NS(NS(settings.server.clone()))));
+            records.push(record(name, RData::NS(NS(settings.server.clone()))));
         }
         if settings.names.contains(name) {
             let alive = self.alive.borrow();
@@ -99,11 +104,11 @@ impl Answers {
                     IpAddr::V6(address) => RData::AAAA(AAAA(address)),
                 });
             let asked = data.filter(|data| [data.record_type(), RecordType::ANY].contains(&kind));
-            records.extend(asked.map(|data| self.record(name, data)));
+            records.extend(asked.map(|data| record(name, data)));
         }
         let authority = records
             .is_empty()
-            .then(|| self.record(&settings.zone, RData::SOA(self.soa())));
+            .then(|| record(&settings.zone, RData::SOA(soa(settings))));
         Answer {
             // One that has names below it is there, if only for these (RFC 8020 section 2); so is the zone's own.
             code: if settings.names.iter().any(|each| name.zone_of(each)) {
@@ -117,26 +122,21 @@ impl Answers {
                 .map(|subnet| ClientSubnet::new(subnet.addr(), subnet.source_prefix(), scope)),
         }
     }
+}
 
-    fn record(&self, name: &Domain, data: RData) -> Record {
-        Record::from_rdata(name.clone(), self.settings.ttl, data)
-    }
-
-    /// No other server copies the zone, so that its number and times are nobody's business but the last one: how long
-    /// it is known that a name has no such record (RFC 2308 section 4).
-    fn soa(&self) -> SOA {
-        let settings = &self.settings;
-        let ttl = i32::try_from(settings.ttl).unwrap_or(i32::MAX);
-        SOA::new(
-            settings.server.clone(),
-            settings.zone.clone(),
-            1,
-            ttl,
-            ttl,
-            ttl,
-            settings.ttl,
-        )
-    }
+/// No other server copies the zone, so that its number and times are nobody's business but the last one: how long it is known
+/// that a name has no such record (RFC 2308 section 4).
+fn soa(settings: &Settings) -> SOA {
+    let ttl = i32::try_from(settings.ttl).unwrap_or(i32::MAX);
+    SOA::new(
+        settings.server.clone(),
+        settings.zone.clone(),
+        1,
+        ttl,
+        ttl,
+        ttl,
+        settings.ttl,
+    )
 }
 
 /// The client's network, where its resolver tells it and does not hide it.
