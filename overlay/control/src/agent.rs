@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::health::{Health, Pressure};
 use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, SERVERS};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub converter: Option<SocketAddr>,
     /// Where the kernel tells the pressure on the processors.
     pub pressure: PathBuf,
+    /// Networks of the list of forbidden targets in which servers may be connected to all the same.
+    pub allow: Vec<IpNet>,
     /// Whether only some of its peers are measured.
     pub only_some: bool,
     /// etcd's members.
@@ -88,7 +91,12 @@ pub async fn session(
     let mut egresses = store.list(EGRESSES, None).await?;
     let mut other_egresses = store.watch(EGRESSES, egresses.revision).await?;
     let want = |egresses: &[Entry]| {
-        let wants = self::wanted(&settings.name, egresses, &peers.borrow());
+        let wants = self::wanted(settings, egresses, &peers.borrow());
+        for server in wants.refused().difference(wanted.borrow().refused()) {
+            warn!(
+                "{server} is not connected to: accepted: a server that a converter may reach, or one of --allow"
+            );
+        }
         wanted.send_if_modified(|before| std::mem::replace(before, wants) != *before);
     };
     want(&egresses.entries);
@@ -213,11 +221,12 @@ async fn published(name: &Name, store: &Store) -> Result<(Delays, ServerDelays, 
 
 /// The servers that this node may be next to, by the egresses of all ingresses. Of values that are refused the controller
 /// tells.
-fn wanted(own: &Name, egresses: &[Entry], peers: &Peers) -> Wanted {
+fn wanted(settings: &Settings, egresses: &[Entry], peers: &Peers) -> Wanted {
     let each = egresses
         .iter()
         .filter_map(|(_, value)| values::decode_egresses(value).ok());
-    Wanted::of(own, &each.collect::<Vec<_>>(), peers)
+    let each: Vec<_> = each.collect();
+    Wanted::of(&settings.name, &each, peers, &settings.allow)
 }
 
 /// All other nodes. Values that are refused have none; the controller tells of them.

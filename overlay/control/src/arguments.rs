@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use ipnet::IpNet;
 use overlay_control::failure::Failure;
 use overlay_control::members::{Members, endpoint};
 use overlay_control::name::Name;
@@ -105,6 +106,9 @@ pub struct Agent {
     /// Which node is next to which servers, a line each: PREFIX [port N] NODE[|NODE...] [ROUNDS] [probe IP:PORT]; PREFIX may be default
     #[arg(long, value_name = "FILE", requires = "routes")]
     pub egresses: Option<PathBuf>,
+    /// Private networks in which servers that egresses name may be probed, as the converter's targets.allow
+    #[arg(long, value_name = "NETWORK,...", value_delimiter = ',')]
+    pub allow: Vec<IpNet>,
     /// What has the converter read its routes anew, for the shell
     #[arg(
         long,

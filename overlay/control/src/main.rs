@@ -100,6 +100,7 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
         address: given.address,
         converter: given.converter,
         pressure: given.pressure,
+        allow: given.allow,
         only_some,
         members,
         threshold: Threshold {

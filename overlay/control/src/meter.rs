@@ -17,7 +17,7 @@ use tracing::warn;
 
 use crate::few::Few;
 use crate::name::Name;
-use crate::standing::Standing;
+use crate::standing::Background;
 use crate::values::{Delay, Node};
 use crate::window::{Reading, Window};
 
@@ -81,7 +81,7 @@ pub async fn measure(
         few,
         ..Pings::default()
     };
-    let mut standing = Standing::open().inspect_err(untold);
+    let mut kernel = Background::open(untold);
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // One byte more shows which are too long.
@@ -101,7 +101,9 @@ pub async fn measure(
                 None => {}
             },
             _ = ticks.tick() => {
-                let asked = pings.ask(&told(&mut standing, &pings.converters()));
+                let converters = pings.converters();
+                let told = kernel.ask(move |kernel| kernel.delays(&converters), untold).await;
+                let asked = pings.ask(&told);
                 readings.send_if_modified(|before| std::mem::replace(before, pings.readings()) != *before);
                 for (number, address) in asked {
                     pings.sent(number, Instant::now());
@@ -111,21 +113,6 @@ pub async fn measure(
             }
         }
     }
-}
-
-/// What connections tell; nothing any more once the kernel refused to say.
-fn told(
-    standing: &mut io::Result<Standing>,
-    converters: &BTreeSet<SocketAddr>,
-) -> BTreeMap<SocketAddr, Delay> {
-    let Ok(kernel) = standing else {
-        return BTreeMap::new();
-    };
-    kernel.delays(converters).unwrap_or_else(|error| {
-        untold(&error);
-        *standing = Err(error);
-        BTreeMap::new()
-    })
 }
 
 fn untold(error: &io::Error) {

@@ -1,6 +1,7 @@
 //! How far servers are that this node may be next to: what connections to them tell, else how long it takes to connect to
 //! the one that the operator names for it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,14 +10,14 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::warn;
+use tributary_forbidden::{Verdict, verdict};
 
-use crate::egresses::Egresses;
+use crate::egresses::{self, Egresses};
 use crate::meter::Peers;
 use crate::name::Name;
-use crate::standing::Standing;
+use crate::standing::{Background, Standing};
 use crate::values::Delay;
 use crate::window::{Reading, Window};
 
@@ -35,24 +36,42 @@ pub struct Wanted {
     measured: BTreeMap<IpNet, Option<SocketAddr>>,
     /// Of all lines.
     networks: BTreeSet<IpNet>,
+    /// How long their prefixes are, the longest first; whether for IPv4.
+    lengths: BTreeSet<(bool, Reverse<u8>)>,
     /// Who is in the networks and no server.
     nodes: BTreeSet<IpAddr>,
+    /// The servers that are named and may not be connected to.
+    refused: BTreeSet<SocketAddr>,
 }
 
 impl Wanted {
     /// Those of the lines in which `own` is one of several nodes. Where lines name different servers to connect to, it is
     /// the one with the least address, the same for all nodes.
+    ///
+    /// Whoever may publish lines has all nodes connect to what they name, and hears whether it answers. So it is held to the
+    /// list that converters go by, with the networks that the node's operator `allow`s.
     pub fn of<'a>(
         own: &Name,
         egresses: impl IntoIterator<Item = &'a Egresses>,
         peers: &Peers,
+        allow: &[IpNet],
     ) -> Self {
         let mut wanted = Self::default();
+        let may_be_probed =
+            |probe: &SocketAddr| verdict(probe.ip().to_canonical(), allow) == Verdict::Reached;
         for egress in egresses.into_iter().flat_map(Egresses::iter) {
             wanted.networks.insert(egress.to);
-            if egress.is_candidate(own) {
+            let length = Reverse(egress.to.prefix_len());
+            wanted.lengths.insert((egress.to.addr().is_ipv4(), length));
+            let fits =
+                wanted.measured.len() < egresses::MOST || wanted.measured.contains_key(&egress.to);
+            if egress.is_candidate(own) && fits {
                 let probe = wanted.measured.entry(egress.to).or_default();
-                *probe = (*probe).into_iter().chain(egress.probe).min();
+                let named = egress.probe.filter(may_be_probed);
+                wanted
+                    .refused
+                    .extend(egress.probe.filter(|_| named.is_none()));
+                *probe = (*probe).into_iter().chain(named).min();
             }
         }
         for node in peers.values() {
@@ -64,15 +83,24 @@ impl Wanted {
         wanted
     }
 
+    /// The servers that are named and may not be connected to.
+    pub fn refused(&self) -> &BTreeSet<SocketAddr> {
+        &self.refused
+    }
+
     /// The measured network that tells how far this server is. None is one of all addresses: its servers are anywhere.
     fn network_of(&self, server: IpAddr) -> Option<IpNet> {
         if self.nodes.contains(&server) {
             return None;
         }
-        let most = if server.is_ipv4() { 32 } else { 128 };
-        let around = |length| Some(IpNet::new(server, length).ok()?.trunc());
-        let covering = (1..=most).rev().filter_map(around);
-        let longest = covering.into_iter().find(|to| self.networks.contains(to));
+        let lengths = self
+            .lengths
+            .iter()
+            .filter(|(ipv4, _)| *ipv4 == server.is_ipv4());
+        let above_0 = lengths.filter(|(_, Reverse(length))| *length > 0);
+        let mut covering = above_0
+            .filter_map(|(_, Reverse(length))| Some(IpNet::new(server, *length).ok()?.trunc()));
+        let longest = covering.find(|to| self.networks.contains(to));
         longest.filter(|to| self.measured.contains_key(to))
     }
 }
@@ -86,7 +114,7 @@ pub async fn measure(
     readings: watch::Sender<Readings>,
 ) {
     let mut ways = Ways::default();
-    let mut standing = None;
+    let mut kernel = None;
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while wanted.has_changed().is_ok() {
@@ -94,9 +122,12 @@ pub async fn measure(
         let now = wanted.borrow_and_update().clone();
         ways.set(&now.measured);
         if now.measured.is_empty() {
-            standing = None;
+            kernel = None;
         } else {
-            let told = look(&mut standing, now, listening).await;
+            let kernel = kernel.get_or_insert_with(|| Background::open(untold));
+            let told = kernel
+                .ask(move |kernel| look(kernel, &now, listening), untold)
+                .await;
             if let Some((network, server)) = ways.look(&told) {
                 ways.connected(network, time_to(server).await);
             }
@@ -106,31 +137,16 @@ pub async fn measure(
     }
 }
 
-/// What connections tell now. Thousands may stand: not where pings are answered.
-async fn look(
-    standing: &mut Option<io::Result<Standing>>,
-    wanted: Wanted,
+/// What connections tell now.
+fn look(
+    kernel: &mut Standing,
+    wanted: &Wanted,
     listening: Option<u16>,
-) -> BTreeMap<IpNet, Delay> {
-    let kernel = standing.take();
-    let asked = spawn_blocking(move || {
-        let mut kernel = kernel.unwrap_or_else(|| Standing::open().inspect_err(untold));
-        let network = |own: SocketAddr, far: SocketAddr| {
-            let outgoing = Some(own.port()) != listening;
-            outgoing.then(|| wanted.network_of(far.ip()))?
-        };
-        let found = match &mut kernel {
-            Ok(open) => open.delays_to(network).inspect_err(untold),
-            Err(_) => return (kernel, BTreeMap::new()),
-        };
-        match found {
-            Ok(found) => (kernel, found),
-            Err(error) => (Err(error), BTreeMap::new()),
-        }
-    });
-    let (kernel, found) = asked.await.expect("it does not panic");
-    *standing = Some(kernel);
-    found
+) -> io::Result<BTreeMap<IpNet, Delay>> {
+    kernel.delays_to(|own, far| {
+        let outgoing = Some(own.port()) != listening;
+        outgoing.then(|| wanted.network_of(far.ip()))?
+    })
 }
 
 fn untold(error: &io::Error) {
@@ -228,7 +244,12 @@ mod tests {
             converter: Some("10.1.0.8:5124".parse().unwrap()),
         };
         let peers = Peers::from([("n".parse().unwrap(), node)]);
-        Wanted::of(&own.parse().unwrap(), &egresses, &peers)
+        Wanted::of(
+            &own.parse().unwrap(),
+            &egresses,
+            &peers,
+            &[network("10.0.0.0/8")],
+        )
     }
 
     #[test]
@@ -242,6 +263,27 @@ mod tests {
         ];
         assert_eq!(found.measured, BTreeMap::from(expected));
         assert_eq!(wanted("d", &[first]).measured, BTreeMap::new());
+    }
+
+    #[test]
+    fn no_node_connects_to_what_no_converter_would() {
+        for (line, probed) in [
+            ("127.0.0.0/8 a|b probe 127.0.0.1:22", false),
+            ("169.254.0.0/16 a|b probe 169.254.169.254:80", false),
+            ("192.168.0.0/16 a|b probe 192.168.0.1:80", false),
+            ("::/0 a|b probe [::ffff:127.0.0.1]:80", false),
+            ("64:ff9b::/96 a|b probe [64:ff9b::7f00:1]:80", false),
+            ("10.0.0.0/8 a|b probe 10.0.0.1:80", true),
+            ("198.51.100.0/24 a|b probe 198.51.100.1:80", true),
+        ] {
+            let found = wanted("a", &[line]);
+            assert_eq!(found.refused.is_empty(), probed, "{line}");
+            assert_eq!(
+                found.measured.values().all(Option::is_some),
+                probed,
+                "{line}"
+            );
+        }
     }
 
     #[test]

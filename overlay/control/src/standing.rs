@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -15,6 +16,7 @@ use netlink_packet_sock_diag::inet::{
 };
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::threshold::Threshold;
 use crate::values::Delay;
@@ -28,6 +30,77 @@ const QUIET: Threshold = Threshold {
     percent: 10,
     least_us: 2000,
 };
+
+/// Behind each look the kernel is left alone for as many times as long as the look took: where many connections stand, that
+/// takes a twentieth of a processor at most.
+const REST: u32 = 19;
+
+/// Has the kernel asked on a thread of its own: among 100,000 connections that takes half a second, in which the one that
+/// answers pings and keeps the lease would do nothing.
+pub enum Background<T> {
+    /// It was asked last, and may be again from then on.
+    Resting(Standing, Instant),
+    /// It is asked now.
+    Asking(JoinHandle<Answer<T>>),
+    /// It does not tell.
+    Refused,
+}
+
+/// The kernel, what it said, and how long that took.
+type Answer<T> = (Standing, io::Result<T>, Duration);
+
+impl<T: Default + Send + 'static> Background<T> {
+    /// Nothing is asked yet. `refused` hears why if the kernel has no `sock_diag`.
+    pub fn open(refused: impl FnOnce(&io::Error)) -> Self {
+        match Standing::open() {
+            Ok(kernel) => Self::Resting(kernel, Instant::now()),
+            Err(error) => {
+                refused(&error);
+                Self::Refused
+            }
+        }
+    }
+
+    /// What the kernel has said to the question before, once; nothing where it has not. Asks this one next, if it may be
+    /// asked now; at its refusal, which `refused` hears of, never again.
+    pub async fn ask(
+        &mut self,
+        question: impl FnOnce(&mut Standing) -> io::Result<T> + Send + 'static,
+        refused: impl FnOnce(&io::Error),
+    ) -> T {
+        let said = match self {
+            Self::Asking(asked) if asked.is_finished() => match asked.await {
+                Ok((kernel, answer, took)) => {
+                    *self = Self::Resting(kernel, Instant::now() + REST * took);
+                    answer
+                }
+                Err(error) => Err(io::Error::other(error)),
+            },
+            _ => Ok(T::default()),
+        };
+        let said = said.unwrap_or_else(|error| {
+            refused(&error);
+            *self = Self::Refused;
+            T::default()
+        });
+        *self = match std::mem::replace(self, Self::Refused) {
+            Self::Resting(kernel, until) if until <= Instant::now() => {
+                Self::Asking(spawn_blocking(|| answer(kernel, question)))
+            }
+            as_before => as_before,
+        };
+        said
+    }
+}
+
+fn answer<T>(
+    mut kernel: Standing,
+    question: impl FnOnce(&mut Standing) -> io::Result<T>,
+) -> Answer<T> {
+    let begun = Instant::now();
+    let said = question(&mut kernel);
+    (kernel, said, begun.elapsed())
+}
 
 /// The kernel, and what it said when it was last asked.
 pub struct Standing {
@@ -81,11 +154,11 @@ impl Standing {
         let before = std::mem::take(&mut self.acknowledged);
         let mut found: BTreeMap<Place, Delay> = BTreeMap::new();
         for (ipv4, port) in kinds {
-            for (id, info) in connections(&self.kernel, ipv4, port)? {
+            connections(&self.kernel, ipv4, port, |id, info| {
                 let own = SocketAddr::new(id.source_address, id.source_port);
                 let far = SocketAddr::new(id.destination_address, id.destination_port);
                 let Some(place) = place(own, far) else {
-                    continue;
+                    return;
                 };
                 self.acknowledged.insert(id.cookie, info.bytes_acked);
                 let fresh = match before.get(&id.cookie) {
@@ -96,7 +169,7 @@ impl Standing {
                     let least = found.entry(place).or_insert(delay);
                     *least = delay.min(*least);
                 }
-            }
+            })?;
         }
         Ok(found)
     }
@@ -112,8 +185,14 @@ fn undisturbed(smoothed: u32, least: u32) -> Option<Delay> {
     (!QUIET.exceeded(least, smoothed)).then_some(least)
 }
 
-/// All connections to this port, or to any if it is 0, that can carry data, and what the kernel knows of each.
-fn connections(kernel: &Socket, ipv4: bool, port: u16) -> io::Result<Vec<(SocketId, TcpInfo)>> {
+/// Gives all connections to this port, or to any if it is 0, that can carry data, and what the kernel knows of each, to
+/// `take`.
+fn connections(
+    kernel: &Socket,
+    ipv4: bool,
+    port: u16,
+    mut take: impl FnMut(SocketId, TcpInfo),
+) -> io::Result<()> {
     let (family, any) = if ipv4 {
         (AF_INET, SocketId::new_v4())
     } else {
@@ -136,9 +215,9 @@ fn connections(kernel: &Socket, ipv4: bool, port: u16) -> io::Result<Vec<(Socket
     let mut bytes = vec![0; question.buffer_len()];
     question.serialize(&mut bytes);
     kernel.send(&bytes, 0)?;
-    let mut found = Vec::new();
+    let mut answer = Vec::with_capacity(LONGEST_ANSWER);
     loop {
-        let mut answer = Vec::with_capacity(LONGEST_ANSWER);
+        answer.clear();
         kernel.recv(&mut answer, 0)?;
         let mut rest = &answer[..];
         while !rest.is_empty() {
@@ -146,10 +225,12 @@ fn connections(kernel: &Socket, ipv4: bool, port: u16) -> io::Result<Vec<(Socket
                 NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(io::Error::other)?;
             match message.payload {
                 NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(each)) => {
-                    found.extend(described(*each));
+                    if let Some((id, info)) = described(*each) {
+                        take(id, info);
+                    }
                 }
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::Done(_) => return Ok(found),
+                NetlinkPayload::Done(_) => return Ok(()),
                 _ => {}
             }
             let length = (message.header.length as usize).next_multiple_of(ALIGNMENT);
@@ -229,6 +310,34 @@ mod tests {
         let _new = connected();
         assert_eq!(told().into_keys().collect::<Vec<_>>(), [7]);
         assert_eq!(told(), BTreeMap::new(), "nothing since");
+    }
+
+    /// Whether the thread goes on meanwhile.
+    #[tokio::test]
+    async fn a_kernel_that_takes_long_holds_nobody_up_and_is_left_alone_for_longer() {
+        let refused = |error: &io::Error| panic!("{error}");
+        let mut kernel = Background::open(refused);
+        let busy = Duration::from_millis(200);
+        let question = move |_: &mut Standing| {
+            std::thread::sleep(busy);
+            Ok(1)
+        };
+        let begun = Instant::now();
+        assert_eq!(kernel.ask(question, refused).await, 0);
+        let mut said = 0;
+        while said == 0 {
+            let before = Instant::now();
+            said = kernel.ask(question, refused).await;
+            assert!(before.elapsed() < busy / 2);
+            tokio::time::sleep(busy / 20).await;
+        }
+        assert!(begun.elapsed() >= busy);
+        assert!(matches!(kernel, Background::Resting(..)));
+        while begun.elapsed() < 4 * busy {
+            assert_eq!(kernel.ask(question, refused).await, 0);
+            assert!(matches!(kernel, Background::Resting(..)));
+            tokio::time::sleep(busy / 4).await;
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use tributary_forbidden::ranges;
 
 use super::{Config, Intercept, Listen, ListenerKind, Route, handoff, leaving};
-use crate::policy::forbidden_ranges::ranges;
 
 /// A server's side that waits for longer waits for nobody.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(60);

@@ -3,7 +3,6 @@
 pub mod admission;
 pub mod chains;
 pub mod cookies;
-pub mod forbidden_ranges;
 pub mod handoff;
 pub mod rate_limit;
 pub mod targets;

@@ -1,10 +1,11 @@
 //! What may be reached through the converter, by the list and by the operator. Pure: the kernel is asked elsewhere.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
+pub use tributary_forbidden::carried;
+use tributary_forbidden::{Verdict, verdict};
 
-use super::forbidden_ranges::ranges;
 use crate::config::Targets;
 
 /// Why an address is refused.
@@ -32,16 +33,6 @@ impl Forbidden {
     }
 }
 
-/// What the list says of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
-    Reached,
-    /// An operator may open it, and has not.
-    Private,
-    /// Nobody may open it.
-    Never,
-}
-
 /// Why this address and port may not be reached, if so. The address is the one that would be connected to, in the form
 /// that a socket makes of it ([`IpAddr::to_canonical`]).
 pub fn forbidden(target: SocketAddr, targets: &Targets) -> Option<Forbidden> {
@@ -54,26 +45,6 @@ pub fn forbidden(target: SocketAddr, targets: &Targets) -> Option<Forbidden> {
         return Some(Forbidden::Denied);
     }
     (verdict(address, &targets.allow) != Verdict::Reached).then_some(Forbidden::Special)
-}
-
-/// The stricter of what holds for an address and for the IPv4 address that it carries.
-fn verdict(address: IpAddr, allow: &[IpNet]) -> Verdict {
-    let inner = carried(address).map_or(Verdict::Reached, |inner| listed(inner.into(), allow));
-    listed(address, allow).max(inner)
-}
-
-fn listed(address: IpAddr, allow: &[IpNet]) -> Verdict {
-    match ranges().of(address) {
-        None => Verdict::Reached,
-        Some(range) if !range.operator_may_open => Verdict::Never,
-        Some(_) if contains(allow, address) => Verdict::Reached,
-        Some(_) => Verdict::Private,
-    }
-}
-
-/// The IPv4 address that a packet to this IPv6 address may end at.
-pub fn carried(address: IpAddr) -> Option<Ipv4Addr> {
-    ranges().of(address)?.carried(address)
 }
 
 /// Whether one of this machine's own addresses may be reached all the same: it must be named, alone, in `allow`.
@@ -92,38 +63,9 @@ fn contains(nets: &[IpNet], address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    const CASES: &str = include_str!("../../../../tests/forbidden-targets.toml");
-
-    #[derive(serde::Deserialize)]
-    struct Case {
-        opened: Vec<IpNet>,
-        never: Vec<IpAddr>,
-        private: Vec<IpAddr>,
-        reached: Vec<IpAddr>,
-    }
-
     fn judge(address: &str, targets: &Targets) -> Option<Forbidden> {
         let address: IpAddr = address.parse().expect(address);
         forbidden(SocketAddr::new(address.to_canonical(), 80), targets)
-    }
-
-    #[test]
-    fn every_address_of_the_table_gets_its_verdict() {
-        let table: toml::Table = toml::from_str(CASES).expect("table");
-        let cases: Vec<Case> = table["case"].clone().try_into().expect("cases");
-        assert!(cases.len() > 3);
-        for case in cases {
-            for (addresses, expected) in [
-                (case.never, Verdict::Never),
-                (case.private, Verdict::Private),
-                (case.reached, Verdict::Reached),
-            ] {
-                for address in addresses {
-                    let found = verdict(address.to_canonical(), &case.opened);
-                    assert_eq!(found, expected, "{address} with {:?}", case.opened);
-                }
-            }
-        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The list of forbidden targets that Squid goes by as well: guard/forbidden-targets.toml, read once. Pure.
+//! The list, read once.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::joint::map::JointPrefixMap;
 use serde::Deserialize;
 
-const LIST: &str = include_str!("../../../../guard/forbidden-targets.toml");
+const LIST: &str = include_str!("../../../guard/forbidden-targets.toml");
 
 static RANGES: LazyLock<Ranges> = LazyLock::new(|| {
     // The text is part of the program, and a test reads it.
@@ -122,7 +122,7 @@ fn shift(at: u8) -> u32 {
 mod tests {
     use super::*;
 
-    const CASES: &str = include_str!("../../../../tests/forbidden-targets.toml");
+    const CASES: &str = include_str!("../../../tests/forbidden-targets.toml");
 
     #[derive(Deserialize)]
     struct Closed {
