@@ -64,6 +64,7 @@ def _common(inputs: Inputs) -> Package:
         # What the doctor asks.
         recommends=("iproute2", "nftables"),
         units=(Unit("tributary-retransmissions.service"),),
+        group="tributary",
         sysctl="90-tributary.conf",
     )
 
