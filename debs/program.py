@@ -33,7 +33,7 @@ class Workspace:
 
 CONVERTER = Workspace(
     "converter",
-    ("daemon", "load", "transplant", "wire"),
+    ("daemon", "forbidden", "load", "transplant", "wire"),
     ("tributary-converter",),
     ("--package=tributary-converter", "--features=leaving"),
 )
