@@ -12,6 +12,7 @@ from tests.netns.converter_clients import KINDS, hears, opened, take
 from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, gateway, node
 from tests.netns.converter_services import SERVED, SERVICE, echo, greet
 from tests.netns.converter_world import ALL, MPTCP, SERVER, TCP, World, needs_tools, start
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 
@@ -86,7 +87,7 @@ def test_a_connection_that_cannot_have_its_mark_is_none(conv: World) -> None:
     with conv.converter(ALL + "[downstream]\nmark = 7\n", None, *without(NEEDED["SO_MARK"])) as converter:
         conv.syns()
         assert hears(conv, "connect", SERVER, 80) == "502"
-        assert converter.lines()[-1]["outcome"] == "system"
+        assert eventually(converter.lines)[-1]["outcome"] == "system"
         assert conv.syns_to_servers() == []
 
 
