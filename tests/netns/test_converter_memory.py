@@ -146,7 +146,7 @@ def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
     """A gibibyte is offered, or asked for."""
     limit = megabytes * 1_000_000
     most = limit + MANY * PIECE
-    config = ALL + LONG_TIMEOUTS + f'[limits]\nbuffered = "{megabytes}MB"\n'
+    config = ALL + LONG_TIMEOUTS + f'[limits]\nbuffered = "{megabytes}MB"\nbuffered_per_client = "{megabytes}MB"\n'
     with net.converter(config) as converter, origin(net, silent=way is not unread) as port:
         fresh = converter.resident()
         with ExitStack() as stack:
