@@ -43,12 +43,13 @@ def namespace() -> int:
 
 
 @contextmanager
-def locked(path: Path, wait: bool = False) -> Iterator[int]:
-    """The descriptor of a lock on ``path``, a directory or a file, which is made; who inherits it has the lock, too.
+def locked(path: Path, wait: bool = False, made: bool = False) -> Iterator[int]:
+    """The descriptor of a lock on the directory ``path``, or on a file that is ``made``; who inherits it has the lock.
 
-    Raises OSError: BlockingIOError if somebody has it and this one is not to ``wait``.
+    Raises OSError: FileNotFoundError without the directory, BlockingIOError if somebody has the lock and this one is not
+    to ``wait``.
     """
-    kind = os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    kind = os.O_RDWR | os.O_CREAT if made else os.O_RDONLY | os.O_DIRECTORY
     descriptor = os.open(path, kind | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
