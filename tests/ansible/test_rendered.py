@@ -161,11 +161,13 @@ def test_systemd_accepts_every_line_of_a_unit(rendered: Rendered, unit: str, tmp
 
 
 def test_apt_takes_security_updates_and_what_the_operator_adds_in_any_file(rendered: Rendered, tmp_path: Path) -> None:
-    shutil.copy(rendered["one"] / "hardening-50unattended-upgrades", tmp_path / "50unattended-upgrades")
+    (parts := tmp_path / "apt.conf.d").mkdir()
+    shutil.copy(rendered["one"] / "hardening-50unattended-upgrades", parts / "50unattended-upgrades")
     for name in ("20mine", "99mine"):
-        (tmp_path / name).write_text(f'Unattended-Upgrade::Origins-Pattern:: "origin={name}";\n')
-    command = ["apt-config", "-o", f"Dir::Etc::parts={tmp_path}", "dump", "Unattended-Upgrade::Origins-Pattern"]
-    environment = os.environ | {"APT_CONFIG": "/dev/null"}
+        (parts / name).write_text(f'Unattended-Upgrade::Origins-Pattern:: "origin={name}";\n')
+    (tmp_path / "apt.conf").write_text(f'Dir::Etc::parts "{parts}";\n')
+    command = ["apt-config", "dump", "Unattended-Upgrade::Origins-Pattern"]
+    environment = os.environ | {"APT_CONFIG": str(tmp_path / "apt.conf")}
     said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     origins = [line.partition(" ")[2].strip('";') for line in said.splitlines() if ":: " in line]
     assert {"origin=20mine", "origin=99mine"} <= set(origins)
