@@ -64,8 +64,8 @@ def test_split_tcp_saves_time_and_costs_little(tmp_path: Path) -> None:
     values = result["values"]
     for proxies, possible in ((1, 25), (2, 33.3), (3, 37.5)):
         # What round trips alone allow, of which a busy machine's converters take some; and half with 0-RTT Convert.
-        assert 0.6 * possible < values[f"ttfb_gain_pct_{proxies}"] < possible + 4
-        assert 30 < values[f"ttfb_gain_0rtt_pct_{proxies}"] < 51
+        assert 0.5 * possible < values[f"ttfb_gain_pct_{proxies}"] < possible + 4
+        assert 25 < values[f"ttfb_gain_0rtt_pct_{proxies}"] < 51
         assert values[f"ttfb_gain_0rtt_pct_{proxies}"] > values[f"ttfb_gain_pct_{proxies}"]
         assert values[f"ttc25_gain_pct_{proxies}"] > 20
     assert values["start_ms"] < 100

@@ -79,8 +79,27 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals) -> 
     assert (folder / "readings" / first[0].name).stat().st_mtime_ns == written
 
 
-# New ones, as little as still is a measurement: too little to hold every claim.
+# As little as still is a measurement: too little to hold every claim.
 SMALL = {
+    "shared-bottleneck": (),
+    "delays": (),
+    "buffer-mtu": (),
+    "buffer": ("buffer=0.18MB,0.72MB", "seconds=1", "warm_up=0.2"),
+    "mtu": ("mtu=9000,1000", "seconds=1", "warm_up=0.2"),
+    "throttle-first": (),
+    "throttle-again": (),
+    "throttle-long": ("size=5MB",),
+    "conversion-delay": ("seconds=1.5",),
+    "acceleration": ("count=1", "size=10kB,25kB"),
+    "acceleration-buffer": ("size=2MB", "ratio=2"),
+    "acceleration-setup": ("connections=30,60",),
+    "acceleration-start": ("count=2", "memory=6MB", "processor=50%"),
+    "acceleration-off-path": ("count=1", "size=10kB", "side=37500us"),
+    "overlay-paths": (),
+    "overlay-transfer": ("count=1", "size=10kB,100kB"),
+    "overlay-leave": ("size=100MB", "rtt=20"),
+    "handoff-sizes": ("sizes=256kB,2MB", "seconds=1", "connections=2"),
+    "handoff-scale": ("seconds=1", "connections=1"),
     "throttle-midway": ("size=12MB",),
     "grid": ("seconds=1", "warm_up=0.2", "rtt=20ms", "loss=1%", "three=false"),
     "failover": ("before=0.5", "down=1", "after=1"),
@@ -91,11 +110,11 @@ SMALL = {
     "home": ("seconds=3",),
     "handoff-faults": (),
 }
-PAPERS = [name for name, scenario in SCENARIOS.items() if scenario.paper != "new" and name not in SMALL]
+PAPERS = [name for name, scenario in SCENARIOS.items() if scenario.paper != "new"]
 
 
 def test_every_experiment_has_its_test_here() -> None:
-    assert {*PAPERS, *SMALL} == set(SCENARIOS)
+    assert {"legacy", "multipath", *SMALL} == set(SCENARIOS)
     assert len(PAPERS) > 15
 
 
@@ -115,7 +134,7 @@ def measured(name: str, results: Path, *how: str) -> tuple[int, list[str], str]:
     return done.returncode, failing, done.stderr
 
 
-@pytest.mark.calm
+@pytest.mark.claims
 @pytest.mark.parametrize("name", PAPERS)
 def test_no_claim_of_a_papers_experiment_fails(name: str, tmp_path: Path) -> None:
     """Each claim holds, or differs for a reason that the experiment names. One repetition decides by itself, so that
@@ -127,7 +146,7 @@ def test_no_claim_of_a_papers_experiment_fails(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_each_new_one_measures_at_all_its_points_and_can_be_reported(name: str, tmp_path: Path) -> None:
+def test_each_measures_at_all_its_points_and_can_be_reported(name: str, tmp_path: Path) -> None:
     changes = [argument for change in SMALL[name] for argument in ("--set", change)]
     code, _, complaints = measured(name, tmp_path, *BRIEF[1:], *changes)
     assert code in (0, Exit.UNDECIDED, Exit.WRONG_RESULT), complaints
