@@ -1,5 +1,7 @@
 """A worker of tests that run side by side: with network namespaces, /run, /dev/shm and temporary files of its own.
 
+Its /run has the folder that daemons and Squid have their sockets and locks in, as that of any machine that ran one.
+
 Each test of the kernel looks for what it left on the machine, and two would find each other's.
 """
 
@@ -14,6 +16,7 @@ _MAKE = """\
 mount --make-rprivate /
 for folder in /run /dev/shm; do mount -t tmpfs -o mode=1777 tmpfs "$folder"; done
 chmod 755 /run
+mkdir -m 755 /run/tributary
 ip link set lo up
 """
 
