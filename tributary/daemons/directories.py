@@ -46,8 +46,8 @@ def namespace() -> int:
 def locked(path: Path, wait: bool = False, made: bool = False) -> Iterator[int]:
     """The descriptor of a lock on the directory ``path``, or on a file that is ``made``; who inherits it has the lock.
 
-    Raises OSError: FileNotFoundError without the directory, BlockingIOError if somebody has the lock and this one is not
-    to ``wait``.
+    Raises OSError: FileNotFoundError without the directory, BlockingIOError if somebody has the lock and this one is
+    not to ``wait``.
     """
     kind = os.O_RDWR | os.O_CREAT if made else os.O_RDONLY | os.O_DIRECTORY
     descriptor = os.open(path, kind | os.O_CLOEXEC, 0o600)
