@@ -107,8 +107,15 @@ def handoff_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networ
 @pytest.fixture
 def handoff(handoff_network: Network) -> Iterator[HandOff]:
     """All of it at work, from new."""
-    (handoff_network.directory / "access.log").unlink(missing_ok=True)
-    world = HandOff(handoff_network)
+    with at_work(handoff_network) as world:
+        yield world
+
+
+@contextmanager
+def at_work(network: Network) -> Iterator[HandOff]:
+    """All of it, for the length of the block."""
+    (network.directory / "access.log").unlink(missing_ok=True)
+    world = HandOff(network)
     try:
         for name in ("switch", *BACK_ENDS, "front"):
             world.start(name)

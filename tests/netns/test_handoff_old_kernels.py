@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.handoff.network import BACK_ENDS, Network
+from experiments.handoff.network import Network
 from experiments.testbed import native
 from tests.netns import refusing_options
-from tests.netns.handoff_world import SIZE, HandOff, needs_tools, pattern
+from tests.netns.handoff_world import SIZE, HandOff, at_work, needs_tools, pattern
 from tests.netns.test_converter_old_kernels import OPTIONAL
-from tests.netns.world import eventually
 
 pytestmark = needs_tools
 
@@ -33,15 +32,8 @@ def old(handoff_network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     real = handoff_network.programs
     programs = native.HandOff(refusing(tmp_path, real.switch), refusing(tmp_path, real.back_end))
     monkeypatch.setattr(Network, "programs", property(lambda _: programs))
-    (handoff_network.directory / "access.log").unlink(missing_ok=True)
-    world = HandOff(handoff_network)
-    try:
-        for name in ("switch", *BACK_ENDS, "front"):
-            world.start(name)
-        eventually(lambda: world.is_handed("a/1") and world.is_handed("b/1"))
+    with at_work(handoff_network) as world:
         yield world
-    finally:
-        world.stop()
 
 
 def test_requests_are_handed_over_where_the_kernel_refuses_what_makes_them_quicker(
