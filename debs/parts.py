@@ -105,7 +105,7 @@ def _converter(inputs: Inputs) -> Package:
         # The socket is for those who set its addresses; enabled, it would open a port that nothing listens on.
         units=tuple(Unit(unit, Upgrade.HAND_OVER, enabled=unit.endswith(".service")) for unit in units),
         instances="tributary-converter@*.service",
-        group="tributary-converter",
+        group="tributary-settings",
         # systemd puts the logs of a dynamic user into private/, behind a link.
         leftovers=(
             *(f"var/log/{folder}tributary-converter{tenant}" for folder in ("", "private/") for tenant in ("", "-*")),

@@ -44,7 +44,7 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
             errors="replace",
             process_group=0,
         )
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:  # the latter of a folder in PATH that nobody else may enter
         package = _PACKAGES.get(command[0], command[0])
         raise Failure(Exit.UNAVAILABLE, f"{command[0]} is not here: install {package}") from error
     try:

@@ -22,7 +22,7 @@ def run(command: Sequence[str]) -> str:
     """Run ``command`` and return what it printed; raises Failure (exit 71) with what it complained about."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise Failure(Exit.UNAVAILABLE, f"{command[0]}: not found (scripts/setup installs it)") from error
     if done.returncode != 0:
         complaint = " ".join(done.stderr.split()) or f"exit code {done.returncode}"

@@ -5,7 +5,9 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -56,7 +58,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     files = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True).stdout
     packed = subprocess.run(
-        ["tar", "--create", "--exclude=docs/results", "--null", "--verbatim-files-from", "--files-from=-"],
+        ["tar", "--create", "--null", "--verbatim-files-from", "--files-from=-"],
         cwd=ROOT, input=files, check=True, capture_output=True,
     ).stdout  # fmt: skip
     subprocess.run(["tar", "--extract", "--no-same-permissions"], cwd=checkout, input=packed, check=True)
@@ -73,27 +75,35 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def temporary() -> Iterator[Path]:
+    """A folder of the user's for what is temporary, with a short name: those of Unix sockets end at 107 characters."""
+    with TemporaryDirectory(dir="/tmp") as name:
+        os.chown(name, USER, USER)
+        yield Path(name)
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_an_ordinary_user_runs_it(command: tuple[str, ...], clone: Path) -> None:
-    done = as_user(command, clone, 120)
+def test_an_ordinary_user_runs_it(command: tuple[str, ...], clone: Path, temporary: Path) -> None:
+    done = as_user(command, clone, temporary, 120)
     assert done.returncode == 0 and done.stdout, done.stderr
     assert "setup:" not in done.stderr, "nothing was to be installed"
 
 
 @pytest.mark.slow
-def test_the_unit_tests_pass_where_root_has_set_nothing_up(clone: Path) -> None:
-    done = as_user(("test", "--quiet", "--numprocesses=2", "--dist=loadfile", "tests/unit"), clone, 900)
+def test_the_unit_tests_pass_where_root_has_set_nothing_up(clone: Path, temporary: Path) -> None:
+    done = as_user(("test", "--quiet", "--numprocesses=2", "--dist=loadfile", "tests/unit"), clone, temporary, 900)
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-def as_user(command: tuple[str, ...], clone: Path, seconds: float) -> "subprocess.CompletedProcess[str]":
+def as_user(command: tuple[str, ...], clone: Path, temporary: Path, seconds: float) -> "subprocess.CompletedProcess[str]":
     """Run a script of the clone as its user."""
     name, *arguments = command
     become = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
     return subprocess.run(
         [*become, clone / "checkout/scripts" / name, *arguments],
         cwd=clone / "checkout",
-        env={"HOME": str(clone / "home"), "PATH": os.environ["PATH"], "TMPDIR": str(clone / "home")},
+        env={"HOME": str(clone / "home"), "PATH": os.environ["PATH"], "TMPDIR": str(temporary)},
         check=False,
         capture_output=True,
         text=True,

@@ -120,7 +120,7 @@ def _dhcp(lan: Lan) -> Iterator[subprocess.Popen[bytes] | None]:
         return
     try:
         server = subprocess.Popen(dhcp_command(lan), process_group=0)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise Failure(Exit.UNAVAILABLE, "dnsmasq is not here: the image has to bring it") from error
     try:
         yield server

@@ -121,3 +121,15 @@ def test_the_squid_service_may_write_to_the_folder_that_its_settings_name() -> N
     unit = TRIXIE.checkout["squid/systemd/tributary-squid.service"].decode()
     assert "\nStateDirectory=tributary/squid\n" in unit
     assert 'state_directory = "/var/lib/tributary/squid"' in settings_file(TRIXIE, "squid.toml")
+
+
+@pytest.mark.parametrize("package", PACKAGES.values(), ids=PACKAGES)
+def test_no_group_takes_a_name_that_systemd_gives_a_dynamic_user(package: Package) -> None:
+    """A service of a dynamic user that a group of the system is named like does not start (systemd.exec(5))."""
+    groups = {each.group for each in PACKAGES.values()} - {None}
+    dynamic = {
+        PurePosixPath(file.path).stem.removesuffix("@")
+        for file in package.files
+        if file.path.endswith(".service") and b"\nDynamicUser=yes\n" in file.content and b"\nUser=" not in file.content
+    }
+    assert groups & dynamic == set()
