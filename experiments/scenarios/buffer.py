@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, draw_paths, name_paths
-from experiments.scenarios.sweeps import Sizes, TimedOptions, counted_reading, draw_sweep
+from experiments.scenarios.sweeps import Sizes, TimedOptions, bound_what_is_received, counted_reading, draw_sweep
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import (
     Point,
@@ -29,7 +29,6 @@ from experiments.study.readings import (
     within,
 )
 from experiments.study.scenario import Scenario
-from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
@@ -68,7 +67,7 @@ def _points(options: BufferOptions, topology: Topology) -> list[Point]:
 
 
 def _measure(built: StandingTestbed, options: BufferOptions, point: Point, repetition: int) -> Reading:
-    bound_receive_buffer(built.testbed, Size.parse(point["buffer"]).amount)
+    bound_what_is_received(built.testbed, Size.parse(point["buffer"]))
     return counted_reading(built, options, point, repetition)
 
 

@@ -19,11 +19,10 @@ from experiments.plots import tidy
 from experiments.scenarios.buffer import knee, needed
 from experiments.scenarios.downloads import values_of
 from experiments.scenarios.mtu import with_queues_of_as_many_bytes
-from experiments.scenarios.sweeps import Sizes, TimedOptions, numbers, timed
+from experiments.scenarios.sweeps import Sizes, TimedOptions, bound_what_is_received, numbers, timed
 from experiments.study.blueprint import StandingTestbed, TestbedBlueprint
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, no_less_than, no_more_than
 from experiments.study.scenario import Scenario
-from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
@@ -60,7 +59,7 @@ def _ground(_options: BufferMtuOptions, profile: Profile, point: Point) -> Testb
 
 def _measure(built: StandingTestbed, options: BufferMtuOptions, point: Point, repetition: int) -> Reading:
     built.testbed.set_mtu(int(point["mtu"]))
-    bound_receive_buffer(built.testbed, Size.parse(point["buffer"]).amount)
+    bound_what_is_received(built.testbed, Size.parse(point["buffer"]))
     download = timed(built, options, point, repetition)
     return Reading(point, repetition, values_of(download, options.warm_up), download.series(), sending=download.sending)
 

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
 from experiments.scenarios.downloads import LEGACY, values_of
-from experiments.scenarios.sweeps import Sizes, TimedOptions, draw_sweep, numbers, timed
+from experiments.scenarios.sweeps import Sizes, TimedOptions, bound_what_is_received, draw_sweep, numbers, timed
 from experiments.study.blueprint import CONVERTERS, StandingTestbed, TestbedBlueprint
 from experiments.study.readings import (
     Estimate,
@@ -37,7 +37,6 @@ from experiments.study.readings import (
     no_more_than,
 )
 from experiments.study.scenario import Scenario
-from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
@@ -99,7 +98,7 @@ def _measure(built: StandingTestbed, options: MtuOptions, point: Point, repetiti
     testbed = built.testbed
     client, gateway, links = testbed.client, testbed.gateway, [link.name for link in testbed.topology.links]
     testbed.set_mtu(int(point["mtu"]))
-    bound_receive_buffer(testbed, Size.parse(point["buffer"]).amount)
+    bound_what_is_received(testbed, Size.parse(point["buffer"]))
     packets, converter, machine = packets_received(client, links), process_seconds(gateway), machine_seconds(gateway)
     download = timed(built, options, point, repetition)
     gigabytes = download.size / 1e9

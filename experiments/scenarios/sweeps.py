@@ -12,9 +12,13 @@ from experiments.scenarios.downloads import fetched, file_lasting, values_of
 from experiments.study.blueprint import StandingTestbed
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
+from experiments.testbed.appliance import bound_receive_buffer
+from experiments.testbed.build import Testbed
 from experiments.testbed.counters import counted
 from tributary.settings.units import Size
 
+_NO_MARK = 4294967295
+"""The kernel's own tcp_notsent_lowat."""
 _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "legacy": ("#D55E00", "^", ":")}
 
 
@@ -65,6 +69,16 @@ Sizes = Annotated[
     BeforeValidator(listed),
     Field(min_length=1, description="sizes with commas between them, such as '0.18MB,0.72MB'"),
 ]
+
+
+def bound_what_is_received(testbed: Testbed, most: Size) -> None:
+    """Let the client take ``most``, and the gateway send as a kernel by itself does, the papers' among them.
+
+    With the appliance's low mark for unsent bytes (tcp_notsent_lowat) a slow path is given less at a time, and MPTCP
+    does with a smaller buffer.
+    """
+    bound_receive_buffer(testbed, most.amount)
+    testbed.gateway.sysctl(net__ipv4__tcp_notsent_lowat=_NO_MARK)
 
 
 def timed(built: StandingTestbed, options: TimedOptions, point: Point, repetition: int) -> Download:

@@ -96,7 +96,9 @@ def test_the_unit_tests_pass_where_root_has_set_nothing_up(clone: Path, temporar
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-def as_user(command: tuple[str, ...], clone: Path, temporary: Path, seconds: float) -> "subprocess.CompletedProcess[str]":
+def as_user(
+    command: tuple[str, ...], clone: Path, temporary: Path, seconds: float
+) -> "subprocess.CompletedProcess[str]":
     """Run a script of the clone as its user."""
     name, *arguments = command
     become = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
