@@ -89,7 +89,7 @@ def _only_one_here() -> Iterator[int]:
     path = directories.RUN / f"squid.{directories.namespace()}.lock"
     try:
         directories.make_run()
-        with directories.locked(path, made=True) as lock:
+        with directories.lock_file(path) as lock:
             yield lock
     except BlockingIOError as error:
         raise Failure(Exit.IN_USE, "another `squid run` serves this network namespace") from error

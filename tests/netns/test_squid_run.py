@@ -33,7 +33,7 @@ def traces(node: Node, net: World) -> dict[str, object]:
         "processes": node.pids(),
         "memory": sorted(path.name for path in Path("/dev/shm").glob(f"tributary{namespace}-*")),
         "files": sorted(path.name for path in net.directory.glob("*/squid.*")),
-        "/run": sorted(path.name for path in Path("/run").glob("squid*")),
+        "/run": sorted(path.name for folder in ("/run", "/run/tributary") for path in Path(folder).glob("squid*")),
     }
 
 

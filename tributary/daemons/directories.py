@@ -43,16 +43,44 @@ def namespace() -> int:
 
 
 @contextmanager
-def locked(path: Path, wait: bool = False, made: bool = False) -> Iterator[int]:
-    """The descriptor of a lock on the directory ``path``, or on a file that is ``made``; who inherits it has the lock.
+def locked(path: Path, wait: bool = False) -> Iterator[int]:
+    """The descriptor of a lock on the directory ``path``; who inherits it has the lock.
 
     Raises OSError: FileNotFoundError without the directory, BlockingIOError if somebody has the lock and this one is
     not to ``wait``.
     """
-    kind = os.O_RDWR | os.O_CREAT if made else os.O_RDONLY | os.O_DIRECTORY
-    descriptor = os.open(path, kind | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield descriptor
     finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[int]:
+    """The descriptor of a lock on the file ``path``, made if need be and removed at the end of the block.
+
+    A process that inherits it has the lock also after this one was killed. Raises OSError: BlockingIOError if somebody
+    has the lock.
+    """
+    descriptor = _locked_file(path)
+    try:
+        yield descriptor
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked_file(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        # Who had it has removed the file since it was opened here: that lock keeps nobody out.
         os.close(descriptor)
