@@ -22,6 +22,7 @@ from tributary.places import CACHE, ROOT
 _KERNELS = {"noble": ("linux-image-virtual", "initramfs-tools")}
 _DEBIANS = ("linux-image-cloud-amd64",)
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_GUEST_CACHE = "var/cache/tributary"
 _HOST_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 # No KVM: it may be there and unusable.
 _REAL_TIME = ("-accel", "tcg,thread=multi", "-smp", "2")
@@ -57,15 +58,21 @@ def arm(processor: str) -> Machine:
 _PC = pc()
 
 
-def root_folder(work: Path, more: Sequence[str] = (), suite: str = "trixie") -> Path:
-    """A root file system in ``work``/root: packages, ``more``, the Python environment, our programs, the checkout."""
+def root_folder(work: Path, more: Sequence[str] = (), suite: str = "trixie", *, released: bool = False) -> Path:
+    """A root file system in ``work``/root: packages, ``more``, the Python environment, our programs, the checkout.
+
+    Benchmarks and experiments want the converter ``released``, too.
+    """
     lists = (ROOT / "scripts/setup.d/packages.txt", ROOT / "scripts/setup.d/packages-testbed.txt")
     named = [name for each in lists for name in each.read_text().split()]
     packages = (*_KERNELS.get(suite, _DEBIANS), "kmod", *named, *more)
     root = debian_folder(work, packages, suite=suite)
     _copy_checkout(root / "tributary")
     _install_python(root)
-    shutil.copytree(native.build().converter.parent, root / str(CACHE).lstrip("/") / "bin", dirs_exist_ok=True)
+    shutil.copytree(native.build().converter.parent, root / _GUEST_CACHE / "bin")
+    if released:
+        subprocess.run([ROOT / "scripts/setup.d/converter", CACHE, "--released"], check=True)
+        shutil.copytree(CACHE / "released", root / _GUEST_CACHE / "released")
     return root
 
 
@@ -120,8 +127,8 @@ def _install_python(root: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     environment |= {"PATH": _PATH, "PIP_CERT": "/tmp/host-certificates.crt"}
     environment.pop("PIP_FIND_LINKS", None)
-    command = ["chroot", str(root), "bash", "/tributary/scripts/setup.d/python", "/var/cache/tributary"]
+    command = ["chroot", str(root), "bash", "/tributary/scripts/setup.d/python", f"/{_GUEST_CACHE}"]
     subprocess.run(command, env=environment, check=True)
     # Once here, not at each start under emulation.
-    compiling = ["/var/cache/tributary/python/bin/python", "-m", "compileall", "-q", "/tributary"]
+    compiling = [f"/{_GUEST_CACHE}/python/bin/python", "-m", "compileall", "-q", "/tributary"]
     subprocess.run(["chroot", str(root), *compiling], env=environment, check=True)

@@ -39,7 +39,7 @@ $python -m experiments.testbed down --name demo
 echo BEGIN delay
 # A stall of the emulator delays both alike.
 for _ in 1 2 3; do
-    $python -m experiments.bench run queueing-delay --quick --most-stolen 100% --json >/tmp/delay.json
+    $python -m experiments.bench run queueing-delay --quick --most-stolen 100% --json >/tmp/delay.json || continue
     $python -c 'import json, sys; measured = json.load(sys.stdin); print(json.dumps(measured["values"]))
 sys.exit(measured["ratios"]["delay_pfifo_vs_throttler"] <= 1.1)' </tmp/delay.json && break
 done
@@ -82,7 +82,8 @@ echo "converter ended with $?"
 kill %?origin
 ip address delete 203.0.113.80/32 dev lo
 ip link set lo down
-echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo END left
+# The folder of sockets and locks stays, empty.
+echo BEGIN left; ip netns list; find /run -path "*tributary*" ! -path /run/tributary; nft list ruleset; echo END left
 """
 
 
@@ -90,7 +91,7 @@ echo BEGIN left; ip netns list; ls /run | grep tributary; nft list ruleset; echo
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     work = tmp_path_factory.mktemp("vm", numbered=True)
     try:
-        return boot(root_folder(work), DEMO, seconds=540).replace("\r", "")
+        return boot(root_folder(work, released=True), DEMO, seconds=540).replace("\r", "")
     finally:
         shutil.rmtree(work)
 
@@ -135,8 +136,10 @@ def test_uploads_take_the_way_round_through_an_ifb_device(console: str) -> None:
 
 
 def test_a_held_class_with_fq_codel_delays_its_packets_less_than_a_long_queue(console: str) -> None:
-    delay = json.loads(section(console, "delay").splitlines()[-1])
-    assert delay["delay_pfifo_ms"] > 1.1 * delay["delay_throttler_ms"], section(console, "delay")
+    printed = section(console, "delay")
+    measured = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert measured, f"no benchmark ended well:\n{printed}"
+    assert measured[-1]["delay_pfifo_ms"] > 1.1 * measured[-1]["delay_throttler_ms"], printed
 
 
 def test_nothing_is_left_after_down(console: str) -> None:
