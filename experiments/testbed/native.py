@@ -68,9 +68,15 @@ def build() -> Programs:
     place = _profile.place
     programs = Programs(place / "tributary-converter", place / "tributary-load")
     if not programs.converter.exists():
-        raise Failure(Exit.UNAVAILABLE, f"{programs.converter}: not found (scripts/setup builds it)")
+        command = " ".join((f"scripts/setup.d/converter {CACHE}", *_profile.how))
+        raise Failure(Exit.UNAVAILABLE, f"{programs.converter}: not found ({command} builds it)")
     _asked.append(programs)
     return programs
+
+
+def are_given() -> bool:
+    """Whether the programs are here and cargo is not: they are taken as they are."""
+    return not shutil.which("cargo") and (_profile.place / "tributary-converter").exists()
 
 
 @cache

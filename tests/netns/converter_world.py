@@ -45,7 +45,7 @@ TCP, MPTCP = 0, IPPROTO_MPTCP
 PORTS = {"http": 3128, "socks5": 1080, "convert": 2263, "tproxy": 7001, "redirect": 7002}
 METRICS = 9090
 
-NEEDED = ("cargo", "curl", "ip", "nft", "ss", "sysctl")
+NEEDED = ("curl", "ip", "nft", "ss", "sysctl", *(() if native.are_given() else ("cargo",)))
 missing = [tool for tool in NEEDED if shutil.which(tool) is None]
 needs_tools = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
 

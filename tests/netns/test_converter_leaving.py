@@ -41,7 +41,10 @@ from tests.netns.world import eventually, in_namespace, process, said_ready
 
 pytestmark = [
     needs_tools,
-    pytest.mark.skipif(shutil.which("clang") is None, reason="missing: clang, with which the kernel's part is built"),
+    pytest.mark.skipif(
+        shutil.which("clang") is None and not native.are_given(),
+        reason="missing: clang, with which the kernel's part is built",
+    ),
 ]
 
 PROXY, ORIGIN = f"{GATEWAY}:{PORTS['http']}", f"{SERVER}:8080"
