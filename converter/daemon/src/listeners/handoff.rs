@@ -151,6 +151,11 @@ impl<'a> Client<'a> {
     }
 
     async fn relay(mut self, asked: Asked, to: usize, way: Way) -> Option<Self> {
+        // More of it may have come while it was to be handed over.
+        if let Err(refused) = self.front.hold(&self.session, &asked.request, 0) {
+            self.refuse(refused, asked.since).await;
+            return None;
+        }
         self.front.pass(asked.head);
         let request = match asked.request.for_origin() {
             Ok(request) => request,
@@ -174,14 +179,12 @@ impl<'a> Client<'a> {
         if matches!(left, Left::Nothing) {
             return Some(self);
         }
-        end(self.session, self.front, &request, left, asked.since).await;
+        end(self.session, self.front, request, left, asked.since).await;
         None
     }
 
     /// With all that came.
     async fn hand_over(mut self, asked: &Asked, to: usize) -> Handed<'a> {
-        // Until a back end has them.
-        self.session.may_hold(self.front.inbox.len());
         let away = Away {
             session: &self.session,
             handoff: self.handoff,

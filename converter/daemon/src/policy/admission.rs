@@ -152,10 +152,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Counts the bytes that wait for their turn; whether there is memory for them.
+    /// Counts the bytes that wait for their turn; whether there is memory for them. There is for as many as before.
     pub fn may_hold(&self, bytes: usize) -> bool {
-        self.budget.change(self.held.replace(bytes), bytes);
-        bytes == 0 || !self.budget.is_spent()
+        let before = self.held.replace(bytes);
+        self.budget.change(before, bytes);
+        bytes <= before || !self.budget.is_spent()
     }
 
     /// The client's share of the bytes that may wait for a peer.
@@ -267,7 +268,9 @@ mod tests {
         assert!(first.may_hold(99));
         let second = come("10.0.0.1").expect("its share is not spent");
         second.budget().change(0, 1);
-        assert!(!first.may_hold(99));
+        assert!(first.may_hold(99));
+        assert!(!first.may_hold(100));
+        assert!(first.may_hold(99));
         assert_eq!(come("10.0.0.1").err(), Some(NotAdmitted::ClientBuffered));
         let other = come("10.0.0.2").expect("another client");
         assert!(other.may_hold(99));

@@ -9,7 +9,7 @@ use tokio::io::Interest;
 use tributary_wire::http::Refused;
 use tributary_wire::http::exchange::{Action, Ending, Event, Exchange, Input};
 
-use super::front::{Front, SMALL};
+use super::front::{Front, counted};
 use super::server::ServerConnection;
 use crate::bytes::context::RelayContext;
 use crate::bytes::flow::TURNS;
@@ -41,8 +41,7 @@ pub async fn carry(
         up: Outlet::new(server, context.budget, context.up),
         down: Outlet::new(client, context.budget, context.down),
         out: head,
-        // Small ones are part of what every connection takes.
-        kept: if kept > SMALL { kept } else { 0 },
+        kept: counted(kept),
         context: &context,
     };
     if let Err(ending) = carrier.begin() {
@@ -114,8 +113,9 @@ impl Carrier<'_, '_> {
         let body = self.client_inbox.drain(..used);
         self.out.extend(body);
         let head = mem::take(self.out);
-        self.send_up(&head)?;
+        // There was memory for the head as well; from now on what the server does not take of it is counted by itself.
         self.holds();
+        self.send_up(&head)?;
         // What came behind the next converter's answer is the server's.
         let early = mem::take(self.server_inbox);
         if early.is_empty() {

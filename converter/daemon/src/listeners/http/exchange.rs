@@ -62,7 +62,11 @@ pub async fn exchange(
         };
         // A server that had just left is no reason to give up: another connection to it may serve.
         match ask(session, front, &mut server, request, is_kept).await {
-            Ending::Repeat if is_kept => {}
+            Ending::Repeat if is_kept => {
+                if let Err(refused) = front.hold(session, request, request.head_len()) {
+                    return Left::Refuse(refused, name);
+                }
+            }
             ending => return conclude(session, kept, server, request, &ending, name, since),
         }
     }

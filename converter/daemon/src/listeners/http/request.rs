@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tributary_wire::http::{Refused, Request};
 
-use super::front::Front;
+use super::front::{Front, NO_MEMORY};
 use crate::listeners::message::PIECE;
 use crate::session::Session;
 
@@ -38,14 +38,17 @@ pub async fn next_request(
     loop {
         match front.reader.request(&front.inbox, session.http_limits()) {
             Ok(Some((request, length))) => {
-                return Next::Request(request, length);
+                return match front.hold(session, &request, 0) {
+                    Ok(()) => Next::Request(request, length),
+                    Err(refused) => Next::Refused(refused),
+                };
             }
             Ok(None) => {}
             Err(refused) => return Next::Refused(refused),
         }
         front.rest();
         if !session.may_hold(front.inbox.len()) {
-            return Next::Refused(Refused::new(503, "out of memory for requests"));
+            return Next::Refused(NO_MEMORY);
         }
         let begun = front.reader.has_begun();
         if begun && whole_by.is_none() {

@@ -44,16 +44,18 @@ pub async fn serve(mut session: Session) {
             continue;
         }
         if let RequestTarget::Connect(authority) = &request.target {
-            // A tunnel lasts: the server of the request before is not kept for its time.
+            let authority = authority.clone();
+            // A tunnel lasts: neither its request nor the server of the request before is kept for its time.
+            drop(request);
             drop(kept.take());
-            return Box::pin(tunnel(session, authority, front.inbox)).await;
+            return Box::pin(tunnel(session, &authority, front.inbox)).await;
         }
         let since = Clock::now();
         // In boxes, so that a client that asks for nothing takes little memory.
         let exchange = exchange(&session, &mut front, &mut kept, &request, None, since);
         match Box::pin(exchange).await {
             Left::Nothing => {}
-            left => return Box::pin(end(session, front, &request, left, since)).await,
+            left => return Box::pin(end(session, front, request, left, since)).await,
         }
     }
 }
@@ -62,10 +64,13 @@ pub async fn serve(mut session: Session) {
 pub async fn end(
     mut session: Session,
     mut front: Front,
-    request: &Request,
+    request: Request,
     left: Left,
     since: Clock,
 ) {
+    let to_head = request.method == Method::Head;
+    // An end may take half a minute, and a tunnel lasts.
+    drop(request);
     if !matches!(left, Left::Tunnel(..)) {
         front.forget(&session);
     }
@@ -77,7 +82,6 @@ pub async fn end(
         }
         Left::Refuse(refused, target) => refuse(session, refused, &target, since).await,
         Left::NoServer(error, target) => {
-            let to_head = request.method == Method::Head;
             refuse_dial(session, &error, to_head, &target, since).await;
         }
         Left::Break => drop(session.paths()),

@@ -149,6 +149,11 @@ impl Request {
         self.fields.memory()
     }
 
+    /// Bytes of its head as it came.
+    pub fn head_len(&self) -> usize {
+        self.fields.head_len()
+    }
+
     /// The field lines as they came: names, and values without the white space around them.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter()
