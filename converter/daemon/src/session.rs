@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tokio::sync::watch;
-use tributary_wire::http::HeadLimits;
+use tributary_wire::http::{HeadLimits, MalformedFields};
 use tributary_wire::proxy_protocol::Header;
 
 use crate::accounting::accounts::{Accounts, Live, Open};
@@ -35,8 +35,6 @@ use crate::policy::rate_limit::RateLimit;
 
 /// Bytes that may travel with a request to the gateway.
 const EARLY: usize = 16 << 10;
-/// Bytes of a malformed line that the log shows.
-const SHOWN: usize = 100;
 
 /// A listener's settings, name and counters.
 #[derive(Debug)]
@@ -200,14 +198,16 @@ impl Session {
         })
     }
 
-    /// A server has sent field lines that are left out of its response: says so in the log, and counts them.
-    pub fn malformed_fields(&self, server: &str, lines: &[Box<[u8]>]) {
-        for line in lines {
-            self.context.accounts.metrics.malformed_fields.inc();
-            if self.context.warnings.take() {
-                let line = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
-                tracing::warn!("{server} sent a malformed field line, which is left out: {line:?}");
-            }
+    /// A server has sent field lines that are left out of its response: shows the first one in the log, and counts all.
+    pub fn malformed_fields(&self, server: &str, lines: &MalformedFields) {
+        if lines.count == 0 {
+            return;
+        }
+        let metrics = &self.context.accounts.metrics;
+        metrics.malformed_fields.inc_by(lines.count as u64);
+        if self.context.warnings.take() {
+            let line = String::from_utf8_lossy(&lines.first);
+            tracing::warn!("{server} sent a malformed field line, which is left out: {line:?}");
         }
     }
 
@@ -304,7 +304,7 @@ impl Session {
         )
     }
 
-    /// Counts the bytes that wait here for their turn; whether there is memory for them.
+    /// Counts the bytes that wait here for their turn; whether there is memory for them. There is for as many as before.
     pub fn may_hold(&self, bytes: usize) -> bool {
         self.ticket.may_hold(bytes)
     }

@@ -5,8 +5,36 @@ use super::grammar::{Reason, is_token, is_value_byte};
 /// A head without its malformed lines, and those.
 pub(crate) struct Repaired {
     pub head: Vec<u8>,
-    /// Without their ends.
-    pub malformed: Vec<Box<[u8]>>,
+    pub malformed: MalformedFields,
+}
+
+/// Malformed field lines that were left out. However many there are, and however long, they take little memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MalformedFields {
+    /// How many there were.
+    pub count: usize,
+    /// The beginning of the first one, without its end: at most [`MalformedFields::SHOWN`] bytes.
+    pub first: Box<[u8]>,
+}
+
+impl MalformedFields {
+    /// Bytes of the first line that are kept.
+    pub const SHOWN: usize = 100;
+
+    fn add(&mut self, line: &[u8]) {
+        if self.count == 0 {
+            self.first = line[..line.len().min(Self::SHOWN)].into();
+        }
+        self.count += 1;
+    }
+
+    /// Adds those of a later head.
+    pub(crate) fn extend(&mut self, later: &Self) {
+        if self.count == 0 {
+            self.first.clone_from(&later.first);
+        }
+        self.count += later.count;
+    }
 }
 
 /// What a line that frames the message, or ends its connection, has in its name, or where the name should be.
@@ -23,7 +51,7 @@ const FRAMES: [&[u8]; 5] = [
 pub(crate) fn without_malformed_fields(head: &[u8]) -> Result<Repaired, Reason> {
     let mut repaired = Repaired {
         head: Vec::with_capacity(head.len()),
-        malformed: Vec::new(),
+        malformed: MalformedFields::default(),
     };
     for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let text = line.strip_suffix(b"\r\n").unwrap_or(line);
@@ -32,7 +60,7 @@ pub(crate) fn without_malformed_fields(head: &[u8]) -> Result<Repaired, Reason> 
         } else if may_frame(text) {
             return Err("a malformed field line that may frame the message");
         } else {
-            repaired.malformed.push(text.into());
+            repaired.malformed.add(text);
         }
     }
     Ok(repaired)

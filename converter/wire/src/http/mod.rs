@@ -45,6 +45,7 @@ pub use body::{Body, BodyReader};
 pub use chunked::Chunked;
 pub use head::{HeadReader, parse_request, parse_response};
 pub use limits::HeadLimits;
+pub use malformed::MalformedFields;
 pub use method::Method;
 pub use refused::Refused;
 pub use request::{Awaited, ContentRule, Request};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tributary_wire::http::exchange::{
     Action, ClientAfter, Completed, Ending, Event, Exchange, Fault, Input, ServerAfter,
 };
-use tributary_wire::http::{HeadLimits, Refused, parse_request};
+use tributary_wire::http::{HeadLimits, MalformedFields, Refused, parse_request};
 
 use super::limits;
 
@@ -610,6 +610,24 @@ fn malformed_content_is_refused_until_the_response_has_begun() {
 }
 
 /// The server's connection is not used again: what comes there next might be taken for another answer.
+/// However many a server sends, and in however many interim responses.
+#[test]
+fn malformed_fields_are_counted_and_only_the_beginning_of_the_first_is_kept() {
+    let limits = limits();
+    let (mut exchange, _) = begin(GET, false, &limits);
+    let long = "a".repeat(60_000);
+    let interim = format!("HTTP/1.1 103 Early Hints\r\n{long}\r\n\r\n");
+    let last = format!("HTTP/1.1 200 OK\r\n{}\r\n", ":\r\n".repeat(20_000));
+    let mut out = Vec::new();
+    for head in [&interim, &interim, &last] {
+        let done = exchange.handle(server(head.as_bytes()), &mut out);
+        assert_eq!(done, Action::Head(head.len()));
+    }
+    let malformed = exchange.malformed_fields();
+    assert_eq!(malformed.count, 20_002);
+    assert_eq!(*malformed.first, long.as_bytes()[..MalformedFields::SHOWN]);
+}
+
 #[test]
 fn bytes_behind_a_response_are_dropped() {
     let ignored = Action::Pass {

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use tributary_wire::http::{
-    Awaited, Body, ContentRule, Delivery, Hop, Refused, Response, Version, parse_response,
+    Awaited, Body, ContentRule, Delivery, Hop, MalformedFields, Refused, Response, Version,
+    parse_response,
 };
 
 use super::{limits, pseudonym, read_response};
@@ -217,7 +218,11 @@ fn test_a_malformed_field_that_does_not_frame_is_left_out() {
     ] {
         let head = format!("HTTP/1.1 200 OK|Date: x|{line}|Content-Length: 5|B: c");
         let response = read(&head, GET);
-        assert_eq!(response.malformed, [line.as_bytes().into()]);
+        let malformed = MalformedFields {
+            count: 1,
+            first: line.as_bytes().into(),
+        };
+        assert_eq!(response.malformed, malformed);
         assert_eq!(
             (response.body, response.keep_alive),
             (Body::Length(5), false),

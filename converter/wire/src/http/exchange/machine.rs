@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use super::super::{Awaited, ContentRule, HeadLimits, Hop, Refused, Request, Response};
+use super::super::{
+    Awaited, ContentRule, HeadLimits, Hop, MalformedFields, Refused, Request, Response,
+};
 use super::download::{Download, Kept, take};
 use super::upload::{Sent, Upload};
 use super::{Action, ClientAfter, Completed, Ending, Event, Fault, Input, ServerAfter};
@@ -19,7 +21,7 @@ pub struct Exchange<'a> {
     /// The client gets what was passed on to it, and nothing else can take its place.
     committed: bool,
     /// Field lines that were left out of responses.
-    malformed: Vec<Box<[u8]>>,
+    malformed: MalformedFields,
     upload: Upload,
     download: Download,
 }
@@ -47,7 +49,7 @@ impl<'a> Exchange<'a> {
             repeatable: kept && request.is_repeatable(),
             draining: false,
             committed: false,
-            malformed: Vec::new(),
+            malformed: MalformedFields::default(),
             upload: Upload::of(request.body),
             download: Download::new(),
         })
@@ -100,7 +102,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Malformed field lines that were left out of the server's responses.
-    pub fn malformed_fields(&self) -> &[Box<[u8]>] {
+    pub fn malformed_fields(&self) -> &MalformedFields {
         &self.malformed
     }
 
@@ -184,7 +186,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn pass_head(&mut self, response: &Response, out: &mut Vec<u8>) {
-        self.malformed.extend_from_slice(&response.malformed);
+        self.malformed.extend(&response.malformed);
         let mut delivery = response.delivery(self.awaited);
         // What is left of a request that is broken off cannot be told from another one.
         let whole = self.upload.body.has_ended() || is_success(response.status);

@@ -7,7 +7,7 @@ pub use forward::Delivery;
 use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, with_room};
 use super::framing::{self, Declared};
 use super::grammar::Reason;
-use super::malformed::without_malformed_fields;
+use super::malformed::{MalformedFields, without_malformed_fields};
 use super::request::{Awaited, ContentRule, field_error};
 use super::{Body, Version};
 
@@ -32,7 +32,7 @@ pub struct Response {
     /// After this head both directions carry another protocol: 101, or 2xx to CONNECT.
     pub switching_protocols: bool,
     /// Field lines that were malformed, and are left out.
-    pub malformed: Vec<Box<[u8]>>,
+    pub malformed: MalformedFields,
     declared: Declared,
     phrase: Box<str>,
     fields: Fields,
@@ -70,7 +70,7 @@ impl Response {
                 declared => Some(declared.map_err(BadResponse)?),
             },
         };
-        let is_understood = declared.is_some() && malformed.is_empty();
+        let is_understood = declared.is_some() && malformed.count == 0;
         let declared = declared.unwrap_or(Declared::Nothing);
         let body = body(status, awaited, declared);
         let keep_alive = body != Body::UntilClose
@@ -106,7 +106,7 @@ struct Parts {
     status: u16,
     phrase: Box<str>,
     fields: Fields,
-    malformed: Vec<Box<[u8]>>,
+    malformed: MalformedFields,
 }
 
 /// Reads the head; if a field line is malformed, without that.
@@ -114,7 +114,7 @@ fn read(head: &[u8], field_count: usize) -> Result<Parts, Reason> {
     match parse(head, field_count) {
         Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
             let repaired = without_malformed_fields(head)?;
-            let fields = field_count - repaired.malformed.len();
+            let fields = field_count - repaired.malformed.count;
             let parts = parse(&repaired.head, fields).map_err(field_error)??;
             Ok(Parts {
                 malformed: repaired.malformed,
@@ -149,7 +149,7 @@ fn parse(head: &[u8], field_count: usize) -> Result<Result<Parts, Reason>, httpa
             status,
             phrase,
             fields,
-            malformed: Vec::new(),
+            malformed: MalformedFields::default(),
         }))
     })
 }
