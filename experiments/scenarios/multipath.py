@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 from experiments.scenarios.downloads import (
     LEGACY,
-    QUICK,
     DownloadOptions,
     draw_panels,
     legacy_points,
@@ -90,7 +89,7 @@ SCENARIO = Scenario(
     expected="90 % of what the links carry one by one or more, by either converter, by IPv4 and by IPv6.",
     profile=DEFAULT,
     options=DownloadOptions,
-    quick=QUICK,
+    quick={"repeat": 1},
     points=_points,
     measure=measure,
     judge=_judge,

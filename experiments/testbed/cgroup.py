@@ -9,7 +9,10 @@ from tributary.settings.failure import Exit, Failure
 
 _PERIOD = 10_000  # microseconds: a share of a processor is given out every hundredth of a second,
 _LEAST = 1000  # or more seldom: the kernel takes no smaller one (sched/sched-bwc.rst)
-_ENTER = 'for group in $TRIBUTARY_GROUPS; do echo $$ >"$group/cgroup.procs" || exit; done; exec "$@"'
+# A share of a processor is for ordinary processes: where real-time ones have shares of their own, none may enter.
+_ENTER = """chrt --other --pid 0 $$ &&
+for group in $TRIBUTARY_GROUPS; do echo $$ >"$group/cgroup.procs" || exit; done; exec "$@"
+"""
 
 
 @contextmanager
