@@ -126,6 +126,7 @@ def measured(
     return done.returncode, failing, done.stderr
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PAPERS)
 def test_no_claim_of_a_papers_experiment_fails(name: str, tmp_path: Path) -> None:
     """Each claim holds, or differs for a reason that the experiment names. One repetition decides by itself, so that
