@@ -131,18 +131,22 @@ static __always_inline int sack(union header *header, __u32 at, __u32 length, co
  */
 int option(union header *header, __u32 at, __u32 length, const struct translation *to)
 {
-	__u32 one;
+	__u32 next = at + 1, one;
 	int failed;
 
 	if (!header || !to || length > LONGEST)
 		return -1;
-	if (at >= length || header->bytes[at] == END)
+	/* A verifier before Linux 6.8 learns of a place by a constant only, which the compiler would leave out. */
+	FORGET(length);
+	FORGET(at);
+	FORGET(next);
+	if (at >= length || at >= LONGEST || header->bytes[at] == END)
 		return 0;
 	if (header->bytes[at] == NO_OPERATION)
 		return 1;
-	if (at + 1 >= length)
+	if (next >= length || next >= LONGEST)
 		return -1;
-	one = header->bytes[at + 1];
+	one = header->bytes[next];
 	if (one < 2 || at + one > length)
 		return -1;
 	switch (header->bytes[at]) {
