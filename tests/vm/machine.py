@@ -19,8 +19,12 @@ from image.make.foreign import runnable
 from tests.debs.ubuntu import sources
 from tributary.places import CACHE, ROOT
 
-_KERNELS = {"noble": ("linux-image-virtual", "initramfs-tools")}
-_DEBIANS = ("linux-image-cloud-amd64",)
+# And what the kernel's package does not bring with it.
+_KERNELS = {
+    "bookworm": ("linux-image-cloud-amd64", "mount"),
+    "noble": ("linux-image-virtual", "initramfs-tools"),
+    "trixie": ("linux-image-cloud-amd64",),
+}
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _GUEST_CACHE = "var/cache/tributary"
 _HOST_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -65,7 +69,7 @@ def root_folder(work: Path, more: Sequence[str] = (), suite: str = "trixie", *, 
     """
     lists = (ROOT / "scripts/setup.d/packages.txt", ROOT / "scripts/setup.d/packages-testbed.txt")
     named = [name for each in lists for name in each.read_text().split()]
-    packages = (*_KERNELS.get(suite, _DEBIANS), "kmod", *named, *more)
+    packages = (*_KERNELS[suite], "kmod", *named, *more)
     root = debian_folder(work, packages, suite=suite)
     _copy_checkout(root / "tributary")
     _install_python(root)

@@ -27,6 +27,7 @@ SCRIPT = (
 python=/var/cache/tributary/python/bin/python
 bin=/var/cache/tributary/bin
 said kernel uname -r
+mkdir -p /var/log/tributary-converter
 for example in converter/examples/*.toml; do
     ip netns add example
     ip -n example link set lo up
@@ -44,7 +45,7 @@ for example in converter/examples/*.toml; do
     said "$(basename "$example")" cat /tmp/example.log
     ip netns delete example
 done
-$python -m experiments.demo --json --size 2MB --tolerance 30% --most-stolen 100% \
+$python -m experiments.demo --json --size 2MB --tolerance 30% \
     --set wired.rate=12mbit --set wired.delay=20ms --set wireless.rate=4mbit --set wireless.delay=30ms \
     >/tmp/summary.json 2>/tmp/demo.log
 said demo cat /tmp/summary.json
@@ -53,7 +54,7 @@ $python -m experiments.handoff demo --json --size 1MB >/tmp/handoff.json 2>/tmp/
 echo "hand-off ended with $?"
 said handoff cat /tmp/handoff.json
 said handoff-log tail -n 5 /tmp/handoff.log
-$python -m pytest -q -p no:cacheprovider tests/netns/test_converter_leaving.py \
+$python -m pytest -q -p no:cacheprovider --no-skips tests/netns/test_converter_leaving.py \
     -k "left_in_their_midst or longer_than_the_converter" >/tmp/leaving.log 2>&1
 echo "leaving ended with $?"
 said leaving tail -n 25 /tmp/leaving.log
