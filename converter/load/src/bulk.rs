@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
@@ -14,6 +14,8 @@ use crate::http;
 use crate::origin::Taken;
 use crate::pattern::Pattern;
 use crate::route::Route;
+use crate::seconds::seconds;
+use crate::sockets;
 
 const BUFFER: usize = 256 << 10;
 
@@ -37,6 +39,18 @@ pub struct Options {
     /// Check every byte that is read; without it only their number.
     #[arg(long)]
     verify: bool,
+    /// Each connection rests for so long in the middle of its bytes: it sends nothing, or reads nothing, and then its window
+    /// closes.
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
+    rest: f64,
+}
+
+impl Options {
+    /// Where each half of the bytes ends, and the rest behind it.
+    fn parts(&self) -> [(u64, Duration); 2] {
+        let rest = Duration::from_secs_f64(self.rest);
+        [(self.bytes / 2, rest), (self.bytes, Duration::ZERO)]
+    }
 }
 
 #[derive(Serialize)]
@@ -98,6 +112,9 @@ fn move_one(options: &Options, seed: u64) -> io::Result<u64> {
     let mut received = Vec::new();
     let (stream, body) = runtime.block_on(async {
         let mut stream = options.route.open().await?;
+        if options.rest > 0.0 {
+            sockets::keep_receive_buffer_small(&stream)?;
+        }
         tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await?;
         let body = http::read_head(&mut stream, &mut received).await?;
         Ok::<_, io::Error>((stream, body))
@@ -108,12 +125,7 @@ fn move_one(options: &Options, seed: u64) -> io::Result<u64> {
         ));
     }
     let pattern = options.verify.then(|| Pattern::new(seed));
-    read_body(
-        blocking(stream)?,
-        pattern,
-        &received[body.start..],
-        options.bytes,
-    )
+    read_body(blocking(stream)?, pattern, &received[body.start..], options)
 }
 
 fn blocking(stream: tokio::net::TcpStream) -> io::Result<TcpStream> {
@@ -126,24 +138,27 @@ fn read_body(
     mut stream: TcpStream,
     pattern: Option<Pattern>,
     first: &[u8],
-    bytes: u64,
+    options: &Options,
 ) -> io::Result<u64> {
     let wrong_of = |at: u64, data: &[u8]| pattern.map_or(0, |pattern| pattern.wrong(at, data));
     let mut wrong = wrong_of(0, first);
     let mut read = first.len() as u64;
     let mut buffer = vec![0; BUFFER];
-    while read < bytes {
-        let count = stream.read(&mut buffer)?;
-        if count == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                format!("it ended after {read} bytes"),
-            ));
+    for (end, rest) in options.parts() {
+        while read < end {
+            let count = stream.read(&mut buffer)?;
+            if count == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!("it ended after {read} bytes"),
+                ));
+            }
+            wrong += wrong_of(read, &buffer[..count]);
+            read += count as u64;
         }
-        wrong += wrong_of(read, &buffer[..count]);
-        read += count as u64;
+        thread::sleep(rest);
     }
-    if read > bytes {
+    if read > options.bytes {
         return Err(http::malformed("more bytes than were asked for"));
     }
     Ok(wrong)
@@ -155,8 +170,11 @@ fn upload(options: &Options, seed: u64, runtime: &tokio::runtime::Runtime) -> io
     let mut stream = blocking(runtime.block_on(options.route.open())?)?;
     stream.write_all(request.as_bytes())?;
     let (pattern, mut sent) = (Pattern::new(seed), 0);
-    while sent < options.bytes {
-        sent += stream.write(pattern.at(sent, options.bytes - sent))? as u64;
+    for (end, rest) in options.parts() {
+        while sent < end {
+            sent += stream.write(pattern.at(sent, end - sent))? as u64;
+        }
+        thread::sleep(rest);
     }
     stream.set_nonblocking(true)?;
     let mut received = Vec::new();

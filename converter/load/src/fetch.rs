@@ -18,7 +18,9 @@ use crate::http;
 use crate::pattern::Pattern;
 use crate::random::Random;
 use crate::route::Route;
-use crate::shelf::Shelf;
+use crate::seconds::seconds;
+use crate::shelf::{Object, Shelf};
+use crate::sockets;
 
 /// One in so many times: a part of an object is asked for, requests are sent before answers are there, the client rests, and
 /// it goes on with a new connection.
@@ -50,6 +52,11 @@ pub struct Options {
     /// Of the random choices.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
+    /// Each client rests for so long once half of the requests are asked for: every other one in the midst of an answer, the
+    /// rest of which fills its window, and the others before a request. That one, for the longest object of a folder, is
+    /// not counted in --requests.
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
+    rest: f64,
 }
 
 /// What came of it.
@@ -57,6 +64,8 @@ pub struct Options {
 struct Tally {
     answers: u64,
     bytes: u64,
+    /// Clients that have rested as long as they were told to.
+    rested: u64,
     /// Answers with a byte or a length that is not right.
     wrong: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,24 +118,36 @@ struct Wanted {
     pattern: Pattern,
     from: u64,
     length: u64,
+    /// A rest in the midst of the answer.
+    rest: Duration,
 }
 
 impl Wanted {
+    /// All of `object`.
+    fn whole(options: &Options, object: &Object<'_>, rest: Duration) -> Self {
+        Self {
+            request: options.route.request("GET", &object.path(), ""),
+            pattern: object.pattern(),
+            from: 0,
+            length: object.length,
+            rest,
+        }
+    }
+
     fn any(options: &Options, random: &mut Random) -> Self {
         let object = options.shelf.any(random);
-        let (from, length, fields) = if object.length > 0 && random.below(PARTS) == 0 {
-            let from = random.below(object.length);
-            let length = 1 + random.below(object.length - from);
-            let fields = format!("Range: bytes={from}-{}\r\n", from + length - 1);
-            (from, length, fields)
-        } else {
-            (0, object.length, String::new())
-        };
+        if object.length == 0 || random.below(PARTS) != 0 {
+            return Self::whole(options, &object, Duration::ZERO);
+        }
+        let from = random.below(object.length);
+        let length = 1 + random.below(object.length - from);
+        let fields = format!("Range: bytes={from}-{}\r\n", from + length - 1);
         Self {
             request: options.route.request("GET", &object.path(), &fields),
             pattern: object.pattern(),
             from,
             length,
+            rest: Duration::ZERO,
         }
     }
 
@@ -146,20 +167,26 @@ async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Tal
     let mut random = Random::new(options.seed.wrapping_mul(1 << 20).wrapping_add(number));
     let mut tally = Tally::default();
     let mut kept = None;
+    let mut rests = options.rest > 0.0;
     loop {
-        let together = match random.below(PIPELINED) {
-            0 => 2 + random.below(TOGETHER - 1),
-            _ => 1,
+        let some = if rests && left.load(Ordering::Relaxed) <= options.requests / 2 {
+            rests = false;
+            vec![rest(&options, number, &mut tally).await]
+        } else {
+            let together = match random.below(PIPELINED) {
+                0 => 2 + random.below(TOGETHER - 1),
+                _ => 1,
+            };
+            let take = |left: u64| (left > 0).then(|| left.saturating_sub(together));
+            let Ok(before) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else {
+                return tally;
+            };
+            if random.below(FRESH) == 0 {
+                kept = None;
+            }
+            let some = (0..together.min(before)).map(|_| Wanted::any(&options, &mut random));
+            some.collect()
         };
-        let take = |left: u64| (left > 0).then(|| left.saturating_sub(together));
-        let Ok(before) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else {
-            return tally;
-        };
-        let some = (0..together.min(before)).map(|_| Wanted::any(&options, &mut random));
-        let some: Vec<_> = some.collect();
-        if random.below(FRESH) == 0 {
-            kept = None;
-        }
         match ask(&options, kept.take(), &some, &mut tally).await {
             Ok(stream) => kept = Some(stream),
             Err(error) => tally.broke(&error).await,
@@ -168,6 +195,20 @@ async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Tal
             sleep(rest).await;
         }
     }
+}
+
+/// Rests, or has the rest come in the midst of the answer to what it gives.
+async fn rest(options: &Options, number: u64, tally: &mut Tally) -> Wanted {
+    let rest = Duration::from_secs_f64(options.rest);
+    let folders = &options.shelf.folders;
+    let folder = usize::try_from(number / 2).unwrap_or(0) % folders.len();
+    let longest = options.shelf.longest(&folders[folder]);
+    if number % 2 == 0 {
+        return Wanted::whole(options, &longest, rest);
+    }
+    sleep(rest).await;
+    tally.rested += 1;
+    Wanted::whole(options, &longest, Duration::ZERO)
 }
 
 /// All of them at once, and their answers in order, on `kept` or on a new connection.
@@ -181,14 +222,18 @@ async fn ask(
         stream
     } else {
         tally.connections += 1;
-        options.route.open().await?
+        let stream = options.route.open().await?;
+        if options.rest > 0.0 {
+            sockets::keep_receive_buffer_small(&stream)?;
+        }
+        stream
     };
     let requests: String = some.iter().map(|each| each.request.as_str()).collect();
     stream.write_all(requests.as_bytes()).await?;
     let mut received = Vec::new();
     for each in some {
         timeout(
-            ANSWER_TIMEOUT,
+            ANSWER_TIMEOUT + each.rest,
             answer(&mut stream, each, &mut received, tally),
         )
         .await??;
@@ -207,6 +252,12 @@ async fn answer(
     tally: &mut Tally,
 ) -> io::Result<()> {
     let body = http::read_head(stream, received).await?;
+    if !wanted.rest.is_zero() {
+        let half = body.start..body.start + body.len() / 2;
+        http::read_body(stream, &half, received).await?;
+        sleep(wanted.rest).await;
+        tally.rested += 1;
+    }
     http::read_body(stream, &body, received).await?;
     tally.answers += 1;
     tally.bytes += body.len() as u64;
@@ -235,6 +286,7 @@ impl Tally {
     fn join(&mut self, other: Self) {
         self.answers += other.answers;
         self.bytes += other.bytes;
+        self.rested += other.rested;
         self.wrong += other.wrong;
         self.connections += other.connections;
         self.broken += other.broken;
@@ -253,6 +305,7 @@ mod tests {
             pattern: Pattern::new(1),
             from,
             length,
+            rest: Duration::ZERO,
         }
     }
 

@@ -42,6 +42,14 @@ impl Shelf {
         }
     }
 
+    /// The longest one in a folder.
+    pub fn longest<'a>(&self, folder: &'a str) -> Object<'a> {
+        (0..self.objects)
+            .map(|number| self.object(folder, number))
+            .max_by_key(|object| object.length)
+            .expect("there is at least one")
+    }
+
     /// Any one of all.
     pub fn any(&self, random: &mut Random) -> Object<'_> {
         let folder = random.below(self.folders.len() as u64);

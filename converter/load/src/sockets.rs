@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::failure::Failure;
 
 /// Connections that may wait for their accept; the kernel takes the less of this and `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
+/// Of receive buffers that are to be filled: the kernel doubles it, for what it keeps beside the bytes (socket(7)).
+const SMALL_BUFFER: usize = 64 << 10;
 const MSG_FASTOPEN: i32 = 0x2000_0000; // include/linux/socket.h
 
 /// A listening socket, not blocking.
@@ -48,6 +50,11 @@ pub fn connect_with(address: SocketAddr, data: &[u8]) -> io::Result<TcpStream> {
     }
     socket.set_nonblocking(true)?;
     TcpStream::from_std(socket.into())
+}
+
+/// Fixes the receive buffer, which would grow to megabytes: so the window of who reads nothing more closes.
+pub fn keep_receive_buffer_small(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_recv_buffer_size(SMALL_BUFFER)
 }
 
 /// Ends `stream` by a reset, of all its subflows if it is MPTCP (RFC 8684 section 3.5).

@@ -1,4 +1,4 @@
-//! `flow` and `poll` on loopback: how much passes in a time, how it ends, and how long each answer took.
+//! `flow`, `poll` and transfers that rest, on loopback: how much passes in a time, how it ends, how long each answer took.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -213,6 +213,56 @@ fn a_flow_that_still_connects_ends_when_it_is_terminated() {
     let asked = Instant::now();
     assert!(child.wait().expect("it ends").success());
     assert!(asked.elapsed() < Duration::from_secs(5));
+}
+
+/// Moves `bytes` in pieces by `each`; gives the longest that one took, and how many had been moved before it.
+fn longest(bytes: usize, mut each: impl FnMut() -> usize) -> (Duration, usize) {
+    let (mut moved, mut longest) = (0, (Duration::ZERO, 0));
+    while moved < bytes {
+        let start = Instant::now();
+        let count = each();
+        longest = longest.max((start.elapsed(), moved));
+        moved += count;
+    }
+    longest
+}
+
+#[test]
+fn a_transfer_rests_in_its_middle_and_a_window_closes_meanwhile() {
+    const BYTES: usize = 128 << 14;
+    for upload in [false, true] {
+        let (address, served) = serving(move |mut stream| {
+            let socket = socket2::SockRef::from(&stream);
+            socket.set_send_buffer_size(1 << 16).expect("a buffer");
+            let mut piece = [0; 1 << 14];
+            if !upload {
+                assert!(stream.read(&mut piece).expect("a request") > 0);
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n");
+                stream.write_all(head.as_bytes()).expect("a head");
+                return longest(BYTES, || stream.write(&piece).expect("it takes it"));
+            }
+            let paused = longest(BYTES, || stream.read(&mut piece).expect("a piece"));
+            let taken = format!("{{\"bytes\":{BYTES},\"wrong\":0}}");
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", taken.len());
+            stream
+                .write_all((head + &taken).as_bytes())
+                .expect("an answer");
+            stream
+                .read_to_end(&mut Vec::new())
+                .expect("the rest of the body");
+            paused
+        });
+        let bytes = BYTES.to_string();
+        let bulk = ["bulk", "--to", &address, "--bytes", &bytes, "--rest", "0.5"];
+        let direction = if upload { &["--upload"][..] } else { &[] };
+        let output = program(&[&bulk[..], direction].concat()).output();
+        let output = output.expect("the program runs");
+        assert!(output.status.success(), "{output:?}");
+        let (took, at) = served.join().expect("it serves");
+        assert!((0.4..5.0).contains(&took.as_secs_f64()), "{took:?}");
+        // Behind the middle are the request's head, or what both buffers take.
+        assert!((BYTES / 2..BYTES * 3 / 4).contains(&at), "{at}");
+    }
 }
 
 #[test]

@@ -460,8 +460,8 @@ fn serve_client(root: &Path, mut client: TcpStream, swapped: bool) {
     }
 }
 
-/// Objects in two folders below a new one, and 500 requests for them.
-fn fetched(name: &str, swapped: bool) -> Output {
+/// Objects in two folders below a new one, and 500 requests for them by clients that rest for so many seconds.
+fn fetched(name: &str, swapped: bool, rest: &str) -> Output {
     let root = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
     let below = root.to_str().expect("text");
     let shelf = ["--folders", "a,b", "--objects", "20", "--bits", "14"];
@@ -482,6 +482,8 @@ fn fetched(name: &str, swapped: bool) -> Output {
         "500",
         "--clients",
         "4",
+        "--rest",
+        rest,
     ];
     let output = run(&[&asking[..], &shelf].concat());
     std::fs::remove_dir_all(root).expect("removed");
@@ -490,16 +492,31 @@ fn fetched(name: &str, swapped: bool) -> Output {
 
 #[test]
 fn objects_and_their_parts_are_what_was_stocked() {
-    let output = fetched("whole", false);
+    let output = fetched("whole", false, "0");
     let told = told(&output);
     assert!(output.status.success(), "{told}");
     assert_eq!((&told["answers"], &told["wrong"]), (&500.into(), &0.into()));
-    assert_eq!(told["broken"], 0);
+    assert_eq!((&told["broken"], &told["rested"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn every_client_rests_once_and_then_goes_on() {
+    let output = fetched("rested", false, "0.5");
+    let told = told(&output);
+    assert!(output.status.success(), "{told}");
+    // Each one asks once more for its rest.
+    assert_eq!(
+        (&told["answers"], &told["rested"]),
+        (&504.into(), &4.into())
+    );
+    assert_eq!((&told["broken"], &told["wrong"]), (&0.into(), &0.into()));
+    let seconds = told["seconds"].as_f64().expect("a number");
+    assert!((0.5..10.0).contains(&seconds), "{told}");
 }
 
 #[test]
 fn an_answer_with_other_bytes_is_told() {
-    let output = fetched("swapped", true);
+    let output = fetched("swapped", true, "0");
     assert_eq!(output.status.code(), Some(1));
     let told = told(&output);
     assert!(told["wrong"].as_u64() > Some(0), "{told}");
