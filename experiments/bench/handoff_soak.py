@@ -5,6 +5,10 @@
 Every object has a content of its own, of a random size, known at every offset (tributary-load's stock and fetch).
 Each request is for any part of any object, at any back end: so every second one goes to another back end than the one
 before, over the same connection. Some are sent before the one before is answered, some clients rest in between.
+
+With ``rest``, 100 more clients rest for so long, once each: half of them in the midst of a back end's answer, which
+fills their window, the others between two requests, when the connection is at the front again. ``rest`` stays below the
+silence that ends a connection: ``--idle`` of back ends and switch, 300 s, and the front's ``timeouts.idle``, 600 s.
 """
 
 import json
@@ -28,15 +32,24 @@ from experiments.testbed.node import run
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.failure import Exit, Failure
 
-_COUNTED = ("answers", "bytes", "wrong", "connections", "broken", "per_second", "handed_over")
+_COUNTED = ("answers", "bytes", "wrong", "connections", "broken", "per_second", "handed_over", "rested")
+_IDLE = 300
+"""Seconds of silence after which switch and back end give a connection up."""
+_RESTING = 100
+"""Clients, of which each rests once."""
+_LARGE = ("--objects", "20", "--bits", "21")
+"""What they ask for: the longest objects fill all buffers on their way."""
 
 
 class SoakOptions(Options):
-    """``requests`` by so many ``clients``, each with one connection at a time."""
+    """``requests`` by so many ``clients``, each with one connection at a time. ``rest``: seconds that further clients
+    rest; 0: there are none of these.
+    """
 
     repeat: Repeat = 1
     requests: int = Field(default=1_000_000, ge=1, description="a count, above 0")
     clients: int = Field(default=64, ge=1, description="a count, above 0")
+    rest: float = Field(default=0, ge=0, lt=_IDLE, description=f"seconds, at least 0 and below {_IDLE}")
 
 
 @dataclass(frozen=True)
@@ -53,8 +66,9 @@ class Stocked:
         with reserved(name) as directory:
             with standing_network(f"trib-{name}", directory) as network:
                 for each in network.back_ends:
-                    below = ("--below", str(network.objects(each)))
-                    run([str(native.build().load), "stock", *below, "--folders", each])
+                    stock = (str(native.build().load), "stock", "--below", str(network.objects(each)))
+                    for large in ((), _LARGE):
+                        run([*stock, "--folders", each, *large])
                 with at_work(network):
                     yield Contest(network)
             take_down(name)
@@ -63,6 +77,19 @@ class Stocked:
 def _measure(built: Contest, options: SoakOptions, point: Point, repetition: int) -> Reading:
     """Raises Failure (exit 1) if an answer was wrong or a connection broke."""
     asked = ("--requests", str(options.requests), "--clients", str(options.clients))
+    report = _fetch(built, *asked)
+    log = (built.network.directory / "access.log").read_text()
+    counted = told(report, log)
+    if options.rest:
+        # Half of the requests come before the rests, half of them behind.
+        asked = ("--requests", str(20 * _RESTING), "--clients", str(_RESTING))
+        report = _fetch(built, *_LARGE, *asked, "--rest", str(options.rest))
+        counted["rested"] = told(report, log)["rested"]
+    return Reading(point, repetition, counted, {})
+
+
+def _fetch(built: Contest, *asked: str) -> dict[str, Any]:
+    """What clients report that have asked for objects of all back ends."""
     command = [str(native.build().load), "fetch", "--to", SERVICE, "--folders", ",".join(built.network.back_ends)]
     with built.client.start("fetch", [*command, *asked]) as process:
         process.popen.wait()
@@ -70,8 +97,8 @@ def _measure(built: Contest, options: SoakOptions, point: Point, repetition: int
     lines = [line for line in printed.splitlines() if line.startswith("{")]
     if not lines:
         raise Failure(Exit.SYSTEM, f"fetch: {printed.strip()}")
-    log = (built.network.directory / "access.log").read_text()
-    return Reading(point, repetition, told(json.loads(lines[-1]), log), {})
+    report: dict[str, Any] = json.loads(lines[-1])
+    return report
 
 
 def told(report: dict[str, Any], log: str) -> dict[str, float]:
@@ -95,7 +122,7 @@ SCENARIO = benchmark(
     question="A million requests by connections that change their back end: is every byte of every answer right?",
     about=__doc__,
     options=SoakOptions,
-    quick={"requests": 5000, "clients": 16},
+    quick={"requests": 5000, "clients": 16, "rest": 2},
     points=lambda _options: [{"objects": "random"}],
     blueprint=lambda _options, _profile, _point: Stocked(),
     measure=_measure,

@@ -5,13 +5,18 @@
 The relay is ``leaving-relay``, which does nothing else, and then the converter, by CONNECT. Downloads and uploads in
 turn, 100 at a time; every byte is checked. Whatever the moment at which a connection is left, with segments lost, late
 or sent again, the ends must not notice. It stays where a transfer is over before its slow start is seen to be.
+
+With ``rest``, 100 more rest for so long in their middle, after they were left: an upload sends nothing, a download
+reads nothing, and its window closes. Kernel timers go off meanwhile. ``rest`` stays below the time without a segment
+that ends a connection which was left: 300 s at the relay, ``timeouts.idle``, 600 s, at the converter.
 """
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Callable, Sequence
-from math import ceil
+from contextlib import ExitStack, suppress
 from statistics import median
 from typing import Any
 
@@ -37,49 +42,57 @@ _DEVICES = ("lossy", "core")
 _AT_ONCE = 100
 _BYTES, _AFTER = 500_000, 50_000
 """Of each transfer, and how many of them are relayed before the connection is left."""
+_RESTING_BYTES = 2_000_000
+"""Of each transfer that rests: when half of them have passed, most connections were left."""
+_SMALL_BUFFERS = "4096 65536 131072"
+"""Of the relay's sockets then, in bytes: least, default and most (tcp(7), tcp_rmem)."""
 _LAST = 60
-"""Seconds within which the last connection is over."""
-_COUNTED = {
-    RELAY: ("transfers", "left", "left_percent", "translated_percent", "refused", "deaf_ms"),
-    CONVERTER: ("transfers", "left", "left_percent"),
-}
+"""Seconds within which the last connection is over, beside its rest."""
+_SILENCE = 300
+"""Seconds after which the relay takes a connection that it has left for one that is over."""
+_OF_BOTH = ("transfers", "left", "left_percent", "rested", "left_at_rest")
+_COUNTED = {RELAY: (*_OF_BOTH, "translated_percent", "refused", "deaf_ms"), CONVERTER: _OF_BOTH}
+_WAYS = ("--verify", "--upload")
 _NAMES = {RELAY: "", CONVERTER: "converter_"}
 """What names of values have in front."""
 
 
 class SoakOptions(Options):
-    """``left``: goes on until so many transfers were left, or four times as many are over."""
+    """``left``: goes on until so many transfers were left, or four times as many are over. ``rest``: seconds that
+    further ones rest; 0: there are none of these.
+    """
 
     repeat: Repeat = 1
     left: int = Field(default=10_000, ge=1, description="a count, above 0")
+    rest: float = Field(default=0, ge=0, lt=_SILENCE, description=f"seconds, at least 0 and below {_SILENCE}")
 
 
 def _measure(built: Linked, options: SoakOptions, point: Point, repetition: int) -> Reading:
     """Raises Failure (exit 1) if a byte was wrong."""
     of = {RELAY: _by_relay, CONVERTER: _by_converter}[str(point["by"])]
-    return Reading(point, repetition, of(built.testbed, options.left), {})
+    return Reading(point, repetition, of(built.testbed, options), {})
 
 
-def _by_relay(testbed: Testbed, wanted: int) -> dict[str, float]:
+def _by_relay(testbed: Testbed, options: SoakOptions) -> dict[str, float]:
     """By the relay that does nothing else."""
     at = f"{Topology.PROXY4}:7000"
     devices = ("--client-device", _DEVICES[0], "--server-device", _DEVICES[1])
     command = [str(native.relays().leaving), "--listen", at, "--to", ORIGIN, *devices, "--after", str(_AFTER)]
     with testbed.gateway.start("leaving-relay", command).wait_until_ready() as relay:
-        transfers = _transfer(testbed, ("--to", at), lambda: relay.output().count('"left"'), wanted)
-        return told(_of_all(relay, transfers))
+        counted = _transfer(testbed, ("--to", at), lambda: relay.output().count('"left"'), options)
+        return counted | told(_of_all(relay, counted["transfers"]))
 
 
-def _by_converter(testbed: Testbed, wanted: int) -> dict[str, float]:
+def _by_converter(testbed: Testbed, options: SoakOptions) -> dict[str, float]:
     """By a converter with ``leave``, which tells how many it has left."""
     at = f"{Topology.PROXY4}:3128"
     settings = testbed.gateway.write("converter.toml", _settings(testbed, at))
     command = [str(testbed.programs().converter), "--config", str(settings)]
     with testbed.gateway.start("converter", command).wait_until_ready():
         route = ("--to", ORIGIN, "--via-connect", at)
-        transfers = _transfer(testbed, route, lambda: _left_by_converter(testbed), wanted)
+        counted = _transfer(testbed, route, lambda: _left_by_converter(testbed), options)
         left = _left_by_converter(testbed)
-        return {"transfers": float(transfers), "left": float(left), "left_percent": 100 * left / transfers}
+        return counted | {"left": float(left), "left_percent": 100 * left / counted["transfers"]}
 
 
 def _settings(testbed: Testbed, at: str) -> str:
@@ -98,21 +111,54 @@ def _left_by_converter(testbed: Testbed) -> int:
     return int(found[1]) if found else 0
 
 
-def _transfer(testbed: Testbed, route: Sequence[str], left: Callable[[], int], wanted: int) -> int:
-    """Downloads and uploads in turn until so many were left, or four times as many are over; how many there were.
+def _transfer(
+    testbed: Testbed, route: Sequence[str], left: Callable[[], int], options: SoakOptions
+) -> dict[str, float]:
+    """Downloads and uploads in turn until so many were left, or four times as many are over; then those that rest.
 
-    Raises Failure (exit 1) for any wrong byte and any connection that breaks.
+    Gives how many ``transfers`` there were, how many of them ``rested``, and of these ``left_at_rest``: before the
+    first one went on. Raises Failure (exit 1) for any wrong byte and any connection that breaks.
     """
-    for number in range(ceil(4 * wanted / _AT_ONCE)):
-        how = "--upload" if number % 2 else "--verify"
-        bulk = ("bulk", *route, "--connections", str(_AT_ONCE), "--bytes", str(_BYTES), how)
-        testbed.client.run("timeout", str(_LAST), str(native.build().load), *bulk)
-        if left() >= wanted:
-            return (number + 1) * _AT_ONCE
-    return ceil(4 * wanted / _AT_ONCE) * _AT_ONCE
+    transfers = 0
+    while transfers < 4 * options.left and left() < options.left:
+        how = _WAYS[transfers // _AT_ONCE % len(_WAYS)]
+        with _start(testbed, route, how, _AT_ONCE, _BYTES) as process:
+            _finish(process)
+        transfers += _AT_ONCE
+    if not options.rest:
+        return {"transfers": float(transfers), "rested": 0.0, "left_at_rest": 0.0}
+    # With larger ones it takes a whole download in before the client rests, and cannot leave it with bytes of its own.
+    testbed.gateway.sysctl(net__ipv4__tcp_rmem=_SMALL_BUFFERS, net__ipv4__tcp_wmem=_SMALL_BUFFERS)
+    before, first = left(), time.monotonic() + options.rest
+    with ExitStack() as stack:
+        each = _AT_ONCE // len(_WAYS)
+        both = [stack.enter_context(_start(testbed, route, how, each, _RESTING_BYTES, options.rest)) for how in _WAYS]
+        with suppress(subprocess.TimeoutExpired):
+            both[0].popen.wait(first - time.monotonic())
+        left_at_rest = left() - before
+        for process in both:
+            _finish(process)
+    return {
+        "transfers": float(transfers + _AT_ONCE),
+        "rested": float(_AT_ONCE),
+        "left_at_rest": float(left_at_rest),
+    }
 
 
-def _of_all(relay: Process, transfers: int) -> list[dict[str, Any]]:
+def _start(testbed: Testbed, route: Sequence[str], how: str, connections: int, size: int, rest: float = 0) -> Process:
+    """Transfers at once, which are over in time or end."""
+    what = ("--connections", str(connections), "--bytes", str(size), how, "--rest", str(rest))
+    command = ("timeout", str(_LAST + rest), str(native.build().load), "bulk", *route, *what)
+    return testbed.client.start(f"bulk{how}", command)
+
+
+def _finish(process: Process) -> None:
+    """Wait for transfers; raises Failure (exit 1) if a byte was wrong, a connection broke or was not over in time."""
+    if code := process.popen.wait():
+        raise Failure(Exit.WRONG_RESULT, f"transfers ended with exit code {code}: {process.output().strip()}")
+
+
+def _of_all(relay: Process, transfers: float) -> list[dict[str, Any]]:
     """What the relay has told when all are over; raises Failure (exit 1) if they are not in time."""
     end = time.monotonic() + _LAST
     while True:
@@ -120,7 +166,7 @@ def _of_all(relay: Process, transfers: int) -> list[dict[str, Any]]:
         if sum("relayed" in line for line in lines) == transfers:
             return lines
         if time.monotonic() > end:
-            message = f"of {transfers} connections {len(lines)} lines were told: {lines[-3:]}"
+            message = f"of {transfers:g} connections {len(lines)} lines were told: {lines[-3:]}"
             raise Failure(Exit.WRONG_RESULT, message)
         time.sleep(0.1)
 
@@ -154,7 +200,7 @@ SCENARIO = benchmark(
     question="Ten thousand transfers are left in their midst, over a link that loses: is every byte right?",
     about=__doc__,
     options=SoakOptions,
-    quick={"left": 200},
+    quick={"left": 200, "rest": 5},
     points=lambda _options: [{"by": by} for by in _COUNTED],
     blueprint=lambda _options, _profile, _point: OneLink(_LOSSY),
     measure=_measure,

@@ -113,6 +113,9 @@ def test_transfers_that_are_left_on_a_lossy_link_are_whole(tmp_path: Path) -> No
     for by in ("", "converter_"):
         assert values[f"{by}left"] >= 200
         assert values[f"{by}left_percent"] > 40
+        assert values[f"{by}rested"] == 100
+        # Those of one direction would be half.
+        assert 50 < values[f"{by}left_at_rest"] <= 100
     assert values["translated_percent"] > 10
     assert values["refused"] == 0
 
@@ -139,6 +142,7 @@ def test_answers_by_connections_that_change_their_back_end_are_whole(tmp_path: P
     assert values["answers"] == 5000
     assert (values["wrong"], values["broken"]) == (0, 0)
     assert values["handed_over"] > 0
+    assert values["rested"] == 100
 
 
 @pytest.mark.skipif(shutil.which("wg") is None, reason="missing: wireguard-tools")

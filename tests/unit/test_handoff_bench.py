@@ -97,7 +97,8 @@ def test_a_link_has_one_rate_and_a_bounded_queue() -> None:
 
 
 def test_a_soak_fails_for_a_wrong_answer_and_for_a_broken_connection() -> None:
-    report = {"answers": 100, "bytes": 10**6, "wrong": 0, "connections": 5, "broken": 0, "per_second": 50.0}
+    counts = {"answers": 100, "bytes": 10**6, "wrong": 0, "connections": 5, "broken": 0, "rested": 0}
+    report = counts | {"per_second": 50.0}
     log = '{"outcome":"handed-over"}\n' * 4
     assert handoff_soak.told(report, log)["handed_over"] == 4
     for wrong in ("wrong", "broken"):
