@@ -47,7 +47,8 @@ drain = "1s"
 [handoff]
 switch = "{switch}"
 identity = "{identity}"
-{threshold}{back_ends}{rules}[[listen]]
+relay_below = "{relay_below}"
+{back_ends}{rules}[[listen]]
 kind = "handoff"
 address = "{service}"
 """
@@ -187,13 +188,13 @@ class Network:
         rules: str = RULES,
         *,
         together: bool = False,
-        relay_below: str | None = "0B",
+        relay_below: str = "0B",
         instead: Mapping[str, str] | None = None,
     ) -> Process:
         """The front, ready, on its own machine or ``together`` with the switch; the others need not be there.
 
-        It hands over all that can be, or relays what is expected to be smaller than ``relay_below``; without that, than
-        what it learns. Some addresses of theirs can have others in their place: ``instead``.
+        It hands over all that can be, or relays what is expected to be smaller than ``relay_below``. Some addresses of
+        theirs can have others in their place: ``instead``.
         """
         ports = {"fronts": _FRONTS_PORT, "hand_off": _HAND_OFF_PORT, "http": _HTTP_PORT}
         back_ends = "".join(_BACK_END.format(name=name, net=_NETS[name], **ports) for name in self.back_ends)
@@ -201,7 +202,7 @@ class Network:
             files=self.directory,
             identity=self.identity("front"),
             metrics=METRICS,
-            threshold="" if relay_below is None else f'relay_below = "{relay_below}"\n',
+            relay_below=relay_below,
             back_ends=back_ends,
             rules=rules,
             service=TOGETHER if together else SERVICE,

@@ -8,10 +8,8 @@ mod links;
 mod lost;
 mod standing;
 mod switch;
-mod work;
 
 pub use handoff_link::{Identity, Role};
 pub use journey::{AnswerEnd, Guide, Outcome, hand_over};
 pub use links::{BackEnd, Links, Place, Settings};
 pub use lost::Lost;
-pub use work::Meter;

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
 use handoff_link::{Identity, Role};
 use tokio::net::UnixStream;
@@ -16,7 +15,6 @@ use tokio::task::{AbortHandle, spawn_local};
 use crate::back_end;
 use crate::standing::stand;
 use crate::switch::Switch;
-use crate::work::Overhead;
 
 /// Where the switch and the back ends are.
 #[derive(Clone, Debug)]
@@ -27,8 +25,6 @@ pub struct Settings {
     pub switch: Place,
     /// The back ends; they go by their numbers in this list.
     pub back_ends: Vec<BackEnd>,
-    /// Whether somebody asks what hand-overs take of a processor's time.
-    pub metered: bool,
 }
 
 /// Where a switch is.
@@ -57,7 +53,6 @@ pub struct BackEnd {
 pub struct Links {
     pub(crate) switch: Rc<Switch>,
     pub(crate) back_ends: Vec<Rc<back_end::BackEnd>>,
-    overhead: Rc<Overhead>,
     next: Cell<u64>,
     next_rule: Cell<u64>,
     tasks: Vec<AbortHandle>,
@@ -67,21 +62,19 @@ impl Links {
     /// Begins to connect.
     pub fn start(settings: &Settings) -> Rc<Self> {
         let switch = Rc::new(Switch::default());
-        let overhead = Rc::new(Overhead::new(settings.metered));
-        let mut tasks = vec![stand_by_switch(&switch, settings, &overhead)];
+        let mut tasks = vec![stand_by_switch(&switch, settings)];
         let mut back_ends = vec![];
         for each in &settings.back_ends {
             let back_end = back_end::BackEnd::new(each);
             let (identity, address) = (settings.identity.clone(), each.fronts);
             let connect = async move || identity.connect(address, Role::BackEnd).await;
-            let standing = stand(Rc::clone(&back_end), connect, Rc::clone(&overhead));
+            let standing = stand(Rc::clone(&back_end), connect);
             tasks.push(spawn_local(standing).abort_handle());
             back_ends.push(back_end);
         }
         Rc::new(Self {
             switch,
             back_ends,
-            overhead,
             next: Cell::new(0),
             // From anywhere: those of another thread or process are elsewhere.
             next_rule: Cell::new(RandomState::new().hash_one(0)),
@@ -100,12 +93,6 @@ impl Links {
         (self.switch.is_up() && back_end.is_up()).then(|| back_end.load())
     }
 
-    /// What it takes of a processor's time to tell back ends and the switch of one request; zero
-    /// if it is not metered.
-    pub fn overhead(&self) -> Duration {
-        self.overhead.of_an_answer()
-    }
-
     /// Of the next rule.
     pub(crate) fn rule_number(&self) -> u64 {
         self.next_rule.set(self.next_rule.get().wrapping_add(1));
@@ -119,21 +106,17 @@ impl Links {
     }
 }
 
-fn stand_by_switch(
-    switch: &Rc<Switch>,
-    settings: &Settings,
-    overhead: &Rc<Overhead>,
-) -> AbortHandle {
+fn stand_by_switch(switch: &Rc<Switch>, settings: &Settings) -> AbortHandle {
     let identity = settings.identity.clone();
-    let (switch, overhead) = (Rc::clone(switch), Rc::clone(overhead));
+    let switch = Rc::clone(switch);
     match settings.switch.clone() {
         Place::File(file) => {
             let connect = async move || UnixStream::connect(&file).await;
-            spawn_local(stand(switch, connect, overhead)).abort_handle()
+            spawn_local(stand(switch, connect)).abort_handle()
         }
         Place::Address(address) => {
             let connect = async move || identity.connect(address, Role::Switch).await;
-            spawn_local(stand(switch, connect, overhead)).abort_handle()
+            spawn_local(stand(switch, connect)).abort_handle()
         }
     }
 }

@@ -10,8 +10,6 @@ use handoff_protocol::{Message, What};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::work::Overhead;
-
 /// Between two attempts to connect, and for one.
 const PAUSE: Duration = Duration::from_millis(200);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -32,16 +30,15 @@ pub trait Far {
     fn is_gone(&self);
 }
 
-/// Keeps `far` connected, for ever. What its messages take is added to `overhead`, and not what it takes to connect.
+/// Keeps `far` connected, for ever.
 pub async fn stand<F: Far, S: AsyncRead + AsyncWrite + Unpin>(
     far: Rc<F>,
     connect: impl AsyncFn() -> io::Result<S>,
-    overhead: Rc<Overhead>,
 ) {
     // The first time, and each time that it was there, is worth a line.
     let mut worth_telling = true;
     loop {
-        let (broken, was_there) = session(far.as_ref(), &connect, &overhead).await;
+        let (broken, was_there) = session(far.as_ref(), &connect).await;
         if worth_telling || was_there {
             tracing::warn!("{} is away: {broken}", far.name());
         }
@@ -54,7 +51,6 @@ pub async fn stand<F: Far, S: AsyncRead + AsyncWrite + Unpin>(
 async fn session<F: Far, S: AsyncRead + AsyncWrite + Unpin>(
     far: &F,
     connect: &impl AsyncFn() -> io::Result<S>,
-    overhead: &Overhead,
 ) -> (Broken, bool) {
     let (sender, mut session) = Session::new();
     let number = RandomState::new().hash_one(0);
@@ -66,13 +62,11 @@ async fn session<F: Far, S: AsyncRead + AsyncWrite + Unpin>(
             Ok(Ok((stream, heard))) => {
                 far.is_there(&sender);
                 let take = |message: Message| {
-                    overhead.heard(&message.what);
                     if !matches!(message.what, What::Alive { .. }) {
                         far.said(message);
                     }
                 };
-                let carried = session.carry(stream, heard, take);
-                let broken = overhead.meter.run(carried).await;
+                let broken = session.carry(stream, heard, take).await;
                 far.is_away();
                 until = Instant::now() + F::PATIENCE;
                 broken

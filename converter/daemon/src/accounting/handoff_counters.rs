@@ -1,12 +1,9 @@
 //! Counters of listeners of kind `handoff`.
 
-use std::sync::atomic::AtomicU64;
-
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +36,11 @@ struct ByReason {
     why: &'static str,
 }
 
-/// Which way requests went, and below which size they are relayed.
+/// Which way requests went.
 #[derive(Clone, Debug, Default)]
 pub struct HandoffCounters {
     requests: Family<ByWay, Counter>,
     stayed: Family<ByReason, Counter>,
-    threshold: Gauge<u64, AtomicU64>,
 }
 
 impl HandoffCounters {
@@ -60,12 +56,6 @@ impl HandoffCounters {
             "Requests that were to be handed over and were relayed, by what was in the way",
             self.stayed.clone(),
         );
-        r.register_with_unit(
-            "handoff_threshold",
-            "Answers that are expected to be smaller are relayed",
-            Unit::Bytes,
-            self.threshold.clone(),
-        );
     }
 
     /// One more request went this way.
@@ -77,10 +67,5 @@ impl HandoffCounters {
     /// One more that was to be handed over, and this was in the way.
     pub fn stayed(&self, why: &'static str) {
         self.stayed.get_or_create(&ByReason { why }).inc();
-    }
-
-    /// The threshold now.
-    pub fn set(&self, threshold: u64) {
-        self.threshold.set(threshold);
     }
 }

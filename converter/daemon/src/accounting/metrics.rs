@@ -148,8 +148,6 @@ pub struct Levels {
     pub early_waiting: usize,
     /// Networks and ports of servers of which the sizes of transfers are remembered.
     pub remembered_servers: usize,
-    /// Below so many bytes, listeners of kind `handoff` relay.
-    pub handoff_threshold: u64,
     /// The kernel's counters.
     pub kernel: MptcpCounters,
 }
@@ -431,7 +429,6 @@ impl Metrics {
         self.log_lines_dropped.set(levels.log_lines_dropped);
         self.remembered_servers
             .set(signed(levels.remembered_servers));
-        self.handoff.set(levels.handoff_threshold);
         self.kernel.set(&levels.kernel);
         let mut exposition = String::new();
         // A String takes everything.

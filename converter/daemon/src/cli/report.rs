@@ -74,9 +74,6 @@ pub fn text(status: &Status, rates: Option<&Rates>, most: usize) -> String {
     if !status.connections.is_empty() {
         connections(status, rates, most, &mut out);
     }
-    if let Some(threshold) = status.handoff_threshold_bytes {
-        let _ = writeln!(out, "\nanswers from {} on are handed over", size(threshold));
-    }
     if status.kernel_mptcp.tell_of_wrong_bytes() {
         kernel(&status.kernel_mptcp, &mut out);
     }
@@ -169,7 +166,6 @@ mod tests {
             most_connections: 100,
             buffered_bytes: 0,
             log_lines_dropped: 0,
-            handoff_threshold_bytes: None,
             kernel_mptcp: MptcpCounters::default(),
             listeners: vec![ListenerStatus {
                 name: "web".into(),
@@ -215,14 +211,6 @@ mod tests {
         assert!(!text(&seen, None, 10).contains("kernel"));
         seen.kernel_mptcp.dss_not_matching = 3;
         assert!(text(&seen, None, 10).contains("did not fit 3 times"));
-    }
-
-    #[test]
-    fn a_hand_offs_threshold_is_told_where_there_is_one() {
-        let mut seen = status(10.0, 1000);
-        assert!(!text(&seen, None, 10).contains("handed over"));
-        seen.handoff_threshold_bytes = Some(100_000);
-        assert!(text(&seen, None, 10).contains("from 100.0 kB on are handed over"));
     }
 
     #[test]

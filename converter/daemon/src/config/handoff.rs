@@ -22,9 +22,14 @@ pub struct Handoff {
     pub back_ends: Vec<BackEnd>,
     /// Which requests go to whom; the first that matches counts.
     pub rules: Vec<HandoffRule>,
-    /// Requests that are expected to move fewer bytes are relayed; by default below what the front learns.
-    #[serde(default, deserialize_with = "units::some_bytes")]
-    pub relay_below: Option<u64>,
+    /// Requests that are expected to move fewer bytes are relayed.
+    #[serde(default = "relay_below", deserialize_with = "units::any_bytes")]
+    pub relay_below: u64,
+}
+
+/// At 64 kB a front that hands over gives clients twice what one that relays gives them.
+fn relay_below() -> u64 {
+    64_000
 }
 
 /// Who answers requests.

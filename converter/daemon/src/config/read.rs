@@ -321,7 +321,8 @@ mod tests {
             "[targets]\nallow = [\"10.0.2.0/24\"]\n[clients]\nnetworks = [\"10.0.0.0/24\"]\n";
         let good = format!("{ALLOW}[handoff]\n{FRONT}{BACK_END}{RULE}");
         let listen = |keys| format!("{good}[[listen]]\nkind = \"handoff\"\n{keys}");
-        parse(&listen("address = \"10.0.1.1:80\""), "c.toml").expect("right");
+        let right = parse(&listen("address = \"10.0.1.1:80\""), "c.toml").expect("right");
+        assert_eq!(right.handoff.expect("it has one").relay_below, 64_000);
         for (text, parts) in [
             (
                 listen("address = \"[2001:db8::1]:80\""),

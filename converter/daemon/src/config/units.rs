@@ -66,14 +66,17 @@ pub fn bytes(text: &str) -> Option<u64> {
     amount(text, SIZES)
 }
 
-/// The same as the value of a key that may be left out.
-pub fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+/// The same as the value of a key.
+pub fn any_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     let accepted =
         "accepted: a size with its unit (B, kB, MB, GB, KiB, MiB, GiB), such as \"45kB\"";
-    bytes(&text)
-        .map(Some)
-        .ok_or_else(|| D::Error::custom(accepted))
+    bytes(&text).ok_or_else(|| D::Error::custom(accepted))
+}
+
+/// The same where the key may be left out.
+pub fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    any_bytes(from).map(Some)
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant as Clock};
+use std::time::Instant as Clock;
 
-use handoff_front::{AnswerEnd, Guide, Links, Lost, Meter, Outcome as Journey, hand_over};
+use handoff_front::{AnswerEnd, Guide, Links, Lost, Outcome as Journey, hand_over};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tributary_wire::host::Host;
@@ -141,10 +141,6 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn meter(&self) -> Meter {
-        Meter::new(self.learned.learns())
-    }
-
     async fn refuse(mut self, refused: Refused, since: Clock) {
         self.front.forget(&self.session);
         refuse(self.session, refused, "", since).await;
@@ -166,15 +162,12 @@ impl<'a> Client<'a> {
         };
         self.session.went(way);
         let server = http(self.handoff, to);
-        let (before, meter) = (self.session.bytes(), self.meter());
+        let before = self.session.bytes().1;
         let (session, front, kept) = (&self.session, &mut self.front, &mut self.kept);
-        let exchange = exchange(session, front, kept, &request, Some(&server), asked.since);
-        let left = meter.run(exchange).await;
+        let left = exchange(session, front, kept, &request, Some(&server), asked.since).await;
         if matches!(left, Left::Nothing | Left::Close) {
-            let now = self.session.bytes();
-            let (up, down) = (now.0 - before.0, now.1 - before.1);
+            let down = self.session.bytes().1 - before;
             self.learned.answered(&asked.question, down, true);
-            self.learned.relayed(up + down, meter.take());
         }
         if matches!(left, Left::Nothing) {
             return Some(self);
@@ -192,14 +185,11 @@ impl<'a> Client<'a> {
             learned: self.learned,
             question: Cell::new(asked.question),
             since: Cell::new(asked.since),
-            answers: Cell::new(0),
         };
         away.serves(to);
-        let meter = self.meter();
         let stream = &self.session.stream;
         let journey = hand_over(self.links, stream, &mut self.front.inbox, to, &away);
-        let journey = while_watching(&mut self.kept, pin!(meter.run(journey))).await;
-        away.learn(meter.take());
+        let journey = while_watching(&mut self.kept, pin!(journey)).await;
         match journey {
             Journey::Stayed(lost) => {
                 away.session.stayed(lost.why());
@@ -248,7 +238,6 @@ struct Away<'a> {
     /// The request that is being answered, and when it began.
     question: Cell<Question>,
     since: Cell<Clock>,
-    answers: Cell<u32>,
 }
 
 impl Guide for Away<'_> {
@@ -265,7 +254,6 @@ impl Guide for Away<'_> {
         let is_whole = end == AnswerEnd::Whole;
         self.learned.answered(&self.question.get(), sent, is_whole);
         self.since.set(Clock::now());
-        self.answers.set(self.answers.get() + 1);
     }
 
     fn next(&self, from: usize, bytes: &[u8]) -> Option<usize> {
@@ -307,14 +295,6 @@ impl Away<'_> {
         Outcome {
             target: self.name(back_end),
             ..Outcome::new(name, self.since.get())
-        }
-    }
-
-    /// What it took here to have requests answered elsewhere.
-    fn learn(&self, spent: Duration) {
-        let each = spent.checked_div(self.answers.get());
-        if let Some(each) = each {
-            self.learned.handed_over(each + self.links.overhead());
         }
     }
 

@@ -53,7 +53,6 @@ impl Service {
         if let Some(stream) = stream {
             let shared = Arc::clone(&self.shared);
             let next_hops = Arc::clone(&self.plan.next_hops);
-            let handoff = self.plan.handoff.clone();
             self.answers[1].begin(exposition::answer(stream, move || {
                 shared.accounts.metrics.exposition(Levels {
                     open: shared.admission.open(),
@@ -61,7 +60,6 @@ impl Service {
                     log_lines_dropped: shared.accounts.log.dropped(),
                     early_waiting: shared.early.waiting(),
                     remembered_servers: next_hops.remembered(),
-                    handoff_threshold: handoff.map_or(0, |each| each.learned.threshold()),
                     kernel: MptcpCounters::now(),
                 })
             }));
@@ -87,11 +85,6 @@ impl Service {
             most_connections: self.plan.most,
             buffered_bytes: self.shared.admission.buffered(),
             log_lines_dropped: self.shared.accounts.log.dropped(),
-            handoff_threshold_bytes: self
-                .plan
-                .handoff
-                .as_ref()
-                .map(|each| each.learned.threshold()),
             kernel_mptcp: MptcpCounters::now(),
             listeners: listeners.collect(),
             connections: self.shared.accounts.seen(SHOWN),

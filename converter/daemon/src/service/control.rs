@@ -36,9 +36,6 @@ pub struct Status {
     pub buffered_bytes: usize,
     /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,
-    /// With listeners of kind `handoff`: answers that are expected to be smaller are relayed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handoff_threshold_bytes: Option<u64>,
     /// The kernel's counters of this network namespace; an older converter tells none.
     #[serde(default)]
     pub kernel_mptcp: MptcpCounters,

@@ -174,7 +174,6 @@ fn handoff(config: &Config, old: Option<&Plan>) -> Result<Option<HandoffPlan>, F
             identity,
             switch,
             back_ends: back_ends.collect(),
-            metered: learned.learns(),
         }),
         learned,
     }))

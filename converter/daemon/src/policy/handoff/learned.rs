@@ -1,15 +1,13 @@
-//! What a front has learned of requests. All its threads share it.
+//! How large the answers that a front saw were. All its threads share it.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tributary_wire::http::Request;
 
 use super::choice::kind;
 use super::expected::{Expected, Said, said};
 use super::sizes::{Object, Sizes};
-use super::threshold::Threshold;
 use crate::config::Handoff;
 
 /// How large answers are, and from which size on to hand them over.
@@ -17,15 +15,7 @@ use crate::config::Handoff;
 pub struct Learned {
     hash: RandomState,
     sizes: Mutex<Sizes>,
-    relay_below: RelayBelow,
-}
-
-/// A number of bytes.
-#[derive(Debug)]
-enum RelayBelow {
-    /// The operator's.
-    Set(u64),
-    Learned(Mutex<Threshold>),
+    relay_below: u64,
 }
 
 /// A request, as far as its size goes.
@@ -38,15 +28,12 @@ pub struct Question {
 }
 
 impl Learned {
-    /// Nothing yet. An operator's threshold counts in place of what could be learned.
-    pub fn new(relay_below: Option<u64>) -> Self {
+    /// Nothing yet.
+    pub fn new(relay_below: u64) -> Self {
         Self {
             hash: RandomState::new(),
             sizes: Mutex::default(),
-            relay_below: match relay_below {
-                Some(bytes) => RelayBelow::Set(bytes),
-                None => RelayBelow::Learned(Mutex::default()),
-            },
+            relay_below,
         }
     }
 
@@ -93,45 +80,14 @@ impl Learned {
 
     /// Whether a request is so small that it is better relayed. One of which nobody knows is not.
     pub fn is_small(&self, expected: Expected) -> bool {
-        let Some(bytes) = expected.bytes() else {
-            return false;
-        };
-        match &self.relay_below {
-            RelayBelow::Set(threshold) => bytes < *threshold,
-            RelayBelow::Learned(threshold) => lock(threshold).relays(bytes),
-        }
-    }
-
-    /// Whether it goes by what requests cost.
-    pub fn learns(&self) -> bool {
-        matches!(self.relay_below, RelayBelow::Learned(_))
-    }
-
-    /// To relay a request that moved so many bytes took so much of a processor's time.
-    pub fn relayed(&self, bytes: u64, cost: Duration) {
-        if let RelayBelow::Learned(threshold) = &self.relay_below {
-            lock(threshold).relayed(bytes, cost);
-        }
-    }
-
-    /// To hand a request over took so much.
-    pub fn handed_over(&self, cost: Duration) {
-        if let RelayBelow::Learned(threshold) = &self.relay_below {
-            lock(threshold).handed_over(cost);
-        }
-    }
-
-    /// Below so many bytes, requests are relayed.
-    pub fn threshold(&self) -> u64 {
-        match &self.relay_below {
-            RelayBelow::Set(threshold) => *threshold,
-            RelayBelow::Learned(threshold) => lock(threshold).bytes(),
-        }
+        expected
+            .bytes()
+            .is_some_and(|bytes| bytes < self.relay_below)
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(sizes: &Mutex<Sizes>) -> MutexGuard<'_, Sizes> {
+    sizes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -169,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_object_is_small_once_it_was_and_others_of_its_rule_are_guessed_to_be() {
-        let learned = Learned::new(Some(1000));
+        let learned = Learned::new(1000);
         let first = get(&learned, "/a/x");
         assert!(!is_small(&learned, first), "nobody knows");
         for path in ["/a/x".to_owned()]
@@ -193,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_client_that_breaks_off_makes_no_large_object_small() {
-        let learned = Learned::new(Some(1000));
+        let learned = Learned::new(1000);
         let object = get(&learned, "/a/x");
         learned.answered(&object, 5000, true);
         (0..100).for_each(|_| learned.answered(&object, 10, false));
@@ -202,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_a_request_says_itself_counts_and_teaches_nothing() {
-        let learned = Learned::new(Some(1000));
+        let learned = Learned::new(1000);
         learned.answered(&get(&learned, "/a/x"), 5000, true);
         for (line, fields, small) in [
             ("HEAD /a/x", "", true),
@@ -223,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_small_upload_whose_answers_are_large_is_not_small() {
-        let learned = Learned::new(Some(1000));
+        let learned = Learned::new(1000);
         let query = || question(&learned, "POST /a/query", "Content-Length: 9\r\n");
         assert!(is_small(&learned, query()));
         (0..100).for_each(|_| learned.answered(&query(), 5000, true));
@@ -232,10 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn an_operators_threshold_counts_in_place_of_the_learned_one() {
-        let (own, none) = (Learned::new(Some(7)), Learned::new(None));
-        assert_eq!((own.threshold(), none.threshold()), (7, 100_000));
-        let never = Learned::new(Some(0));
+    fn below_zero_bytes_nothing_is_small() {
+        let never = Learned::new(0);
         assert!(!is_small(&never, question(&never, "HEAD /a/x", "")));
     }
 }

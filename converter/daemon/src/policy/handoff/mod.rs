@@ -1,11 +1,9 @@
 //! Requests that may be handed to back ends: to which one, and whether it pays. Pure, but for [`Learned`]'s locks.
 
 mod choice;
-mod costs;
 mod expected;
 mod learned;
 mod sizes;
-mod threshold;
 
 pub use choice::{Choice, choose, choose_unseen};
 pub use expected::Expected;

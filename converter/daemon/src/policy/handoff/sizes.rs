@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::costs::Mean;
-
 /// Objects in each of two generations. When the younger one is full, it becomes the older one, and who was not asked for
 /// since is forgotten. At most 2 MB of memory.
 const MOST: usize = 32 << 10;
 /// Weight of an object's last answer. Most have one size; where it differs, one that is unlike the others shall not decide.
 const OF_OBJECT: f64 = 0.5;
+/// Weight of one more object of a rule, once there are many.
+const OF_RULE: f64 = 1.0 / 1024.0;
+/// Of fewer objects of a rule, nothing is said of others.
+const NEEDED: u32 = 32;
 
 /// What was asked for, as it is remembered: a collision of two names means a wrong guess, no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,26 @@ pub struct Sizes {
     younger: HashMap<u64, f64>,
     older: HashMap<u64, f64>,
     rules: HashMap<usize, Mean>,
+}
+
+/// A running mean.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    samples: u32,
+    mean: f64,
+}
+
+impl Mean {
+    /// One more; the first ones count alike.
+    fn add(&mut self, sample: f64) {
+        self.samples = self.samples.saturating_add(1);
+        self.mean += OF_RULE.max(1.0 / f64::from(self.samples)) * (sample - self.mean);
+    }
+
+    /// The mean, if there are enough.
+    fn get(self) -> Option<f64> {
+        (self.samples >= NEEDED).then_some(self.mean)
+    }
 }
 
 impl Sizes {
