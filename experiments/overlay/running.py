@@ -24,7 +24,6 @@ _PING_PORT, _CONVERT_PORT = 5460, 5124
 _COMPLETE_SECONDS = 120.0
 """Agents know all delays after a few seconds; on a busy machine later."""
 
-# Without a history: what `explain` names is what a file takes, however many were fetched before.
 _CONVERTER = """\
 [clients]
 networks = ["{nodes}", "{own_clients}"]
@@ -39,7 +38,6 @@ routes_file = "{files}.routes"
 converters = ["{nodes}"]
 loop_check = true
 mptcp = false
-history = false
 [[listen]]
 kind = "convert"
 address = "{address}:{port}"

@@ -16,7 +16,7 @@ use tributary_wire::proxy_protocol::Header;
 use crate::accounting::accounts::{Accounts, Live, Open};
 use crate::accounting::handoff_counters::Way;
 use crate::accounting::line::{self, Line, PathLine};
-use crate::accounting::metrics::{OfListener, WHOLE};
+use crate::accounting::metrics::OfListener;
 pub use crate::accounting::outcome::Outcome;
 use crate::bytes::buffers::with_scratch;
 use crate::bytes::context::RelayContext;
@@ -372,7 +372,6 @@ impl Session {
             server: Some(server.address),
             size: server.size,
             status,
-            is_sample: true,
             ..Outcome::new(name, since)
         });
     }
@@ -412,7 +411,6 @@ impl Session {
         let (up_before, down_before) = self.accounted.replace((up, down));
         let (up, down) = (up - up_before, down - down_before);
         self.listener.counters.ended(outcome.name, up, down);
-        self.remember(outcome, up.max(down));
         let log = &self.context.accounts.log;
         if !log.is_open() {
             return;
@@ -431,15 +429,6 @@ impl Session {
             down_bytes: down,
             paths,
         });
-    }
-
-    /// What the next transfer with this server may be like.
-    fn remember(&self, outcome: &Outcome<'_>, bytes: u64) {
-        let is_sample = outcome.is_sample && self.listener.listen.via_gateway;
-        if let Some(server) = outcome.server.filter(|_| is_sample) {
-            let is_whole = outcome.name == WHOLE;
-            self.context.dialer.remember(server, bytes, is_whole);
-        }
     }
 }
 

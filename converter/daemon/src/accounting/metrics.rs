@@ -87,7 +87,6 @@ pub struct Metrics {
     open: Gauge,
     buffered: Gauge,
     log_lines_dropped: Gauge<u64, AtomicU64>,
-    remembered_servers: Gauge,
     /// Requests at listeners of kind `handoff`.
     pub handoff: HandoffCounters,
     kernel: KernelCounters,
@@ -146,8 +145,6 @@ pub struct Levels {
     pub log_lines_dropped: u64,
     /// Connections begun early that wait for their client.
     pub early_waiting: usize,
-    /// Networks and ports of servers of which the sizes of transfers are remembered.
-    pub remembered_servers: usize,
     /// The kernel's counters.
     pub kernel: MptcpCounters,
 }
@@ -214,7 +211,6 @@ impl Default for Metrics {
             open: Gauge::default(),
             buffered: Gauge::default(),
             log_lines_dropped: Gauge::default(),
-            remembered_servers: Gauge::default(),
             handoff: HandoffCounters::default(),
             kernel: KernelCounters::default(),
         };
@@ -347,11 +343,6 @@ impl Metrics {
             "Lines of the access log that were lost",
             self.log_lines_dropped.clone(),
         );
-        r.register(
-            "remembered_servers",
-            "Networks and ports of servers of which the sizes of transfers are remembered",
-            self.remembered_servers.clone(),
-        );
     }
 
     /// The counters of early SYN forwarding.
@@ -427,8 +418,6 @@ impl Metrics {
         self.buffered.set(signed(levels.buffered));
         self.early_waiting.set(signed(levels.early_waiting));
         self.log_lines_dropped.set(levels.log_lines_dropped);
-        self.remembered_servers
-            .set(signed(levels.remembered_servers));
         self.kernel.set(&levels.kernel);
         let mut exposition = String::new();
         // A String takes everything.

@@ -16,8 +16,6 @@ pub struct Outcome<'a> {
     pub server: Option<SocketAddr>,
     /// By which size its connection's way was chosen.
     pub size: Option<ExpectedSize>,
-    /// Whether its size tells how large others with this server may be: not where the request itself tells its own.
-    pub is_sample: bool,
     /// The status of the HTTP response.
     pub status: Option<u16>,
     /// When it began.
@@ -32,7 +30,6 @@ impl<'a> Outcome<'a> {
             target: "",
             server: None,
             size: None,
-            is_sample: false,
             status: None,
             since,
         }

@@ -28,10 +28,6 @@ pub struct Gateway {
     /// How large the transfers of HTTP requests are; the first that matches counts.
     #[serde(default)]
     pub sizes: Vec<RequestSize>,
-    /// Whether transfers are expected to be as large as earlier ones with servers of the same network and port, where routes
-    /// are for sizes and nothing else says it. It is on, since nothing else can say it of what is encrypted.
-    #[serde(default = "yes")]
-    pub history: bool,
     /// Where the operator's own converters are: requests from there may name the converters to pass, and these alone may
     /// be named.
     #[serde(default)]

@@ -222,10 +222,6 @@ mod tests {
                 &["gateway.routes[0].above", "size with its unit"],
             ),
             (
-                "history = \"yes\"",
-                &["gateway.history", "expected a boolean"],
-            ),
-            (
                 "syn_option = true",
                 &["gateway.syn_option = true", "mptcp = false"],
             ),

@@ -7,23 +7,14 @@ use socket2::Socket;
 use tokio::net::TcpStream;
 
 use super::next_hop::PendingRequest;
-use super::{DialError, DialOptions, ExpectedSize};
+use super::{DialError, DialOptions};
 use crate::bytes::stream::Stream;
 use crate::config::Downstream;
 use crate::kernel::sockets::{self, IcmpWatch};
 
 /// A connection on its way. It belongs to no thread yet.
 #[derive(Debug)]
-pub struct PendingDial {
-    /// Where it goes.
-    pub way: PendingWay,
-    /// By which size that was chosen, if it was known.
-    pub size: Option<ExpectedSize>,
-}
-
-/// Where a connection on its way goes.
-#[derive(Debug)]
-pub enum PendingWay {
+pub enum PendingDial {
     /// To the server.
     Direct(Attempt),
     /// To the next converter, which is to connect to the server.
@@ -33,9 +24,9 @@ pub enum PendingWay {
 impl PendingDial {
     /// Resets it: nobody will use it, and nothing shall look as if somebody had.
     pub fn give_up(self) {
-        match self.way {
-            PendingWay::Direct(attempt) => sockets::reset_on_close(&attempt.socket),
-            PendingWay::ByGateway(asking) => asking.give_up(),
+        match self {
+            Self::Direct(attempt) => sockets::reset_on_close(&attempt.socket),
+            Self::ByGateway(asking) => asking.give_up(),
         }
     }
 }

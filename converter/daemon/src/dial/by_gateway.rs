@@ -9,7 +9,6 @@ use tokio::time::timeout;
 use super::addresses::Addresses;
 use super::dialer::{Dialer, connect};
 use super::error::DialError;
-use super::expected_size::ExpectedSize;
 use super::hop_error::Unserved;
 use super::next_hop::{Asked, PendingRequest};
 use super::next_hops::{self, Way};
@@ -18,16 +17,14 @@ use super::target::Target;
 use crate::config::{Config, Downstream, Gateway, WhenAway};
 
 impl Dialer {
-    /// Begins a connection to `server`, for a transfer of this `size`, by way of the next converter; `None` where it is to be
-    /// connected to directly.
+    /// Begins a connection to `server` by way of the next converter; `None` where it is to be connected to directly.
     pub(super) fn begin_by_gateway(
         &self,
         server: SocketAddr,
-        size: Option<ExpectedSize>,
         gateway: &Gateway,
         settings: &Downstream,
     ) -> Result<Option<PendingRequest>, DialError> {
-        match self.usable(server, size) {
+        match self.usable(server, None) {
             Some(Way::By(hop, ahead)) => {
                 let asked = self.asked(server, &[], ahead.as_ref(), gateway);
                 let begun = hop.begin(asked, gateway, settings);
@@ -41,12 +38,10 @@ impl Dialer {
         }
     }
 
-    /// A request that was begun already, for a transfer of this `size`. `early` came from the client since, and goes behind it
-    /// if there is no other way.
+    /// A request that was begun already. `early` came from the client since, and goes behind it if there is no other way.
     pub(super) async fn go_on_by_gateway(
         &self,
         asking: PendingRequest,
-        size: Option<ExpectedSize>,
         options: DialOptions,
         early: &[u8],
         config: &Config,
@@ -55,13 +50,12 @@ impl Dialer {
         if let Some(gateway) = &config.gateway {
             let hop = Arc::clone(&asking.hop);
             let passed = self.passed(&options.passed, gateway);
-            let bytes = size.map(|size| size.bytes);
-            let ways = self.next_hops.towards(asking.asked.server, bytes);
+            let ways = self.next_hops.towards(asking.asked.server, None);
             let deadline = next_hops::deadline(ways, gateway);
             let carried = if ways.len() > 1 { &[] } else { early };
             let end = hop.end_begun(asking, passed, carried, gateway, deadline);
             match timeout(config.timeouts.connect, end).await {
-                Ok(Ok(Some(server))) => return Ok(server.chosen_by(size)),
+                Ok(Ok(Some(server))) => return Ok(server),
                 Ok(Ok(None) | Err(Unserved::Elsewhere)) => {}
                 Ok(Err(Unserved::Refused(_))) if ways.len() > 1 => {}
                 Ok(Err(Unserved::Refused(error) | Unserved::Final(error))) => return Err(error),
@@ -83,6 +77,7 @@ impl Dialer {
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
+        let size = options.size;
         let attempt = async {
             let mut addresses = Addresses::of(self, target, &options, config).await;
             let mut last = None;
@@ -93,17 +88,16 @@ impl Dialer {
             } else {
                 addresses.known()
             } {
-                let size = self.expected(server, &options);
                 let is_last = addresses.is_last() && direct.is_empty();
                 let carried = if is_last { early } else { &[] };
-                match Box::pin(self.by_one_way(server, size, &options, carried, config)).await {
+                match Box::pin(self.by_one_way(server, &options, carried, config)).await {
                     Ok(Some(server)) => return Ok(server.chosen_by(size)),
                     Ok(None) => direct.push_back(server),
                     Err(error) => last = Some(error),
                 }
             }
             let settings = &config.downstream;
-            let size = |server: SocketAddr| self.expected(server, &options);
+            let bytes = size.map(|size| size.bytes);
             let server = match direct.len() {
                 0 => return Err(last.unwrap_or_else(|| addresses.error())),
                 1 if addresses.is_last() => {
@@ -115,7 +109,7 @@ impl Dialer {
                         Some(server) => Some(server),
                         None => loop {
                             let late = addresses.next().await?;
-                            if self.goes_directly(late, size(late), config) {
+                            if self.goes_directly(late, bytes, config) {
                                 return Some(late);
                             }
                         },
@@ -123,7 +117,6 @@ impl Dialer {
                     self.connect_to_one(next, options.clone(), settings).await?
                 }
             };
-            let size = size(server.address);
             Ok(server.chosen_by(size))
         };
         timeout(config.timeouts.connect, attempt)
@@ -132,8 +125,8 @@ impl Dialer {
     }
 
     /// The first way to `server` that is worth a try.
-    fn usable(&self, server: SocketAddr, size: Option<ExpectedSize>) -> Option<&Way> {
-        let ways = self.next_hops.towards(server, size.map(|size| size.bytes));
+    fn usable(&self, server: SocketAddr, size: Option<u64>) -> Option<&Way> {
+        let ways = self.next_hops.towards(server, size);
         ways.iter().find(|way| match way {
             Way::Direct => true,
             Way::By(hop, _) => hop.is_worth_a_try(),
@@ -141,12 +134,7 @@ impl Dialer {
     }
 
     /// Whether no converter is next on the way to `server`, as far as is known.
-    fn goes_directly(
-        &self,
-        server: SocketAddr,
-        size: Option<ExpectedSize>,
-        config: &Config,
-    ) -> bool {
+    fn goes_directly(&self, server: SocketAddr, size: Option<u64>, config: &Config) -> bool {
         let when_away = config.gateway.as_ref().map(|gateway| gateway.when_away);
         match self.usable(server, size) {
             Some(Way::Direct) => true,
@@ -155,21 +143,10 @@ impl Dialer {
         }
     }
 
-    /// How large the transfer will be, where that decides the way there: a chain that the client names is the way in any
-    /// case.
-    fn expected(&self, server: SocketAddr, options: &DialOptions) -> Option<ExpectedSize> {
-        if options.ahead.is_some() {
-            return options.size;
-        }
-        self.next_hops.expected(server, options.size)
-    }
-
-    /// A connection to `server`, for a transfer of this `size`, by the first way that works; `None` where it is to be
-    /// connected to directly.
+    /// A connection to `server` by the first way that works; `None` where it is to be connected to directly.
     async fn by_one_way(
         &self,
         server: SocketAddr,
-        size: Option<ExpectedSize>,
         options: &DialOptions,
         early: &[u8],
         config: &Config,
@@ -181,7 +158,7 @@ impl Dialer {
             .ahead
             .as_ref()
             .map(|ahead| self.next_hops.named(ahead));
-        let bytes = size.map(|size| size.bytes);
+        let bytes = options.size.map(|size| size.bytes);
         let ways = match &named {
             Some(way) => std::slice::from_ref(way),
             None => self.next_hops.towards(server, bytes),

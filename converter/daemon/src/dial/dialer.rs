@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::addresses::Addresses;
-use super::attempt::{Attempt, PendingDial, PendingWay};
+use super::attempt::{Attempt, PendingDial};
 use super::error::DialError;
 use super::names::Names;
 use super::next_hops::NextHops;
@@ -51,11 +51,6 @@ impl Dialer {
             spares,
             number,
         }
-    }
-
-    /// A transfer with `server` ended, `whole` or cut off: of so many `bytes`, in the direction that had more.
-    pub fn remember(&self, server: SocketAddr, bytes: u64, whole: bool) {
-        self.next_hops.remember(server, bytes, whole);
     }
 
     /// A descriptor for something beside the connection to the server, if there is one.
@@ -104,13 +99,10 @@ impl Dialer {
         config: &Config,
     ) -> Result<PendingDial, DialError> {
         let server = self.check(server, source, config)?;
-        let mut size = None;
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
-            size = self.next_hops.expected(server, None);
-            let begun = self.begin_by_gateway(server, size, gateway, &config.downstream)?;
+            let begun = self.begin_by_gateway(server, gateway, &config.downstream)?;
             if let Some(asking) = begun {
-                let way = PendingWay::ByGateway(asking);
-                return Ok(PendingDial { way, size });
+                return Ok(PendingDial::ByGateway(asking));
             }
         }
         let options = DialOptions {
@@ -118,8 +110,7 @@ impl Dialer {
             ..DialOptions::default()
         };
         let attempt = Attempt::begin(server, &options, &[], &config.downstream)?;
-        let way = PendingWay::Direct(attempt);
-        Ok(PendingDial { way, size })
+        Ok(PendingDial::Direct(attempt))
     }
 
     /// A connection that was begun already. `early` came from the client since, and goes to the next converter behind
@@ -131,17 +122,16 @@ impl Dialer {
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
-        let size = begun.size;
-        match begun.way {
-            PendingWay::Direct(attempt) => {
+        match begun {
+            PendingDial::Direct(attempt) => {
                 let address = attempt.address;
                 timeout(config.timeouts.connect, attempt.end())
                     .await
                     .unwrap_or(Err(DialError::TimedOut))
-                    .map(|connected| Server::direct(connected, address).chosen_by(size))
+                    .map(|connected| Server::direct(connected, address))
             }
-            PendingWay::ByGateway(asking) => {
-                Box::pin(self.go_on_by_gateway(asking, size, options, early, config)).await
+            PendingDial::ByGateway(asking) => {
+                Box::pin(self.go_on_by_gateway(asking, options, early, config)).await
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How much a connection is expected to carry, as its first request or its server shows.
+/// How much a connection is expected to carry, as its first request shows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ExpectedSize {
     /// In one direction.
@@ -19,6 +19,4 @@ pub enum KnownBy {
     ContentLength,
     /// The operator says what requests with this path are.
     Path,
-    /// Earlier transfers with servers of the same network and port had as much.
-    History,
 }

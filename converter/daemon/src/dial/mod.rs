@@ -14,7 +14,6 @@ mod order;
 mod race;
 mod route_table;
 mod server;
-mod size_history;
 mod spare;
 mod target;
 

@@ -4,14 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant as Clock;
 
 use tokio::time::Instant;
 
-use super::expected_size::{ExpectedSize, KnownBy};
 use super::next_hop::NextHop;
 use super::route_table::RouteTable;
-use super::size_history::SizeHistory;
 use crate::config::Gateway;
 use crate::kernel::syn_option::SynOption;
 
@@ -39,16 +36,12 @@ pub struct NextHops {
     otherwise: Option<Arc<[Way]>>,
     routes: RouteTable,
     option: Option<Arc<SynOption>>,
-    /// One for all threads: a client's connections are spread over them, and each thread alone would have to see several
-    /// before it knew. Its lock is held for one look-up, twice for each connection.
-    history: Option<Arc<Mutex<SizeHistory>>>,
     known: Mutex<HashMap<SocketAddr, Arc<NextHop>>>,
 }
 
 impl NextHops {
-    /// As configured. Networks by way of the same converter share what is known of it. What `old` remembers of transfers is
-    /// kept, also while no route is for a size. The `option` in SYNs is begun anew only if `old` has none; raises what
-    /// [`SynOption::start`] does.
+    /// As configured. Networks by way of the same converter share what is known of it. The `option` in SYNs is
+    /// begun anew only if `old` has none; raises what [`SynOption::start`] does.
     pub fn new(gateway: &Gateway, old: Option<&Self>) -> io::Result<Self> {
         let kept = old.and_then(|old| old.option.clone());
         let option = match (gateway.syn_option, kept) {
@@ -56,10 +49,8 @@ impl NextHops {
             (true, Some(option)) => Some(option),
             (true, None) => Some(Arc::new(SynOption::start()?)),
         };
-        let remembered = old.and_then(|old| old.history.clone());
         let mut hops = Self {
             option,
-            history: gateway.history.then(|| remembered.unwrap_or_default()),
             ..Self::default()
         };
         let gateway_alone = |address| [hops.by_its_own_choice(address)].into();
@@ -78,38 +69,6 @@ impl NextHops {
             .towards(server, size)
             .or(self.otherwise.as_ref());
         ways.map_or(&[Way::Direct], |ways| ways)
-    }
-
-    /// How large a transfer with `server` will be: as it is `known`, or as those before it were, where routes go by that.
-    pub fn expected(
-        &self,
-        server: SocketAddr,
-        known: Option<ExpectedSize>,
-    ) -> Option<ExpectedSize> {
-        known.or_else(|| {
-            let bytes = self.history_of(server)?.expected(server, Clock::now())?;
-            let by = KnownBy::History;
-            Some(ExpectedSize { bytes, by })
-        })
-    }
-
-    /// A transfer with `server` ended, `whole` or cut off: of so many `bytes`, in the direction that had more.
-    pub fn remember(&self, server: SocketAddr, bytes: u64, whole: bool) {
-        if let Some(mut history) = self.history_of(server) {
-            history.add(server, bytes, whole, Clock::now());
-        }
-    }
-
-    /// Networks and ports of servers of which transfers are remembered.
-    pub fn remembered(&self) -> usize {
-        let history = self.history.as_ref();
-        history.map_or(0, |history| lock(history).len())
-    }
-
-    /// What is remembered, if the way to `server` depends on a size.
-    fn history_of(&self, server: SocketAddr) -> Option<MutexGuard<'_, SizeHistory>> {
-        let history = self.history.as_ref()?;
-        self.routes.goes_by_size(server).then(|| lock(history))
     }
 
     /// The way by these converters and no others.
@@ -270,54 +229,6 @@ mod tests {
     fn hops_of(text: &str, old: Option<&NextHops>) -> NextHops {
         let config = config::parse(text, "c.toml").expect("a gateway");
         NextHops::new(config.gateway.as_ref().expect("gateway"), old).expect("no option")
-    }
-
-    fn remember_three(hops: &NextHops, server: &str) {
-        for _ in 0..3 {
-            hops.remember(server.parse().expect(server), 50_000, true);
-        }
-    }
-
-    #[test]
-    fn what_transfers_had_is_expected_where_routes_are_for_sizes_and_nothing_says_more() {
-        let hops = hops();
-        for (server, is_remembered) in [
-            ("10.1.0.1:80", true),
-            ("10.1.5.1:80", true),
-            // These have no routes for sizes.
-            ("10.1.2.3:80", false),
-            ("10.1.0.1:443", false),
-            ("203.0.113.1:80", false),
-        ] {
-            remember_three(&hops, server);
-            let server = server.parse().expect(server);
-            let by = KnownBy::History;
-            let size = is_remembered.then_some(ExpectedSize { bytes: 50_000, by });
-            assert_eq!(hops.expected(server, None), size, "{server}");
-            let by = KnownBy::ContentLength;
-            let known = Some(ExpectedSize { bytes: 7, by });
-            assert_eq!(hops.expected(server, known), known, "{server}");
-        }
-        assert_eq!(hops.remembered(), 2);
-    }
-
-    #[test]
-    fn a_reload_keeps_what_is_remembered_unless_it_switches_that_off() {
-        const GATEWAY_ALONE: &str = "[gateway]\naddress = \"192.0.2.1:3129\"\n";
-        let before = hops();
-        remember_three(&before, "10.1.0.1:80");
-        let meanwhile = hops_of(GATEWAY_ALONE, Some(&before));
-        let server = "10.1.0.1:80".parse().expect("address and port");
-        assert_eq!(meanwhile.expected(server, None), None);
-        assert!(
-            hops_of(ROUTES, Some(&meanwhile))
-                .expected(server, None)
-                .is_some()
-        );
-        let off = ROUTES.replacen("[gateway]", "[gateway]\nhistory = false", 1);
-        let off = hops_of(&off, Some(&before));
-        remember_three(&off, "10.1.0.1:80");
-        assert_eq!((off.expected(server, None), off.remembered()), (None, 0));
     }
 
     #[test]

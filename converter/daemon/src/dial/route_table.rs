@@ -19,8 +19,6 @@ type Above = BTreeMap<u64, ByNetwork>;
 pub struct RouteTable {
     for_all: BySize,
     for_port: HashMap<u16, BySize>,
-    /// Whether any of them is for a size.
-    goes_by_size: bool,
 }
 
 /// Routes for one port, or for all that have none of their own.
@@ -43,7 +41,6 @@ impl RouteTable {
             Some(size) => by_size.above.entry(size).or_default(),
             None => &mut by_size.any,
         };
-        self.goes_by_size |= route.above.is_some();
         for network in &route.to {
             by_network.insert(*network, Arc::clone(ways));
         }
@@ -56,15 +53,6 @@ impl RouteTable {
         exceeded
             .find_map(|(_, by_network)| by_network.get(&network))
             .or(Some(any))
-    }
-
-    /// Whether the ways to `server` may depend on a transfer's size.
-    pub fn goes_by_size(&self, server: SocketAddr) -> bool {
-        let has_some = |(network, _, above): (_, _, &Above)| {
-            let mut tables = above.values();
-            tables.any(|by_network| by_network.get(&network).is_some())
-        };
-        self.goes_by_size && self.covering(server).is_some_and(has_some)
     }
 
     /// The network that counts for `server`, and its ways: for any size, and for those above some.

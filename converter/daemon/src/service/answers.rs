@@ -52,14 +52,12 @@ impl Service {
     pub fn expose(&self, stream: Option<tokio::net::TcpStream>) {
         if let Some(stream) = stream {
             let shared = Arc::clone(&self.shared);
-            let next_hops = Arc::clone(&self.plan.next_hops);
             self.answers[1].begin(exposition::answer(stream, move || {
                 shared.accounts.metrics.exposition(Levels {
                     open: shared.admission.open(),
                     buffered: shared.admission.buffered(),
                     log_lines_dropped: shared.accounts.log.dropped(),
                     early_waiting: shared.early.waiting(),
-                    remembered_servers: next_hops.remembered(),
                     kernel: MptcpCounters::now(),
                 })
             }));

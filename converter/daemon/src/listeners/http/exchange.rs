@@ -7,7 +7,6 @@ use tributary_wire::http::exchange::{ClientAfter, Ending, Exchange, ServerAfter}
 use tributary_wire::http::{Authority, Method, Refused, Request, RequestTarget};
 
 use super::carrier::carry;
-use super::expected_size::known_size;
 use super::front::Front;
 use super::server::{Kept, ServerConnection, name_of};
 use crate::accounting::metrics::WHOLE;
@@ -67,7 +66,7 @@ pub async fn exchange(
                     return Left::Refuse(refused, name);
                 }
             }
-            ending => return conclude(session, kept, server, request, &ending, name, since),
+            ending => return conclude(session, kept, server, &ending, name, since),
         }
     }
 }
@@ -98,7 +97,6 @@ fn conclude(
     session: &Session,
     kept: &mut Kept,
     mut server: Box<ServerConnection>,
-    request: &Request,
     ending: &Ending,
     name: Rc<str>,
     since: Clock,
@@ -108,7 +106,6 @@ fn conclude(
         target: &name,
         server: Some(server.server.address),
         size,
-        is_sample: known_size(session, request).is_none(),
         status,
         ..Outcome::new(name_of_it, since)
     };
