@@ -62,7 +62,7 @@ _ALL = {
         ),
     ),
     "overlay": Benchmark(
-        "chains of all pairs, one changed link, a look-up; a converter started by a client; a dead node; `leaving`",
+        "chains of all pairs, a look-up; a converter started by a client; a dead node; `leaving`",
         ("overlay", "overlay-on-demand", "overlay-node-out", "leaving"),
     ),
     "leaving": Benchmark("processor time and throughput before and after a relay leaves the path", ("leaving",)),

@@ -1,11 +1,11 @@
-"""How long does it take to compute the chains of all pairs, to take one changed link in, to look a chain up?
+"""How long does it take to compute the chains of all pairs, and to look one up?
 
 The program of overlay/paths measures itself, on one core and a complete graph in which nearly every link counts: points
 in a plane, each round trip 1 to 1.6 times the straight line. Its peer is Floyd-Warshall, which finds the shortest
 chain of every pair alone.
 """
 
-from statistics import fmean, median
+from statistics import median
 
 from pydantic import Field
 
@@ -19,8 +19,6 @@ from overlay.calculator import ask
 _UNITS = {
     "pairs_115_ms": "ms",
     "pairs_315_s": "s",
-    "one_change_115_ms": "ms",
-    "one_change_315_ms": "ms",
     "lookup_us": "µs",
     "floyd_warshall_115_ms": "ms",
     "floyd_warshall_315_s": "s",
@@ -29,39 +27,25 @@ _CHAINS = "chains_a_pair_115"
 
 
 class PathOptions(Options):
-    """All pairs are computed so many ``times``; a link ``changes`` so often, each time by up to a half."""
+    """All pairs are computed so many ``times``."""
 
     repeat: Repeat = 1
     times: int = Field(default=9, ge=1, description="a whole number, at least 1")
-    changes: int = Field(default=300, ge=1, description="a whole number, at least 1")
 
 
 def _measure(_built: Computed, options: PathOptions, point: Point, repetition: int) -> Reading:
     """The medians of what the program measured, and all of it."""
-    measured = ask(["bench", "--repeat", str(options.times), "--changes", str(options.changes)])
+    measured = ask(["bench", "--repeat", str(options.times)])
     values = {name: median(measured[name]) for name in _UNITS} | {_CHAINS: measured[_CHAINS]}
     return Reading(point, repetition, values, {}, {name: measured[name] for name in _UNITS})
 
 
 def figures(readings: Readings) -> Figures:
-    """Most changes concern few pairs, and a few concern many: so their mean is given beside the median, and how many
-    took longer than a tenth of all pairs.
-    """
+    """Medians, and how all pairs compare with Floyd-Warshall."""
     series = {name: Series(name, unit, readings.samples(name)) for name, unit in _UNITS.items()}
     values = {name: each.median for name, each in series.items()}
-    changes = series["one_change_115_ms"].numbers
-    slow = sum(change > values["pairs_115_ms"] / 10 for change in changes) / len(changes)
-    values |= {
-        "one_change_mean_115_ms": fmean(changes),
-        "one_change_mean_315_ms": fmean(series["one_change_315_ms"].numbers),
-        "changes_beyond_a_tenth_115_percent": 100 * slow,
-        _CHAINS: median(readings.values(_CHAINS)),
-    }
+    values |= {_CHAINS: median(readings.values(_CHAINS))}
     ratios = {
-        "one_change_vs_all_115": values["pairs_115_ms"] / values["one_change_115_ms"],
-        "one_change_mean_vs_all_115": values["pairs_115_ms"] / values["one_change_mean_115_ms"],
-        "one_change_vs_all_315": 1000 * values["pairs_315_s"] / values["one_change_315_ms"],
-        "one_change_mean_vs_all_315": 1000 * values["pairs_315_s"] / values["one_change_mean_315_ms"],
         "pairs_115_vs_floyd_warshall": values["floyd_warshall_115_ms"] / values["pairs_115_ms"],
         "pairs_315_vs_floyd_warshall": values["floyd_warshall_315_s"] / values["pairs_315_s"],
     }
@@ -70,10 +54,10 @@ def figures(readings: Readings) -> Figures:
 
 SCENARIO = benchmark(
     name="overlay",
-    question="How long do the chains of all pairs take, one changed link, a look-up?",
+    question="How long do the chains of all pairs take, and a look-up?",
     about=__doc__,
     options=PathOptions,
-    quick={"times": 2, "changes": 30},
+    quick={"times": 2},
     points=lambda _options: [{"graph": "points in a plane"}],
     blueprint=lambda _options, _profile, _point: Computation(),
     measure=_measure,

@@ -83,7 +83,7 @@ def test_split_tcp_saves_time_and_costs_little(tmp_path: Path) -> None:
 def test_what_the_overlay_takes_is_timed(tmp_path: Path) -> None:
     result = bench(tmp_path, "overlay")
     values = result["values"]
-    assert 0 < values["one_change_115_ms"] < values["pairs_115_ms"] < 1000 * values["pairs_315_s"]
+    assert 0 < values["pairs_115_ms"] < 1000 * values["pairs_315_s"]
     assert 0 < values["lookup_us"] < 100
     # The first one waits for a program to start.
     assert 0 < values["on_demand_next_ms"] < values["on_demand_first_ms"]

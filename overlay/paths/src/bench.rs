@@ -1,4 +1,4 @@
-//! How long it takes to compute all pairs, to take one changed link in, and to look a chain up.
+//! How long it takes to compute all pairs, and to look a chain up.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,8 +14,6 @@ const LOOKUPS: u32 = 100_000;
 pub struct Measured {
     pairs_115_ms: Vec<f64>,
     pairs_315_s: Vec<f64>,
-    one_change_115_ms: Vec<f64>,
-    one_change_315_ms: Vec<f64>,
     lookup_us: Vec<f64>,
     floyd_warshall_115_ms: Vec<f64>,
     floyd_warshall_315_s: Vec<f64>,
@@ -23,10 +21,10 @@ pub struct Measured {
     chains_a_pair_115: f64,
 }
 
-/// Measure all of it, `repeat` times each but for `changes` changed links.
-pub fn measure(repeat: u32, changes: u32) -> Measured {
+/// Measure all of it, `repeat` times each.
+pub fn measure(repeat: u32) -> Measured {
     let (small, large) = (plane(115), plane(315));
-    let mut chains = Chains::of(small.clone());
+    let chains = Chains::of(small.clone());
     let pairs = || {
         small
             .nodes()
@@ -37,15 +35,12 @@ pub fn measure(repeat: u32, changes: u32) -> Measured {
     let chains_a_pair_115 = fronts.sum::<usize>() as f64 / pairs().count() as f64;
     let lookup_us =
         repeated(repeat, || lookups(&chains)).map(|seconds| seconds / f64::from(LOOKUPS) * 1e6);
-    let mut random = Random(7);
     Measured {
         pairs_115_ms: repeated(repeat, || Chains::of(small.clone()))
             .map(|seconds| seconds * 1e3)
             .collect(),
         pairs_315_s: repeated(repeat.min(3), || Chains::of(large.clone())).collect(),
         lookup_us: lookup_us.collect(),
-        one_change_115_ms: changed(&mut chains, changes, &mut random),
-        one_change_315_ms: changed(&mut Chains::of(large.clone()), changes, &mut random),
         floyd_warshall_115_ms: repeated(repeat, || peer::shortest(&small))
             .map(|seconds| seconds * 1e3)
             .collect(),
@@ -98,19 +93,6 @@ fn lookups(chains: &Chains) -> usize {
             .map_or(0, |chain| chain.nodes.len());
     }
     found
-}
-
-/// Milliseconds for each of `count` links, any of them, that becomes shorter or longer by up to a half.
-fn changed(chains: &mut Chains, count: u32, random: &mut Random) -> Vec<f64> {
-    let one = |_| {
-        let links = chains.graph().links();
-        let link = links[usize::try_from(random.next()).expect("64 bits") % links.len()];
-        let delay = whole(f64::from(link.delay) * (0.5 + random.share()));
-        let begun = Instant::now();
-        chains.change(link.low, link.high, Some(delay));
-        begun.elapsed().as_secs_f64() * 1e3
-    };
-    (0..count).map(one).collect()
 }
 
 #[expect(

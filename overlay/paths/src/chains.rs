@@ -1,7 +1,7 @@
 //! The answers: which chain for which pair and how many rounds.
 
 use crate::ends::join;
-use crate::graph::{Graph, Link, Node};
+use crate::graph::{Graph, Node};
 use crate::model::{Rounds, doubled_time};
 use crate::staircase::{STAY, Stair, under};
 use crate::sweep::{place, staircases};
@@ -29,9 +29,8 @@ pub struct Chain {
 /// The best chains of all pairs of a graph's nodes.
 #[derive(Clone, Debug)]
 pub struct Chains {
-    pub(crate) graph: Graph,
-    pub(crate) links: Vec<Link>,
-    pub(crate) pairs: Vec<Vec<Stair>>,
+    graph: Graph,
+    pairs: Vec<Vec<Stair>>,
 }
 
 impl Chains {
@@ -55,11 +54,7 @@ impl Chains {
         if let Some(first) = ends.clone().next() {
             ends.for_each(|end| join(&graph, &mut pairs, first, end));
         }
-        Self {
-            graph,
-            links,
-            pairs,
-        }
+        Self { graph, pairs }
     }
 
     /// What they were computed from.
@@ -130,7 +125,7 @@ impl Chains {
         self.go_on(nodes, to, longest);
     }
 
-    pub(crate) fn stairs(&self, a: Node, b: Node) -> &[Stair] {
+    fn stairs(&self, a: Node, b: Node) -> &[Stair] {
         if a == b {
             &STAY
         } else {

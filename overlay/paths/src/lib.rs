@@ -8,9 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-mod affected;
 mod chains;
-mod change;
 pub mod compare;
 mod coordinates;
 mod ends;
