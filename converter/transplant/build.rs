@@ -1,23 +1,20 @@
-//! Compiles the kernel's parts with Debian's clang.
+//! Compiles the kernel's part with Debian's clang.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const PARTS: [&str; 2] = ["transplant", "join"];
+const SOURCE: &str = "src/kernel/transplant.bpf.c";
 const SHARED: [&str; 5] = ["flow", "segment", "belief", "icmp", "driver"];
 
 fn main() {
     if env::var_os("CARGO_FEATURE_KERNEL").is_some() {
-        for part in PARTS {
-            compile(part);
-        }
+        compile();
     }
 }
 
-fn compile(part: &str) {
-    let source = format!("src/kernel/{part}.bpf.c");
-    println!("cargo:rerun-if-changed={source}");
+fn compile() {
+    println!("cargo:rerun-if-changed={SOURCE}");
     for shared in SHARED {
         println!("cargo:rerun-if-changed=src/kernel/{shared}.bpf.h");
     }
@@ -30,12 +27,12 @@ fn compile(part: &str) {
             "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror",
         ])
         .arg(format!("-I/usr/include/{machine}-linux-gnu")) // asm/types.h
-        .args(["-c", &source, "-o"])
-        .arg(Path::new(&place).join(format!("{part}.bpf.o")))
+        .args(["-c", SOURCE, "-o"])
+        .arg(Path::new(&place).join("transplant.bpf.o"))
         .status();
     match status {
         Ok(status) if status.success() => {}
-        Ok(_) => panic!("clang refuses {source}; it needs Debian's libbpf-dev and linux-libc-dev"),
+        Ok(_) => panic!("clang refuses {SOURCE}; it needs Debian's libbpf-dev and linux-libc-dev"),
         Err(error) => panic!("clang: {error}; Debian's packages clang and libbpf-dev are needed"),
     }
 }

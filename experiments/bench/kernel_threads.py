@@ -32,12 +32,6 @@ def takes_in_by_thread(node: Node, device: str) -> int:
     return made.pop()
 
 
-def workers() -> set[int]:
-    """The pids of the threads that do what the kernel puts off (Documentation/core-api/workqueue.rst), of the whole
-    machine."""
-    return _threads("kworker/")
-
-
 class Clocks:
     """The processor time of whole processes, which may end."""
 

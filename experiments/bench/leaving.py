@@ -1,14 +1,12 @@
-"""What a relay costs while it relays, once it has left the path to the kernel, and half-way (converter/transplant).
+"""What a relay costs while it relays, and once it has left the path to the kernel (converter/transplant).
 
     client --- relay --- server      plain cables; one transfer, every byte of it checked
 
-``translation``: the relay leaves in the middle of the transfer: before and after are moments of the same connection,
-ends and machine. ``sockmap``: another relay has the kernel move the bytes between its sockets, from the first one on.
+The relay leaves in the middle of the transfer: before and after are moments of the same connection, ends and machine.
 
 The processor time is all that the relay's node takes: the process, and two threads that take in what comes to its
-devices (kernel_threads.py); with sockmap also what the kernel of the whole machine puts off. By default veth has the
-sender take in what comes, so the ends have such threads as well: theirs is not counted to the relay's node, and nothing
-of its own to them.
+devices (kernel_threads.py). By default veth has the sender take in what comes, so the ends have such threads as well:
+theirs is not counted to the relay's node, and nothing of its own to them.
 
 ``large``: the cables carry segments of 64 kB, as a network interface that cuts and joins segments by itself has the
 kernel see them (TSO, LRO), and as veth does. ``small``: they carry 1500 bytes, and the node's processor joins what
@@ -18,7 +16,7 @@ drops what its ring of 256 packets does not hold, some hundred of each transfer.
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -27,7 +25,7 @@ from statistics import median
 
 from pydantic import Field
 
-from experiments.bench.kernel_threads import Clocks, takes_in_by_thread, workers
+from experiments.bench.kernel_threads import Clocks, takes_in_by_thread
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.study.benchmark import benchmark
 from experiments.study.figures import Figures, Series
@@ -47,7 +45,6 @@ _SETTLED = 0.5
 _FEWEST = 10
 """Moments before and after the change that a pace is of."""
 _LONGEST = 120
-TRANSLATION, SOCKMAP = "translation", "sockmap"
 DOWN, UP = "download", "upload"
 LARGE, SMALL = "large", "small"
 _MTUS = {LARGE: 65_000, SMALL: 1500}
@@ -63,7 +60,6 @@ _UNITS = {
     "deaf_ms": "ms",
     "dip_ms": "ms",
 }
-_SOCKMAP_UNITS = {"sockmap_cpu_ms_per_gb": "ms/GB", "sockmap_mbps": "Mbit/s"}
 
 
 class LeavingOptions(Options):
@@ -121,13 +117,12 @@ class Sample:
 
 def _measure(built: Relayed, options: LeavingOptions, point: Point, repetition: int) -> Reading:
     """Raises Failure (exit 1) if a byte was wrong or the relay stayed."""
-    measure = _leaving if point["by"] == TRANSLATION else _joining
-    return Reading(point, repetition, measure(built, point["direction"], options.size.amount), {})
+    return Reading(point, repetition, _leaving(built, point["direction"], options.size.amount), {})
 
 
 def _leaving(built: Relayed, direction: str, size: int) -> dict[str, float]:
     devices = ("--client-device", CLIENT_SIDE, "--server-device", SERVER_SIDE)
-    command = [*_listening(native.relays().leaving), *devices, "--after", str(size // 2)]
+    command = [str(native.leaving_relay()), "--listen", _RELAY, "--to", ORIGIN, *devices, "--after", str(size // 2)]
     with built.cabling.testbed.gateway.start("leaving-relay", command).wait_until_ready() as relay:
         samples = _transfer(built, relay, direction, size)
         if not samples[-1].left:
@@ -135,20 +130,8 @@ def _leaving(built: Relayed, direction: str, size: int) -> dict[str, float]:
         return told(samples) | {"deaf_ms": _deaf_milliseconds(relay)}
 
 
-def _joining(built: Relayed, direction: str, size: int) -> dict[str, float]:
-    command = _listening(native.relays().joining)
-    with built.cabling.testbed.gateway.start("joining-relay", command).wait_until_ready() as relay:
-        # What a socket is to write the kernel puts off.
-        samples = _transfer(built, relay, direction, size // 4, workers())
-        return _pace("sockmap", samples[len(samples) // 5 :])
-
-
-def _listening(relay: Path) -> list[str]:
-    return [str(relay), "--listen", _RELAY, "--to", ORIGIN]
-
-
-def _transfer(built: Relayed, relay: Process, direction: str, size: int, others: Iterable[int] = ()) -> list[Sample]:
-    clocks, testbed = Clocks([relay.popen.pid, *built.threads, *others]), built.cabling.testbed
+def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list[Sample]:
+    clocks, testbed = Clocks([relay.popen.pid, *built.threads]), built.cabling.testbed
     how = ("--verify",) if direction == DOWN else ("--upload",)
     bulk = [str(built.cabling.programs.load), "bulk", "--to", _RELAY, "--bytes", str(size), *how]
     samples: list[Sample] = []
@@ -207,13 +190,10 @@ def figures(readings: Readings) -> Figures:
     series: list[Series] = []
     ratios: dict[str, float] = {}
     for (segments, size), (direction, way) in product(_SIZES.items(), _WAYS.items()):
-        these, prefix = readings.at(segments=segments, direction=direction, by=TRANSLATION), size + way
+        these, prefix = readings.at(segments=segments, direction=direction), size + way
         series += [Series(f"{prefix}{name}", unit, these.values(name)) for name, unit in _UNITS.items()]
         ratios[f"leave_{prefix}cpu_saving"] = _ratio(these, "before_cpu_ms_per_gb", "after_cpu_ms_per_gb")
         ratios[f"leave_{prefix}throughput"] = _ratio(these, "after_mbps", "before_mbps")
-    for direction, way in _WAYS.items():
-        joined = readings.at(direction=direction, by=SOCKMAP)
-        series += [Series(f"{way}{name}", unit, joined.values(name)) for name, unit in _SOCKMAP_UNITS.items()]
     return Figures(series, ratios, {each.name: each.median for each in series})
 
 
@@ -228,11 +208,7 @@ SCENARIO = benchmark(
     about=__doc__,
     options=LeavingOptions,
     quick={"repeat": 1, "size": "16GB"},
-    points=lambda _options: [
-        {"segments": size, "direction": way, "by": by}
-        for size, way, by in product(_MTUS, (DOWN, UP), (TRANSLATION, SOCKMAP))
-        if (size, by) != (SMALL, SOCKMAP)
-    ],
+    points=lambda _options: [{"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))],
     blueprint=lambda _options, _profile, point: ThreadedCables(
         mtu=_MTUS[point["segments"]], queue=_QUEUES[point["segments"]]
     ),

@@ -77,7 +77,7 @@ def _by_relay(testbed: Testbed, options: SoakOptions) -> dict[str, float]:
     """By the relay that does nothing else."""
     at = f"{Topology.PROXY4}:7000"
     devices = ("--client-device", _DEVICES[0], "--server-device", _DEVICES[1])
-    command = [str(native.relays().leaving), "--listen", at, "--to", ORIGIN, *devices, "--after", str(_AFTER)]
+    command = [str(native.leaving_relay()), "--listen", at, "--to", ORIGIN, *devices, "--after", str(_AFTER)]
     with testbed.gateway.start("leaving-relay", command).wait_until_ready() as relay:
         counted = _transfer(testbed, ("--to", at), lambda: relay.output().count('"left"'), options)
         return counted | told(_of_all(relay, counted["transfers"]))

@@ -150,7 +150,7 @@ def _measure(built: Linked, options: LeaveOptions, point: Point, repetition: int
     """Raises Failure (exit 1) if a byte was wrong or the relay stayed."""
     testbed, size = built.testbed, options.size.amount
     where = ("--to", _origin(testbed), "--client-device", _LINK, "--server-device", _NEAR)
-    command = [str(native.relays().leaving), "--listen", _RELAY, *where, "--after", str(size // 2)]
+    command = [str(native.leaving_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
     testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
     before = _counters(testbed.client)
     steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))

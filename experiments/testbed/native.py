@@ -39,7 +39,7 @@ class _Profile:
 
 
 _profile = _Profile()
-_asked: list["Programs | Relays | HandOff"] = []
+_asked: list[Path] = []
 
 
 def measure_released() -> None:
@@ -52,8 +52,7 @@ def measure_released() -> None:
 
 def description() -> dict[str, object]:
     """For a manifest: how the programs that this process has asked for were built, and the digest of each."""
-    used = [program for programs in _asked for program in vars(programs).values()]
-    digests = {program.name: hashlib.sha256(program.read_bytes()).hexdigest()[:12] for program in used}
+    digests = {program.name: hashlib.sha256(program.read_bytes()).hexdigest()[:12] for program in _asked}
     return {"profile": "released" if _profile.released else "quick", "sha256": digests}
 
 
@@ -70,7 +69,7 @@ def build() -> Programs:
     if not programs.converter.exists():
         command = " ".join((f"scripts/setup.d/converter {CACHE}", *_profile.how))
         raise Failure(Exit.UNAVAILABLE, f"{programs.converter}: not found ({command} builds it)")
-    _asked.append(programs)
+    _asked.extend(vars(programs).values())
     return programs
 
 
@@ -92,24 +91,16 @@ def converter_made_from() -> str:
     return note.read_text().strip() if note.exists() and (CACHE / "released/tributary-converter").exists() else ""
 
 
-@dataclass(frozen=True)
-class Relays:
-    """The examples of converter/transplant: relays that leave their work to the kernel."""
-
-    leaving: Path
-    joining: Path
-
-
 @cache
-def relays() -> Relays:
-    """The relays, built anew if their source has changed.
+def leaving_relay() -> Path:
+    """The example of converter/transplant: a relay that leaves its work to the kernel; built if its source has changed.
 
-    Raises Failure: exit 69 if there are none, 71 if they do not build, as without clang.
+    Raises Failure: exit 69 if there is none, 71 if it does not build, as without clang.
     """
-    _make("the relays that leave", "--leaving", *_profile.how)
-    found = Relays(_profile.place / "leaving-relay", _profile.place / "joining-relay")
-    if not found.joining.exists():
-        message = f"{found.joining}: not found (scripts/setup.d/converter {CACHE} --leaving builds it)"
+    _make("the relay that leaves", "--leaving", *_profile.how)
+    found = _profile.place / "leaving-relay"
+    if not found.exists():
+        message = f"{found}: not found (scripts/setup.d/converter {CACHE} --leaving builds it)"
         raise Failure(Exit.UNAVAILABLE, message)
     _asked.append(found)
     return found
@@ -133,7 +124,7 @@ def hand_off() -> HandOff:
     found = HandOff(_profile.place / "tributary-switch", _profile.place / "tributary-backend")
     if not found.switch.exists():
         raise Failure(Exit.UNAVAILABLE, f"{found.switch}: not found (scripts/setup.d/handoff {CACHE} builds it)")
-    _asked.append(found)
+    _asked.extend(vars(found).values())
     return found
 
 

@@ -45,7 +45,7 @@ BYTES, AFTER = 800_000_000, 50_000_000
 
 @pytest.fixture(scope="module")
 def programs() -> Programs:
-    native.relays()
+    native.leaving_relay()
     return native.build()
 
 
@@ -72,7 +72,7 @@ def cable(relay: Node, end: Node, device: str, net: int) -> None:
 @contextmanager
 def relaying(nodes: dict[str, Node], programs: Programs, *arguments: str, way: Way = IPV4) -> Iterator[Path]:
     """The relay that leaves, and the server, for the length of the block; what the relay prints."""
-    with serving(nodes, programs, native.relays().leaving, *DEVICES, *arguments, way=way) as log:
+    with serving(nodes, programs, native.leaving_relay(), *DEVICES, *arguments, way=way) as log:
         yield log
 
 
@@ -153,21 +153,8 @@ def test_with_stay_it_only_relays(nodes: dict[str, Node], programs: Programs) ->
     assert not told(log, "left")
 
 
-@every_way
-@pytest.mark.parametrize("direction", ["--verify", "--upload"])
-def test_what_the_kernel_moves_between_joined_sockets_is_whole(
-    nodes: dict[str, Node], programs: Programs, direction: str, way: Way
-) -> None:
-    size = 100_000_000
-    with serving(nodes, programs, native.relays().joining, way=way) as log:
-        bulk(nodes, programs, "--connections", "3", direction, size=size, way=way)
-        ended = eventually(lambda: len(found := told(log, "joined")) == 3 and found, 30)
-    # What came before the sockets were joined the relay has moved itself.
-    assert all(connection["joined"] > size / 2 for connection in ended)
-
-
 def test_a_device_that_is_not_there_is_named() -> None:
-    command = (str(native.relays().leaving), "--listen", "127.0.0.1:0", "--to", IPV4.origin, *DEVICES)
+    command = (str(native.leaving_relay()), "--listen", "127.0.0.1:0", "--to", IPV4.origin, *DEVICES)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 71
     assert done.stderr.startswith('leaving-relay: device "to-client": ')

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 use tributary_wire::http::{HeadLimits, MalformedFields};
-use tributary_wire::proxy_protocol::Header;
+use tributary_wire::proxy_protocol;
 
 use crate::accounting::accounts::{Accounts, Live, Open};
 use crate::accounting::handoff_counters::Way;
@@ -272,14 +272,11 @@ impl Session {
 
     /// The PROXY protocol's header, before anything else.
     async fn introduce(&self, server: &Server) -> Result<(), DialError> {
-        let header = Header::Proxy {
-            source: self.client,
-            destination: server.address,
-        };
+        let header = proxy_protocol::header(self.client, server.address);
         let deadline = Some(tokio::time::Instant::now() + self.config.timeouts.connect);
         server
             .stream
-            .send(&header.encode(), deadline)
+            .send(&header, deadline)
             .await
             .map_err(DialError::from)
     }

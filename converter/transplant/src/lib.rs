@@ -17,8 +17,6 @@
 //! no second connection, and neither 1 nor 3: [`hold_at_once`], [`freeze()`], and [`keeps_still`] later. [`provoke()`] is
 //! for connections that were lost on the way.
 //!
-//! A `Joiner` is half of the way: the sockets stay, and the kernel moves what comes by one to the other.
-//!
 //! What works in the kernel is behind the feature `kernel` (the default).
 #![deny(unsafe_code)]
 // What only the part in the kernel asks for.
@@ -49,7 +47,7 @@ pub use freeze::{
     hold_at_once, keeps_still, release,
 };
 #[cfg(feature = "kernel")]
-pub use kernel::{Action, Connection, Devices, Joined, Joiner, Limits, Seen, Translator};
+pub use kernel::{Action, Connection, Devices, Limits, Seen, Translator};
 pub use leg::{Flow, Leg, Timestamps, Unfit};
 pub use pause::Pause;
 pub use provoke::provoke;

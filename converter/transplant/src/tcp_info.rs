@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::bytes::array;
 use crate::sys::{self, TcpOption};
 
-// Offsets in the structure, and its length up to the last of them.
+// Offsets in the structure, and the length that all kernels have.
 const STATE: usize = 0;
 const OPTIONS: usize = 5;
 const SCALES: usize = 6;
@@ -15,8 +15,6 @@ const LAST_RECEIVED: usize = 52;
 const PATH_MTU: usize = 60;
 const ROUND_TRIP_TIME: usize = 68;
 const ADVERTISED_MSS: usize = 84;
-const BYTES_ACKNOWLEDGED: usize = 120;
-const BYTES_RECEIVED: usize = 128;
 const LENGTH: usize = 136;
 /// And up to what Linux 6.2 and later have.
 const RECEIVE_WINDOW: usize = 232;
@@ -97,20 +95,6 @@ impl TcpInfo {
     /// Bytes that the other end may send beyond what was acknowledged last; unknown before Linux 6.2.
     pub fn receive_window(&self) -> Option<u32> {
         (self.length == MOST).then(|| self.number(RECEIVE_WINDOW))
-    }
-
-    /// Bytes that were sent and acknowledged (RFC 4898, `tcpEStatsAppHCThruOctetsAcked`).
-    pub fn acknowledged(&self) -> u64 {
-        self.long(BYTES_ACKNOWLEDGED)
-    }
-
-    /// Bytes that came in order, a FIN as one of them (RFC 4898, `tcpEStatsAppHCThruOctetsReceived`).
-    pub fn received(&self) -> u64 {
-        self.long(BYTES_RECEIVED)
-    }
-
-    fn long(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(array(&self.bytes, at))
     }
 
     fn number(&self, at: usize) -> u32 {

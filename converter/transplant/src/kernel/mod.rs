@@ -7,7 +7,6 @@
 
 mod connection;
 mod driver;
-mod join;
 mod table;
 
 use std::collections::BTreeSet;
@@ -26,7 +25,6 @@ use crate::sys;
 use crate::translation::Translation;
 
 pub use connection::{Connection, Limits};
-pub use join::{Joined, Joiner};
 pub use table::{Devices, Seen};
 use table::{Table, key};
 

@@ -20,7 +20,7 @@ pub use cookie::{COOKIE_LENGTH, CookieKeys, SECRET_LENGTH};
 pub use error::{ErrorTlv, error_code};
 pub use header::{HEADER_LENGTH, MAGIC, MAX_LENGTH, MessageError, TooLong, VERSION};
 pub use message::{encode, parse};
-pub use option::{SUPPORTED_TCP_EXTENSIONS, TcpOption, header_options, option_kind};
+pub use option::{SUPPORTED_TCP_EXTENSIONS, TcpOption, option_kind};
 pub use reply::Reply;
 pub use request::{Connect, Request};
 pub use tlv::{Tlv, tlv_type};

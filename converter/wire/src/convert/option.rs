@@ -91,27 +91,6 @@ pub(super) fn connect_options(mut bytes: &[u8]) -> Result<Vec<TcpOption>, Messag
     Ok(options)
 }
 
-/// Returns the options of a TCP header, as an Extended TCP Header TLV brings them. As a TCP
-/// receiver does, this stops at End of Option List and at an option whose length is wrong.
-pub fn header_options(mut bytes: &[u8]) -> Vec<TcpOption> {
-    let mut options = Vec::new();
-    while let Some((&kind, rest)) = bytes.split_first() {
-        if kind == option_kind::END {
-            break;
-        }
-        if kind == option_kind::NOP {
-            bytes = rest;
-            continue;
-        }
-        let Ok((option, rest)) = split_option(kind, rest) else {
-            break;
-        };
-        options.push(option);
-        bytes = rest;
-    }
-    options
-}
-
 /// Takes an option, whose `kind` is off already, off a list.
 fn split_option(kind: u8, bytes: &[u8]) -> Result<(TcpOption, &[u8]), MessageError> {
     // RFC 8803 section 6.2.5: the length counts itself and the kind; the minimum is 2.

@@ -1,7 +1,7 @@
 //! What a converter answers when it does as it was asked.
 
 use super::message::encode;
-use super::option::{header_options, never_announced};
+use super::option::never_announced;
 use super::tlv::Tlv;
 
 /// The most bytes of options that a TCP header can have.
@@ -32,16 +32,6 @@ impl Reply {
         let supported = kinds.map(|kinds| Tlv::SupportedTcpExtensions(announced(kinds)));
         let tlvs: Vec<Tlv> = header.into_iter().chain(supported).collect();
         encode(&tlvs).expect("an Extended TCP Header and 256 kinds fit into a message")
-    }
-
-    /// Whether the server's SYN+ACK had this TCP option; `None` when the reply does not say.
-    pub fn server_offers(&self, kind: u8) -> Option<bool> {
-        let options = self.extended_tcp_header.as_ref()?;
-        Some(
-            header_options(options)
-                .iter()
-                .any(|option| option.kind == kind),
-        )
     }
 }
 

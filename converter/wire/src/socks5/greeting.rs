@@ -15,17 +15,6 @@ pub enum AuthMethod {
     Other(u8),
 }
 
-impl From<u8> for AuthMethod {
-    fn from(byte: u8) -> Self {
-        match byte {
-            0 => Self::NoAuthentication,
-            2 => Self::UserPassword,
-            255 => Self::NoneAcceptable,
-            other => Self::Other(other),
-        }
-    }
-}
-
 impl From<AuthMethod> for u8 {
     fn from(method: AuthMethod) -> Self {
         match method {
@@ -80,10 +69,4 @@ pub fn parse_greeting(bytes: &[u8]) -> Result<Option<(Greeting, usize)>, Protoco
         };
         (greeting, 2 + methods.len())
     }))
-}
-
-/// Parses a server's choice of a method. Returns it and its length in bytes; `None`: need more.
-pub fn parse_method(bytes: &[u8]) -> Result<Option<(AuthMethod, usize)>, ProtocolError> {
-    check_version(bytes, VERSION)?;
-    Ok(bytes.get(1).map(|&method| (method.into(), 2)))
 }

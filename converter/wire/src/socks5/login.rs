@@ -62,10 +62,3 @@ pub fn parse_login(bytes: &[u8]) -> Result<Option<(Login, usize)>, ProtocolError
 pub fn encode_login_status(success: bool) -> [u8; 2] {
     [LOGIN_VERSION, if success { SUCCESS } else { FAILURE }]
 }
-
-/// Parses a server's answer to a [`Login`]: whether it succeeded, and the length in bytes; `None`:
-/// need more.
-pub fn parse_login_status(bytes: &[u8]) -> Result<Option<(bool, usize)>, ProtocolError> {
-    check_version(bytes, LOGIN_VERSION)?;
-    Ok(bytes.get(1).map(|&status| (status == SUCCESS, 2)))
-}

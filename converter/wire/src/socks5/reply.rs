@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::grammar::{ProtocolError, VERSION, check_version};
-use super::request::{parse_endpoint, put_address};
+use super::grammar::{ProtocolError, VERSION};
+use super::request::put_address;
 
 /// What became of a request (RFC 1928 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,23 +29,6 @@ pub enum Code {
     AddressTypeNotSupported,
     /// A code that RFC 1928 does not define.
     Other(u8),
-}
-
-impl From<u8> for Code {
-    fn from(byte: u8) -> Self {
-        match byte {
-            0 => Self::Succeeded,
-            1 => Self::GeneralFailure,
-            2 => Self::NotAllowed,
-            3 => Self::NetworkUnreachable,
-            4 => Self::HostUnreachable,
-            5 => Self::ConnectionRefused,
-            6 => Self::TtlExpired,
-            7 => Self::CommandNotSupported,
-            8 => Self::AddressTypeNotSupported,
-            other => Self::Other(other),
-        }
-    }
 }
 
 impl From<Code> for u8 {
@@ -134,20 +117,4 @@ impl ProtocolError {
     pub fn reply(self) -> Option<Vec<u8>> {
         self.code().map(|code| Reply::refusal(code).encode())
     }
-}
-
-/// Parses a server's reply. Returns it and its length in bytes; `None`: need more, in all at most
-/// 262 bytes. A bound name, which no client can use, becomes 0.0.0.0 with its port.
-pub fn parse_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, ProtocolError> {
-    check_version(bytes, VERSION)?;
-    let parsed = parse_endpoint(bytes)?;
-    Ok(parsed.map(|(bound, length)| {
-        let ip = bound.host.address();
-        let ip = ip.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-        let reply = Reply {
-            code: bytes[1].into(),
-            bound: SocketAddr::new(ip, bound.port),
-        };
-        (reply, length)
-    }))
 }

@@ -47,11 +47,6 @@ pub fn parse_request(bytes: &[u8]) -> Result<Option<(Request, usize)>, ProtocolE
         }
         _ => {}
     }
-    parse_endpoint(bytes)
-}
-
-/// Parses what requests and replies have in common, a host and a port; with the message's length.
-pub(super) fn parse_endpoint(bytes: &[u8]) -> Result<Option<(Request, usize)>, ProtocolError> {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_LENGTH>() else {
         return Ok(None);
     };

@@ -1,7 +1,7 @@
 //! What a client makes of a converter's answer.
 
 use tributary_wire::convert::client::{Answer, parse};
-use tributary_wire::convert::{ErrorTlv, MessageError, Reply, option_kind};
+use tributary_wire::convert::{ErrorTlv, MessageError, Reply};
 
 use crate::hex::hex;
 use crate::incremental::{accepts, refuses};
@@ -97,19 +97,4 @@ fn faults_that_must_reset_are_told() {
     ] {
         refuses(parse, &hex(bytes), needed, &fault);
     }
-}
-
-#[test]
-fn a_reply_says_whether_the_server_offers_an_option() {
-    let with = |options: &str| Reply {
-        extended_tcp_header: Some(hex(options)),
-        supported_tcp_extensions: None,
-    };
-    let mptcp = "0204 05b4 0402 0101 1e0c 0100 0102 0304 0506 0708";
-    assert_eq!(with(mptcp).server_offers(option_kind::MPTCP), Some(true));
-    assert_eq!(
-        with("0204 05b4").server_offers(option_kind::MPTCP),
-        Some(false)
-    );
-    assert_eq!(Reply::default().server_offers(option_kind::MPTCP), None);
 }

@@ -7,7 +7,6 @@ mod incremental;
 
 mod client;
 mod cookie;
-mod options;
 mod properties;
 mod refusals;
 mod server;
