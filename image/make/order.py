@@ -25,18 +25,8 @@ from tributary.settings.failure import Exit, Failure
 
 LOCKS = Path(__file__).parent / "lock"
 
-# What the work of a stage depends on beside what it is given: its own program.
-_OF_ROOT = (
-    *("ansible", "image/make/root.py", "image/make/texts.py", "image/make/tidy.py", "image/make/boards.py"),
-    *("image/make/slots.py", "image/make/menu.py", "image/make/firmware.py", "image/make/text.py"),
-    *("image/make/layout.py", "image/upgrade/boot_partition.py", "image/upgrade/choice.py"),
-)
-_OF_DISK = (
-    *("image/make/disk.py", "image/make/layout.py", "image/make/grub.py", "image/make/identity.py"),
-    *("image/make/slots.py", "image/make/boards.py"),
-)
-_OF_FILES = ("image/make/pack.py", "image/make/block_map.py", "image/make/imager.py")
-_OF_BUNDLE = ("image/make/bundle.py",)
+_MAKERS = ("ansible", "image/make")
+"""What an image is made by. What packages are made from is in their key, and each later key has the one before."""
 
 _EMULATED = {"arm64": 15.0}
 """How much longer the programs of a processor take than ours, by Debian's name for it."""
@@ -148,14 +138,14 @@ class Making:
             seconds=self.release.commit.time,
             trusted=self.order.trusted,
         )
-        made_from = (self.name, self.parts.key, self.debian.key, digest_of(ROOT, _OF_ROOT), self.order.trusted)
+        made_from = (self.name, self.parts.key, self.debian.key, digest_of(ROOT, _MAKERS), self.order.trusted)
         return self._stage("root", made_from, ".tar", 150 * self.order.slowness, recipe.make)
 
     @cached_property
     def drive(self) -> Stage:
         """The disk and its manifest, in a folder."""
         plan = disk.Plan(self.order.board, self._identity, self._place(self.system), self.release.commit.time)
-        return self._stage("disk", (self.system.key, digest_of(ROOT, _OF_DISK)), "", 60, plan.make)
+        return self._stage("disk", (self.system.key,), "", 60, plan.make)
 
     @cached_property
     def files(self) -> Stage:
@@ -168,7 +158,7 @@ class Making:
                 found = imager.listing(self.name, self.order.role, self.version, self.release.date, packed)
                 (target / imager.file_name(self.name)).write_text(json.dumps(found))
 
-        return self._stage("files", (self.drive.key, digest_of(ROOT, _OF_FILES)), "", 120, make)
+        return self._stage("files", (self.drive.key,), "", 120, make)
 
     @cached_property
     def signed(self) -> Stage:
@@ -181,7 +171,7 @@ class Making:
         def make(target: Path, runner: Runner) -> None:
             bundle.make(self._place(self.drive) / disk.DISK, self._layout.root, text, signing, target, runner)
 
-        return self._stage("bundle", (self.drive.key, digest_of(ROOT, _OF_BUNDLE), text), bundle.ENDING, 60, make)
+        return self._stage("bundle", (self.drive.key, text), bundle.ENDING, 60, make)
 
     @property
     def _identity(self) -> Identity:
