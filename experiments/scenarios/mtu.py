@@ -180,7 +180,8 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
             draw_sweep(axes, [(size, these.at(buffer=buffers[-1])) for size, these in over], value, by)
         if len(buffers) > 1:
             scarce = [(size, these.at(buffer=buffers[0])) for size, these in over]
-            for by in (LEGACY, "native"):
+            # A run from before legacy TCP was measured with both buffers has none of it.
+            for by in (each for each in (LEGACY, "native") if list(by_ipv4.at(by=each, buffer=buffers[0]))):
                 draw_sweep(axes, scarce, value, by, about=f", {buffers[0]}")
         axes.set_ylim(0)
         axes.set_ylabel(name)
