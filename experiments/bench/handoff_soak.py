@@ -38,7 +38,7 @@ _IDLE = 300
 _RESTING = 100
 """Clients, of which each rests once."""
 _LARGE = ("--objects", "20", "--bits", "21")
-"""What they ask for: the longest objects fill all buffers on their way."""
+"""What they ask for: half of the longest object, 2.0 MB at a and 0.8 MB at b, is more than the window of a client."""
 
 
 class SoakOptions(Options):
