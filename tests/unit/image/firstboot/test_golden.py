@@ -1,4 +1,5 @@
-"""What cards come to: each golden NAME.toml with all files and units beside it, in NAME.plan.
+"""What cards come to: each golden NAME.toml with all files and units beside it, in NAME.plan, or with what differs from
+those of the home router's card, cpe.plan, in NAME.diff.
 
 To make them anew after a wanted change:
 REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/image/firstboot/test_golden.py
@@ -8,6 +9,8 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
@@ -46,13 +49,39 @@ def written(name: str, path: str, folder: Path) -> Path | None:
     return target
 
 
+def text(name: str) -> list[str]:
+    """All that a card comes to."""
+    return [line for action in planned(name) for line in lines(action, secrets=True)]
+
+
+def differences(base: Sequence[str], other: Sequence[str]) -> Iterator[str]:
+    """What goes and what comes, behind the action of ``base`` in which that is."""
+    action = ""
+    for tag, begin, end, its_begin, its_end in SequenceMatcher(None, base, other, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        inside = next(line for line in reversed(base[: begin + 1]) if line and not line.startswith(" "))
+        if inside != action:
+            yield f"@@ {inside}"
+            action = inside
+        yield from (f"-{line}" for line in base[begin:end])
+        yield from (f"+{line}" for line in other[its_begin:its_end])
+
+
 @EVERY
 def test_the_plan_is_the_golden_one(name: str) -> None:
-    text = "".join(f"{line}\n" for action in planned(name) for line in lines(action, secrets=True))
-    path = GOLDEN / f"{name}.plan"
+    if name.startswith("cpe-"):
+        path, found = GOLDEN / f"{name}.diff", differences(text("cpe"), text(name))
+    else:
+        path, found = GOLDEN / f"{name}.plan", iter(text(name))
+    kept = "".join(f"{line}\n" for line in found)
     if os.environ.get("REMAKE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text()
+        path.write_text(kept)
+    assert kept == path.read_text()
+
+
+def test_no_golden_file_is_without_its_card() -> None:
+    assert sorted(path.stem for path in GOLDEN.iterdir() if path.suffix != ".toml") == CASES
 
 
 @EVERY
