@@ -45,9 +45,13 @@ for example in converter/examples/*.toml; do
     said "$(basename "$example")" cat /tmp/example.log
     ip netns delete example
 done
-$python -m experiments.demo --json --size 2MB --tolerance 30% \
-    --set wired.rate=12mbit --set wired.delay=20ms --set wireless.rate=4mbit --set wireless.delay=30ms \
-    >/tmp/summary.json 2>/tmp/demo.log
+# An emulator that gets no processors for a while is given another try: Squid has 30 s to listen.
+for _ in 1 2; do
+    $python -m experiments.demo --json --size 2MB --tolerance 30% \
+        --set wired.rate=12mbit --set wired.delay=20ms --set wireless.rate=4mbit --set wireless.delay=30ms \
+        >/tmp/summary.json 2>/tmp/demo.log
+    [ $? -gt 1 ] || break # 1: it is too slow for what is claimed of real machines
+done
 said demo cat /tmp/summary.json
 said demo-log tail -n 5 /tmp/demo.log
 $python -m experiments.handoff demo --json --size 1MB >/tmp/handoff.json 2>/tmp/handoff.log
@@ -85,7 +89,9 @@ def test_an_example_of_the_converter_starts_as_it_is(guest: tuple[str, str], exa
 
 
 def test_files_pass_squid_converter_and_throttler(guest: tuple[str, str]) -> None:
-    summary = json.loads(section(guest[1], "demo"))
+    printed = section(guest[1], "demo")
+    assert printed, section(guest[1], "demo-log")
+    summary = json.loads(printed)
     for download in ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_native", "mptcp_throttled"):
         assert summary[download]["sha256_ok"], download
     assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}
