@@ -68,8 +68,9 @@ def test_every_check_has_a_name_of_its_own_a_clause_and_one_sentence() -> None:
 
 def test_the_page_lists_every_check_with_its_clause_and_level() -> None:
     page = (ROOT / "docs" / "convert-conformance.md").read_text()
-    missing = [each.name for each in ALL if f"| {each.clause} | {each.level} | `{each.name}` |" not in page]
-    assert missing == []
+    rows = re.findall(r"^\| ([\dA.]+) \| (\w+) \| (.*) \|$", page, re.MULTILINE)
+    listed = [(clause, level, name) for clause, level, names in rows for name in re.findall(r"`([^`]+)`", names)]
+    assert sorted(listed) == sorted((each.clause, each.level, each.name) for each in ALL)
 
 
 def conformance(*arguments: str) -> subprocess.CompletedProcess[str]:
