@@ -29,7 +29,7 @@ def test_limits_are_those_of_the_page() -> None:
     assert f"{len(code.fresh())} letters and digits of 31" in WORDS
     assert f"connected for {lan_side.QUIET_SECONDS:.0f} seconds" in WORDS
     bounds = (
-        f"{LARGEST_HEAD >> 10} kB of a head, {LARGEST >> 10} kB of a form, {CONNECTIONS} connections, {SILENCE} seconds"
+        f"{LARGEST_HEAD >> 10} kB of headers, {LARGEST >> 10} kB of a form, {CONNECTIONS} connections, {SILENCE} seconds"
     )
     assert bounds in WORDS
 
