@@ -1,4 +1,4 @@
-"""docs/ and README.md: links lead somewhere, the index has every page, and all but references are short."""
+"""Links of the pages lead somewhere, the index has every page of docs/, and all but references are short."""
 
 import json
 import re
@@ -13,10 +13,11 @@ from squid.settings import SquidSettings
 from tributary.places import ROOT
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")), DOCS / "results/README.md"]
 INDEX = (DOCS / "README.md").read_text()
 CLIENTS = (DOCS / "clients.md").read_text()
-LONGEST = 150
+MOST_WORDS = 1200
+MOST_COLUMNS = 100
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -49,8 +50,21 @@ def test_the_index_links_every_page() -> None:
 
 @every_page
 def test_a_page_is_short_unless_it_says_at_once_that_it_is_a_reference(page: Path) -> None:
-    lines = page.read_text().splitlines()
-    assert len(lines) <= LONGEST or "reference" in "\n".join(lines[:6])
+    """Words are what ``wc -w`` counts."""
+    text = page.read_text()
+    assert len(text.split()) <= MOST_WORDS or "reference" in "\n".join(text.splitlines()[:6])
+
+
+def prose(text: str) -> list[str]:
+    """The lines of a page without code blocks, tables, and the targets of links."""
+    lines = re.sub(r"(?ms)^```.*?^```$", "", text).splitlines()
+    kept = [line for line in lines if not line.startswith("    ") and not line.lstrip().startswith("|")]
+    return [re.sub(r"\]\([^)]*\)", "]", line) for line in kept]
+
+
+@every_page
+def test_lines_of_prose_fit_a_terminal(page: Path) -> None:
+    assert [line for line in prose(page.read_text()) if len(line) > MOST_COLUMNS] == []
 
 
 @every_page
