@@ -1,5 +1,6 @@
 """Loop devices for tests: real block devices, each of which ends with the test, also with one that is killed."""
 
+import errno
 import fcntl
 import os
 import struct
@@ -23,14 +24,28 @@ def loop(file: Path | int, *, sector: int = 512, read_only: bool = False) -> Ite
     mode = os.O_RDONLY if read_only else os.O_RDWR  # also of the device: one that is opened to read becomes read-only
     opened = os.open(file, mode) if isinstance(file, Path) else os.dup(file)
     flags = _PARTSCAN | _AUTOCLEAR | (_READ_ONLY if read_only else 0)
-    path = Path(f"/dev/loop{_free()}")
-    device = os.open(path, mode)  # with the last descriptor the device ends, which is this one
+    path, device = _configured(mode, _CONFIG.pack(opened, sector, flags))
     try:
-        fcntl.ioctl(device, _CONFIGURE, _CONFIG.pack(opened, sector, flags))
         os.close(opened)
         yield path
     finally:
         os.close(device)
+
+
+def _configured(mode: int, config: bytes) -> tuple[Path, int]:
+    """A device with this configuration, and the descriptor that it ends with."""
+    while True:
+        path = Path(f"/dev/loop{_free()}")
+        device = os.open(path, mode)
+        try:
+            fcntl.ioctl(device, _CONFIGURE, config)
+        except OSError as error:
+            os.close(device)
+            # Another worker was given the same number and came first.
+            if error.errno != errno.EBUSY:
+                raise
+        else:
+            return path, device
 
 
 def _free() -> int:
