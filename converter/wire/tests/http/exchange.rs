@@ -609,7 +609,6 @@ fn malformed_content_is_refused_until_the_response_has_begun() {
     assert_eq!(uncommitted, refused(502, "malformed content"));
 }
 
-/// The server's connection is not used again: what comes there next might be taken for another answer.
 /// However many a server sends, and in however many interim responses.
 #[test]
 fn malformed_fields_are_counted_and_only_the_beginning_of_the_first_is_kept() {
@@ -628,6 +627,7 @@ fn malformed_fields_are_counted_and_only_the_beginning_of_the_first_is_kept() {
     assert_eq!(*malformed.first, long.as_bytes()[..MalformedFields::SHOWN]);
 }
 
+/// The server's connection is not used again: what comes there next might be taken for another answer.
 #[test]
 fn bytes_behind_a_response_are_dropped() {
     let ignored = Action::Pass {
