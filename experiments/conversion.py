@@ -1,6 +1,5 @@
 """How long packets stay in a converter, by timestamps on both of its sides."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ def watched(gateway: Node, client_side: str, server_side: str) -> Iterator[Calla
 
         def seen() -> Delays:
             probe.stop(30)
-            told = json.loads(probe.output().splitlines()[-1])
+            told = probe.report()
             if lost := told.pop("lost"):
                 raise Failure(Exit.WRONG_RESULT, f"the probe lost {lost} packets: no figure can be trusted")
             return dict(told)

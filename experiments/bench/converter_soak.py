@@ -130,7 +130,7 @@ def _answered(asking: Process | None, options: SoakOptions) -> int:
     if asking is None:
         return 0
     asking.popen.wait(options.idle + 60)
-    told: dict[str, Any] = json.loads(asking.output().splitlines()[-1])
+    told = asking.report()
     if told["errors"]:
         raise Failure(Exit.WRONG_RESULT, f"requests of clients that rest were not answered: {json.dumps(told)}")
     return int(told["requests"])
@@ -139,11 +139,9 @@ def _answered(asking: Process | None, options: SoakOptions) -> int:
 def _played(cabling: Cabling, converter: str, seconds: int, seed: int, *resting: str) -> dict[str, Any]:
     route = ("--to", _PEER, "--via-connect", converter, "--mptcp")
     play = ("soak", "--seconds", str(seconds), "--connections", str(_CONNECTIONS), "--seed", str(seed))
-    # What is wrong is in what it prints; it ends with 1 then.
-    command = ("sh", "-c", '"$@" || [ $? = 1 ]', "soak", str(cabling.programs.load), *play, *resting, *route)
-    printed = cabling.testbed.client.run(*command)
-    told: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return told
+    with cabling.testbed.client.start("soak", [str(cabling.programs.load), *play, *resting, *route]) as process:
+        process.popen.wait()
+        return process.report()
 
 
 def _taken(pid: int) -> tuple[int, int]:

@@ -93,12 +93,7 @@ def _fetch(built: Contest, *asked: str) -> dict[str, Any]:
     command = [str(native.build().load), "fetch", "--to", SERVICE, "--folders", ",".join(built.network.back_ends)]
     with built.client.start("fetch", [*command, *asked]) as process:
         process.popen.wait()
-        printed = process.output()
-    lines = [line for line in printed.splitlines() if line.startswith("{")]
-    if not lines:
-        raise Failure(Exit.SYSTEM, f"fetch: {printed.strip()}")
-    report: dict[str, Any] = json.loads(lines[-1])
-    return report
+        return process.report()
 
 
 def told(report: dict[str, Any], log: str) -> dict[str, float]:

@@ -1,6 +1,5 @@
 """What a home's devices do, and what is measured of it: downloads, calls, and the processor time that they cost."""
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +66,7 @@ class Running:
         if code:
             wrong = Exit.WRONG_RESULT if code == Exit.WRONG_RESULT else Exit.SYSTEM
             raise Failure(wrong, f"a download failed: {self.process.output().strip()}")
-        return json.loads(self.process.output().splitlines()[-1])
+        return self.process.report()
 
 
 @contextmanager
@@ -116,7 +115,7 @@ def calling(device: Node) -> Iterator[Callable[[], Call]]:
 
         def end() -> Call:
             process.stop()
-            told = json.loads(process.output().splitlines()[-1])
+            told = process.report()
             return Call([(at, by) for at, by in told["answers"]], [(at, wait) for at, wait in told["waits"]])
 
         yield end

@@ -13,7 +13,6 @@ A client that is gone is given up by its back end after `idle` seconds, which ar
 number (--idle). No byte is another one's, whatever happens.
 """
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -76,7 +75,7 @@ def _measure(running: Served, options: FaultOptions, point: Point, repetition: i
                 return Reading(point, repetition, {"given_up_s": _given_up(running), "wrong": 0.0}, {})
             if client.popen.wait(_LONGEST):
                 raise Failure(Exit.SYSTEM, f"the client failed: {client.output()}")
-    return Reading(point, repetition, told(json.loads(client.output().splitlines()[-1]), begun), {})
+    return Reading(point, repetition, told(client.report(), begun), {})
 
 
 def _given_up(running: Served) -> float:

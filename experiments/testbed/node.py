@@ -1,5 +1,6 @@
 """One node of a testbed: a network namespace, and the processes that run in it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from tributary.settings.failure import Exit, Failure
 
@@ -64,6 +65,14 @@ class Process:
     def output(self) -> str:
         """All that the process has printed so far, on both streams."""
         return self.log.read_text(errors="replace")
+
+    def report(self) -> dict[str, Any]:
+        """The last JSON object that the process has printed on a line; raises Failure (exit 71) if there is none."""
+        lines = [line for line in self.output().splitlines() if line.startswith("{")]
+        if not lines:
+            self._failed("printed no report")
+        report: dict[str, Any] = json.loads(lines[-1])
+        return report
 
     def stop(self, seconds: float = 10) -> int:
         """End the process, by SIGKILL if SIGTERM does not do in time; returns its exit code."""

@@ -1,6 +1,5 @@
 """Measures each link of a testbed and compares it with its description: no experiment runs on a link that is off."""
 
-import json
 import math
 import re
 import sys
@@ -179,4 +178,4 @@ class _Flood:
             send = ("send", self.address, str(_FLOOD_PORT), str(bits_per_second), str(seconds))
             self.source.run(sys.executable, "-m", "experiments.probes.flood", *send)
             receiver.popen.wait(timeout=30)
-            return json.loads(receiver.output().splitlines()[-1])
+            return receiver.report()

@@ -72,7 +72,7 @@ def captured(overlay: Running) -> Iterator[dict[str, list[dict[str, Any]]]]:
         yield streams
         for name, capture in captures.items():
             assert capture.stop() == 0
-            told = json.loads(capture.output().splitlines()[-1])
+            told = capture.report()
             assert told["lost"] == 0
             streams[name] = told["streams"]
 

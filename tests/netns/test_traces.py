@@ -1,6 +1,5 @@
 """Links with a trace, and all profiles that come with the project, as they are measured."""
 
-import json
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -35,7 +34,7 @@ def flood(testbed: Testbed, bits_per_second: float, seconds: float) -> list[int]
     with testbed.client.start("arrivals", receive).wait_until_ready() as receiver:
         testbed.gateway.run(*send, str(bits_per_second), str(seconds + 1))
         receiver.popen.wait(timeout=30)
-        arrived: list[int] = json.loads(receiver.output().splitlines()[-1])["bytes"]
+        arrived: list[int] = receiver.report()["bytes"]
     return arrived
 
 

@@ -35,7 +35,7 @@ def test_both_kernels_and_the_packets_agree_on_what_each_subflow_carried(testbed
         eventually(lambda: agree(by_client, acknowledged(testbed)))
         client.stdin.close()
         watcher.stop()
-        told = json.loads(watcher.output().splitlines()[-1])
+        told = watcher.report()
     assert told["lost"] == 0
     assert len(by_client) == 2
     assert sum(by_client.values()) >= file.size
