@@ -1,17 +1,15 @@
 """An experiment as a user runs it, on this machine's kernel."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from experiments.study.catalogue import SCENARIOS
+from tests.measured.experiments import EXPERIMENT, measured
+from tests.measured.test_claims import PAPERS
 from tests.netns.traces import traces
 from tests.netns.world import eventually, process
 from tributary.places import ROOT
@@ -20,7 +18,6 @@ from tributary.settings.failure import Exit
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
 pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45)]
 
-EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
 # Too short to hold the claims: so a machine that is not calm is no reason to wait, or to measure again.
 BRIEF = ("--quick", "--most-stolen", "100%", "--tolerance", "50%")
 FEW = (*BRIEF, "--set", "size=3MB", "--set", "warm_up=0.1")
@@ -94,47 +91,11 @@ SMALL = {
     "home": ("seconds=3",),
     "handoff-faults": (),
 }
-PAPERS = [name for name, scenario in SCENARIOS.items() if scenario.paper != "new"]
 
 
-def test_every_experiment_has_its_test_here() -> None:
+def test_every_experiment_is_measured() -> None:
+    """Here, or whole where it holds a paper's claims."""
     assert {*PAPERS, *SMALL} == set(SCENARIOS)
-    assert len(PAPERS) > 15
-
-
-def above_all_else() -> None:
-    """Make this process a real-time one (sched(7)), where that is allowed: it is no matter who works beside it."""
-    with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-
-
-def measured(
-    name: str, results: Path, *how: str, prepared: Callable[[], None] | None = None
-) -> tuple[int, list[str], str]:
-    """The exit code, the claims that fail with what was measured, and what went to standard error; a report is made."""
-    before = traces()
-    run = [*EXPERIMENT, name, "--quick", *how, "--json", "--results", str(results)]
-    done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=prepared)
-    assert traces() == before
-    assert done.stdout, done.stderr
-    verdicts = json.loads(done.stdout)[name]
-    assert verdicts, "a verdict at least"
-    report = [sys.executable, "-m", "experiments.study", "report", name, "--results", str(results)]
-    subprocess.run(report, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
-    assert (results / "experiment/report.html").exists()
-    failing = [f"{each['claim']}: {each['measured']}" for each in verdicts if each["decision"] == "fails"]
-    return done.returncode, failing, done.stderr
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", PAPERS)
-def test_no_claim_of_a_papers_experiment_fails(name: str, tmp_path: Path) -> None:
-    """Each claim holds, or differs for a reason that the experiment names. One repetition decides by itself, so that
-    none is undecided but of what is computed over several networks: that is no failure.
-    """
-    code, failing, complaints = measured(name, tmp_path, prepared=above_all_else)
-    assert failing == []
-    assert code in (0, Exit.UNDECIDED), complaints
 
 
 @pytest.mark.parametrize("name", SMALL)
