@@ -23,7 +23,7 @@ Makes the Debian packages of Tributary for one release of Debian or Ubuntu and o
   tributary-throttler   the throttler
   tributary-squid       Squid as the HTTP converter
   tributary-handoff     switch and back end of a request hand-off
-  tributary-cpe         the home router's links
+  tributary-router      the home router's links
   tributary-gateway     home routers let in by keys
   tributary-image       the first boot of an image; no other machine needs it
 

@@ -10,7 +10,7 @@ from tributary.settings.failure import Exit, Failure
 
 INPUTS = (
     *("LICENSE", "pyproject.toml", "requirements.lock"),
-    *("converter", "cpe", "gateway", "debs", "docs", "doctor", "guard", "handoff"),
+    *("converter", "router", "gateway", "debs", "docs", "doctor", "guard", "handoff"),
     *("image/__init__.py", "image/firstboot", "image/upgrade", "kernel-config", "squid", "tc-policies", "throttler"),
     "tributary",
 )

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from debs import content, elf
 from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
-MODULES = ("cpe", "doctor", "gateway", "image/firstboot", "image/upgrade", "squid", "throttler", "tributary")
+MODULES = ("router", "doctor", "gateway", "image/firstboot", "image/upgrade", "squid", "throttler", "tributary")
 """Folders of the modules that run on gateways, home routers and images."""
 
 FORBIDDEN = "guard/forbidden-targets.toml"
@@ -30,7 +30,7 @@ def packages(inputs: Inputs) -> list[Package]:
         _throttler(inputs),
         _squid(inputs),
         _handoff(inputs),
-        _cpe(inputs),
+        _router(inputs),
         _gateway(inputs),
         _image(inputs),
     ]
@@ -210,8 +210,8 @@ def _handoff(inputs: Inputs) -> Package:
     )
 
 
-def _cpe(inputs: Inputs) -> Package:
-    name, checkout = "tributary-cpe", inputs.checkout
+def _router(inputs: Inputs) -> Package:
+    name, checkout = "tributary-router", inputs.checkout
     return Package(
         name,
         "all",
@@ -220,12 +220,12 @@ def _cpe(inputs: Inputs) -> Package:
         "Multipath TCP endpoints follow the links as they come, go and change address,\n"
         "so that each session has a subflow over every link that works.",
         files=(
-            content.command(name, "cpe.cli"),
-            content.unit(checkout, "cpe/systemd/tributary-cpe.service"),
-            content.setting(checkout, "cpe.toml"),
-            content.manual(checkout, "tributary-cpe.8", inputs.release),
+            content.command(name, "router.cli"),
+            content.unit(checkout, "router/systemd/tributary-router.service"),
+            content.setting(checkout, "router.toml"),
+            content.manual(checkout, "tributary-router.8", inputs.release),
             *content.documents(
-                name, checkout, [f"docs/{page}.md" for page in ("cpe", "link-diagnosis", "link-quality", "links")]
+                name, checkout, [f"docs/{page}.md" for page in ("router", "link-diagnosis", "link-quality", "links")]
             ),
         ),
         # For tunnels, where the router is enrolled, for rates of links, and nft(8) for IPv6 that is translated. Else
@@ -234,8 +234,8 @@ def _cpe(inputs: Inputs) -> Package:
         recommends=("iproute2", "wireguard-tools"),
         suggests=("nftables",),
         # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
-        units=(Unit("tributary-cpe.service", Upgrade.RESTART, enabled=False),),
-        leftovers=("var/lib/tributary/cpe",),
+        units=(Unit("tributary-router.service", Upgrade.RESTART, enabled=False),),
+        leftovers=("var/lib/tributary/router",),
     )
 
 

@@ -24,7 +24,7 @@ Nothing is changed without --fix.
 
 roles:
   gateway   the converters and the throttler run here (default)
-  cpe       several access links, and a LAN behind it
+  router    several access links, and a LAN behind it
   kernel    neither: could this kernel do it?
 
 With --path it connects to a server from each address that has a way out, and tells whether a path takes the MPTCP
@@ -35,8 +35,8 @@ checks:
   integrity         do the kernel's counters tell of displaced bytes, of waits? Two looks, two seconds apart
   settings          the kernel's settings are the appliance's (kernel-config/90-tributary.conf)
   rp_filter         joins may come in by another link than answers would leave by
-  routing           cpe: packets from an access link's address leave by that link
-  endpoints         cpe: MPTCP makes subflows from each of them, or from the tunnels of tributary-cpe
+  routing           router: packets from an access link's address leave by that link
+  endpoints         router: MPTCP makes subflows from each of them, or from the tunnels of tributary-router
   listeners         gateway: Squid and the native converter take MPTCP
   firewall, clock   in both
   limits            gateway: open files, tracked connections

@@ -26,7 +26,7 @@ class Role(Enum):
 
     KERNEL = "kernel"
     GATEWAY = "gateway"
-    CPE = "cpe"
+    ROUTER = "router"
 
 
 def checks(role: Role) -> Mapping[str, Check]:
@@ -75,7 +75,7 @@ def _routes() -> Iterator[Finding]:
 
 
 def _endpoints() -> Iterator[Finding]:
-    yield from links.judge_endpoints(links.look(), links.endpoints(), links.cpe_runs())
+    yield from links.judge_endpoints(links.look(), links.endpoints(), links.router_runs())
 
 
 def _listeners() -> Iterator[Finding]:
@@ -107,15 +107,15 @@ def _printed(*command: str) -> str:
 
 
 _EVERYWHERE = frozenset(Role)
-_INSTALLED = frozenset({Role.GATEWAY, Role.CPE})
+_INSTALLED = frozenset({Role.GATEWAY, Role.ROUTER})
 _CHECKS: Mapping[str, tuple[Check, frozenset[Role]]] = {
     "kernel": (_kernel, _EVERYWHERE),
     "mptcp": (_multipath, _EVERYWHERE),
     "integrity": (_integrity, _INSTALLED),
     "settings": (_settings, _INSTALLED),
     "rp_filter": (_filters, _INSTALLED),
-    "routing": (_routes, frozenset({Role.CPE})),
-    "endpoints": (_endpoints, frozenset({Role.CPE})),
+    "routing": (_routes, frozenset({Role.ROUTER})),
+    "endpoints": (_endpoints, frozenset({Role.ROUTER})),
     "listeners": (_listeners, frozenset({Role.GATEWAY})),
     "firewall": (_firewall, _INSTALLED),
     "limits": (_limits, frozenset({Role.GATEWAY})),

@@ -75,7 +75,7 @@ def _waits(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Find
         advice = (
             "Between virtual machines or containers of one host spread what their interfaces receive over the"
             " processors: echo a mask of other processors than the sender's into queues/rx-0/rps_cpus of each"
-            " (docs/kernel.md). Else look whether a link is down: tributary-doctor --role cpe --only routing,endpoints"
+            " (docs/kernel.md). Or is a link down? tributary-doctor --role router --only routing,endpoints"
         )
         yield Finding(_CHECK, State.NOTE, what, advice=advice)
 

@@ -43,9 +43,9 @@ def endpoints() -> dict[str, str]:
     return {entry["address"]: entry.get("dev", "") for entry in found if entry.get("subflow")}
 
 
-def cpe_runs() -> bool:
-    """Whether tributary-cpe has its control socket in this network namespace."""
-    return is_served("cpe")
+def router_runs() -> bool:
+    """Whether tributary-router has its control socket in this network namespace."""
+    return is_served("router")
 
 
 def default_gateways(routes: Mapping[int, Iterable[Mapping[str, Any]]]) -> dict[tuple[str, int], str | None]:
@@ -102,7 +102,7 @@ def _stray(link: Access, table: str) -> Finding:
     route = ("ip", version, "route", "replace", "default", *via, "dev", link.interface, "table", table)
     rule = ("ip", version, "rule", "add", "from", link.address, "lookup", table)
     by = f"by {link.leaves_by}" if link.leaves_by else "nowhere"
-    advice = "tributary-cpe keeps such rules by itself, also when addresses change"
+    advice = "tributary-router keeps such rules by itself, also when addresses change"
     what = f"packets from {link.address} of {link.interface} leave {by}"
     return Finding("routing", State.WRONG, what, (route, rule), advice)
 
@@ -110,11 +110,11 @@ def _stray(link: Access, table: str) -> Finding:
 def judge_endpoints(links: Sequence[Access], endpoints: Mapping[str, str], kept: bool) -> list[Finding]:
     """The kernel makes subflows from one address of each IP version of each access link.
 
-    Where they are ``kept`` by tributary-cpe, they may be those of its tunnels instead, and are its own to mend.
+    Where they are ``kept`` by tributary-router, they may be those of its tunnels instead, and are its own to mend.
     """
     tunnels = sorted(set(endpoints.values()) - {link.interface for link in links} - {""})
     if kept and tunnels:
-        return [fine("endpoints", f"tributary-cpe has them in its tunnels: {', '.join(tunnels)}")]
+        return [fine("endpoints", f"tributary-router has them in its tunnels: {', '.join(tunnels)}")]
     # A second subflow over the same link would gain nothing.
     ways: dict[tuple[str, int], list[Access]] = {}
     for link in links:
@@ -128,7 +128,7 @@ def judge_endpoints(links: Sequence[Access], endpoints: Mapping[str, str], kept:
 def _without_endpoint(link: Access, kept: bool) -> Finding:
     what = f"{link.address} of {link.interface} has none, so no subflow is made from it"
     if kept:
-        return Finding("endpoints", State.WRONG, what, advice="'tributary-cpe status' says why the link is not used")
+        return Finding("endpoints", State.WRONG, what, advice="'tributary-router status' says why the link is not used")
     mend = ("ip", "mptcp", "endpoint", "add", link.address, "dev", link.interface, "subflow")
     return Finding("endpoints", State.WRONG, what, (mend,))
 

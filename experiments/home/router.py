@@ -79,9 +79,9 @@ def files(
 
     With a ``share`` the card says how fast links are: so much of what they carry.
     """
-    card = read(_card(links, enrolment, share, probe, lan).encode(), Role.CPE)
+    card = read(_card(links, enrolment, share, probe, lan).encode(), Role.ROUTER)
     assert card.lan and card.target, "a card of ours is complete"
-    actions = (*home(card, card.lan, card.target), *firewall(card, Role.CPE))
+    actions = (*home(card, card.lan, card.target), *firewall(card, Role.ROUTER))
     return {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
 
 
@@ -119,11 +119,11 @@ def router_at_work(
     node.run("nft", "--includepath", str(folder), "--file", str(folder / FIREWALL.name))
     for command in _lan_commands(_UNIT.read_text()):
         node.run(*command.replace(_RULES, str(folder / "lan.nft")).split())
-    settings = ("run", str(folder / "cpe.toml"), "--state-directory", str(folder / "cpe"))
+    settings = ("run", str(folder / "router.toml"), "--state-directory", str(folder / "router"))
     converter = [str(native.build().converter), "--config", str(folder / "converter.toml")]
     with (
         node.start("converter", converter).wait_until_ready(),
-        node.start("cpe", [sys.executable, "-m", "cpe", *settings]).wait_until_ready(),
+        node.start("router", [sys.executable, "-m", "router", *settings]).wait_until_ready(),
     ):
         made = Router(node, links, enrolment)
         made.wait_until_whole()

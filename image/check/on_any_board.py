@@ -19,9 +19,9 @@ _OF_ROLE = {
     # With what makes a home router of it where its card says so.
     Role.GATEWAY: (
         *("tributary-squid", "tributary-throttler", "tributary-gateway"),
-        *("tributary-cpe", "dnsmasq", "tributary-converter", "tributary-firstboot", "tributary-first-start"),
+        *("tributary-router", "dnsmasq", "tributary-converter", "tributary-firstboot", "tributary-first-start"),
     ),
-    Role.CPE: ("tributary-cpe", "dnsmasq", "tributary-converter", "tributary-firstboot", "tributary-first-start"),
+    Role.ROUTER: ("tributary-router", "dnsmasq", "tributary-converter", "tributary-firstboot", "tributary-first-start"),
 }
 _ASIDE = {
     "/etc/systemd/system/multi-user.target.wants": (

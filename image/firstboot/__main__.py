@@ -54,7 +54,7 @@ exit status
   system refused an operation; 77 not root; 130 Ctrl-C; 143 SIGTERM
 
 example
-  firstboot --check tributary.toml --role cpe"""
+  firstboot --check tributary.toml --role router"""
 
 _TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("", Card),

@@ -15,7 +15,7 @@ Contradiction = tuple[str, object, str]
 
 def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
     """What is wrong between keys, for a box in ``role``."""
-    if role is Role.CPE and card.has_cpe and not card.asks_by_page:
+    if role is Role.ROUTER and card.has_router and not card.asks_by_page:
         yield from _missing(card)
         yield from _of_names(card)
     if card.routers.model_fields_set and not card.public_name:

@@ -25,7 +25,7 @@ _HEAD = "# Written from tributary.toml on the boot partition, and written anew w
 
 def firewall(card: Card, role: Role) -> Iterator[Action]:
     """The file for what the card says, and the unit that loads it, in every role."""
-    lan = card.lan if role is Role.CPE and card.target else None
+    lan = card.lan if role is Role.ROUTER and card.target else None
     lines = [*_networks("admin_networks", card.admin_networks)]
     if role is Role.GATEWAY:
         lines += _gateway(card)

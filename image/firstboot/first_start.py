@@ -1,4 +1,4 @@
-"""The role cpe while nobody has said which its links are: a page for the LAN asks. Pure."""
+"""The role router while nobody has said which its links are: a page for the LAN asks. Pure."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Interface

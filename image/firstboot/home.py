@@ -1,6 +1,6 @@
-"""The role cpe. Pure.
+"""The role router. Pure.
 
-Access links for the daemon cpe, a converter that hands over to the gateway, and rules, DHCP and DNS for the LAN.
+Access links for tributary-router, a converter that hands over to the gateway, and rules, DHCP and DNS for the LAN.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,33 +15,33 @@ from image.firstboot.settings import Card, Lan, Wan
 from tributary.settings.hosts import Target
 from tributary.wireguard.enrolment import table
 
-CPE, LAN, DNSMASQ = "tributary-cpe.service", "tributary-lan.service", "dnsmasq.service"
+ROUTER, LAN, DNSMASQ = "tributary-router.service", "tributary-lan.service", "dnsmasq.service"
 PROXY_PORT = 3128
 
-_CPE_FILE, _CONVERTER_FILE = "/etc/tributary/cpe.toml", "/etc/tributary/converter.toml"
+_ROUTER_FILE, _CONVERTER_FILE = "/etc/tributary/router.toml", "/etc/tributary/converter.toml"
 _RULES_FILE, _NAMES_FILE = "/etc/tributary/lan.nft", "/etc/dnsmasq.d/tributary-lan.conf"
 
 
 def home(card: Card, lan: Lan, target: Target) -> Iterator[Action]:
     """Settings and units of a home router that is set up whole."""
     texts = {
-        _CPE_FILE: _cpe(card, target),
+        _ROUTER_FILE: _router(card, target),
         _CONVERTER_FILE: _converter(card, lan, target),
         _RULES_FILE: lan_side.rules(card, lan, target),
         _NAMES_FILE: lan_side.names(card, lan),
     }
     for path, text in texts.items():
-        yield WriteFile(path, text, PRIVATE if path == _CPE_FILE and card.enrolments else PUBLIC)
+        yield WriteFile(path, text, PRIVATE if path == _ROUTER_FILE and card.enrolments else PUBLIC)
     yield from names.resolved(card.enrolments, card.other_names)
     # Whoever edits the card of a running box cuts nobody's connections.
-    yield EnableUnit(CPE, gently=True, reads=(_CPE_FILE,))
+    yield EnableUnit(ROUTER, gently=True, reads=(_ROUTER_FILE,))
     yield EnableUnit(CONVERTER, gently=True, reads=(_CONVERTER_FILE,))
     yield EnableUnit(LAN, gently=True, reads=(_RULES_FILE,))
     # It reads its file only when it starts, and has to forget names for their addresses to come into new sets.
     yield EnableUnit(DNSMASQ, reads=(_NAMES_FILE, _RULES_FILE))
 
 
-def _cpe(card: Card, target: Target) -> str:
+def _router(card: Card, target: Target) -> str:
     settings: dict[str, object] = {
         # Always: a by-pass that ends leaves connections behind.
         "bypass": True,

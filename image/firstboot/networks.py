@@ -2,7 +2,7 @@
 
 Each file gives its default routes a metric of its own. With the same one, the kernel would keep only the route that
 came last (the flag NLM_F_REPLACE, which networkd sets), and a link would be lost. All are above the metrics 1 to 8 of
-the daemon cpe, which chooses among the links.
+tributary-router, which chooses among the links.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _STEP = 16
 _BY_DHCP = Network.model_validate({})
 
 _DAEMON = """\
-# Rules and routes that others made stay: networkd would take those of the daemon cpe away whenever it starts.
+# Rules and routes that others made stay: networkd would take those of tributary-router away whenever it starts.
 [Network]
 ManageForeignRoutingPolicyRules=no
 ManageForeignRoutes=no
@@ -38,7 +38,7 @@ ExecStart=/usr/lib/systemd/systemd-networkd-wait-online --any --timeout=30
 
 
 _DELEGATED = [
-    # Of the first /64 one address stays on the link, by which the daemon cpe knows it; devices have the others.
+    # Of the first /64 one address stays on the link, by which tributary-router knows it; devices have the others.
     ("UplinkInterface", ":self"),
     ("SubnetId", "0"),
     ("Token", TOKEN),
@@ -64,7 +64,7 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     """All that the card says of interfaces."""
     yield WriteFile("/etc/systemd/networkd.conf.d/50-tributary.conf", _DAEMON)
     yield WriteFile("/etc/systemd/system/systemd-networkd-wait-online.service.d/50-tributary.conf", _ONLINE)
-    lan = hostapd.bridged(card, facts).lan if role is Role.CPE else None
+    lan = hostapd.bridged(card, facts).lan if role is Role.ROUTER else None
     tagged = _tagged(card, role, lan)
     for each in tagged:
         yield WriteFile(f"{_FOLDER}/20-tributary-{each.name}.netdev", each.netdev)
@@ -78,7 +78,7 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
         yield WriteFile(f"{_FOLDER}/25-tributary-{below}.network", vlans.bare(below, vlans.lines(tagged, below)))
     for number, place in enumerate(places):
         wan, metric = card.wan[place.link] if place.link else None, _FIRST_METRIC + _STEP * number
-        asks = card.asks_links and role is Role.CPE and place.link is not None
+        asks = card.asks_links and role is Role.ROUTER and place.link is not None
         file, more = f"{_FOLDER}/{30 + number}-tributary-{place.name}", vlans.lines(tagged, place.match.get("Name", ""))
         yield from _place(file, place, wan, Said(metric, domains, asks), more)
     if card.wifi is not None:
@@ -91,7 +91,7 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
 
 def _tagged(card: Card, role: Role, lan: Lan | None) -> Sequence[Vlan]:
     """The interfaces with a VLAN's tag, but for those that PPPoE makes by itself."""
-    wans = card.wan if role is Role.CPE else {}
+    wans = card.wan if role is Role.ROUTER else {}
     names = (*(wan.interface for wan in wans.values()), *card.network, lan.interface if lan else None)
     keys = [
         Vlan(vlans.interface(name), wan.interface, wan.vlan)
@@ -109,7 +109,7 @@ def wireless(card: Card, facts: Facts) -> str:
 
 def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     """In the order in which networkd tries them: the first whose [Match] fits an interface is the one for it."""
-    wans = card.wan if role is Role.CPE else {}
+    wans = card.wan if role is Role.ROUTER else {}
     named = set(card.network) | {wan.interface for wan in wans.values() if wan.vlan is None}
     places = [_Place(name, {"Name": name}, network, _link(card, wans, name)) for name, network in card.network.items()]
     others = {name: wan for name, wan in wans.items() if wan.interface not in card.network}
@@ -117,7 +117,7 @@ def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
     if card.wifi is not None and (name := wireless(card, facts)) not in named:
         places.append(_Place("wifi", {"Name": name}, _BY_DHCP))
     # The first-start page takes a port where nobody answers DHCP for the LAN's, so that has to be asked everywhere.
-    asks_by_page = role is Role.CPE and card.asks_by_page
+    asks_by_page = role is Role.ROUTER and card.asks_by_page
     if not wans and (asks_by_page or not card.network):
         # Physical Ethernet, not what programs make: bridges and veth have a Kind (systemd.network(5)).
         places.append(_Place("ethernet", {"Type": "ether", "Kind": "!*"}, _BY_DHCP))

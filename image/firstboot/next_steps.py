@@ -63,7 +63,7 @@ def _home(card: Card, facts: Facts) -> Iterator[str]:
     proxy = f"HTTP proxy: {card.lan.address.ip}:{PROXY_PORT}."
     yield f"Their TCP connections take {', '.join(card.wan)}, all at once. {proxy}"
     if card.enrolments:
-        yield f"All of it goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER}-cpe status"
+        yield f"All goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER}-router status"
     if ports := " ".join(str(each) for table in card.forwards for each in table.ports):
         yield f"On the gateway, once: tributary-gateway forward NAME {ports}"
 
@@ -78,7 +78,7 @@ def _asking(card: Card, facts: Facts) -> Iterator[str]:
 
 def _unused(card: Card, role: Role) -> Iterator[str]:
     of_a_home = ("gateway", "enrolment", "wan", "lan", "access_point", "bypass", "forward")
-    other = ("client_networks", "public_name", "routers") if role is Role.CPE else of_a_home
+    other = ("client_networks", "public_name", "routers") if role is Role.ROUTER else of_a_home
     given = [key for key in other if getattr(card, key) != Card.model_fields[key].default]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

@@ -8,7 +8,7 @@ from image.firstboot.firewall import firewall
 from image.firstboot.first_start import UNIT as FIRST_START
 from image.firstboot.first_start import first_start
 from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, TUNNELS, gateway
-from image.firstboot.home import CPE, DNSMASQ, LAN, home
+from image.firstboot.home import DNSMASQ, LAN, ROUTER, home
 from image.firstboot.hostapd import bridged
 from image.firstboot.identity import identity
 from image.firstboot.modem import DIALLER, MANAGER
@@ -16,7 +16,7 @@ from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
 from tributary.settings.failure import Exit, Failure
 
-_BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, FIRST_START, CPE, LAN, DNSMASQ, DIALLER, MANAGER)
+_BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, FIRST_START, ROUTER, LAN, DNSMASQ, DIALLER, MANAGER)
 """Units that run in some role only; the firewall runs in all."""
 
 

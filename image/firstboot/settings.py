@@ -48,7 +48,7 @@ from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import Tunnels
 
 MOST_WANS = 8
-"""As many as the daemon cpe takes."""
+"""As many as tributary-router takes."""
 
 MOST_GATEWAYS = 8
 
@@ -70,7 +70,7 @@ class Role(StrEnum):
     """What the box is."""
 
     GATEWAY = "gateway"
-    CPE = "cpe"
+    ROUTER = "router"
 
 
 class Leg(StrEnum):
@@ -158,7 +158,7 @@ class Wan(LinkPolicy):
         return self
 
     def found_by(self, name: str) -> dict[str, str]:
-        """The rule by which the daemon cpe finds the interface of [wan.NAME], which may have been made for it."""
+        """The rule by which tributary-router finds the interface of [wan.NAME], which may have been made for it."""
         if self.pppoe:
             return {"interface": pppoe.interface(name)}
         if self.vlan is not None:
@@ -251,11 +251,11 @@ class Card(Settings):
 
     # The title says what a key is for, the description what it takes: help and refusals print them.
     role: Role | None = Field(
-        None, strict=False, title="what this box is; none: as the image was made", description="'gateway' or 'cpe'"
+        None, strict=False, title="what this box is; none: as the image was made", description="'gateway' or 'router'"
     )
     hostname: Hostname = Field("tributary", title="its name", description=values.HOSTNAME)
     time_zone: TimeZone = Field(
-        None, title="cpe: where the times and days of links are meant; none: UTC", description=TIME_ZONE
+        None, title="router: where the times and days of links are meant; none: UTC", description=TIME_ZONE
     )
     ssh_keys: list[PublicKey] = Field(
         [], title="who may log in by SSH, as the user tributary", description=f"a list of {public_key.ACCEPTED}"
@@ -279,53 +279,53 @@ class Card(Settings):
     routers: Routers = Field(
         Routers(), title="gateway: how home routers are let in, beside its name", description="a table [routers]"
     )
-    gateway: Gateway = Field(None, title="cpe: where the gateway is, for leg = 'plain'", description=values.GATEWAY)
+    gateway: Gateway = Field(None, title="router: where the gateway is, for leg = 'plain'", description=values.GATEWAY)
     leg: Leg | None = Field(
         None,
         strict=False,
-        title="cpe: how the gateway is reached; none: by tunnels if there is an enrolment",
+        title="router: how the gateway is reached; none: by tunnels if there is an enrolment",
         description="'wireguard' or 'plain'",
     )
     enrolment: list[Enrolment] = Field(
-        [], max_length=MOST_GATEWAYS, title="cpe: gateways that let this box in by its keys", description=ENROLMENTS
+        [], max_length=MOST_GATEWAYS, title="router: gateways that let this box in by its keys", description=ENROLMENTS
     )
     wifi: Wifi | None = Field(None, title="a wireless network to join", description="a table [wifi]")
     access_point: AccessPoint | None = Field(
-        None, title="cpe: a wireless network of the box's own, for the LAN", description="a table [access_point]"
+        None, title="router: a wireless network of the box's own, for the LAN", description="a table [access_point]"
     )
     network: dict[Interface, Network] = Field(
         {}, title="how interfaces get their addresses; none: by DHCP", description=NETWORKS
     )
     wan: dict[Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z")], Wan] = Field(
-        {}, max_length=MOST_WANS, title="cpe: the access links, two or more", description=WANS
+        {}, max_length=MOST_WANS, title="router: the access links, two or more", description=WANS
     )
     probe: Probe = Field(
-        Probe(), title="cpe: how links are asked whether they lead anywhere", description="a table [probe]"
+        Probe(), title="router: how links are asked whether they lead anywhere", description="a table [probe]"
     )
     tunnels: Tunnels = Field(
-        Tunnels(), title="cpe: how tunnels to the gateway are made", description="a table [tunnels]"
+        Tunnels(), title="router: how tunnels to the gateway are made", description="a table [tunnels]"
     )
-    lan: Lan | None = Field(None, title="cpe: the side of the devices", description="a table [lan]")
+    lan: Lan | None = Field(None, title="router: the side of the devices", description="a table [lan]")
     first_start_page: bool = Field(
         True,
-        title="cpe: while no link and no gateway stands here, a page for the LAN asks for them",
+        title="router: while no link and no gateway stands here, a page for the LAN asks for them",
         description=BOOLEAN,
     )
     bypass: list[Bypass] = Field(
         [],
         max_length=bypass.MOST_TABLES,
-        title="cpe: what takes another way; the first table that matches counts",
+        title="router: what takes another way; the first table that matches counts",
         description=bypass.TABLES,
     )
     forward: list[Forward] = Field(
         [],
         max_length=forward.MOST_TABLES,
-        title="cpe: ports of the gateway's public address that lead to devices",
+        title="router: ports of the gateway's public address that lead to devices",
         description=forward.TABLES,
     )
 
     @property
-    def has_cpe(self) -> bool:
+    def has_router(self) -> bool:
         """Whether anything of a home router is set up."""
         return bool(self.lan or self._has_more_than_lan)
 

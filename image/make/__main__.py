@@ -23,7 +23,7 @@ Make an image of Debian {SUITE} with Tributary, to be written to a card or a dis
   rpi   arm64, for Raspberry Pi 3, 4, 400, CM4, Zero 2 W, and, as far as Debian's kernel goes, 5
 
   gateway   ends Multipath TCP for clients: Squid, the native converter, the throttler
-  cpe       a home router with two or more links
+  router    a home router with two or more links
 
 The same commit gives the same files, and with --locked the same versions of Debian's packages."""
 
@@ -72,7 +72,7 @@ exit status
   143 SIGTERM. A build that ends early leaves no mounts and no half files.
 
 example
-  sudo scripts/build-image --board rpi --role cpe && ls results/images"""
+  sudo scripts/build-image --board rpi --role router && ls results/images"""
 
 
 @dataclass(frozen=True)

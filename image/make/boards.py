@@ -11,7 +11,7 @@ class Role(StrEnum):
     """What the image is made for."""
 
     GATEWAY = "gateway"
-    CPE = "cpe"
+    ROUTER = "router"
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -36,9 +36,9 @@ _LINKS = (
 _ROLES = {
     Role.GATEWAY: (
         ("conntrack", "libnftables1", "mptcpize", "squid", *_PLAIN_LINKS),
-        ("squid", "converter", "throttler", "gateway", "cpe"),
+        ("squid", "converter", "throttler", "gateway", "router"),
     ),
-    Role.CPE: (("dnsmasq", *_LINKS), ("converter", "cpe")),
+    Role.ROUTER: (("dnsmasq", *_LINKS), ("converter", "router")),
 }
 
 

@@ -15,7 +15,7 @@ from image.make.pack import BLOCK_MAP, IMAGE, Packed
 
 _TITLES = {
     Role.GATEWAY: ("Tributary gateway", "ends Multipath TCP for clients"),
-    Role.CPE: ("Tributary home router", "uses all of its links at once, by Multipath TCP"),
+    Role.ROUTER: ("Tributary home router", "uses all of its links at once, by Multipath TCP"),
 }
 _ICON = "icons/cat_other_specific_purpose_operating_systems.png"
 """One that Imager itself has, so that none need be published."""

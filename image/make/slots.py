@@ -12,7 +12,7 @@ from image.make.text import Text
 
 RAUC = "var/lib/rauc"
 KEPT = (
-    *(f"var/lib/tributary/{part}" for part in ("cpe", "gateway", "squid", "throttler")),
+    *(f"var/lib/tributary/{part}" for part in ("router", "gateway", "squid", "throttler")),
     *(RAUC, "var/log/journal"),
 )
 """Folders that both slots share: they lie on the data partition, below the same names."""

@@ -46,7 +46,7 @@ exit status
   operation; 75 the system that runs was not found good yet; 77 not root; 130 Ctrl-C; 143 SIGTERM
 
 example
-  tributary-upgrade install https://images.example.net/tributary-cpe-x86-0.2.0.raucb --restart"""
+  tributary-upgrade install https://images.example.net/tributary-router-x86-0.2.0.raucb --restart"""
 
 _EVERY = 2.0  # seconds between two looks at the units
 _ALIKE = 5  # looks in a row with the same outcome are a verdict

@@ -54,12 +54,12 @@ def private(path: Path, text: str) -> Path:
 @pytest.mark.parametrize("words", ["check", "plan", "run", "run --dry-run", "run --log json"])
 @pytest.mark.parametrize("what", ["an option that needs another", "a mistyped key's name", "the secret one sign short"])
 def test_the_home_routers_daemon(what: str, words: str, tmp_path: Path) -> None:
-    file = private(tmp_path / "cpe.toml", WRONG[what])
-    assert "accepted" in without_planted(python("cpe", *words.split(), file))
+    file = private(tmp_path / "router.toml", WRONG[what])
+    assert "accepted" in without_planted(python("router", *words.split(), file))
 
 
 def test_the_home_routers_daemon_when_all_is_right(tmp_path: Path) -> None:
-    without_planted(python("cpe", "check", private(tmp_path / "cpe.toml", GOOD)))
+    without_planted(python("router", "check", private(tmp_path / "router.toml", GOOD)))
 
 
 @pytest.mark.parametrize("what", CARDS)

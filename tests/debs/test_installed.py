@@ -11,7 +11,7 @@ from tests.debs.chroot import Chroot
 from tests.debs.world import NAMES, SERVICES, Made
 
 HANDOFF = ("tributary-switch", "tributary-backend")
-TUNNELS = ("tributary-cpe", "tributary-gateway")
+TUNNELS = ("tributary-router", "tributary-gateway")
 IMAGE = ("tributary-firstboot", "tributary-first-start", "tributary-upgrade")
 
 
@@ -45,12 +45,12 @@ def test_squid_takes_the_configuration_made_from_its_settings(installed: Chroot)
 
 def test_the_other_commands_tell_of_themselves_and_take_their_settings(installed: Chroot) -> None:
     assert "Looks at this machine" in installed.run("tributary-doctor", "--help").stdout
-    assert installed.run("tributary-cpe", "check", "/etc/tributary/cpe.toml").stdout == "valid\n"
+    assert installed.run("tributary-router", "check", "/etc/tributary/router.toml").stdout == "valid\n"
     assert installed.run("tributary-gateway", "check").stdout == "valid\n"
     card = "/usr/share/doc/tributary-image/examples/tributary.toml"
     assert installed.run("tributary-firstboot", "--check", card).stdout == "valid, for a gateway\n"
     assert "Serve the first-start page" in installed.run("tributary-first-start", "--help").stdout
-    program = "import sys; sys.path.insert(0, '/usr/lib/tributary/python'); import cpe.daemon"
+    program = "import sys; sys.path.insert(0, '/usr/lib/tributary/python'); import router.daemon"
     installed.run("python3", "-ISB", "-c", program)
 
 

@@ -25,7 +25,7 @@ def test_an_upgrade_keeps_what_the_administrator_changed(debian: Chroot, made: M
     assert sorted(path.name for path in (debian.root / "etc/tributary").iterdir()) == [
         "backend.conf",
         "converter.toml",
-        "cpe.toml",
+        "router.toml",
         "gateway.toml",
         "squid.toml",
         "switch.conf",

@@ -15,7 +15,7 @@ from tributary.places import CACHE
 SERVICES = ("tributary-converter", "tributary-throttler", "tributary-squid")
 """Packages whose one service, of the same name, is enabled by installing them."""
 
-NAMES = ("tributary-common", *SERVICES, "tributary-handoff", "tributary-cpe", "tributary-gateway", "tributary-image")
+NAMES = ("tributary-common", *SERVICES, "tributary-handoff", "tributary-router", "tributary-gateway", "tributary-image")
 _DAY = 24 * 60 * 60
 
 

@@ -70,7 +70,7 @@ def test_what_an_earlier_system_left_where_the_image_has_a_hole_is_gone(
     device: Path, disk: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "tree").mkdir()
-    (tmp_path / "tree/cpe.toml").write_text('secret = "' + "AAEC" * 20 + '"')
+    (tmp_path / "tree/router.toml").write_text('secret = "' + "AAEC" * 20 + '"')
     hole = HOLES[1]
     made = ["mkfs.ext4", "-q", "-F", "-d", str(tmp_path / "tree"), "-E", f"offset={hole.start * BLOCK}", str(device)]
     subprocess.run([*made, f"{len(hole) * BLOCK >> 10}k"], check=True, timeout=60)

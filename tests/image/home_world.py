@@ -46,7 +46,7 @@ gateway = "{admin}"
 dns = ["{admin}"]
 """
 _ROUTER_CARD = """\
-role = "cpe"
+role = "router"
 hostname = "attic"
 ssh_keys = ["{key}"]
 [wan.dsl]
@@ -111,7 +111,7 @@ class Home:
 
     def status(self) -> dict[str, Any] | None:
         """What the router says of its links; None while it does not."""
-        said = self.router.tries("sudo tributary-cpe status --json")
+        said = self.router.tries("sudo tributary-router status --json")
         return None if said.returncode else dict(json.loads(said.stdout))
 
     def states(self) -> dict[str, str]:

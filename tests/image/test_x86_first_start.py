@@ -64,7 +64,7 @@ class Box:
 def box(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     folder = tmp_path_factory.mktemp("first-start", numbered=True)
     with surroundings(folder) as network:
-        medium = Medium.of(build("x86", Role.CPE), folder, None)
+        medium = Medium.of(build("x86", Role.ROUTER), folder, None)
         with standing_router(network, medium):
             made = Box(network, medium, make_key(folder))
             eventually(lambda: made.ask()[0] == 200, FIRST_START)
@@ -104,7 +104,7 @@ def test_a_computer_at_the_port_that_leads_nowhere_gets_an_address_and_the_form(
 def test_with_the_answers_it_becomes_a_home_router(box: Box, router: Login) -> None:
     assert router.tries("systemctl is-system-running --wait").stdout == "running\n"
     assert router.run("systemctl list-units --failed --plain --no-legend") == ""
-    told = json.loads(router.run("sudo tributary-cpe status --json"))
+    told = json.loads(router.run("sudo tributary-router status --json"))
     assert {link["name"]: link["interface"] for link in told["wan"]} == CARDS
     eventually(lambda: f"{ROUTER} " in offered(box.network.device), 60)
 

@@ -32,7 +32,7 @@ def other(medium: Medium) -> Path:
     bundles = Bundles.trusted(medium, "tributary-gateway-x86")
     bundles.make("good")
     bundles.refuse("stranger", by=signing(medium.path.parent, "others"))
-    bundles.refuse("role", compatible="tributary-cpe-x86")
+    bundles.refuse("role", compatible="tributary-router-x86")
     bundles.refuse("older", version=EARLIER)
     bundles.break_()
     damaged = (bundles.folder / "refused-older.raucb").read_bytes()
@@ -66,7 +66,7 @@ def test_a_new_disk_starts_slot_a_and_has_none_other(medium: Medium, first: dict
 
 @pytest.mark.parametrize(("name", "words"), [
     ("refused-stranger", "not signed by anyone whom this image trusts"),
-    ("refused-role", "it is for tributary-cpe-x86: accepted: for tributary-gateway-x86"),
+    ("refused-role", "it is for tributary-router-x86: accepted: for tributary-gateway-x86"),
     ("refused-older", "version 0.0.1-1 is older than"),
     ("refused-damaged", "refused-damaged.raucb"),
 ])  # fmt: skip

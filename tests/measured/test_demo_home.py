@@ -52,7 +52,7 @@ def test_a_home_is_bonded_goes_on_and_is_shut_out_and_nothing_is_left(tmp_path: 
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
     before = left()
     with process(*DEMO, "--results", str(tmp_path), stderr=subprocess.DEVNULL) as demo:
-        log = Path("/run/tributary-testbed-testhome/cpe.log")
+        log = Path("/run/tributary-testbed-testhome/router.log")
         eventually(lambda: demo.poll() is not None or (log.exists() and "ready" in log.read_text()), 120)
         assert demo.poll() is None
         demo.send_signal(how)

@@ -7,7 +7,7 @@
     fd00:9::2                                                                    10.7.0.2 (private)
 
 On every cable the left end is .2 and the right end is .1, except at the server. The client has an address besides that
-is in none of its networks; lan's way out is the client, which may run a converter of its own (a CPE).
+is in none of its networks; lan's way out is the client, which may run a converter of its own (a home router).
 """
 
 import json

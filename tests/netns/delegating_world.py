@@ -122,7 +122,7 @@ def _files(card: str, directory: Path) -> Path:
     """The folder with what the card writes, by the files' names."""
     folder = directory / "card"
     folder.mkdir(mode=0o755)
-    for action in plan(read(card.encode(), Role.CPE), facts(Role.CPE)):
+    for action in plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER)):
         if isinstance(action, WriteFile):
             (folder / Path(action.path).name).write_text(action.text)
     for folder_of_networkd in (directory, folder):
@@ -197,13 +197,13 @@ def _box(built: World, files: Path, directory: Path) -> Iterator[Process]:
     daemon = [
         sys.executable,
         "-m",
-        "cpe",
+        "router",
         "run",
-        str(files / "cpe.toml"),
+        str(files / "router.toml"),
         "--state-directory",
         str(directory / "state"),
     ]
-    yield built.box.start("cpe", [*kept, *daemon]).wait_until_ready()
+    yield built.box.start("router", [*kept, *daemon]).wait_until_ready()
 
 
 def _unit(box: Node, key: str, files: Path) -> None:

@@ -15,7 +15,7 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.squid_world import inside
-from tests.unit.image.firstboot.cards import CPE
+from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts
 
 UNIT = SHIPPED.parent / "tributary-lan.service"
@@ -41,11 +41,11 @@ class Home:
     internet: Node
     directory: Path
 
-    def write(self, card: str = CPE) -> None:
+    def write(self, card: str = HOME) -> None:
         """The files of ``card``, and those of an image for gateways, which tracks no TCP."""
-        actions = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
+        actions = plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER))
         texts = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
-        for name in ("lan.nft", "tributary-site-card.nft", "tributary-lan.conf", "converter.toml", "cpe.toml"):
+        for name in ("lan.nft", "tributary-site-card.nft", "tributary-lan.conf", "converter.toml", "router.toml"):
             (self.directory / name).write_text(texts[name])
         (self.directory / "tributary-site.nft").write_text(SITE)
         (self.directory / FIREWALL.name).write_text(FIREWALL.read_text())

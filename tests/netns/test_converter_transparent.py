@@ -1,4 +1,4 @@
-"""The native converter for devices that know nothing of it, at the gateway and at a customer's premises (CPE)."""
+"""The native converter for devices that know nothing of it, at the gateway and in a home router."""
 
 import socket
 import struct
@@ -116,7 +116,7 @@ table inet intercept {{ chain prerouting {{
         conv.intercept("")
 
 
-CPE_LISTEN = """[[listen]]
+ROUTER_LISTEN = """[[listen]]
 kind = "transparent"
 name = "lan"
 address = "[::]:7003"
@@ -124,21 +124,21 @@ intercept = "{how}"
 via_gateway = true
 """
 GATEWAYS = (f"{GATEWAY}:{PORTS['convert']}", f"[fd00:1::1]:{PORTS['convert']}")
-CPE_RULES = {
+ROUTER_RULES = {
     "tproxy": "type filter hook prerouting priority mangle; iifname home tcp dport 8000-8999 "
     "tproxy to :7003 meta mark set 1 accept;",
     "redirect": "type nat hook prerouting priority -100; iifname home tcp dport 8000-8999 redirect to :7003;",
 }
 
 
-def cpe_config(how: str, address: str, when_away: str, fast_open: bool) -> str:
+def router_config(how: str, address: str, when_away: str, fast_open: bool) -> str:
     gateway = f'[gateway]\naddress = "{address}"\nwhen_away = "{when_away}"\ntimeout = "500ms"\nretry = "500ms"\n'
     gateway += f"fast_open = {str(fast_open).lower()}\n"
-    return '[clients]\nnetworks = ["10.0.9.0/24", "fd00:9::/64"]\n' + gateway + CPE_LISTEN.format(how=how)
+    return '[clients]\nnetworks = ["10.0.9.0/24", "fd00:9::/64"]\n' + gateway + ROUTER_LISTEN.format(how=how)
 
 
 @contextmanager
-def cpe(
+def router(
     world: World,
     how: str = "tproxy",
     address: str = GATEWAYS[0],
@@ -147,19 +147,19 @@ def cpe(
 ) -> Iterator[Converter]:
     """A converter in the client's namespace that lan's connections go to, with both links for what it sends."""
     world.intercept("")
-    # A device of the LAN is seen at the servers by the addresses of the CPE's links.
-    rules = f"""table inet cpe {{
-        chain lan {{ {CPE_RULES[how]} }};
+    # A device of the LAN is seen at the servers by the addresses of the router's links.
+    rules = f"""table inet router {{
+        chain lan {{ {ROUTER_RULES[how]} }};
     }}"""
     world.nft(rules, world.client)
     for address_of in ("10.0.2.2", "fd00:2::2"):
         world.client.ip("mptcp", "endpoint", "add", address_of, "dev", "wireless", "subflow")
     try:
-        with world.converter(cpe_config(how, address, when_away, fast_open), world.client) as converter:
+        with world.converter(router_config(how, address, when_away, fast_open), world.client) as converter:
             yield converter
     finally:
         world.client.ip("mptcp", "endpoint", "flush")
-        world.nft("delete table inet cpe", world.client)
+        world.nft("delete table inet router", world.client)
 
 
 def from_lan(world: World, host: str, port: int) -> socket.socket:
@@ -185,7 +185,7 @@ def test_plain_connection_of_the_lan_uses_both_links_to_the_gateway(
         take(connection, 5)
         connection.sendall(bytes(size))
 
-    with conv.converter(ALL) as gateway, cpe(conv, how, address) as home, conv.serving(push) as service:
+    with conv.converter(ALL) as gateway, router(conv, how, address) as home, conv.serving(push) as service:
         with from_lan(conv, host, service.port) as client:
             client.sendall(b"early")
             assert len(read_all(client)[0]) == size
@@ -207,7 +207,7 @@ def test_first_bytes_of_a_device_come_once_whether_the_syn_took_them_or_not(
     data = bytes(range(256)) * 40
     before = taken_with_the_syn(conv)
     try:
-        with conv.converter(ALL), cpe(conv, fast_open=client_wants), conv.serving(echo) as service:
+        with conv.converter(ALL), router(conv, fast_open=client_wants), conv.serving(echo) as service:
             for _ in range(5):
                 with from_lan(conv, SERVER, service.port) as client:
                     client.sendall(data)
@@ -226,7 +226,7 @@ def taken_with_the_syn(world: World) -> int:
 
 @pytest.mark.parametrize("when_away", ["direct", "refuse"])
 def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, when_away: str) -> None:
-    with cpe(conv, when_away=when_away) as home, conv.serving(greet) as service:
+    with router(conv, when_away=when_away) as home, conv.serving(greet) as service:
 
         def ask() -> str:
             with suppress(ConnectionError), from_lan(conv, SERVER, service.port) as client:
@@ -239,7 +239,7 @@ def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, w
         expected = {"direct": "hello", "refuse": "reset"}[when_away]
         assert ask() == expected
         assert "is away" in home.log
-        # Who is directly connected is seen by the address of the CPE's link.
+        # Who is directly connected is seen by the address of the router's link.
         assert {peer[0] for peer in service.peers} == ({CLIENT} if when_away == "direct" else set())
         begin = time.monotonic()
         assert ask() == expected
@@ -256,7 +256,7 @@ def test_silent_gateway_costs_its_timeout_once(conv: World) -> None:
     port = PORTS["convert"]
     conv.nft(f"table inet silent {{ chain in {{ type filter hook input priority 0; tcp dport {port} drop; }}; }}")
     try:
-        with conv.converter(ALL), cpe(conv) as home, conv.serving(greet) as service:
+        with conv.converter(ALL), router(conv) as home, conv.serving(greet) as service:
             times = []
             for _ in range(2):
                 begin = time.monotonic()
@@ -271,7 +271,7 @@ def test_silent_gateway_costs_its_timeout_once(conv: World) -> None:
 
 def test_what_the_gateway_says_of_the_server_is_passed_on_and_is_not_its_absence(conv: World) -> None:
     deny = f'[targets]\ndeny = ["{SERVER6}/128"]\n'
-    with conv.converter(ALL + deny), cpe(conv) as home:
+    with conv.converter(ALL + deny), router(conv) as home:
         for host, expected in ((SERVER, "refused-by-server"), (SERVER6, "denied")):
             before = len(home.lines())
             with suppress(ConnectionResetError), from_lan(conv, host, 8001) as client:
@@ -283,7 +283,7 @@ def test_what_the_gateway_says_of_the_server_is_passed_on_and_is_not_its_absence
 
 def test_reset_goes_all_the_way(conv: World) -> None:
     for who in ("device", "server"):
-        with conv.converter(ALL), cpe(conv), conv.serving(hold) as service, ExitStack() as stack:
+        with conv.converter(ALL), router(conv), conv.serving(hold) as service, ExitStack() as stack:
             client = stack.enter_context(from_lan(conv, SERVER, service.port))
             eventually(lambda service=service: service.connections)  # type: ignore[misc]
             server = service.connections[0]
@@ -297,7 +297,7 @@ COOKIES = ALL.replace('name = "convert"\n', 'name = "convert"\ncookies = true\n'
 
 
 def test_cookie_is_fetched_once_and_shown_from_then_on(conv: World) -> None:
-    with conv.converter(COOKIES) as gateway, cpe(conv) as home, conv.serving(greet) as service:
+    with conv.converter(COOKIES) as gateway, router(conv) as home, conv.serving(greet) as service:
         for _ in range(6):
             with from_lan(conv, SERVER, service.port) as client:
                 assert take(client, 5) == b"hello"
@@ -308,7 +308,7 @@ def test_cookie_is_fetched_once_and_shown_from_then_on(conv: World) -> None:
 
 
 def test_new_secret_of_the_gateway_costs_one_more_question(conv: World) -> None:
-    with cpe(conv, when_away="refuse") as home, conv.serving(greet) as service:
+    with router(conv, when_away="refuse") as home, conv.serving(greet) as service:
         for _ in range(2):
             # A new process has a new secret.
             with conv.converter(COOKIES) as gateway:

@@ -20,7 +20,7 @@ from tributary.settings.failure import Exit
 # A daemon that holds the control socket and nothing else.
 HOLDER = """\
 import sys
-from cpe.control import CONTROL
+from router.control import CONTROL
 with CONTROL.server():
     print("ready", flush=True)
     sys.stdin.read()
@@ -29,7 +29,7 @@ CHAIN = "chain arriving {{ type filter hook prerouting priority mangle; iifname 
 
 
 def doctor(node: Node, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
-    command = node.command([sys.executable, "-m", "doctor", "--role", "cpe", "--json", *arguments])
+    command = node.command([sys.executable, "-m", "doctor", "--role", "router", "--json", *arguments])
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -100,7 +100,7 @@ def test_an_address_without_an_endpoint_is_found_and_gets_one(testbed: Testbed) 
     assert doctor(client, "--only", "endpoints", "--fix")[0] == 0
 
 
-def test_nothing_is_mended_that_tributary_cpe_keeps(testbed: Testbed) -> None:
+def test_nothing_is_mended_that_tributary_router_keeps(testbed: Testbed) -> None:
     client = testbed.client
     client.ip("mptcp", "endpoint", "flush")
     with process(*client.command([sys.executable, "-c", HOLDER])) as daemon:

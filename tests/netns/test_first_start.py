@@ -84,7 +84,7 @@ class World:
     def write(self, card: str) -> None:
         """The card, and what firstboot makes of it as far as the page asks: the code, and the firewall."""
         self.card.write_text(card)
-        found = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
+        found = plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER))
         texts = {Path(each.path).name: each.text for each in found if isinstance(each, WriteFile)}
         (self.root / PLACE).parent.mkdir(parents=True, exist_ok=True)
         (self.root / PLACE).write_text(texts["code"])
@@ -127,7 +127,7 @@ def world() -> Iterator[World]:
         stranger.ip("route", "add", f"{AT}/32", "via", "10.7.0.2")
         root = make_system(directory / "root")
         (root / "usr/lib/tributary").mkdir(parents=True)
-        (root / "usr/lib/tributary/role").write_text("cpe\n")
+        (root / "usr/lib/tributary/role").write_text("router\n")
         yield World(device, box, stranger, directory)
 
 
@@ -167,7 +167,7 @@ def test_what_is_right_is_shown_then_written_as_a_card_and_the_page_ends(world: 
         status, page = world.ask("/start", {"token": token})
         assert (status, "starts anew" in page, SECRET in page) == (200, True, False)
         assert process.popen.wait(10) == 0
-    card = read(world.card.read_bytes(), Role.CPE)
+    card = read(world.card.read_bytes(), Role.ROUTER)
     assert not card.first_start_page and not card.asks_by_page
     assert ({name: wan.interface for name, wan in card.wan.items()}) == {"dsl": "enx1", "lte": "enx2"}
     assert card.ssh_keys == [public_key()] and len(card.enrolment) == 1

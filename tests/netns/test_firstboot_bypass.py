@@ -85,8 +85,8 @@ def home() -> Iterator[Bypassed]:
             made.callback(converter.popen.wait)
             made.callback(converter.popen.kill)
             eventually((folder / "control").exists)
-        words = ("run", str(directory / "cpe.toml"), "--state-directory", str(directory / "state"))
-        command = in_namespace(box.namespace, sys.executable, "-m", "cpe", *words)
+        words = ("run", str(directory / "router.toml"), "--state-directory", str(directory / "state"))
+        command = in_namespace(box.namespace, sys.executable, "-m", "router", *words)
         said_ready(made.enter_context(process(*command)))
         yield home
 

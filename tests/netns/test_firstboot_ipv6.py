@@ -22,7 +22,7 @@ from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, Home, cable, heard, listening, listens
 from tests.netns.squid_world import inside
 from tests.netns.world import on, standing_nodes
-from tests.unit.image.firstboot.cards import CPE, ENROLMENT, LINKS
+from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS
 
 PREFIX = "2001:db8:1:1::/64"
 TUNNEL = "tb0"
@@ -209,7 +209,7 @@ def test_with_addresses_of_links_tcp_is_for_the_converter_where_the_card_says_so
 ) -> None:
     with listening(nodes["gateway"], 443, version=6), listening(home.box, PORT, transparent=True, version=6):
         for more, listener in (("", "gateway"), ("bond_ipv6 = true\n", "box")):
-            home.write(f'{CPE}ipv6 = "link"\n{more}')
+            home.write(f'{HOME}ipv6 = "link"\n{more}')
             assert home.unit("ExecReload") == [0]
             assert heard(home.device, SERVER, 443) == f"{listener} {DEVICE} {SERVER}"
         # An address of nobody's, as after a provider has given another prefix.

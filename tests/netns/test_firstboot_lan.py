@@ -21,7 +21,7 @@ from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
 from tests.netns.squid_world import inside
 from tests.netns.world import standing_nodes
-from tests.unit.image.firstboot.cards import CPE
+from tests.unit.image.firstboot.cards import HOME
 
 SERVER, MODEM, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "10.7.0.2"
 
@@ -78,7 +78,7 @@ def test_without_a_converter_they_go_past_it_with_the_box_s_address(router: Home
 def test_ports_that_are_not_to_be_bonded_go_past_it(
     home: Home, setting: str, past: list[int], taken: list[int]
 ) -> None:
-    home.write(CPE + setting)
+    home.write(HOME + setting)
     home.unit("ExecStart")
     try:
         with listening(home.box, PORT, transparent=True), ExitStack() as services:
@@ -164,7 +164,7 @@ def listening_by_udp(node: Node, port: int) -> Iterator[None]:
 
 @pytest.mark.parametrize(("quic", "answer"), [("false", "refused"), ("true", "hello")])
 def test_browsers_are_told_at_once_to_use_tcp_unless_quic_may_pass(home: Home, quic: str, answer: str) -> None:
-    home.write(f"{CPE}quic = {quic}\n")
+    home.write(f"{HOME}quic = {quic}\n")
     home.unit("ExecStart")
     try:
         assert _asked_by_udp(home) == answer

@@ -97,13 +97,13 @@ def _at_the_gateway(home: Served, made: ExitStack) -> None:
 
 def _at_the_box(home: Served, made: ExitStack) -> None:
     home.write(CARD + home.at_gateway("enrol", "berlin"))
-    settings = home.directory / "cpe.toml"
+    settings = home.directory / "router.toml"
     settings.chmod(0o600)
     home.at_gateway("forward", "berlin", *PORTS)
     home.close()
     assert set(home.unit("ExecStart")) == {0}
     words = ("run", str(settings), "--state-directory", str(home.directory / "state"))
-    command = in_namespace(home.box.namespace, sys.executable, "-m", "cpe", *words)
+    command = in_namespace(home.box.namespace, sys.executable, "-m", "router", *words)
     said_ready(made.enter_context(process(*command)))
 
 

@@ -1,6 +1,6 @@
 """A home router's daemon and a gateway's tunnels, each as it is: enrolled, carried over both links, renewed, shut out.
 
-The world is that of cpe_world.py; the provider is the gateway as well, and lets nothing but UDP in outside of tunnels.
+The world is that of router_world.py; the provider is the gateway as well, and lets in only UDP outside of tunnels.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.netns.cpe_world import SERVER_4, World, world
+from tests.netns.router_world import SERVER_4, World, world
 from tests.netns.world import eventually, in_namespace, run
 
 pytestmark = [

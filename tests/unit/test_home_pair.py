@@ -81,10 +81,10 @@ def test_a_router_has_the_files_of_its_card() -> None:
     plain, tunnels = files(LINKS, None), files(LINKS, ENROLMENT)
     assert tomllib.loads(plain["converter.toml"])["gateway"]["address"] == "192.0.2.2:5124"
     assert tomllib.loads(tunnels["converter.toml"])["gateway"]["address"] == "10.84.0.1:5124"
-    settings = tomllib.loads(tunnels["cpe.toml"])
+    settings = tomllib.loads(tunnels["router.toml"])
     assert list(settings["wan"]) == ["dsl", "lte", "sat"]
     assert len(settings["enrolment"]) == 1 and settings["tunnels"]["prefix"]
-    assert "enrolment" not in tomllib.loads(plain["cpe.toml"])
+    assert "enrolment" not in tomllib.loads(plain["router.toml"])
 
 
 def test_who_refuses_and_who_listens_answer_a_stranger() -> None:

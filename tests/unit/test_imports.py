@@ -14,7 +14,7 @@ BELOW: dict[str, set[str]] = {
     "tributary": set(),
     "throttler": {"tributary"},
     "squid": {"tributary"},
-    "cpe": {"tributary"},
+    "router": {"tributary"},
     # One list says what clients of any kind do not reach, and one reader reads it.
     "gateway": {"tributary", "squid.targets", "squid.values"},
     "doctor": {"tributary"},

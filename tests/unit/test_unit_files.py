@@ -12,7 +12,7 @@ from tributary.settings.failure import Exit
 
 SERVICES = {
     "throttler": ("CAP_NET_ADMIN CAP_NET_RAW CAP_CHOWN", 3),
-    "cpe": ("CAP_NET_ADMIN CAP_NET_RAW CAP_CHOWN", 3),
+    "router": ("CAP_NET_ADMIN CAP_NET_RAW CAP_CHOWN", 3),
     "gateway": ("CAP_NET_ADMIN", 3),
     "gateway-sync": ("CAP_NET_ADMIN", 3),
     "converter": ("CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE", 3),
@@ -72,7 +72,7 @@ def test_systemd_accepts_every_line_of_a_tenants_converter(tmp_path: Path) -> No
     assert (result.returncode, "tributary-converter" in result.stderr) == (0, False), result.stderr
 
 
-@pytest.mark.parametrize("service", ["throttler", "cpe"])
+@pytest.mark.parametrize("service", ["throttler", "router"])
 def test_a_daemon_that_fails_is_tried_for_ever(service: str) -> None:
     lines = unit(service).read_text().splitlines()
     assert {"StartLimitIntervalSec=0", "Restart=on-failure"} <= set(lines)

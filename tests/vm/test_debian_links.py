@@ -47,7 +47,7 @@ USER, PASSWORD = "0123#0001@provider.example", r'a "quoted\ word'
 AT_THE_PROVIDER = rf'''"{USER}" * "a \"quoted\\ word" *'''
 SECRET = {"country": "DE", "ssid": "At home", "passphrase": "one long passphrase"}
 CARD = f"""\
-role = "cpe"
+role = "router"
 gateway = "203.0.113.5"
 [wan.dsl]
 interface = "end1"
@@ -252,8 +252,8 @@ took ended
 
 def router(root: Path) -> None:
     """The files of the card, and those of the others, below ``root``."""
-    given = facts(Role.CPE, wired=("end0", "end1"), wireless=("wlan0", "wlan1", "wlan2"))
-    for each in plan(read(CARD.encode(), Role.CPE), given):
+    given = facts(Role.ROUTER, wired=("end0", "end1"), wireless=("wlan0", "wlan1", "wlan2"))
+    for each in plan(read(CARD.encode(), Role.ROUTER), given):
         if isinstance(each, WriteFile):
             write(root / each.path.lstrip("/"), each.text, each.mode)
     for name, text in FILES.items():

@@ -34,7 +34,7 @@ PACKAGES = (
     *("dnsmasq-base", "kea-dhcp6-server"),
 )
 CARD = """\
-role = "cpe"
+role = "router"
 gateway = "203.0.113.5"
 [wan.dsl]
 interface = "end1"
@@ -131,7 +131,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     work = tmp_path_factory.mktemp("prefix", numbered=True)
     try:
         root = debian_folder(work, PACKAGES)
-        for each in plan(read(CARD.encode(), Role.CPE), facts(Role.CPE, wired=("end0", "end1"))):
+        for each in plan(read(CARD.encode(), Role.ROUTER), facts(Role.ROUTER, wired=("end0", "end1"))):
             if isinstance(each, WriteFile):
                 write(root / each.path.lstrip("/"), each.text, each.mode)
         for name, text in FILES.items():

@@ -63,11 +63,11 @@ both_ways() {
 shaped() { ip netns exec router tc -json qdisc show; }
 # with_daemon NAME RATES COMMAND...: run it while the links have these rates.
 with_daemon() {
-    printf '[wan.lte]\ninterface = "lte"\n%s\n[probe]\ntarget = "198.51.100.2:5124"\n' "$2" >/tmp/cpe.toml
-    $router $python -m cpe run /tmp/cpe.toml --state-directory /tmp/state >/tmp/daemon.log 2>&1 &
+    printf '[wan.lte]\ninterface = "lte"\n%s\n[probe]\ntarget = "198.51.100.2:5124"\n' "$2" >/tmp/router.toml
+    $router $python -m router run /tmp/router.toml --state-directory /tmp/state >/tmp/daemon.log 2>&1 &
     daemon=$!
     until_true 'shaped | grep 5453:'
-    said "$1_status" $router $python -m cpe status --json
+    said "$1_status" $router $python -m router status --json
     said "$1_qdiscs" shaped
     "${@:3}"
     kill $daemon
@@ -78,7 +78,7 @@ moving=$(printf 'download = "20mbit"\nadapt = true')
 adapted() {
     $router iperf3 -c 198.51.100.2 -t 25 --reverse >/dev/null
     ping_beside adapt_download --reverse
-    said adapt_later $router $python -m cpe status --json
+    said adapt_later $router $python -m router status --json
 }
 said idle_ping $router ping -n -c 20 -i 0.2 198.51.100.2
 both_ways none
@@ -89,8 +89,8 @@ echo "install sch_cake /bin/false" >/etc/modprobe.d/without-cake.conf
 with_daemon fq_codel "$fixed" both_ways fq_codel
 # This kernel has FQ-CoDel built in: the third is put there by the same code, but not found by trying.
 $router $python - <<EOF
-from cpe.kernel.shaping import Shaper
-from cpe.shaping import Kind, SetShape, Shape
+from router.kernel.shaping import Shaper
+from router.shaping import Kind, SetShape, Shape
 shaper = Shaper()
 shaper.kind = Kind.SHORT
 shaper.carry_out(SetShape(Shape("lte", 2, 1, 5_400_000, 1_800_000)))

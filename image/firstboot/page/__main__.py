@@ -112,7 +112,7 @@ def _run(options: Options) -> None:
     need_root("first-start")
     task = Task(system, options.card or options.root / "boot/firmware", look.image_role(options.root))
     card = reading.read(boot.content(task.card), task.role)
-    if (card.role or task.role) is not Role.CPE or not card.asks_by_page:
+    if (card.role or task.role) is not Role.ROUTER or not card.asks_by_page:
         print(f"{reading.NAME} asks for no page")
         return
     _serve(task, card, options.wait)
@@ -123,11 +123,11 @@ def _run(options: Options) -> None:
 def _show(options: Options) -> None:
     """The page with this machine's interfaces, and with the card's file if one is given."""
     text = boot.content(options.card) if options.card else b""
-    card, facts = reading.read(text, Role.CPE), look.assumed(Role.CPE)
+    card, facts = reading.read(text, Role.ROUTER), look.assumed(Role.ROUTER)
     address, port = options.at or (IPv4Address("127.0.0.1"), 8080)
 
     def foresee(given: bytes) -> Outlook:
-        found = reading.read(given, Role.CPE)
+        found = reading.read(given, Role.ROUTER)
         return Outlook((), found, facts, "", is_news=True, actions=plan(found, facts))
 
     box = Box(code.fresh(), lambda: text, interfaces.interfaces, foresee, lambda _: None)

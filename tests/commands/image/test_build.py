@@ -26,11 +26,11 @@ def making(tmp_path: Path, board: str = "x86", role: Role = Role.GATEWAY, checko
 
 
 def test_a_dry_run_says_what_would_be_made(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--board", "rpi", "--role", "cpe", "--dry-run", "--json"]) == 0
+    assert main(["--board", "rpi", "--role", "router", "--dry-run", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [each["stage"] for each in told["stages"]] == ["packages", "base", "root", "disk", "files"]
     assert told["files"][-1].endswith(f"{told['image']}.img.zst")
-    assert told["image"].startswith("tributary-cpe-rpi-0.1.0")
+    assert told["image"].startswith("tributary-router-rpi-0.1.0")
 
 
 def test_the_name_has_the_version_without_debians_part(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_whom_an_image_trusts_is_in_its_root_and_not_in_debians_half(tmp_path: P
     certificate, kinds = tmp_path / "images.pem", []
     for text in (PEM, f"{PEM}another\n"):
         certificate.write_text(text)
-        asked = Order(BOARDS["x86"], Role.CPE, tmp_path, tmp_path, certificate=certificate)
+        asked = Order(BOARDS["x86"], Role.ROUTER, tmp_path, tmp_path, certificate=certificate)
         kinds.append({each.name: each.key for each in Making(asked, sample.release(), "digest").stages})
     assert {name for name, key in kinds[0].items() if kinds[1][name] == key} == {"packages", "base"}
 

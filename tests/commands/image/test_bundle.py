@@ -33,7 +33,7 @@ def made(folder: Path, by: Signing) -> Path:
     disk = folder / "disk"
     disk.write_bytes(bytes(MIB) + HALF)
     target = folder / f"one{bundle.ENDING}"
-    text = bundle.manifest("tributary-cpe-x86", "0.2.0-1~deb13")
+    text = bundle.manifest("tributary-router-x86", "0.2.0-1~deb13")
     bundle.make(disk, Partition(MIB, MIB, "", ""), text, by, target, Runner(folder / "log", Quiet()))
     return target
 
@@ -47,7 +47,7 @@ def test_a_bundle_has_the_part_of_the_disk_that_it_is_for(tmp_path: Path) -> Non
     ours = signing(tmp_path, "ours")
     path = made(tmp_path, ours)
     found = json.loads(info(path, ours.certificate).stdout)
-    assert (found["compatible"], found["version"]) == ("tributary-cpe-x86", "0.2.0-1~deb13")
+    assert (found["compatible"], found["version"]) == ("tributary-router-x86", "0.2.0-1~deb13")
     unpacked = subprocess.run(["unsquashfs", "-cat", path, "root.ext4"], capture_output=True, check=True).stdout
     assert unpacked == HALF
     assert [each.name for each in tmp_path.glob("one.*")] == ["one.raucb"]

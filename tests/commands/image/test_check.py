@@ -32,9 +32,9 @@ def test_a_packed_image_is_looked_at_by_its_name(image: Path, capsys: pytest.Cap
 
 
 def test_a_program_gets_what_was_looked_at(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--json", "--role", "cpe", str(image)]) == 1
+    assert main(["--json", "--role", "router", str(image)]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert {"what": "root: the role is cpe", "wrong": "it is gateway"} in found
+    assert {"what": "root: the role is router", "wrong": "it is gateway"} in found
 
 
 def test_a_wrong_checksum_ends_it_before_anything_is_looked_at(image: Path) -> None:

@@ -50,7 +50,7 @@ ANYWHERE = {
     "a password": (with_words("etc/shadow", "root:!", "root:$y$j9T$x"), "no account has a password: open: root"),
     "somebody who may be root": (with_file("etc/sudoers.d/me"), "nobody may be root yet: /etc/sudoers.d has me"),
     "somebody's key": (with_file("home/tributary/.ssh/authorized_keys"), "nobody has a key to it"),
-    "the other role": (with_file("usr/lib/tributary/role", "cpe\n"), "the role is gateway: it is cpe"),
+    "the other role": (with_file("usr/lib/tributary/role", "router\n"), "the role is gateway: it is router"),
     "a part missing": (without("usr/lib/systemd/system/tributary-squid.service"), "tributary-squid.service is there"),
     "the first boot off": (
         without("etc/systemd/system/multi-user.target.wants/tributary-firstboot.service"),

@@ -12,7 +12,7 @@ import pytest
 
 from image.firstboot.actions import MakeHostKeys
 from image.firstboot.apply import System, keep_up
-from tests.unit.image.firstboot.cards import CPE
+from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import SHIPPED, YESCRYPT, make_system, public_key
 from tributary.settings.failure import Failure
 
@@ -91,12 +91,12 @@ def test_a_card_that_was_edited_is_applied_and_takes_back_what_is_no_longer_aske
     configuration = root / "etc/wpa_supplicant/wpa_supplicant-wlan7.conf"
     assert configuration.exists()
     assert "wpa_supplicant@wlan7.service" in enabled(root)
-    assert boot(root, 'role = "cpe"\n' + CPE).returncode == 0
+    assert boot(root, 'role = "router"\n' + HOME).returncode == 0
     assert not configuration.exists()
     assert not (root / "etc/tributary/squid.toml").exists()
     assert not (root / "home/tributary/.ssh/authorized_keys").exists()
     assert enabled(root) == {
-        "tributary-cpe.service",
+        "tributary-router.service",
         "tributary-converter.service",
         "tributary-firewall.service",
         "tributary-lan.service",
@@ -113,7 +113,7 @@ def test_a_wrong_card_changes_nothing_and_says_every_line(root: Path) -> None:
     assert done.returncode == 64
     told = str(on_card(root, "errors"))
     assert "What was applied before still holds." in told
-    assert "  tributary.toml: role = 'x': accepted: 'gateway' or 'cpe'\n" in told
+    assert "  tributary.toml: role = 'x': accepted: 'gateway' or 'router'\n" in told
     assert "  tributary.toml: hostname = 'A B': accepted: " in told
     issue = "issue.d/50-tributary.issue"
     assert {**snapshot(root / "etc"), issue: b""} == {**before, issue: b""}
@@ -179,9 +179,9 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(root: Path) -> None:
 
 def test_check_says_valid_or_every_line_that_is_wrong(tmp_path: Path) -> None:
     assert firstboot("--check", SHIPPED).stdout == "valid, for a gateway\n"
-    assert json.loads(firstboot("--check", SHIPPED, "--role", "cpe", "--json").stdout) == {
+    assert json.loads(firstboot("--check", SHIPPED, "--role", "router", "--json").stdout) == {
         "valid": True,
-        "role": "cpe",
+        "role": "router",
         "errors": [],
     }
     wrong = tmp_path / "card.toml"

@@ -154,7 +154,7 @@ def network() -> dict[str, Any]:
 def links() -> dict[str, Any]:
     """A home router's links, and what serves its LAN."""
     for _ in range(60):
-        status = json.loads(run("tributary-cpe status --json"))
+        status = json.loads(run("tributary-router status --json"))
         if "default" in quietly("ip route show table 8402"):
             break
         time.sleep(1)
@@ -169,7 +169,7 @@ def links() -> dict[str, Any]:
         "forwards": quietly("sysctl -n net.ipv4.ip_forward"),
         "names": quietly("ss -Hluln sport = :53"),
         "doctor": json.loads(
-            quietly("tributary-doctor --role cpe --json --only kernel,mptcp,routing,endpoints,firewall")
+            quietly("tributary-doctor --role router --json --only kernel,mptcp,routing,endpoints,firewall")
         ),
     }
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cpe.settings import Multipath, Wan
 from debs import checkout, content
 from doctor.__main__ import main as doctor
 from gateway import cli as gateway
@@ -16,6 +15,7 @@ from gateway.settings import GatewaySettings
 from image.firstboot.__main__ import main as firstboot
 from image.firstboot.page.__main__ import main as first_start
 from image.upgrade.__main__ import main as upgrade
+from router.settings import Multipath, Wan
 from squid.settings import SquidSettings
 from tests.unit.debs.sample import release
 from throttler import cli
@@ -79,7 +79,7 @@ def test_every_setting_of_the_home_router_is_told() -> None:
         **{f"probe.{key}": 0 for key in Probe.model_fields},
         **{f"tunnels.{key}": 0 for key in Tunnels.model_fields},
     }
-    assert keys_in("tributary-cpe.8") == {
+    assert keys_in("tributary-router.8") == {
         *Wan.model_fields,
         *tables,
         *("bypass", "enrolment", "lan", "lan_ipv6", "lan_prefix", "time_zone"),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cpe.settings import CpeSettings
 from gateway.settings import GatewaySettings
+from router.settings import RouterSettings
 from squid.settings import SquidSettings
 from throttler import dry_run
 from throttler.policy import model
@@ -60,7 +60,7 @@ def test_the_policy_that_comes_installed_holds_nothing() -> None:
 
 
 def test_the_home_router_that_comes_installed_has_no_link() -> None:
-    links = load(FILES / "cpe.toml", CpeSettings).wan
+    links = load(FILES / "router.toml", RouterSettings).wan
     assert [link.interface for link in links.values()] == ["none-yet-1", "none-yet-2"]
 
 

@@ -37,5 +37,5 @@ def test_a_dry_run_without_a_fix_is_refused(capsys: pytest.CaptureFixture[str]) 
 
 def test_each_role_has_the_checks_that_the_help_tells_of() -> None:
     assert list(checks(Role.KERNEL)) == ["kernel", "mptcp"]
-    assert set(checks(Role.GATEWAY)) - set(checks(Role.CPE)) == {"listeners", "limits"}
-    assert set(checks(Role.CPE)) - set(checks(Role.GATEWAY)) == {"routing", "endpoints"}
+    assert set(checks(Role.GATEWAY)) - set(checks(Role.ROUTER)) == {"listeners", "limits"}
+    assert set(checks(Role.ROUTER)) - set(checks(Role.GATEWAY)) == {"routing", "endpoints"}

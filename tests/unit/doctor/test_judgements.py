@@ -169,13 +169,13 @@ def test_one_endpoint_for_each_ip_version_of_a_link_is_enough() -> None:
     assert finding.what.startswith("2001:db8::7 of eth0")
 
 
-def test_what_tributary_cpe_keeps_is_not_mended_beside_it() -> None:
+def test_what_tributary_router_keeps_is_not_mended_beside_it() -> None:
     (finding,) = links.judge_endpoints([STRAY], {}, kept=True)
     assert (finding.state, finding.mend) == (State.WRONG, ())
-    assert "tributary-cpe status" in finding.advice
+    assert "tributary-router status" in finding.advice
     inside = {"10.84.0.18": "tb1", "10.84.0.19": "tb2"}
     (finding,) = links.judge_endpoints([STRAY], inside, kept=True)
-    assert (finding.state, finding.what) == (State.FINE, "tributary-cpe has them in its tunnels: tb1, tb2")
+    assert (finding.state, finding.what) == (State.FINE, "tributary-router has them in its tunnels: tb1, tb2")
     # Without it they are somebody's who knows of no link.
     assert states(*links.judge_endpoints([STRAY], inside, kept=False)) == ["wrong"]
 

@@ -109,7 +109,9 @@ def _made(path: Path) -> Path:
 
 
 def _system(role: Role) -> dict[str, str]:
-    units = {"gateway": ("squid", "converter", "throttler", "gateway", "cpe"), "cpe": ("cpe", "converter")}[role]
+    units = {"gateway": ("squid", "converter", "throttler", "gateway", "router"), "router": ("router", "converter")}[
+        role
+    ]
     wants = "etc/systemd/system/multi-user.target.wants"
     return {
         "etc/passwd": "root:x:0:0::/root:/bin/bash\ntributary:x:1000:1000::/home/tributary:/bin/bash\n",

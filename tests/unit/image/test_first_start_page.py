@@ -18,7 +18,7 @@ UNIT = (ROOT / "image/firstboot" / first_start.UNIT).read_text()
 
 
 def test_the_box_says_where_the_page_is_as_the_page_shows_it() -> None:
-    told = next_steps(Card(), facts(Role.CPE, code="k7wdm3pa"))[-1]
+    told = next_steps(Card(), facts(Role.ROUTER, code="k7wdm3pa"))[-1]
     shown = re.search(r"^ +(This is no router yet: .*) \.\.\.$", PAGE, re.MULTILINE)
     assert shown and told.startswith(shown[1])
     assert views.WRONG_CODE.startswith("The code is another one")

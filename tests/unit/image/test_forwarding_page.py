@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs/forwarding.md").read_text()
 def test_the_settings_are_accepted() -> None:
     tables = re.search(r"(?:^    .*\n|^\n(?=    \[\[))+(?=\n\| key)", PAGE, re.M)
     assert tables is not None
-    card = read((LINKS + re.sub(r"^    ", "", tables[0], flags=re.M) + ENROLMENT).encode(), Role.CPE)
+    card = read((LINKS + re.sub(r"^    ", "", tables[0], flags=re.M) + ENROLMENT).encode(), Role.ROUTER)
     assert [str(table.device) for table in card.forwards] == ["192.168.77.20", "192.168.77.21"]
 
 

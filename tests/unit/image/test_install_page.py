@@ -32,14 +32,14 @@ def test_a_gateways_settings_are_accepted() -> None:
 
 
 def test_a_home_routers_settings_are_accepted() -> None:
-    card = read(block("gateway =").encode(), Role.CPE)
+    card = read(block("gateway =").encode(), Role.ROUTER)
     assert list(card.wan) == ["dsl", "lte"]
 
 
 def test_the_wrong_line_is_told_as_the_page_says() -> None:
     text = block("gateway =").replace('interface = "enx*"', 'interface = "enx*"\npriority = 0')
     with pytest.raises(Wrong) as refused:
-        read(text.encode(), Role.CPE)
+        read(text.encode(), Role.ROUTER)
     assert any(f"`{line}`" in PAGE for line in refused.value.lines), refused.value.lines
 
 

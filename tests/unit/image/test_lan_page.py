@@ -6,7 +6,7 @@ from image.firstboot.bypass import MOST_TABLES, MOST_VALUES, Bypass
 from image.firstboot.gateway import IDLE
 from image.firstboot.reading import read
 from image.firstboot.settings import MOST_PORTS, Role
-from tests.unit.image.firstboot.cards import CPE
+from tests.unit.image.firstboot.cards import HOME
 from tributary.places import ROOT
 
 PAGE = (ROOT / "docs/lan.md").read_text()
@@ -14,10 +14,10 @@ BLOCKS = [re.sub(r"^    ", "", each, flags=re.M) for each in re.findall(r"(?:^  
 
 
 def test_every_block_of_settings_is_accepted() -> None:
-    links = CPE.partition("[lan]")[0]
+    links = HOME.partition("[lan]")[0]
     lan = next(block for block in BLOCKS if "[lan]" in block)
     for tables in [block for block in BLOCKS if "[[bypass]]" in block]:
-        assert read((links + lan + tables).encode(), Role.CPE).bypass
+        assert read((links + lan + tables).encode(), Role.ROUTER).bypass
 
 
 def test_the_table_has_every_key() -> None:

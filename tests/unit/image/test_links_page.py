@@ -29,8 +29,8 @@ address = "192.168.77.1/24"
 
 @pytest.mark.parametrize("text", SETTINGS)
 def test_settings_are_accepted_and_come_to_files(text: str) -> None:
-    card = read((OTHERS + text + ("" if "[lan]" in text else LAN)).encode(), Role.CPE)
-    assert plan(card, facts(Role.CPE))
+    card = read((OTHERS + text + ("" if "[lan]" in text else LAN)).encode(), Role.ROUTER)
+    assert plan(card, facts(Role.ROUTER))
 
 
 def test_there_is_a_link_of_every_kind() -> None:
@@ -41,4 +41,4 @@ def test_there_is_a_link_of_every_kind() -> None:
 
 @pytest.mark.parametrize("rule", re.findall(r"`((?:interface|driver) = [^`]*)`", PAGE))
 def test_what_the_table_says_of_a_link_is_accepted(rule: str) -> None:
-    assert read((OTHERS + LAN + f"[wan.three]\n{rule}\n").encode(), Role.CPE).wan["three"].found_by("three")
+    assert read((OTHERS + LAN + f"[wan.three]\n{rule}\n").encode(), Role.ROUTER).wan["three"].found_by("three")

@@ -5,10 +5,10 @@ import tomllib
 
 import pytest
 
-from cpe.settings import CpeSettings
 from image.firstboot.reading import Wrong
 from image.firstboot.reading import read as read_card
 from image.firstboot.settings import Role
+from router.settings import RouterSettings
 from tributary.settings.failure import Failure, refused
 from tributary.settings.files import check
 
@@ -55,9 +55,9 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 def test_a_home_routers_settings_are_refused_without_their_secret(what: str) -> None:
     with pytest.raises(Failure) as caught:
-        check(tomllib.loads(WRONG[what]), CpeSettings, "cpe.toml")
+        check(tomllib.loads(WRONG[what]), RouterSettings, "router.toml")
     message = str(caught.value)
-    assert message.startswith("cpe.toml: ") and ": accepted: " in message
+    assert message.startswith("router.toml: ") and ": accepted: " in message
     assert SECRET[2:-3] not in message
 
 
@@ -65,11 +65,11 @@ def test_a_home_routers_settings_are_refused_without_their_secret(what: str) -> 
 def test_neither_does_what_is_behind_the_message(what: str) -> None:
     """A traceback would show it."""
     with pytest.raises(Failure) as caught:
-        check(tomllib.loads(WRONG[what]), CpeSettings, "cpe.toml")
+        check(tomllib.loads(WRONG[what]), RouterSettings, "router.toml")
     assert SECRET[2:-3] not in str(caught.value.__cause__)
 
 
-CARD = 'role = "cpe"\n[wan.dsl]\ninterface = "end1"\n[wan.lte]\ninterface = "usb0"\n'
+CARD = 'role = "router"\n[wan.dsl]\ninterface = "end1"\n[wan.lte]\ninterface = "usb0"\n'
 PASSWORD = "Xyzzy-4711"
 CARDS = {
     "a password with a wrong name": CARD + f'[wifi]\nssid = "home"\ncountry = "DE"\npasword = "{PASSWORD}"\n',
@@ -77,7 +77,7 @@ CARDS = {
     "a table with a wrong name": CARD + f'[wan.dsl.ppoe]\nuser = "u"\npassword = "{PASSWORD}"\n',
     "a table in which something is missing": CARD + f'[wan.dsl.pppoe]\npassword = "{PASSWORD}"\n',
     "a PIN": CARD + f'[wan.lte.modem]\napn = "web"\npin = "{PASSWORD}"\n',
-    "a link without a rule": f'role = "cpe"\n[wan.dsl.pppoe]\nuser = "u"\npassword = "{PASSWORD}"\n',
+    "a link without a rule": f'role = "router"\n[wan.dsl.pppoe]\nuser = "u"\npassword = "{PASSWORD}"\n',
     "a secret": CARD + ENROLMENT.replace("secret =", "sercet =").replace(SECRET, PASSWORD),
 }
 
@@ -85,7 +85,7 @@ CARDS = {
 @pytest.mark.parametrize("what", CARDS)
 def test_a_card_is_refused_without_its_passwords(what: str) -> None:
     with pytest.raises(Wrong) as caught:
-        read_card(CARDS[what].encode(), Role.CPE)
+        read_card(CARDS[what].encode(), Role.ROUTER)
     assert caught.value.lines and PASSWORD not in str(caught.value)
 
 

@@ -6,7 +6,7 @@ from image.firstboot.reading import Wrong, read
 from image.firstboot.settings import Role
 from tributary.settings.failure import Exit
 
-CPE = """\
+HOME = """\
 gateway = "203.0.113.5"
 [wan.dsl]
 interface = "wlan0"
@@ -16,7 +16,7 @@ interface = "enx*"
 interface = "end0"
 address = "192.168.77.1/24"
 """
-LINKS = CPE.partition("\n")[2]
+LINKS = HOME.partition("\n")[2]
 ENROLMENT = """\
 [[enrolment]]
 gateway = "gateway.example.net"

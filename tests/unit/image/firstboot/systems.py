@@ -16,7 +16,7 @@ FIREWALL = Path(__file__).parents[4] / "ansible/roles/firewall/files/tributary-f
 UNITS = (
     *(
         f"tributary-{part}.service"
-        for part in ("squid", "converter", "throttler", "gateway", "cpe", "lan", "first-start")
+        for part in ("squid", "converter", "throttler", "gateway", "router", "lan", "first-start")
     ),
     *("dnsmasq.service", "systemd-resolved.service", "tributary-firewall.service", "ssh.service"),
     *("wpa_supplicant@.service", "hostapd@.service", "ppp@.service", "ModemManager.service", "NetworkManager.service"),

@@ -7,9 +7,9 @@ from image.firstboot.settings import Role
 from tests.unit.image.firstboot.cards import (
     ACCESS_POINT,
     BYPASS,
-    CPE,
     ENROLMENT,
     FORWARD,
+    HOME,
     LINKS,
     LOGIN,
     MODEM,
@@ -19,22 +19,22 @@ from tests.unit.image.firstboot.cards import (
 
 BETWEEN_KEYS = [
     (
-        CPE.replace('"enx*"', '"enx*"\nvlan = 832'),
+        HOME.replace('"enx*"', '"enx*"\nvlan = 832'),
         ["wan.lte.interface = 'enx*': accepted: with vlan the whole name of the interface"],
     ),
     (
-        CPE.replace('interface = "enx*"', 'driver = "cdc_ether"\nvlan = 832'),
+        HOME.replace('interface = "enx*"', 'driver = "cdc_ether"\nvlan = 832'),
         [
             "wan.lte.interface = '(missing)': accepted: with vlan the whole name",
             "wan.lte.driver = '(given)': accepted: no such key with vlan",
         ],
     ),
     (
-        CPE.replace('"enx*"', '"end1"\nvlan = 832') + '[network.end1]\naddress = "192.0.2.2/24"\n',
+        HOME.replace('"enx*"', '"end1"\nvlan = 832') + '[network.end1]\naddress = "192.0.2.2/24"\n',
         ["network.end1 = '(given)': accepted: no such table with vlan; for fixed addresses interface = 'end1.832'"],
     ),
     (
-        CPE.replace("[wan.lte]", "[wan.longer-name]").replace('"enx*"', '"end1"\nvlan = 832'),
+        HOME.replace("[wan.lte]", "[wan.longer-name]").replace('"enx*"', '"end1"\nvlan = 832'),
         ["wan.longer-name = '(given)': accepted: a name of up to 10 signs, since with vlan"],
     ),
     ("[routers]\ndns = false", ["public_name = '(missing)': accepted: with a table [routers], a name or"]),
@@ -43,12 +43,12 @@ BETWEEN_KEYS = [
         ["routers.name = 'b.example': accepted: no such key: public_name is the name"],
     ),
     ('gateway = "203.0.113.5"', ["wan = []: accepted: two or more, up to 8", "lan = '(missing)': accepted: a table"]),
-    (CPE.replace('[wan.lte]\ninterface = "enx*"\n', ""), ["wan = ['dsl']: accepted: two or more, up to 8"]),
-    (CPE.partition("[lan]")[0], ["lan = '(missing)': accepted: a table [lan]"]),
+    (HOME.replace('[wan.lte]\ninterface = "enx*"\n', ""), ["wan = ['dsl']: accepted: two or more, up to 8"]),
+    (HOME.partition("[lan]")[0], ["lan = '(missing)': accepted: a table [lan]"]),
     (LINKS, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints them; or"]),
     ('leg = "plain"\n' + LINKS + ENROLMENT, ["gateway = '(missing)': accepted: an address"]),
-    ('leg = "wireguard"\n' + CPE, ["enrolment = '(missing)': accepted: tables [[enrolment]]"]),
-    (CPE + 'dns = "nobody"\n', ["lan.dns = 'nobody': accepted: 'links' or servers, since without tunnels"]),
+    ('leg = "wireguard"\n' + HOME, ["enrolment = '(missing)': accepted: tables [[enrolment]]"]),
+    (HOME + 'dns = "nobody"\n', ["lan.dns = 'nobody': accepted: 'links' or servers, since without tunnels"]),
     (
         LINKS
         + "".join(
@@ -60,18 +60,18 @@ BETWEEN_KEYS = [
         ["bypass[10].domains[0] = 'a.a.a.a.a.a.a.a.a.a.example.com': accepted: a domain that is in at most 10 tables"],
     ),
     (
-        CPE + '[tunnels]\nprefix = "wlan"\n',
+        HOME + '[tunnels]\nprefix = "wlan"\n',
         ["tunnels.prefix = 'wlan': accepted: a prefix with which no other interface"],
     ),
     (
-        CPE.replace("end0", "tb0"),
+        HOME.replace("end0", "tb0"),
         ["tunnels.prefix = 'tb': accepted: a prefix with which no other interface is called tb0 to tb9"],
     ),
     (
         LINKS + ENROLMENT + '[probe]\ntarget = "203.0.113.5:5124"\n',
         ["probe.target = '203.0.113.5:5124': accepted: no such key, or a port of 10.84.0.1, the gateway inside"],
     ),
-    (CPE + ENROLMENT, ["leg = '(missing)': accepted: 'wireguard' or 'plain', since there are both"]),
+    (HOME + ENROLMENT, ["leg = '(missing)': accepted: 'wireguard' or 'plain', since there are both"]),
     (
         LINKS + ENROLMENT + ENROLMENT.replace('10.84.0.1"', '10.84.1.1"'),
         ["enrolment[1].inside = '10.84.1.1': accepted: 10.84.0.1, as in the first table"],
@@ -80,88 +80,100 @@ BETWEEN_KEYS = [
         LINKS.replace("192.168.77.1/24", "10.84.0.30/24") + ENROLMENT,
         ["lan.address = '10.84.0.30/24': accepted: a network without 10.84.0.1 and 10.84.0.16/28"],
     ),
-    (CPE.replace("enx*", "wlan0"), ["wan.lte = {'interface': 'wlan0'}: accepted: a rule that no other link has"]),
-    (CPE.replace("enx*", "en*"), ["wan.lte.interface = 'en*': accepted: one that lan.interface, 'end0', does not fit"]),
-    (CPE.replace("203.0.113.5", "192.168.77.5"), ["gateway = '192.168.77.5:5124': accepted: an address that is not"]),
-    (CPE + "[network.end0]", ["network.end0 = '(given)': accepted: no such table"]),
-    (CPE + 'not_bonded_ports = [25, "20-30"]', ["lan.not_bonded_ports[1] = 'tcp/20-30': accepted: nothing that"]),
-    (CPE.replace("wan.lte", "wan.best"), ["wan.best = '(given)': accepted: another name, since 'best' means"]),
+    (HOME.replace("enx*", "wlan0"), ["wan.lte = {'interface': 'wlan0'}: accepted: a rule that no other link has"]),
     (
-        CPE + BYPASS.replace("dsl", "adsl") + 'ports = ["tcp/25"]',
+        HOME.replace("enx*", "en*"),
+        ["wan.lte.interface = 'en*': accepted: one that lan.interface, 'end0', does not fit"],
+    ),
+    (
+        HOME.replace("203.0.113.5", "192.168.77.5"),
+        ["gateway = '192.168.77.5:5124': accepted: an address that is not"],
+    ),
+    (HOME + "[network.end0]", ["network.end0 = '(given)': accepted: no such table"]),
+    (HOME + 'not_bonded_ports = [25, "20-30"]', ["lan.not_bonded_ports[1] = 'tcp/20-30': accepted: nothing that"]),
+    (HOME.replace("wan.lte", "wan.best"), ["wan.best = '(given)': accepted: another name, since 'best' means"]),
+    (
+        HOME + BYPASS.replace("dsl", "adsl") + 'ports = ["tcp/25"]',
         ["bypass[0].to = 'adsl': accepted: one of 'dsl', 'lte', 'best', 'gateway'"],
     ),
     (
-        CPE + BYPASS + 'domains = ["a.example.com", "example.com", "b-example.com"]',
+        HOME + BYPASS + 'domains = ["a.example.com", "example.com", "b-example.com"]',
         ["bypass[0].domains[1] = 'example.com': accepted: nothing that bypass[0].domains[0], 'a.example.com', has"],
     ),
     (
-        CPE + BYPASS + 'prefixes = ["198.51.100.0/24", "203.0.113.0/24", "198.51.100.7"]',
+        HOME + BYPASS + 'prefixes = ["198.51.100.0/24", "203.0.113.0/24", "198.51.100.7"]',
         ["bypass[0].prefixes[2] = '198.51.100.7/32': accepted: nothing that bypass[0].prefixes[0]"],
     ),
     (
-        CPE + BYPASS + 'prefixes = ["198.51.100.0/24", "2001:db8::/32", "2001:db8:1::/48"]',
+        HOME + BYPASS + 'prefixes = ["198.51.100.0/24", "2001:db8::/32", "2001:db8:1::/48"]',
         ["bypass[0].prefixes[2] = '2001:db8:1::/48': accepted: nothing that bypass[0].prefixes[1], '2001:db8::/32'"],
     ),
-    (CPE + 'ipv6 = "gateway"', ["lan.ipv6 = 'gateway': accepted: another value, since no [[enrolment]]"]),
+    (HOME + 'ipv6 = "gateway"', ["lan.ipv6 = 'gateway': accepted: another value, since no [[enrolment]]"]),
     (LINKS + 'ipv6 = "gateway"\n' + ENROLMENT, ["lan.ipv6 = 'gateway': accepted: another value, since no"]),
-    (CPE + 'ipv6 = "translated"', ["lan.ipv6_prefix = '(missing)': accepted: with ipv6 = 'translated', and only then"]),
-    (CPE + 'ipv6_prefix = "fd00::/64"', ["lan.ipv6_prefix = 'fd00::/64': accepted: with ipv6 = 'translated', and"]),
-    (CPE + "bond_ipv6 = true", ["lan.bond_ipv6 = True: accepted: only with ipv6 = 'link' or 'translated'"]),
     (
-        CPE + 'ipv6 = "link"\n[network.wlan0]\naddress = "192.0.2.9/24"\n' + MODEM,
+        HOME + 'ipv6 = "translated"',
+        ["lan.ipv6_prefix = '(missing)': accepted: with ipv6 = 'translated', and only then"],
+    ),
+    (HOME + 'ipv6_prefix = "fd00::/64"', ["lan.ipv6_prefix = 'fd00::/64': accepted: with ipv6 = 'translated', and"]),
+    (HOME + "bond_ipv6 = true", ["lan.bond_ipv6 = True: accepted: only with ipv6 = 'link' or 'translated'"]),
+    (
+        HOME + 'ipv6 = "link"\n[network.wlan0]\naddress = "192.0.2.9/24"\n' + MODEM,
         ["lan.ipv6 = 'link': accepted: 'gateway' or 'off', since no link is by DHCP or PPPoE"],
     ),
     (
-        CPE + BYPASS + 'ports = ["tcp/20-30", "udp/20-30", "tcp/30-40"]',
+        HOME + BYPASS + 'ports = ["tcp/20-30", "udp/20-30", "tcp/30-40"]',
         ["bypass[0].ports[2] = 'tcp/30-40': accepted: nothing that bypass[0].ports[0], 'tcp/20-30', has"],
     ),
     (
-        CPE + BYPASS + 'devices = ["02:00:5e:10:00:0a", "02:00:5E:10:00:0A"]',
+        HOME + BYPASS + 'devices = ["02:00:5e:10:00:0a", "02:00:5E:10:00:0A"]',
         ["bypass[0].devices[1] = '02:00:5e:10:00:0a': accepted: nothing that bypass[0].devices[0]"],
     ),
     (
-        CPE + BYPASS + 'domains = ["example.com"]\n' + BYPASS + 'domains = ["a.example.com"]\nports = ["tcp/25"]',
+        HOME + BYPASS + 'domains = ["example.com"]\n' + BYPASS + 'domains = ["a.example.com"]\nports = ["tcp/25"]',
         ["bypass[1] = '(given)': accepted: one that bypass[0], which counts before it, leaves something"],
     ),
     (
-        CPE.replace("wan.dsl", "wan.dsl-upstairs").replace("wlan0", "end1") + LOGIN.replace("dsl", "dsl-upstairs"),
+        HOME.replace("wan.dsl", "wan.dsl-upstairs").replace("wlan0", "end1") + LOGIN.replace("dsl", "dsl-upstairs"),
         ["wan.dsl-upstairs = '(given)': accepted: a name of up to 10 signs"],
     ),
     (
-        CPE.replace('interface = "wlan0"', 'driver = "r8169"') + LOGIN,
+        HOME.replace('interface = "wlan0"', 'driver = "r8169"') + LOGIN,
         ["wan.dsl.interface = '(missing)': accepted: with pppoe the whole name", "wan.dsl.driver = '(given)'"],
     ),
     (
-        CPE.replace("wlan0", "end?").replace("end0", "eth0") + LOGIN,
+        HOME.replace("wlan0", "end?").replace("end0", "eth0") + LOGIN,
         ["wan.dsl.interface = 'end?': accepted: with pppoe the whole name of the interface"],
     ),
     (
-        CPE.replace("wlan0", "enp1s0").replace("enx*", "en*").replace("end0", "eth0") + LOGIN,
+        HOME.replace("wlan0", "enp1s0").replace("enx*", "en*").replace("end0", "eth0") + LOGIN,
         ["wan.lte.interface = 'en*': accepted: one that enp1s0, which is for wan.dsl, does not fit"],
     ),
     (
-        CPE.replace("wlan0", "end1").replace("enx*", "ppp*") + LOGIN,
+        HOME.replace("wlan0", "end1").replace("enx*", "ppp*") + LOGIN,
         ["wan.lte.interface = 'ppp*': accepted: one that ppp-dsl, which is for wan.dsl, does not fit"],
     ),
     (
-        CPE.replace("wlan0", "end1") + LOGIN + '[wan.dsl.modem]\napn = "a"\n[network.end1]',
+        HOME.replace("wlan0", "end1") + LOGIN + '[wan.dsl.modem]\napn = "a"\n[network.end1]',
         ["wan.dsl.modem = '(given)': accepted: either pppoe or modem", "network.end1 = '(given)': accepted: no such"],
     ),
-    (CPE + MODEM + MODEM.replace("lte", "dsl"), ["wan.lte.modem = '(given)': accepted: one link with a modem"]),
+    (HOME + MODEM + MODEM.replace("lte", "dsl"), ["wan.lte.modem = '(given)': accepted: one link with a modem"]),
     (
-        CPE.replace("wlan0", "end1") + ACCESS_POINT + WIFI + 'passphrase = "12345678"',
+        HOME.replace("wlan0", "end1") + ACCESS_POINT + WIFI + 'passphrase = "12345678"',
         ["access_point.interface = '(missing)': accepted: the name of a wireless interface, such as 'wlan0', other"],
     ),
     (
-        CPE.replace("wlan0", "wlan1") + ACCESS_POINT + WIFI + 'passphrase = "12345678"\ninterface = "wlan1"',
+        HOME.replace("wlan0", "wlan1") + ACCESS_POINT + WIFI + 'passphrase = "12345678"\ninterface = "wlan1"',
         ["access_point.interface = '(missing)'"],
     ),
-    (CPE + ACCESS_POINT, ["wan.dsl.interface = '(given)': accepted: one that access_point.interface, 'wlan0', does"]),
     (
-        CPE.replace("wlan0", "end1") + ACCESS_POINT + "[network.wlan0]",
+        HOME + ACCESS_POINT,
+        ["wan.dsl.interface = '(given)': accepted: one that access_point.interface, 'wlan0', does"],
+    ),
+    (
+        HOME.replace("wlan0", "end1") + ACCESS_POINT + "[network.wlan0]",
         ["network.wlan0 = '(given)': accepted: no such table: the access point belongs to the LAN"],
     ),
-    (CPE + FORWARD, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints"]),
+    (HOME + FORWARD, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints"]),
     *(
         (LINKS + FORWARD.replace("77.20", host) + ENROLMENT, [f"forward[0].device = '192.168.{host}': accepted: an"])
         for host in ("77.1", "77.0", "77.255", "78.20")
@@ -181,13 +193,13 @@ BETWEEN_KEYS = [
         + ENROLMENT,
         ["forward[1].mac = '02:00:5e:10:00:01': accepted: one device for 192.168.77.21, as in forward[0]"],
     ),
-    (CPE + '[network.wlan0]\naddress = "192.168.0.9/16"', ["lan.address = '192.168.77.1/24': accepted: a network"]),
+    (HOME + '[network.wlan0]\naddress = "192.168.0.9/16"', ["lan.address = '192.168.77.1/24': accepted: a network"]),
 ]
 
 
 @pytest.mark.parametrize(("text", "said"), BETWEEN_KEYS, ids=lambda value: str(value)[-40:])
 def test_contradictions_between_keys_are_named(text: str, said: list[str]) -> None:
-    found = lines(text, Role.CPE)
+    found = lines(text, Role.ROUTER)
     assert len(found) == len(said)
     assert all(part in line for part, line in zip(said, found, strict=True))
 
@@ -202,5 +214,5 @@ def test_tables_of_a_by_pass_may_overlap_as_long_as_each_has_something_of_its_ow
         'prefixes = ["198.51.100.0/25"]\ndevices = ["02:00:5e:10:00:01"]',
         'prefixes = ["198.51.100.0/24"]',
     ]
-    text = CPE + "\n".join(BYPASS + table for table in tables)
-    assert len(read(text.encode(), Role.CPE).bypass) == len(tables)
+    text = HOME + "\n".join(BYPASS + table for table in tables)
+    assert len(read(text.encode(), Role.ROUTER).bypass) == len(tables)

@@ -1,5 +1,5 @@
 """What cards come to: each golden NAME.toml with all files and units beside it, in NAME.plan, or with what differs from
-those of the home router's card, cpe.plan, in NAME.diff.
+those of the home router's card, router.plan, in NAME.diff.
 
 To make them anew after a wanted change:
 REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/image/firstboot/test_golden.py
@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from cpe.settings import CpeSettings
 from gateway.settings import GatewaySettings
 from image.firstboot.actions import Action, WriteFile, lines
 from image.firstboot.bypass import MOST_TABLES, MOST_VALUES
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
+from router.settings import RouterSettings
 from squid.settings import SquidSettings
-from tests.unit.image.firstboot.cards import CPE
+from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts
 from throttler.policy import model
 from tributary.settings.files import load
@@ -70,8 +70,8 @@ def differences(base: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 
 @EVERY
 def test_the_plan_is_the_golden_one(name: str) -> None:
-    if name.startswith("cpe-"):
-        path, found = GOLDEN / f"{name}.diff", differences(text("cpe"), text(name))
+    if name.startswith("router-"):
+        path, found = GOLDEN / f"{name}.diff", differences(text("router"), text(name))
     else:
         path, found = GOLDEN / f"{name}.plan", iter(text(name))
     kept = "".join(f"{line}\n" for line in found)
@@ -92,8 +92,8 @@ def test_each_part_accepts_its_settings(name: str, tmp_path: Path) -> None:
         assert [rule.acts for rule in model.read(throttler).rules] == [False]
     if routers := written(name, "/etc/tributary/gateway.toml", tmp_path):
         assert load(routers, GatewaySettings).name == "gateway.example.net"
-    if cpe := written(name, "/etc/tributary/cpe.toml", tmp_path):
-        assert len(load(cpe, CpeSettings).wan) >= 2
+    if router := written(name, "/etc/tributary/router.toml", tmp_path):
+        assert len(load(router, RouterSettings).wan) >= 2
 
 
 @EVERY
@@ -141,8 +141,8 @@ def largest(tmp_path: Path) -> dict[str, Path]:
         }
         tables = "".join(f"{key} = {values}\n" for key, values in lists.items())
         (tmp_path / str(number)).write_text(f'[[bypass]]\nto = "dsl"\n{tables}')
-    card = CPE + "".join((tmp_path / str(number)).read_text() for number in range(MOST_TABLES))
-    found = [each for each in plan(read(card.encode(), Role.CPE), facts(Role.CPE)) if isinstance(each, WriteFile)]
+    card = HOME + "".join((tmp_path / str(number)).read_text() for number in range(MOST_TABLES))
+    found = [each for each in plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER)) if isinstance(each, WriteFile)]
     for each in found:
         (tmp_path / Path(each.path).name).write_text(each.text)
     return {Path(each.path).name: tmp_path / Path(each.path).name for each in found}

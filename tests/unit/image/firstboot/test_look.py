@@ -116,11 +116,11 @@ def test_facts_name_interfaces_account_and_units(tmp_path: Path) -> None:
         ("wwan0", 65534, True, False),
     ):
         make_interface(sys, name, kind, device=device, wireless=wireless)
-    found = look.facts(make_system(tmp_path / "root"), Role.CPE, Memory("x", ("/etc/a",), ("b@c.service",)), sys)
+    found = look.facts(make_system(tmp_path / "root"), Role.ROUTER, Memory("x", ("/etc/a",), ("b@c.service",)), sys)
     assert (found.wired, found.wireless) == (("end0",), ("wlan0",))
     assert (found.home, found.owner) == ("/home/tributary", Owner(os.getuid(), os.getgid()))
     assert found.units == frozenset(UNITS)
-    assert (found.role, found.owned_files, found.owned_units) == (Role.CPE, ("/etc/a",), ("b@c.service",))
+    assert (found.role, found.owned_files, found.owned_units) == (Role.ROUTER, ("/etc/a",), ("b@c.service",))
 
 
 @pytest.mark.parametrize(
@@ -144,16 +144,16 @@ def test_a_port_on_the_board_is_told_from_an_adapter(tmp_path: Path, bus: str, d
     if described:
         (sys / "devices" / described / "of_node").mkdir()
     assert [each.built_in for each in interfaces(sys)] == [built_in]
-    assert look.assumed(Role.CPE, sys).built_in == (("end0",) if built_in else ())
+    assert look.assumed(Role.ROUTER, sys).built_in == (("end0",) if built_in else ())
 
 
 def test_a_code_that_was_made_stays(tmp_path: Path) -> None:
     root = make_system(tmp_path)
-    first, second = (look.facts(root, Role.CPE, Memory()).code for _ in range(2))
+    first, second = (look.facts(root, Role.ROUTER, Memory()).code for _ in range(2))
     assert first != second and len(first) == len(second) == 8
     (root / code.PLACE).parent.mkdir(parents=True)
     (root / code.PLACE).write_text(f"{first}\n")
-    assert look.facts(root, Role.CPE, Memory()).code == first
+    assert look.facts(root, Role.ROUTER, Memory()).code == first
 
 
 def test_a_code_fits_however_it_is_typed() -> None:
@@ -169,15 +169,15 @@ def test_an_image_without_the_user_is_named(tmp_path: Path) -> None:
     root = make_system(tmp_path)
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
     with pytest.raises(Failure, match="has no user tributary"):
-        look.facts(root, Role.CPE, Memory())
+        look.facts(root, Role.ROUTER, Memory())
 
 
 def test_the_image_s_role_is_a_gateway_s_unless_it_says_so(tmp_path: Path) -> None:
     assert look.image_role(tmp_path) is Role.GATEWAY
     file = tmp_path / look.ROLE
     file.parent.mkdir(parents=True)
-    file.write_text("cpe\n")
-    assert look.image_role(tmp_path) is Role.CPE
     file.write_text("router\n")
-    with pytest.raises(Failure, match="accepted: gateway or cpe"):
+    assert look.image_role(tmp_path) is Role.ROUTER
+    file.write_text("converter\n")
+    with pytest.raises(Failure, match="accepted: gateway or router"):
         look.image_role(tmp_path)

@@ -6,7 +6,7 @@ from image.firstboot.actions import WriteFile
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
-from tests.unit.image.firstboot.cards import CPE, ENROLMENT, LINKS, LOGIN, MODEM
+from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS, LOGIN, MODEM
 from tests.unit.image.firstboot.systems import facts
 
 QUAD9 = '["9.9.9.9#dns.quad9.net", "2620:fe::fe#dns.quad9.net"]'
@@ -18,7 +18,9 @@ ASKED_OF_LINKS = "Domains=~gateway.example.net ~debian.pool.ntp.org"
 
 def written(card: str) -> dict[str, str]:
     return {
-        each.path: each.text for each in plan(read(card.encode(), Role.CPE), facts(Role.CPE)) if type(each) is WriteFile
+        each.path: each.text
+        for each in plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER))
+        if type(each) is WriteFile
     }
 
 
@@ -29,8 +31,8 @@ def written(card: str) -> dict[str, str]:
         (f'{LINKS}dns = "nobody"\n{ENROLMENT}', [GATEWAY], ["DNS=10.84.0.1", "Domains=~."], ASKED_OF_LINKS),
         (f"{LINKS}dns = {QUAD9}\n{ENROLMENT}", [GATEWAY, HERE], OVER_TLS, ASKED_OF_LINKS),
         (f'{LINKS}dns = "links"\n{ENROLMENT}', [GATEWAY, HERE], [], None),
-        (CPE, [HERE], [], None),
-        (f"{CPE}dns = {QUAD9}\n", [HERE], OVER_TLS, "Domains=~debian.pool.ntp.org"),
+        (HOME, [HERE], [], None),
+        (f"{HOME}dns = {QUAD9}\n", [HERE], OVER_TLS, "Domains=~debian.pool.ntp.org"),
         (
             LINKS + ENROLMENT.replace("gateway.example.net", "203.0.113.5"),
             [GATEWAY],

@@ -15,7 +15,7 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from image.firstboot.upkeep import upkeep
-from tests.unit.image.firstboot.cards import CPE
+from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, public_key
 from tributary.settings.failure import Exit, Failure
 
@@ -40,7 +40,7 @@ def test_a_gateway_runs_both_converters_throttler_and_firewall() -> None:
         "tributary-firewall.service": True,
         "tributary-gateway.service": False,
         "tributary-first-start.service": False,
-        "tributary-cpe.service": False,
+        "tributary-router.service": False,
         "tributary-lan.service": False,
         "dnsmasq.service": False,
         "NetworkManager.service": False,
@@ -53,7 +53,7 @@ def test_a_gateway_runs_both_converters_throttler_and_firewall() -> None:
 @pytest.mark.parametrize(("said", "asks"), [('dns = ["9.9.9.9"]', True), ('address = "198.51.100.10/29"', False)])
 def test_a_link_with_a_table_of_its_interface_is_asked_for_a_prefix(interface: str, said: str, asks: bool) -> None:
     text = f"""\
-role = "cpe"
+role = "router"
 gateway = "203.0.113.5"
 [wan.fibre]
 interface = "{interface}"
@@ -66,14 +66,14 @@ interface = "eth0"
 address = "192.168.77.1/24"
 ipv6 = "link"
 """
-    found = plan(read(text.encode(), Role.CPE), facts(Role.CPE))
+    found = plan(read(text.encode(), Role.ROUTER), facts(Role.ROUTER))
     (file,) = (each for each in found if isinstance(each, WriteFile) and each.path.endswith("-end1.network"))
     assert ("DHCPPrefixDelegation" in file.text or "PrefixDelegationHint" in file.text) is asks
 
 
 def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
-    assert units(CPE, facts(Role.CPE)) == {
-        "tributary-cpe.service": True,
+    assert units(HOME, facts(Role.ROUTER)) == {
+        "tributary-router.service": True,
         "tributary-converter.service": True,
         "tributary-lan.service": True,
         "dnsmasq.service": True,
@@ -91,10 +91,10 @@ def test_a_home_router_runs_its_daemon_its_converter_and_its_lan() -> None:
 
 def test_the_first_start_page_finds_its_port_by_dhcp_beside_interfaces_with_settings_of_their_own() -> None:
     text = '[network.end1]\naddress = "198.51.100.10/29"\ngateway = "198.51.100.9"\n'
-    files = [Path(path).name for path in sorted(paths(text, facts(Role.CPE))) if path.endswith(".network")]
+    files = [Path(path).name for path in sorted(paths(text, facts(Role.ROUTER))) if path.endswith(".network")]
     assert files == ["30-tributary-end1.network", "31-tributary-ethernet.network"]
     for other in ("first_start_page = false\n" + text, 'role = "gateway"\n' + text):
-        assert "/etc/systemd/network/31-tributary-ethernet.network" not in paths(other, facts(Role.CPE))
+        assert "/etc/systemd/network/31-tributary-ethernet.network" not in paths(other, facts(Role.ROUTER))
 
 
 def test_a_gateway_that_routers_find_by_a_name_has_tunnels_before_its_converter() -> None:
@@ -108,7 +108,9 @@ def done(text: str, news: Set[str]) -> dict[str, str]:
     """For each unit of a home router that runs, what systemctl is told where the files ``news`` are new."""
     wifi = '[wifi]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\n'
     system = System(Path("/"), running=True)
-    found = [each for each in plan(read((text + wifi).encode(), Role.CPE), facts(Role.CPE)) if type(each) is EnableUnit]
+    found = [
+        each for each in plan(read((text + wifi).encode(), Role.ROUTER), facts(Role.ROUTER)) if type(each) is EnableUnit
+    ]
     return started(found, system, news)
 
 
@@ -129,19 +131,21 @@ def test_units_of_a_system_in_a_folder_are_enabled_and_not_started() -> None:
 
 
 def test_an_edit_of_a_running_home_router_touches_only_what_it_is_about() -> None:
-    nothing = done(CPE, frozenset())
+    nothing = done(HOME, frozenset())
     assert nothing.pop("tributary-firewall.service") == "reload-or-restart"
     assert set(nothing.values()) == {"start"}
-    rules = done(CPE, {"/etc/tributary/lan.nft"})
+    rules = done(HOME, {"/etc/tributary/lan.nft"})
     assert rules["tributary-lan.service"] == "reload-or-restart"
     assert rules["dnsmasq.service"] == "restart"
-    assert {rules[f"tributary-{part}.service"] for part in ("cpe", "converter")} == {"start"}
+    assert {rules[f"tributary-{part}.service"] for part in ("router", "converter")} == {"start"}
 
 
 def test_an_edit_of_a_running_home_router_cuts_no_connection() -> None:
-    every = {each.path for each in plan(read(CPE.encode(), Role.CPE), facts(Role.CPE)) if isinstance(each, WriteFile)}
-    found = done(CPE, every)
-    assert {found[f"tributary-{part}.service"] for part in ("cpe", "converter", "lan")} == {"reload-or-restart"}
+    every = {
+        each.path for each in plan(read(HOME.encode(), Role.ROUTER), facts(Role.ROUTER)) if isinstance(each, WriteFile)
+    }
+    found = done(HOME, every)
+    assert {found[f"tributary-{part}.service"] for part in ("router", "converter", "lan")} == {"reload-or-restart"}
 
 
 @pytest.mark.parametrize(
@@ -158,40 +162,44 @@ def test_an_edit_of_a_running_home_router_cuts_no_connection() -> None:
 def test_a_home_router_that_is_not_set_up_runs_at_most_the_page_behind_its_firewall(
     card: str, running: list[str]
 ) -> None:
-    found = units(card, facts(Role.CPE))
+    found = units(card, facts(Role.ROUTER))
     assert [unit for unit, enabled in found.items() if enabled] == running
 
 
 def test_the_page_s_code_is_for_the_page_alone_and_goes_with_it() -> None:
     (code,) = [
-        each for each in plan(read(b"", Role.CPE), facts(Role.CPE)) if getattr(each, "path", "").endswith("/code")
+        each for each in plan(read(b"", Role.ROUTER), facts(Role.ROUTER)) if getattr(each, "path", "").endswith("/code")
     ]
     assert isinstance(code, WriteFile) and (code.text, code.mode) == ("abcdefgh\n", 0o600)
-    assert f"/{PLACE}" not in paths(CPE, facts(Role.CPE)) | paths("first_start_page = false", facts(Role.CPE))
-    assert RemoveFile(f"/{PLACE}") in plan(read(CPE.encode(), Role.CPE), facts(Role.CPE, owned_files=(f"/{PLACE}",)))
+    assert f"/{PLACE}" not in paths(HOME, facts(Role.ROUTER)) | paths("first_start_page = false", facts(Role.ROUTER))
+    assert RemoveFile(f"/{PLACE}") in plan(
+        read(HOME.encode(), Role.ROUTER), facts(Role.ROUTER, owned_files=(f"/{PLACE}",))
+    )
 
 
 def test_the_firewall_lets_the_page_in_at_the_lan_s_side_alone() -> None:
     def rules(card: str) -> str:
-        found = plan(read(card.encode(), Role.CPE), facts(Role.CPE))
+        found = plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER))
         return next(each.text for each in found if isinstance(each, WriteFile) and each.path.endswith("site-card.nft"))
 
     at = "tcp_in iifname @lan_interfaces ip daddr {} tcp dport 80 accept\n"
     assert rules("").endswith(at.format("192.168.77.1"))
     assert rules('[lan]\ninterface = "end0"\naddress = "10.0.0.1/24"\n').endswith(at.format("10.0.0.1"))
-    assert "dport 80" not in rules(CPE) + rules("first_start_page = false")
+    assert "dport 80" not in rules(HOME) + rules("first_start_page = false")
     assert "add element" not in rules("")
 
 
 def test_units_end_before_others_start() -> None:
-    given = facts(Role.CPE)
-    found = [each for each in plan(read(CPE.encode(), Role.CPE), given) if isinstance(each, (EnableUnit, DisableUnit))]
+    given = facts(Role.ROUTER)
+    found = [
+        each for each in plan(read(HOME.encode(), Role.ROUTER), given) if isinstance(each, (EnableUnit, DisableUnit))
+    ]
     assert found == sorted(found, key=lambda each: isinstance(each, EnableUnit))
 
 
 def test_the_card_s_role_counts_before_the_image_s() -> None:
-    assert units('role = "cpe"\n' + CPE, facts(Role.GATEWAY))["tributary-cpe.service"]
-    assert units('role = "gateway"\n' + CPE, facts(Role.CPE))["tributary-squid.service"]
+    assert units('role = "router"\n' + HOME, facts(Role.GATEWAY))["tributary-router.service"]
+    assert units('role = "gateway"\n' + HOME, facts(Role.ROUTER))["tributary-squid.service"]
 
 
 def test_an_image_that_lacks_a_unit_of_the_role_is_named() -> None:
@@ -202,8 +210,8 @@ def test_an_image_that_lacks_a_unit_of_the_role_is_named() -> None:
 
 
 def test_an_image_that_lacks_a_unit_of_the_other_role_is_fine() -> None:
-    given = facts(units=frozenset(UNITS) - {"tributary-cpe.service", "dnsmasq.service", "tributary-lan.service"})
-    assert "tributary-cpe.service" not in units("", given)
+    given = facts(units=frozenset(UNITS) - {"tributary-router.service", "dnsmasq.service", "tributary-lan.service"})
+    assert "tributary-router.service" not in units("", given)
 
 
 def test_ssh_runs_for_those_who_have_a_key() -> None:
@@ -245,18 +253,18 @@ MODEM = '[wan.lte.modem]\napn = "internet"\n'
 ACCESS_POINT = '[access_point]\ncountry = "DE"\nssid = "a"\npassphrase = "12345678"\n'
 
 
-def cpe(text: str, given: Facts) -> dict[str, Any]:
-    """The links of the daemon cpe."""
-    (found,) = (each for each in plan(read(text.encode(), Role.CPE), given) if "tributary/cpe.toml" in str(each))
+def router(text: str, given: Facts) -> dict[str, Any]:
+    """The links of tributary-router."""
+    (found,) = (each for each in plan(read(text.encode(), Role.ROUTER), given) if "tributary/router.toml" in str(each))
     assert isinstance(found, WriteFile)
     return dict(tomllib.loads(found.text)["wan"])
 
 
 def test_a_line_by_pppoe_is_dialled_again_only_when_its_settings_change() -> None:
-    text = CPE.replace("wan.dsl", "wan.my-dsl").replace("wlan0", "end1") + PPPOE.replace("dsl", "my-dsl")
-    given = facts(Role.CPE)
+    text = HOME.replace("wan.dsl", "wan.my-dsl").replace("wlan0", "end1") + PPPOE.replace("dsl", "my-dsl")
+    given = facts(Role.ROUTER)
     assert units(text, given)[r"ppp@tributary.my\x2ddsl.service"]
-    found = (each for each in plan(read(text.encode(), Role.CPE), given) if isinstance(each, EnableUnit))
+    found = (each for each in plan(read(text.encode(), Role.ROUTER), given) if isinstance(each, EnableUnit))
     (unit,) = (each for each in found if each.unit.startswith("ppp@"))
     assert unit.reads == ("/etc/ppp/peers/tributary.my-dsl",)
     system = System(Path("/"), running=True)
@@ -265,21 +273,24 @@ def test_a_line_by_pppoe_is_dialled_again_only_when_its_settings_change() -> Non
 
 
 def test_a_line_by_pppoe_that_is_no_longer_on_the_card_ends() -> None:
-    assert units(CPE, facts(Role.CPE, owned_units=("ppp@tributary.dsl.service",)))["ppp@tributary.dsl.service"] is False
+    assert (
+        units(HOME, facts(Role.ROUTER, owned_units=("ppp@tributary.dsl.service",)))["ppp@tributary.dsl.service"]
+        is False
+    )
 
 
 def test_the_daemon_finds_a_link_at_the_interface_that_its_kind_gives_it() -> None:
-    given = facts(Role.CPE)
-    assert cpe(CPE.replace("wlan0", "end1") + PPPOE, given)["dsl"]["interface"] == "ppp-dsl"
-    assert cpe(CPE.replace('interface = "enx*"\n', "") + MODEM, given)["lte"]["interface"] == "ww*"
-    assert cpe(CPE.replace("enx*", "wwan1") + MODEM, given)["lte"]["interface"] == "wwan1"
-    by_driver = cpe(CPE.replace('interface = "enx*"', 'driver = "cdc_mbim"') + MODEM, given)["lte"]
+    given = facts(Role.ROUTER)
+    assert router(HOME.replace("wlan0", "end1") + PPPOE, given)["dsl"]["interface"] == "ppp-dsl"
+    assert router(HOME.replace('interface = "enx*"\n', "") + MODEM, given)["lte"]["interface"] == "ww*"
+    assert router(HOME.replace("enx*", "wwan1") + MODEM, given)["lte"]["interface"] == "wwan1"
+    by_driver = router(HOME.replace('interface = "enx*"', 'driver = "cdc_mbim"') + MODEM, given)["lte"]
     assert "interface" not in by_driver
     assert by_driver["driver"] == "cdc_mbim"
 
 
 def test_a_modem_is_left_to_networkmanager_which_runs_for_nothing_else() -> None:
-    text, given = CPE.replace("enx*", "wwan0") + MODEM, facts(Role.CPE)
+    text, given = HOME.replace("enx*", "wwan0") + MODEM, facts(Role.ROUTER)
     assert {unit for unit in units(text, given) if "Manager" in unit} == {
         "ModemManager.service", "NetworkManager.service",
     }  # fmt: skip
@@ -289,12 +300,12 @@ def test_a_modem_is_left_to_networkmanager_which_runs_for_nothing_else() -> None
 
 def served(text: str, given: Facts) -> dict[str, str]:
     """The files about the LAN's interfaces, and hostapd's, by their paths."""
-    found = (each for each in plan(read(text.encode(), Role.CPE), given) if isinstance(each, WriteFile))
+    found = (each for each in plan(read(text.encode(), Role.ROUTER), given) if isinstance(each, WriteFile))
     return {each.path: each.text for each in found if "lan" in each.path or "bridge" in each.path}
 
 
 def test_an_access_point_and_the_wired_lan_are_one_network() -> None:
-    found = served(CPE.replace("wlan0", "end1") + ACCESS_POINT, facts(Role.CPE))
+    found = served(HOME.replace("wlan0", "end1") + ACCESS_POINT, facts(Role.ROUTER))
     assert "\nbridge=br-lan\n" in found["/etc/hostapd/wlan0.conf"]
     assert "Name=br-lan\n" in found["/etc/systemd/network/20-tributary-lan.network"]
     assert "Name=br-lan\nKind=bridge\n" in found["/etc/systemd/network/20-tributary-bridge.netdev"]
@@ -305,8 +316,8 @@ def test_an_access_point_and_the_wired_lan_are_one_network() -> None:
 
 
 def test_a_lan_that_is_wireless_alone_needs_no_bridge() -> None:
-    text = CPE.replace("wlan0", "end1").replace("end0", "wlan0") + ACCESS_POINT
-    found = served(text, facts(Role.CPE))
+    text = HOME.replace("wlan0", "end1").replace("end0", "wlan0") + ACCESS_POINT
+    found = served(text, facts(Role.ROUTER))
     assert "bridge" not in found["/etc/hostapd/wlan0.conf"]
     assert "Name=wlan0\n" in found["/etc/systemd/network/20-tributary-lan.network"]
     assert not any("bridge" in path or "port" in path for path in found)
@@ -323,8 +334,8 @@ def test_a_lan_that_is_wireless_alone_needs_no_bridge() -> None:
 def test_an_access_point_takes_the_first_wireless_interface_that_is_no_link(
     wireless: tuple[str, ...], named: str, taken: str
 ) -> None:
-    given = facts(Role.CPE, wireless=wireless)
-    assert units(CPE.replace("wlan0", named) + ACCESS_POINT, given)[f"hostapd@{taken}.service"]
+    given = facts(Role.ROUTER, wireless=wireless)
+    assert units(HOME.replace("wlan0", named) + ACCESS_POINT, given)[f"hostapd@{taken}.service"]
 
 
 def test_the_first_wireless_interface_joins_where_none_is_named() -> None:
@@ -348,8 +359,8 @@ def test_the_throttler_looks_at_interfaces_that_are_there_since_it_refuses_other
 
 
 def test_a_rule_that_leaves_less_open_comes_first() -> None:
-    text = CPE.replace("wlan0", "w*").replace("enx*", "wlx*") + '[wan.c]\nmac = "02:00:5e:10:00:01"\n'
-    found = sorted(path for path in paths(text, facts(Role.CPE)) if "-wan-" in path)
+    text = HOME.replace("wlan0", "w*").replace("enx*", "wlx*") + '[wan.c]\nmac = "02:00:5e:10:00:01"\n'
+    found = sorted(path for path in paths(text, facts(Role.ROUTER)) if "-wan-" in path)
     assert [path.rpartition("-")[2] for path in found] == ["c.network", "lte.network", "dsl.network"]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
-from tests.unit.image.firstboot.cards import CPE, lines
+from tests.unit.image.firstboot.cards import HOME, lines
 from tests.unit.image.firstboot.systems import SHA512, YESCRYPT
 
 
@@ -14,12 +14,12 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_a_file_that_is_no_text_or_no_toml_is_named() -> None:
-    assert "not text in UTF-8" in lines('role = "cpe"'.encode("utf-16"))[0]
+    assert "not text in UTF-8" in lines('role = "router"'.encode("utf-16"))[0]
     assert "not valid TOML" in lines("role = ")[0]
 
 
 def test_curly_quotes_are_named() -> None:
-    assert "quotes must be straight ones" in lines("role = \u201ccpe\u201d")[0]
+    assert "quotes must be straight ones" in lines("role = \u201crouter\u201d")[0]
     assert "straight" not in lines("# \u201chere\u201d\nrole = ")[0]
 
 
@@ -34,7 +34,7 @@ def test_a_value_is_repeated_only_as_far_as_it_helps() -> None:
 
 
 def test_editors_of_windows_are_no_obstacle() -> None:
-    assert read(b'\xef\xbb\xbfrole = "cpe"\r\nhostname = "box"\r\n', Role.GATEWAY).hostname == "box"
+    assert read(b'\xef\xbb\xbfrole = "router"\r\nhostname = "box"\r\n', Role.GATEWAY).hostname == "box"
 
 
 @pytest.mark.parametrize("hashed", [YESCRYPT, SHA512, SHA512.replace("$6$", "$6$rounds=9000$")])
@@ -65,7 +65,7 @@ def test_a_gateway_has_the_usual_port_unless_it_says_another(text: str, target: 
     ],
 )
 def test_devices_get_the_half_of_the_network_that_the_box_is_not_in(address: str, first: str, last: str) -> None:
-    lan = read(CPE.replace("192.168.77.1/24", address).encode(), Role.CPE).lan
+    lan = read(HOME.replace("192.168.77.1/24", address).encode(), Role.ROUTER).lan
     assert lan is not None
     assert lan.leases is not None
     assert tuple(map(str, lan.leases)) == (first, last)

@@ -25,7 +25,7 @@ def test_the_file_on_the_image_is_accepted_as_it_is_and_sets_nothing(role: Role)
 
 @pytest.mark.parametrize("role", Role)
 def test_the_file_on_the_image_is_accepted_with_all_its_settings_on(role: Role) -> None:
-    card = read(shipped(uncommented=True).replace(b'role = "cpe"', f'role = "{role}"'.encode()), Role.GATEWAY)
+    card = read(shipped(uncommented=True).replace(b'role = "router"', f'role = "{role}"'.encode()), Role.GATEWAY)
     assert card.role is role
     assert plan(card, facts(role))
 
@@ -53,8 +53,8 @@ def test_the_file_on_the_image_has_every_key() -> None:
 
 def test_what_the_other_role_has_is_checked_and_not_used() -> None:
     card = read(shipped(uncommented=True), Role.GATEWAY)
-    assert "Not used, since this box is a cpe: client_networks, public_name, routers." in next_steps.next_steps(
-        card, facts(Role.CPE)
+    assert "Not used, since this box is a router: client_networks, public_name, routers." in next_steps.next_steps(
+        card, facts(Role.ROUTER)
     )
     assert "wan.dsl.mac" in lines('[wan.dsl]\nmac = "x"', Role.GATEWAY)[0]
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.unit.image.firstboot.cards import ACCESS_POINT, BYPASS, CPE, ENROLMENT, FORWARD, MODEM, PPPOE, WIFI, lines
+from tests.unit.image.firstboot.cards import ACCESS_POINT, BYPASS, ENROLMENT, FORWARD, HOME, MODEM, PPPOE, WIFI, lines
 from tests.unit.image.firstboot.systems import YESCRYPT, public_key
 
 WRONG = [
-    ('rôle = "cpe"', "rôle", "not valid TOML"),
-    ('role = "router"', "role = 'router'", "'gateway' or 'cpe'"),
-    ("role = 1", "role = 1", "'gateway' or 'cpe'"),
-    ('rolle = "cpe"', "rolle = 'cpe'", "one of the keys access_point, admin_networks, bypass"),
+    ('rôle = "router"', "rôle", "not valid TOML"),
+    ('role = "cpe"', "role = 'cpe'", "'gateway' or 'router'"),
+    ("role = 1", "role = 1", "'gateway' or 'router'"),
+    ('rolle = "router"', "rolle = 'router'", "one of the keys access_point, admin_networks, bypass"),
     ('hostname = "My box"', "hostname = 'My box'", "1 to 63 of a-z, 0-9 and -"),
     ('hostname = "-a"', "hostname = '-a'", "not at an end"),
     (f'hostname = "{"a" * 64}"', "hostname = 'aaa", "1 to 63"),
@@ -105,7 +105,7 @@ WRONG = [
         for address in ("192.168.7.1", "192.168.7.0/24", "192.168.7.255/24", "8.8.8.8/24", "10.0.0.1/31", "fd00::1/64")
     ),
     *(
-        (CPE + f"dhcp_range = {found}", "lan.dhcp_range = ", "two addresses of the LAN")
+        (HOME + f"dhcp_range = {found}", "lan.dhcp_range = ", "two addresses of the LAN")
         for found in (
             '["192.168.77.100"]',
             '["192.168.77.200", "192.168.77.100"]',
@@ -117,14 +117,14 @@ WRONG = [
         )
     ),
     *(
-        (CPE + f"not_bonded_ports = [{port}]", f"lan.not_bonded_ports[0] = {said}", "'6000-6100', of 1 to 65535")
+        (HOME + f"not_bonded_ports = [{port}]", f"lan.not_bonded_ports[0] = {said}", "'6000-6100', of 1 to 65535")
         for port, said in (
             ("0", "0"), ("65536", "65536"), ("true", "True"), ('"90-80"', "'90-80'"), ('"tcp/25"', "'tcp/25'"),
         )
     ),
-    (CPE + f"not_bonded_ports = {list(range(1, 66))}", "lan.not_bonded_ports = ", "up to 64"),
+    (HOME + f"not_bonded_ports = {list(range(1, 66))}", "lan.not_bonded_ports = ", "up to 64"),
     *(
-        (CPE + f"dns = {given}", "lan.dns = ", "'nobody', 'links' (in clear), or a list of 1 to 8 name servers")
+        (HOME + f"dns = {given}", "lan.dns = ", "'nobody', 'links' (in clear), or a list of 1 to 8 name servers")
         for given in (
             '"gateway"',
             "[]",
@@ -136,8 +136,8 @@ WRONG = [
             str(["9.9.9.9#dns.quad9.net"] * 9),
         )
     ),
-    (CPE + 'ipv6 = "links"', "lan.ipv6 = 'links'", "'gateway', 'link', 'translated' or 'off'"),
-    (CPE + 'ipv6_prefix = "2001:db8::/64"', "lan.ipv6_prefix = '2001:db8::/64'", "a private IPv6 network of length 64"),
+    (HOME + 'ipv6 = "links"', "lan.ipv6 = 'links'", "'gateway', 'link', 'translated' or 'off'"),
+    (HOME + 'ipv6_prefix = "2001:db8::/64"', "lan.ipv6_prefix = '2001:db8::/64'", "a private IPv6 network"),
     (ENROLMENT + 'prefix = "2001:db8::/48"', "enrolment[0].prefix = '2001:db8::/48'", "of length 64"),
     (BYPASS, "bypass[0] = {'to': 'dsl'}", "at least one of the keys domains, prefixes, ports, devices"),
     ('[[bypass]]\nports = ["tcp/25"]', "bypass[0].to = '(missing)'", "'best' (the best link that works)"),

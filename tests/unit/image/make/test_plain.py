@@ -21,7 +21,9 @@ BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board
 
 def test_the_same_image_has_the_same_numbers_and_another_has_others() -> None:
     assert Identity.of("tributary-gateway-x86-1") == Identity.of("tributary-gateway-x86-1")
-    one, other = (set(vars(Identity.of(name)).values()) for name in ("tributary-cpe-rpi-1", "tributary-cpe-rpi-2"))
+    one, other = (
+        set(vars(Identity.of(name)).values()) for name in ("tributary-router-rpi-1", "tributary-router-rpi-2")
+    )
     assert len(one) == 10
     assert not one & other
 
@@ -55,7 +57,7 @@ def test_packages_are_named_once_and_only_modems_have_another_way_to_be_configur
     assert list(names) == sorted(set(names))
     assert not {"ifupdown", "dhcpcd", "grub-pc", "grub-efi-amd64"} & set(names)
     # It dials modems, on a card that has some, and is told to leave everything else; it stays off otherwise.
-    assert ("network-manager" in names) is (role is Role.CPE)
+    assert ("network-manager" in names) is (role is Role.ROUTER)
     assert "NetworkManager.service" in DISABLED
     assert ("squid" in names) is (role is Role.GATEWAY)
     assert {"dnsmasq", "wireguard-tools"} <= set(names), "the card of either may make a home router of it"
@@ -64,8 +66,8 @@ def test_packages_are_named_once_and_only_modems_have_another_way_to_be_configur
 @BOTH
 def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
     found = layout(board, IDENTITY)
-    files = {text.path: text.content for text in texts(board, Role.CPE, found)}
-    assert files["/usr/lib/tributary/role"] == "cpe\n"
+    files = {text.path: text.content for text in texts(board, Role.ROUTER, found)}
+    assert files["/usr/lib/tributary/role"] == "router\n"
     root, boot = (line.split() for line in files["/etc/fstab"].splitlines()[:2])
     assert (root[0], root[1], boot[0], boot[1]) == ("/dev/root", "/", "/dev/tributary/boot", "/boot/firmware")
     assert "noauto" not in boot[3].split(",")
@@ -73,7 +75,7 @@ def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
 
 
 def test_apt_gets_security_updates() -> None:
-    files = {text.path: text.content for text in texts(BOARDS["rpi"], Role.CPE, layout(BOARDS["rpi"], IDENTITY))}
+    files = {text.path: text.content for text in texts(BOARDS["rpi"], Role.ROUTER, layout(BOARDS["rpi"], IDENTITY))}
     sources = files["/etc/apt/sources.list.d/debian.sources"]
     assert re.findall(r"^Suites: (.*)$", sources, re.MULTILINE) == ["trixie trixie-updates", "trixie-security"]
     assert sources.count("Signed-By: /") == 2
@@ -128,7 +130,7 @@ def test_dpkgs_database_gives_what_is_installed() -> None:
 
 def test_a_lock_is_read_as_it_was_written() -> None:
     versions = {"libstdc++6": "14.2.0-19", "bash": "5.2"}
-    text = lock.text(versions, "cpe-rpi")
+    text = lock.text(versions, "router-rpi")
     assert text.splitlines()[1:] == ["bash=5.2", "libstdc++6=14.2.0-19"]
     assert lock.parse(text, "x") == versions
 

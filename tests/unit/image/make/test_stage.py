@@ -33,7 +33,7 @@ def stage(*sources: str, fails: bool = False) -> Stage:
         if fails:
             raise KeyboardInterrupt
 
-    return Stage("base", "cpe-rpi", sources, ".tar", 5, make)
+    return Stage("base", "router-rpi", sources, ".tar", 5, make)
 
 
 def names(folder: Path) -> list[str]:
@@ -64,14 +64,14 @@ def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
         time.sleep(0.3)
         target.write_text("made")
 
-    slow = Stage("base", "cpe-rpi", (), ".tar", 5, make)
+    slow = Stage("base", "router-rpi", (), ".tar", 5, make)
     first = threading.Thread(target=run, args=([slow], tmp_path, Quiet()))
     first.start()
     assert begun.wait(10)
     diary = Diary()
     run([slow], tmp_path, diary)
     first.join()
-    assert diary.told == [("another build of cpe-rpi is at work", 0, 0), False, ("base", 1, 1), True]
+    assert diary.told == [("another build of router-rpi is at work", 0, 0), False, ("base", 1, 1), True]
 
 
 def test_another_kind_of_image_keeps_its_own(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_one_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_a_killed_build_left_goes_and_what_a_running_one_has_stays(tmp_path: Path) -> None:
     for number in (os.getpid(), 2**22 + 1):  # more than any process has (PID_MAX_LIMIT of the kernel)
-        (tmp_path / f".base-cpe-rpi.{number}.tar").write_text("half")
+        (tmp_path / f".base-router-rpi.{number}.tar").write_text("half")
     run([stage("a")], tmp_path, Quiet())
-    assert not (tmp_path / f".base-cpe-rpi.{2**22 + 1}.tar").exists()
+    assert not (tmp_path / f".base-router-rpi.{2**22 + 1}.tar").exists()
 
 
 def test_how_long_it_takes_is_learnt(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_named(boot: BootPartition) -> None:
 
 
 def test_a_slots_folder_gets_the_newest_kernel_and_its_device_trees(tmp_path: Path) -> None:
-    root = root_folder(tmp_path, "rpi", Role.CPE)
+    root = root_folder(tmp_path, "rpi", Role.ROUTER)
     folder = root / "boot/firmware/a"
     there = {path.name for path in folder.iterdir()}
     assert {"vmlinuz", "initrd.img", "cmdline.txt", "bcm2711-rpi-4-b.dtb", "bcm2837-rpi-3-b.dtb"} <= there
@@ -94,7 +94,7 @@ def test_a_slots_folder_gets_the_newest_kernel_and_its_device_trees(tmp_path: Pa
 
 
 def test_a_folder_that_is_right_is_not_written(tmp_path: Path) -> None:
-    root = root_folder(tmp_path, "rpi", Role.CPE)
+    root = root_folder(tmp_path, "rpi", Role.ROUTER)
     before = {path: path.stat().st_ino for path in (root / "boot/firmware/a").iterdir()}
     fill(root, root / "boot/firmware/a")
     assert {path: path.stat().st_ino for path in (root / "boot/firmware/a").iterdir()} == before
@@ -106,7 +106,7 @@ def test_a_folder_that_is_right_is_not_written(tmp_path: Path) -> None:
     ("boot/firmware/a/cmdline.txt", ""),
 ])  # fmt: skip
 def test_a_system_without_a_kernel_leaves_the_folder_as_it_was(tmp_path: Path, gone: str, words: str) -> None:
-    root = root_folder(tmp_path, "rpi", Role.CPE)
+    root = root_folder(tmp_path, "rpi", Role.ROUTER)
     (root / gone).unlink()
     put(root, "boot/firmware/a/vmlinuz", b"as it was")
     if not words:

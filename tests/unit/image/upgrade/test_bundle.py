@@ -64,7 +64,10 @@ def test_what_is_for_this_image_and_no_older_is_taken(version: str, allow_older:
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"compatible": "tributary-cpe-x86"}, "x.raucb: it is for tributary-cpe-x86: accepted: for tributary-gateway-x86"),
+    (
+        {"compatible": "tributary-router-x86"},
+        "x.raucb: it is for tributary-router-x86: accepted: for tributary-gateway-x86",
+    ),
     ({"version": "0.1.0~rc1-1~deb13"}, "x.raucb: version 0.1.0~rc1-1~deb13 is older than 0.1.0-1~deb13, which runs"),
     ({"version": None}, "x.raucb: it has no version"),
 ])  # fmt: skip

@@ -41,8 +41,8 @@ def unit(name: str, **fields: str) -> dict[str, str]:
 
 
 def test_all_of_tributary_s_are_asked_but_who_asks() -> None:
-    enabled = ["tributary-upgrade-confirm.service", "tributary-squid.service", "tributary-cpe.service"]
-    assert asked(enabled) == ["tributary-cpe.service", "tributary-squid.service", COMPLETE]
+    enabled = ["tributary-upgrade-confirm.service", "tributary-squid.service", "tributary-router.service"]
+    assert asked(enabled) == ["tributary-router.service", "tributary-squid.service", COMPLETE]
 
 
 def test_what_systemctl_shows_is_good_if_daemons_run_and_the_rest_is_over() -> None:

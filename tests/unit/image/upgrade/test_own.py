@@ -23,8 +23,8 @@ def test_a_box_keeps_who_it_is_and_what_no_card_says(tmp_path: Path) -> None:
     put(old, "etc/ssh/sshd_config", "of the old version")
     put(old, "etc/tributary/throttler.toml", "by hand")
     put(old, "etc/tributary/keys/one.key", "by hand", 0o600)
-    put(old, "etc/tributary/cpe.toml", "by the card")
-    put(old, str(PLACE), Memory.after("x", [WriteFile("/etc/tributary/cpe.toml", "")]).text())
+    put(old, "etc/tributary/router.toml", "by the card")
+    put(old, str(PLACE), Memory.after("x", [WriteFile("/etc/tributary/router.toml", "")]).text())
     put(new, "etc/machine-id", "")
     put(new, "etc/tributary/throttler.toml", "as packaged")
     carried = carry(old, new)
@@ -38,7 +38,7 @@ def test_a_box_keeps_who_it_is_and_what_no_card_says(tmp_path: Path) -> None:
         assert (new / name).read_text() == (old / name).read_text()
         assert (new / name).stat().st_mode == (old / name).stat().st_mode
     assert not (new / "etc/ssh/sshd_config").exists()
-    assert not (new / "etc/tributary/cpe.toml").exists()
+    assert not (new / "etc/tributary/router.toml").exists()
 
 
 def test_a_slot_is_on_trial_until_it_passed_or_says_why_not(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ class Browser:
         return str(re.findall(r'name="token" value="([^"]+)"', self.shown)[0])
 
     def _foresee(self, text: bytes) -> Outlook:
-        card = read(text, Role.CPE)
-        return Outlook((), card, facts(Role.CPE), "", is_news=True, actions=plan(card, facts(Role.CPE)))
+        card = read(text, Role.ROUTER)
+        return Outlook((), card, facts(Role.ROUTER), "", is_news=True, actions=plan(card, facts(Role.ROUTER)))
 
     def _accept(self, text: bytes) -> None:
         if self.broken:

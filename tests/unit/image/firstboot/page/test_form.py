@@ -24,7 +24,7 @@ FORM = Form.parse(urlencode(GIVEN).encode())
 
 
 def card_of(text: str, form: Form = FORM) -> Card:
-    return read(form.added_to(text, read(text.encode(), Role.CPE)).encode(), Role.CPE)
+    return read(form.added_to(text, read(text.encode(), Role.ROUTER)).encode(), Role.ROUTER)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def card_of(text: str, form: Form = FORM) -> Card:
         "",
         SHIPPED.read_text(),
         SHIPPED.read_text().replace("\n", "\r\n"),
-        'role = "cpe"',
+        'role = "router"',
         "# one line",
         '[network.end1]\naddress = "192.0.2.10/24"\n',
         '## a\u2028b\nhostname = "box"\n\n[wifi]\ncountry = "DE"\nssid = "n"\npassphrase = "12345678"',
@@ -41,7 +41,7 @@ def card_of(text: str, form: Form = FORM) -> Card:
     ids=["empty", "shipped", "by Windows", "a key", "a comment", "a table", "all"],
 )
 def test_what_was_given_is_added_and_the_rest_stays(text: str) -> None:
-    before, card = read(text.encode(), Role.CPE), card_of(text)
+    before, card = read(text.encode(), Role.ROUTER), card_of(text)
     assert {name: wan.interface for name, wan in card.wan.items()} == {"dsl": "enx1", "lte": "enx2"}
     assert card.lan and (card.lan.interface, str(card.lan.address)) == ("end0", "192.168.77.1/24")
     assert card.ssh_keys == [public_key(), public_key(comment="second")]
@@ -71,7 +71,7 @@ def test_what_the_card_says_already_is_not_said_again() -> None:
     ids=["true", "in quotes", "in lines", "by Windows", "shipped"],
 )
 def test_what_the_card_says_by_hand_and_is_as_without_it_is_no_obstacle(text: str) -> None:
-    before, card = read(text.encode(), Role.CPE), card_of(text)
+    before, card = read(text.encode(), Role.ROUTER), card_of(text)
     assert (card.first_start_page, len(card.ssh_keys)) == (False, 2)
     assert (card.hostname, card.wifi) == (before.hostname, before.wifi)
 

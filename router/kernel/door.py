@@ -1,0 +1,171 @@
+"""The one door to the kernel: a look at all that matters, and one step after another."""
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeVar
+
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, rtnl
+
+from router.difference import (
+    Add,
+    AddEndpoint,
+    ChangeEndpoint,
+    MakeTunnel,
+    Remove,
+    RemoveEndpoint,
+    RemoveTunnel,
+    SetLimits,
+    SetTunnel,
+    Step,
+    Translate,
+)
+from router.kernel import endpoints, rtnetlink
+from router.kernel.drivers import driver_and_bus
+from router.kernel.endpoints import Command
+from router.lan import LanAddress
+from router.observed import Interface, Observed, Route, Rule
+from router.translation import NOTHING, TABLE, Translation, rules
+from tributary.commands import QUICK, run
+from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
+from tributary.settings.failure import Exit, Failure
+from tributary.wireguard import device
+
+_TRIES = 5
+"""Of a look that changes meanwhile disturb."""
+_GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
+"""What the kernel says when a rule, a route or an address to delete is not there."""
+
+_MADE_BY = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, LanAddress: rtnl.RTM_NEWADDR}
+_TAKEN_BY = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, LanAddress: rtnl.RTM_DELADDR}
+_TELLS = {AddEndpoint: Command.ADD, ChangeEndpoint: Command.SET_FLAGS}
+
+BY_PROGRAMS = (MakeTunnel, SetTunnel, RemoveTunnel, Translate)
+"""Steps that wait for a program; all others are one message to the kernel."""
+
+T = TypeVar("T")
+
+
+class Door:
+    """A context manager. Steps need CAP_NET_ADMIN, a look does not. Raises Failure, exit 69, without MPTCP."""
+
+    def __init__(self) -> None:
+        self._route = Netlink(ROUTE)
+        self._generic = Netlink(GENERIC)
+        try:
+            self._mptcp, _ = family(self._generic, endpoints.FAMILY)
+        except Failure:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self._route.close()
+        self._generic.close()
+
+    def look(self) -> Observed:
+        """All that there is; raises Failure, exit 71, also if it changes faster than it can be looked at."""
+        for _ in range(_TRIES):
+            try:
+                return self._look()
+            except Interrupted:
+                continue
+            except (OSError, Malformed) as error:
+                raise Failure(Exit.SYSTEM, f"cannot look at links, routes and endpoints: {error}") from error
+        raise Failure(Exit.SYSTEM, "links and routes change too fast to be looked at")
+
+    def _look(self) -> Observed:
+        return Observed(
+            interfaces=tuple(map(self._interface, self._dump(rtnl.RTM_GETLINK, rtnetlink.EVERY_LINK))),
+            addresses=_present(rtnetlink.address, self._dump(rtnl.RTM_GETADDR, rtnetlink.EVERY_ADDRESS)),
+            routes=tuple(self._routes()),
+            rules=_present(rtnetlink.rule, self._dump(rtnl.RTM_GETRULE, rtnetlink.EVERY_RULE)),
+            endpoints=dict(map(endpoints.endpoint, self._ask_for_endpoints())),
+            limits=endpoints.limits(self._generic.ask(self._mptcp, endpoints.question(Command.GET_LIMITS))),
+        )
+
+    def _dump(self, kind: int, body: bytes) -> Iterator[Message]:
+        return self._route.dump(kind, body)
+
+    @staticmethod
+    def _interface(message: Message) -> Interface:
+        found = rtnetlink.interface(message)
+        driver, bus = driver_and_bus(found.name)
+        return replace(found, driver=driver, bus=bus)
+
+    def _routes(self) -> Iterator[Route]:
+        for message in self._dump(rtnl.RTM_GETROUTE, rtnetlink.EVERY_ROUTE):
+            yield from rtnetlink.routes(message)
+
+    def _ask_for_endpoints(self) -> Iterator[Message]:
+        return self._generic.dump(self._mptcp, endpoints.question(Command.GET))
+
+    def carry_out(self, step: Step) -> None:
+        """Do one step; what is gone already is as good as removed.
+
+        Raises OSError with the kernel's own words, or Failure with those of the commands for WireGuard.
+        """
+        match step:
+            case Add(what):
+                self._make(what)
+            case Remove(what):
+                self._take(what)
+            case AddEndpoint(number, endpoint) | ChangeEndpoint(number, endpoint):
+                self._tell(endpoints.endpoint_body(_TELLS[type(step)], number, endpoint))
+            case RemoveEndpoint(number, endpoint):
+                self._remove_endpoint(endpoints.endpoint_body(Command.DELETE, number, endpoint))
+            case SetLimits(limits):
+                self._tell(endpoints.limits_body(limits))
+            case MakeTunnel(name):
+                device.make(name)
+            case SetTunnel(setup):
+                device.configure(setup.name, setup.interface)
+                device.give(setup.name, setup.inside, setup.mtu)
+            case RemoveTunnel(name):
+                device.remove(name)
+            case Translate(translation):
+                _load(translation)
+
+    def _make(self, what: Route | Rule | LanAddress) -> None:
+        self._route.ask(_MADE_BY[type(what)], _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
+
+    def _take(self, what: Route | Rule | LanAddress) -> None:
+        try:
+            self._route.ask(_TAKEN_BY[type(what)], _body(what), NLM_F_ACK)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+
+    def _tell(self, body: bytes) -> None:
+        self._generic.ask(self._mptcp, body, NLM_F_ACK)
+
+    def _remove_endpoint(self, body: bytes) -> None:
+        try:
+            self._tell(body)
+        except OSError as error:
+            # "address not found" is EINVAL (mptcp_pm_nl_del_addr_doit of net/mptcp/pm_kernel.c).
+            if error.errno not in (errno.EINVAL, *_GONE):
+                raise
+
+
+def _body(what: Route | Rule | LanAddress) -> bytes:
+    if isinstance(what, LanAddress):
+        return rtnetlink.address_body(what)
+    return rtnetlink.route_body(what) if isinstance(what, Route) else rtnetlink.rule_body(what)
+
+
+def _load(translation: Translation | None) -> None:
+    done = run(["nft", "--file", "-"], rules(translation) if translation else NOTHING, QUICK)
+    if done.returncode:
+        raise Failure(Exit.SYSTEM, f"nft refuses the table {TABLE}: {' '.join(done.stderr.split())}")
+
+
+def _present(read: Callable[[Message], T | None], found: Iterator[Message]) -> tuple[T, ...]:
+    return tuple(each for each in map(read, found) if each is not None)

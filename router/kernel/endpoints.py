@@ -1,0 +1,85 @@
+"""Endpoints and limits of the kernel's path manager as messages of generic netlink; linux/mptcp_pm.h."""
+
+import struct
+from collections.abc import Mapping
+from enum import IntEnum
+from ipaddress import ip_address
+
+from router.kernel.rtnetlink import family
+from router.observed import Endpoint, Flags, Limits
+from tributary.mptcp.netlink import Malformed, Message, attribute, attributes
+
+FAMILY = "mptcp_pm"
+_HEADER = struct.Struct("=BBxx")
+_VERSION = 1
+_NESTED = 0x8000
+
+
+class Command(IntEnum):
+    """enum mptcp_pm_cmd."""
+
+    ADD = 1
+    DELETE = 2
+    GET = 3
+    SET_LIMITS = 5
+    GET_LIMITS = 6
+    SET_FLAGS = 7
+
+
+_ADDRESS, _ACCEPTED, _SUBFLOWS = 1, 2, 3  # MPTCP_PM_ATTR_*
+_FAMILY, _ID, _ADDRESS4, _ADDRESS6, _FLAGS, _INTERFACE = 1, 2, 3, 4, 6, 7  # MPTCP_PM_ADDR_ATTR_*
+
+
+def question(command: Command) -> bytes:
+    """The body that asks for all endpoints, or for the limits."""
+    return _HEADER.pack(command, _VERSION)
+
+
+def endpoint(message: Message) -> tuple[int, Endpoint]:
+    """An endpoint and its id; raises Malformed."""
+    found = dict(attributes(_attributes(message).get(_ADDRESS, b"")))
+    try:
+        address = found.get(_ADDRESS4) or found[_ADDRESS6]
+        return found[_ID][0], Endpoint(ip_address(address), _signed(found, _INTERFACE), Flags(_signed(found, _FLAGS)))
+    except (KeyError, IndexError, ValueError, struct.error) as error:
+        raise Malformed(f"no endpoint: {error!r}") from error
+
+
+def limits(message: Message) -> Limits:
+    """The limits; raises Malformed."""
+    found = _attributes(message)
+    try:
+        return Limits(_signed(found, _SUBFLOWS), _signed(found, _ACCEPTED))
+    except struct.error as error:
+        raise Malformed(f"no limits: {error!r}") from error
+
+
+def _attributes(message: Message) -> dict[int, bytes]:
+    return dict(attributes(message.body, _HEADER.size))
+
+
+def _signed(found: Mapping[int, bytes], kind: int) -> int:
+    """A number of four bytes, 0 if it is left out."""
+    return int(struct.unpack("=i", found.get(kind, bytes(4)))[0])
+
+
+def endpoint_body(command: Command, number: int, endpoint: Endpoint) -> bytes:
+    """What adds, changes or deletes an endpoint; to delete one the kernel goes by its id."""
+    address = endpoint.address
+    nested = (
+        attribute(_FAMILY, struct.pack("=H", family(address)))
+        + attribute(_ID, bytes([number]))
+        + attribute(_ADDRESS4 if address.version == 4 else _ADDRESS6, address.packed)
+        + attribute(_FLAGS, struct.pack("=I", endpoint.flags))
+        + attribute(_INTERFACE, struct.pack("=i", endpoint.interface))
+    )
+    return question(command) + attribute(_ADDRESS | _NESTED, nested)
+
+
+def limits_body(wanted: Limits) -> bytes:
+    """What sets both limits."""
+    return (
+        question(Command.SET_LIMITS)
+        + attribute(_ACCEPTED, struct.pack("=I", wanted.accepted_addresses))
+        + attribute(_SUBFLOWS, struct.pack("=I", wanted.subflows))
+    )

@@ -1,0 +1,201 @@
+"""The settings of a home router: which interfaces are its access links (WANs), and how MPTCP uses them."""
+
+import re
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import Settings, load
+from tributary.settings.hosts import Address, is_of_a_host
+from tributary.settings.hours import TIME_ZONE, TimeZone
+from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
+from tributary.settings.links import LinkPolicy
+from tributary.settings.probing import Probe
+from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.wireguard.enrolment import Enrolment
+from tributary.wireguard.tunnels import PREFIX, Tunnels
+
+MOST_WANS = 8
+"""As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
+
+SCOUT = MOST_WANS + 1
+"""The place of the tunnel that asks whether an earlier gateway answers again: behind those of all links."""
+
+NAME = "names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
+WANS = f"one to {MOST_WANS} tables such as [wan.dsl], with {NAME}"
+GLOB = "text in which * stands for any characters and ? for one, as in glob(7)"
+MATCHES = "at least one of the keys interface, driver, mac, bus"
+MAC = "a MAC address such as '02:00:5e:10:00:01', or a pattern such as '02:00:5e:*'"
+GATEWAYS = "at most one IPv4 and one IPv6 address without scope, such as ['192.168.1.1']"
+PROBED = "adapt = true only with a probe.target or an enrolment, since delay is measured by probes"
+LAN = "the name of an interface that is none of the links, such as 'end0'"
+LAN_IPV6 = "'gateway', 'link', 'translated' or 'off'"
+TRANSLATED = f"with lan_ipv6 = 'translated', and only then, {PRIVATE}"
+INSIDE = "with an enrolment no probe.target, or one at the gateway's inside address, since tunnels lead nowhere else"
+ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
+
+
+def _glob(value: object) -> str:
+    glob = as_text(value)
+    require(glob.isprintable() and glob != "")
+    return glob
+
+
+def _mac(value: object) -> str:
+    mac = as_text(value)
+    require(re.fullmatch(r"[0-9a-fA-F:*?]{1,17}", mac) is not None)
+    return mac.lower()
+
+
+def _gateways(value: object) -> tuple[Address, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, (str, Address)) for each in value):
+        raise ValueError
+    found = tuple(ip_address(each) for each in value)
+    require(len({each.version for each in found}) == len(found) and all(map(is_of_a_host, found)))
+    return found
+
+
+def _lan(value: object) -> str:
+    text = as_text(value)
+    require(re.fullmatch(r"[A-Za-z0-9._-]{1,15}", text, re.ASCII) is not None)
+    return text
+
+
+Glob = Annotated[str | None, accepting(GLOB, or_none(_glob))]
+Mac = Annotated[str | None, accepting(MAC, or_none(_mac))]
+Gateways = Annotated[tuple[Address, ...], accepting(GATEWAYS, _gateways)]
+
+
+class Wan(LinkPolicy):
+    """One access link: the interface that fits every given rule."""
+
+    # The title says what a key is for, the description what it takes: help and refusals print them.
+    interface: Glob = Field(None, title="name of the interface, or an alternative one", description=GLOB)
+    driver: Glob = Field(None, title="its driver, as ethtool -i shows it", description=GLOB)
+    mac: Mac = Field(None, title="its MAC address, the present or the permanent one", description=MAC)
+    bus: Glob = Field(None, title="where it is plugged in, bus-info of ethtool -i", description=GLOB)
+    priority: int = Field(
+        100,
+        ge=1,
+        le=1000,
+        title="the link of the least number carries first subflows; equal ones as they stand in the file",
+        description="a whole number from 1 to 1000",
+    )
+    fullmesh: bool = Field(
+        False, title="join to every address that the other side announces, too", description="true or false"
+    )
+    gateway: Gateways = Field(
+        (), title="where its default route leads; none: what DHCP or router advertisements say", description=GATEWAYS
+    )
+
+    @model_validator(mode="after")
+    def _finds_something(self) -> Self:
+        if not (self.interface or self.driver or self.mac or self.bus):
+            raise ValueError(MATCHES)
+        return self
+
+
+class Multipath(Settings):
+    """The limits of the kernel's path manager, for each session."""
+
+    subflows: int = Field(
+        default=8, ge=1, le=8, title="subflows beside a session's first", description="a whole number from 1 to 8"
+    )
+    accepted_addresses: int = Field(
+        default=0,
+        ge=0,
+        le=8,
+        title="addresses announced by the other side to which the kernel may join; a fleet of gateways needs 1",
+        description="a whole number from 0 to 8",
+    )
+
+
+class RouterSettings(Settings):
+    """One home router."""
+
+    wan: dict[str, Wan] = Field(title="the access links", description=WANS)
+    mptcp: Multipath = Field(Multipath(), title="limits of the kernel's path manager", description="a table [mptcp]")
+    probe: Probe = Field(Probe(), title="probing of links", description="a table [probe]")
+    time_zone: TimeZone = Field(
+        None, title="where the times and days of links are meant; none: the system's own", description=TIME_ZONE
+    )
+    bypass: bool = Field(
+        False, title="rules for packets that by-pass lists mark with a link", description="true or false"
+    )
+    enrolment: tuple[Enrolment, ...] = Field(
+        (), title="gateways to reach by tunnels, the first that answers; none: no tunnels", description=ENROLMENTS
+    )
+    lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
+        None, title="where devices are, for an address of their IPv6 prefix", description=LAN
+    )
+    lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="whose prefix that is", description=LAN_IPV6)
+    lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)
+    tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
+
+    @field_validator("enrolment", mode="before")
+    @classmethod
+    def _several(cls, given: object) -> object:
+        return tuple(given) if isinstance(given, list) else given
+
+    @field_validator("wan")
+    @classmethod
+    def _named(cls, wans: dict[str, Wan]) -> dict[str, Wan]:
+        if not 1 <= len(wans) <= MOST_WANS or not all(re.fullmatch(r"[A-Za-z0-9_-]{1,40}", each) for each in wans):
+            raise ValueError(WANS)
+        names = [wan.interface for wan in wans.values() if wan.interface and not set("*?[") & set(wan.interface)]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{WANS}, no two of which name the same interface")
+        return wans
+
+    @model_validator(mode="after")
+    def _translates(self) -> Self:
+        if (self.lan_ipv6 is LanIpv6.TRANSLATED) != (self.lan_prefix is not None):
+            raise ValueError(TRANSLATED)
+        return self
+
+    @model_validator(mode="after")
+    def _measures(self) -> Self:
+        if any(wan.adapt for wan in self.wan.values()) and not (self.probe.target or self.enrolment):
+            raise ValueError(PROBED)
+        return self
+
+    @model_validator(mode="after")
+    def _asks_inside(self) -> Self:
+        target = self.probe.target
+        if target and any(target.address != each.inside for each in self.enrolment):
+            raise ValueError(INSIDE)
+        return self
+
+    @model_validator(mode="after")
+    def _has_names_for_tunnels(self) -> Self:
+        others = {self.lan, *(wan.interface for wan in self.wan.values())}
+        taken = others.intersection((*self.tunnel_names, self.scout_name))
+        if self.enrolment and taken:
+            raise ValueError(f"tunnels.prefix: {PREFIX}: {min(map(str, taken))} is an interface of wan or lan")
+        return self
+
+    @property
+    def tunnel_names(self) -> tuple[str, ...]:
+        """The names of all tunnels' interfaces, that for everything else first; none without an enrolment."""
+        return tuple(map(self.tunnels.name, range(len(self.wan) + 1))) if self.enrolment else ()
+
+    @property
+    def scout_name(self) -> str:
+        """The interface's name of the tunnel to an earlier gateway."""
+        return self.tunnels.name(SCOUT)
+
+    @property
+    def by_rank(self) -> list[str]:
+        """The names of the links, that which carries first subflows first; of each use metered ones come last."""
+        return sorted(self.wan, key=lambda name: (*self.wan[name].policy_rank, self.wan[name].priority))
+
+
+def read(file: Path) -> RouterSettings:
+    """What stands in the file; raises Failure: as ``load`` does, and with exit 64 if others can read a secret there."""
+    settings = load(file, RouterSettings)
+    if settings.enrolment and file.stat().st_mode & 0o077:
+        raise Failure(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")
+    return settings

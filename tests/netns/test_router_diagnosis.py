@@ -1,0 +1,151 @@
+"""What a home router finds out about its links, against real middleboxes, with the real kernel.
+
+Some links have a modem between, which translates addresses as modems do:
+
+    router lte 10.2.0.2 ---- 10.2.0.1 modem 10.3.0.2 ---- 10.3.0.1 provider
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.testbed.node import Node
+from router.pinger import Echo, Pinger
+from tests.netns.programs.login_page import LOGIN
+from tests.netns.router_world import PROBED, World, world
+from tests.netns.squid_world import inside
+from tests.netns.test_router_tunnels import DSL, GATEWAY, LTE, PREFIX, House, gateway
+from tests.netns.world import eventually, in_namespace, on, process, program, run, said_ready
+
+pytestmark = pytest.mark.slow
+needs_wireguard = pytest.mark.skipif(
+    shutil.which("wg") is None or shutil.which("wireguard-go") is None, reason="missing: wireguard-tools, wireguard-go"
+)
+
+
+@contextmanager
+def modem(house: World, mtu: int, *, says_so: bool) -> Iterator[None]:
+    """The link lte by a modem whose other side passes packets of up to ``mtu`` bytes, and says so or not."""
+    name = f"router-modem-{os.getpid()}"
+    run("ip", "netns", "add", name)
+    try:
+        run(*f"ip -n {house.router} link add lte type veth peer lan netns {name}".split())
+        run(*f"ip -n {house.provider} link add isp-lte type veth peer wan netns {name}".split())
+        on(name, "sysctl -q -w net.ipv4.ip_forward=1")
+        for there, interface, address in (
+            (name, "lan", "10.2.0.1/24"),
+            (name, "wan", "10.3.0.2/24"),
+            (house.provider, "isp-lte", "10.3.0.1/24"),
+        ):
+            on(there, f"ip address add {address} dev {interface}")
+            on(there, f"ip link set {interface} up")
+        for there, interface in ((name, "wan"), (house.provider, "isp-lte")):
+            on(there, f"ip link set {interface} mtu {mtu}")
+        on(name, "ip route add default via 10.3.0.1")
+        on(name, "nft add table ip modem")
+        on(name, "nft add chain ip modem leave { type nat hook postrouting priority 100; }")
+        on(name, "nft add rule ip modem leave oifname wan masquerade")
+        on(name, "nft add chain ip modem out { type filter hook output priority 0; }")
+        if not says_so:
+            on(name, "nft add rule ip modem out icmp type destination-unreachable drop")
+        house.on_router("ip link set lte up")
+        house.lease("lte", "10.2.0.2")
+        yield
+    finally:
+        run("ip", "netns", "delete", name)
+
+
+def causes(link: dict[str, Any]) -> list[str]:
+    return [finding["cause"] for finding in link["diagnosis"]]
+
+
+def test_the_largest_packet_is_measured_behind_a_router_that_does_not_say_it(tmp_path: Path) -> None:
+    with world(tmp_path, ["dsl"]) as house, modem(house, 1492, says_so=False), house.daemon(PROBED):
+        eventually(lambda: house.status()["lte"]["mtu"] == 1492, 30.0)
+        found = house.status()
+        assert causes(found["lte"]) == ["works", "small-packets"]
+        assert (found["dsl"]["mtu"], causes(found["dsl"])) == (1500, ["works"])
+
+
+def test_links_that_strip_mptcp_or_drop_it_are_found_out_and_linux_gives_mptcp_up_for_neither(tmp_path: Path) -> None:
+    with world(tmp_path) as house:
+        house.on(house.provider, "nft add table ip middlebox")
+        house.on(house.provider, "nft add chain ip middlebox in { type filter hook prerouting priority -150; }")
+        for rule in (
+            "isp-dsl tcp flags syn reset tcp option mptcp",
+            "isp-lte tcp flags syn tcp option mptcp exists drop",
+        ):
+            house.on(house.provider, f"nft add rule ip middlebox in iifname {rule}")
+        with house.daemon(PROBED):
+            eventually(lambda: [each["mptcp_outside"] for each in house.status().values()] == ["plain", "dropped"])
+            found = house.status()
+            assert causes(found["dsl"]) == ["works", "mptcp-at-no-link"]
+            assert causes(found["lte"]) == ["works", "mptcp-dropped"]
+            house.on(house.provider, "nft flush chain ip middlebox in")
+            with house.transfer():
+                eventually(lambda: house.subflows() == ["10.1.0.2", "10.2.0.2"])
+
+
+def test_a_login_page_in_the_way_is_found_and_told_until_somebody_has_logged_in(tmp_path: Path) -> None:
+    with world(tmp_path) as house:
+        for command in (
+            "add table ip hotel",
+            "add chain ip hotel in { type filter hook input priority 0; }",
+            "add chain ip hotel web { type nat hook prerouting priority -100; }",
+            "add rule ip hotel web iifname isp-lte tcp dport 80 redirect to :8080",
+            "add rule ip hotel in iifname isp-lte tcp dport != 8080 drop",
+            "add rule ip hotel in iifname isp-lte icmp type echo-request drop",
+        ):
+            house.on(house.provider, f"nft {command}")
+        portal = in_namespace(house.provider, *program("login_page", "8080"))
+        with process(*portal) as answering, house.daemon(PROBED):
+            said_ready(answering)
+            eventually(lambda: house.status()["lte"]["login_page"] == LOGIN, 15.0)
+            lte = house.status()["lte"]
+            assert (lte["state"], lte["why"], causes(lte)) == ("down", "a login page is in the way", ["login-page"])
+            assert "10.2.0.2" not in house.endpoints()
+            house.on(house.provider, "nft flush chain ip hotel in")
+            eventually(lambda: house.status()["lte"]["state"] == "up")
+            assert house.status()["lte"]["login_page"] is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_ping_has_the_size_that_is_asked_for_and_one_that_is_too_large_is_told(tmp_path: Path, address: str) -> None:
+    with world(tmp_path, []) as house, Pinger() as pinger:
+        house.on(house.provider, "ip link set lo mtu 1400")
+        here = ip_address(address)
+
+        def sent(size: int) -> Echo:
+            with inside(Node(house.provider, tmp_path)):
+                pinger.start("a link", "lo", here, here, size, 100.0, 1.0)
+            return eventually(lambda: next(iter(pinger.outcomes(100.5)), None))  # type: ignore[no-any-return]
+
+        assert sent(1400) == Echo("a link", rtt=0.5)
+        assert sent(1401) == Echo("a link", most=1400)
+        with inside(Node(house.provider, tmp_path)):
+            pinger.start("a link", "no-such-link", here, here, 1400, 100.0, 1.0)
+        assert list(pinger.outcomes(100.9)) == []
+        assert list(pinger.outcomes(101.0)) == [Echo("a link")]
+
+
+@needs_wireguard
+def test_a_tunnels_packets_fit_the_narrowest_place_on_its_way(tmp_path: Path) -> None:
+    with (
+        world(tmp_path, ["dsl"]) as built,
+        modem(built, 1400, says_so=True),
+        gateway(built, GATEWAY, 51840) as enrolment,
+        House(built, enrolment).router(),
+    ):
+        tunnel = f"{PREFIX}2"
+        eventually(lambda: f"mtu {1400 - 60} " in built.on_router(f"ip link show dev {tunnel}"), 15.0)
+        with built.transfer(str(enrolment.inside)):
+            eventually(lambda: built.subflows() == sorted([DSL, LTE]))
+        lte = built.status()["lte"]
+        assert (lte["mtu"], lte["tunnel_mtu"], lte["mptcp_inside"]) == (1400, 1340, "multipath")
+        assert causes(lte) == ["works", "small-packets"]

@@ -1,0 +1,90 @@
+"""The command line, and what status shows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from router import report, status_text
+from router.cli import main
+from router.keeper import Keeper
+from router.memory import Memory
+from router.quality import Quality
+from tests.unit.router.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
+from tests.unit.tributary.wireguard.test_enrolment import GIVEN
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check
+from tributary.wireguard.enrolment import Enrolment, text
+
+
+def test_check_says_valid_or_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "router.toml"
+    file.write_text(SETTINGS)
+    assert main(["check", str(file)]) == 0
+    assert capsys.readouterr().out == "valid\n"
+    file.write_text("[wan.dsl]\n")
+    with pytest.raises(Failure) as caught:
+        main(["check", str(file)])
+    assert caught.value.code == Exit.USAGE
+    with pytest.raises(Failure) as caught:
+        main(["check", str(tmp_path / "none.toml")])
+    assert caught.value.code == Exit.NO_INPUT
+
+
+def test_help_names_every_key_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capsys.readouterr().out
+    for word in ("interface:", "accepted_addresses:", "failures:", "exit codes:", "[wan.NAME]", "[[enrolment]]"):
+        assert word in said
+
+
+def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "router.toml"
+    file.write_text(SETTINGS + text(check(GIVEN, Enrolment, "test")))
+    file.chmod(0o640)
+    with pytest.raises(Failure, match=f"chmod 600 {file}"):
+        main(["check", str(file)])
+    file.chmod(0o600)
+    assert main(["check", str(file)]) == 0
+
+
+def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:
+    keeper = Keeper(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), Memory())
+    seen = house(DSL, LTE)
+    seen = after(seen, keeper.look(seen, 0.0).steps)
+    keeper.health.told("lte", 0.0312)
+    keeper.look(changed(seen, house(cut(DSL), LTE)), 100.0)
+    answer = {"settings": "router.toml", "uptime_s": 130.0, **report.status(keeper, 130.0, 130.0)}
+    dsl, lte = answer["wan"]
+    assert (dsl["state"], dsl["why"], dsl["since_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
+    assert (lte["state"], lte["since_s"], lte["probe"]) == ("up", 130.0, {"rtt_ms": 31.2, "failures": 0})
+    assert lte["endpoints"] == [{"id": 129, "address": "10.64.0.2"}, {"id": 130, "address": "2001:db8:2::2"}]
+    said = "\n".join(line.plain for line in status_text.lines(answer, 80))
+    assert "dsl: down, no carrier" in said
+    assert "probe 31.2 ms" in said and "endpoint 129 for 10.64.0.2" in said and "1 of 2 links up" in said
+    assert all(len(line) <= 80 for line in said.splitlines())
+
+
+def test_status_of_a_link_that_nobody_has_seen() -> None:
+    keeper = Keeper(settings(), Memory())
+    keeper.look(house(replace(DSL, addresses=())), 0.0)
+    dsl, lte = report.status(keeper, 5.0, 5.0)["wan"]
+    assert (dsl["interface"], dsl["why"]) == ("eth0", "no global address")
+    assert (lte["interface"], lte["driver"], lte["why"]) == (None, None, "no interface fits its rule")
+
+
+def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> None:
+    rates = 'download = "50mbit"\nupload = "8mbit"\nadapt = true\n[probe]\ntarget = "203.0.113.5:5124"\n'
+    keeper = Keeper(settings(SETTINGS + rates), Memory())
+    keeper.look(house(DSL, LTE), 0.0)
+    answer = {"settings": "router.toml", "uptime_s": 1.0, **report.status(keeper, 1.0, 1.0)}
+    quality = Quality(keeper.settings)
+    (dsl, lte), shaped = answer["wan"], [quality.status(link) for link in keeper.links]
+    assert shaped[0] is None and shaped[1] is not None and shaped[1]["most_download"] == 50_000_000
+    dsl["shaped"], lte["shaped"] = (
+        None,
+        shaped[1] | {"download": 9_000_000, "upload": 8_000_000, "by": "CAKE", "idle_rtt_ms": 41.2},
+    )
+    said = " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
+    assert "download 9.00 Mbit/s of 50.0 Mbit/s, upload 8.00 Mbit/s, waits in CAKE, 41.2 ms when idle" in said

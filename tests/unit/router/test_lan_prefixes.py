@@ -1,0 +1,175 @@
+"""IPv6 of the LAN by the prefixes that links' providers delegate, as scripts: what the kernel says, what follows."""
+
+from dataclasses import replace
+from ipaddress import IPv6Network, ip_address
+
+import pytest
+
+from router import report
+from router.keeper import Keeper
+from router.memory import Memory
+from router.observed import Interface, Observed
+from router.translation import NOTHING, Side, Translation, rules
+from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
+from tributary.delegated import TOKEN, prefix_of
+from tributary.settings.failure import Failure
+
+LAN = Plug(Interface(4, "end0"))
+BOTH = (
+    replace(
+        DSL,
+        addresses=(*DSL.addresses, "2001:db8:1::2/64", "2001:db8:a1:0:8400::1/64"),
+        gateways=(*DSL.gateways, "fe80::1"),
+    ),
+    # Its provider gives the link itself no address.
+    replace(LTE, addresses=("10.64.0.2/30", "2001:db8:a2:0:8400::1/64"), gateways=("10.64.0.1", "fe80::2")),
+    LAN,
+)
+LINK = 'lan = "end0"\nlan_ipv6 = "link"\n'
+PRIVATE = IPv6Network("fd12:3456:789a:1::/64")
+TRANSLATED = f'lan = "end0"\nlan_ipv6 = "translated"\nlan_prefix = "{PRIVATE}"\n'
+
+
+class Script:
+    """A keeper without tunnels, and the kernel that it acts upon."""
+
+    def __init__(self, more: str, links: str = SETTINGS, memory: Memory | None = None) -> None:
+        self.keeper = Keeper(settings(more + links), memory or Memory())
+        self.kernel = Observed()
+
+    def now(self, *plugs: Plug, wall: float = 0) -> list[str]:
+        """The commands that follow when the house looks so, until nothing follows any more."""
+        standing = [each for each in self.kernel.addresses if each.interface == LAN.interface.index]
+        found = changed(self.kernel, house(*plugs))
+        self.kernel = replace(found, addresses=(*found.addresses, *standing))
+        said: list[str] = []
+        while steps := self.keeper.look(self.kernel, wall).steps:
+            said += texts(steps, self.kernel)
+            self.kernel = after(self.kernel, steps)
+        return said
+
+    @property
+    def addresses(self) -> list[str]:
+        return [str(each.address) for each in self.kernel.addresses if each.interface == LAN.interface.index]
+
+    @property
+    def ways(self) -> dict[str, int | None]:
+        """The tables for what comes from networks."""
+        rules = self.kernel.rules
+        return {str(each.packets): each.table for each in rules if isinstance(each.packets, IPv6Network)}
+
+
+def test_the_prefix_is_known_by_the_address_that_networkd_makes() -> None:
+    assert prefix_of(ip_address("2001:db8:a1:0:8400::1")) == IPv6Network("2001:db8:a1::/64")
+    assert [prefix_of(ip_address(each)) for each in ("2001:db8:a1::1", "192.0.2.1")] == [None, None]
+    assert str(TOKEN) == "::8400:0:0:1"
+
+
+def test_the_best_link_s_prefix_is_given_out_and_what_has_one_s_leaves_by_it() -> None:
+    script = Script(LINK)
+    said = script.now(*BOTH)
+    for wanted in (
+        "ip -6 route add 2001:db8:a1::/64 dev end0 metric 9 proto 84",
+        "ip -6 route add 2001:db8:a2::/64 dev end0 metric 9 proto 84",
+        # Who asks the other network's devices asks no provider.
+        "ip -6 route add 2001:db8:a1::/64 dev end0 table 8402 metric 1 proto 84",
+        "ip -6 route add default via fe80::2 dev usb0 onlink table 8402 metric 1 proto 84",
+        "ip -6 rule add priority 8400 from 2001:db8:a1::/64 lookup 8401 protocol 84",
+        "ip -6 rule add priority 8400 from 2001:db8:a2::/64 lookup 8402 protocol 84",
+        "ip address add 2001:db8:a1::1/64 dev end0",
+    ):
+        assert wanted in said
+    # The link has none of it itself, and its own address where it has one.
+    assert not [each for each in said if "2001:db8:a1::/64 dev eth0" in each]
+    assert [each.split()[4] for each in said if "endpoint add 2001" in each] == [
+        "2001:db8:1::2",
+        "2001:db8:a2:0:8400::1",
+    ]
+    status = report.status(script.keeper, 0, 0)
+    assert [link["delegated"] for link in status["wan"]] == ["2001:db8:a1::/64", "2001:db8:a2::/64"]
+    assert script.now(*BOTH) == []
+
+
+def test_a_prefix_whose_link_is_gone_is_refused_for_as_long_as_devices_may_have_it() -> None:
+    script = Script(LINK)
+    script.now(*BOTH)
+    said = script.now(cut(replace(BOTH[0], addresses=(), gateways=())), *BOTH[1:])
+    assert {"ip address del 2001:db8:a1::1/64 dev end0", "ip address add 2001:db8:a2::1/64 dev end0"} <= set(said)
+    assert "ip -6 route add default dev end0 table 8409 metric 1 proto 84" in said
+    assert script.ways == {"2001:db8:a1::/64": 8409, "2001:db8:a2::/64": 8402}
+    # A daemon that was restarted meanwhile knows it of the route that is still there.
+    script.keeper = Keeper(settings(LINK + SETTINGS), script.keeper.memory)
+    assert script.now(*BOTH[1:], wall=100) == []
+    script.now(*BOTH[1:], wall=8000)
+    assert script.ways == {"2001:db8:a2::/64": 8402}
+    script.now(*BOTH, wall=8000)
+    assert script.addresses == ["2001:db8:a1::1"]
+    assert script.ways == {"2001:db8:a1::/64": 8401, "2001:db8:a2::/64": 8402}
+
+
+def test_a_link_that_is_a_backup_gives_no_addresses_while_a_better_one_works() -> None:
+    links = SETTINGS + 'use = "backup"\n'
+    script = Script(LINK, links)
+    script.now(replace(BOTH[0], addresses=DSL.addresses), *BOTH[1:])
+    assert script.addresses == []
+    script.now(cut(DSL), *BOTH[1:])
+    assert script.addresses == ["2001:db8:a2::1"]
+
+
+def test_a_link_without_the_setting_keeps_its_prefix_to_itself() -> None:
+    script = Script('lan = "end0"\n')
+    assert not [each for each in script.now(*BOTH) if "end0" in each]
+    assert script.ways == {}
+
+
+def test_what_by_passes_to_a_link_without_ipv6_is_refused_over_ipv6_alone() -> None:
+    said = Script("bypass = true\n").now(DSL, BOTH[1])
+    assert "ip rule add priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
+    assert "ip -6 rule add priority 8393 fwmark 0x8401 unreachable protocol 84" in said
+    assert "ip -6 rule add priority 8393 fwmark 0x8402 lookup 8402 protocol 84" in said
+
+
+def test_private_addresses_stand_while_they_can_be_translated() -> None:
+    script = Script(TRANSLATED)
+    said = script.now(*BOTH)
+    assert "ip address add fd12:3456:789a:1::1/64 dev end0" in said
+    assert [each for each in said if each.startswith("nft")] == [
+        "nft --file - (table inet tributary-translated: fd12:3456:789a:1::/64 of end0 becomes 2001:db8:a1::/64 by eth0,"
+        " 2001:db8:a2::/64 by usb0)"
+    ]
+    assert script.ways == {}
+    said = script.now(cut(BOTH[0]), *BOTH[1:])
+    assert [each for each in said if "nft" in each or "end0" in each] == [
+        "ip -6 route del fd12:3456:789a:1::/64 dev end0 table 8401 metric 1 proto 84",
+        f"nft --file - (table inet tributary-translated: {PRIVATE} of end0 becomes 2001:db8:a2::/64 by usb0)",
+    ]
+    assert script.addresses == ["fd12:3456:789a:1::1"]
+    script.now(cut(BOTH[0]), cut(BOTH[1]), LAN)
+    assert script.addresses == []
+
+
+def test_a_table_of_a_daemon_that_was_killed_is_made_anew_and_taken_away_at_the_end() -> None:
+    script = Script(TRANSLATED)
+    script.now(*BOTH)
+    assert script.keeper.memory.translates
+    script.keeper = Keeper(settings(TRANSLATED + SETTINGS), script.keeper.memory)
+    assert [each for each in script.now(*BOTH) if "nft" in each]
+    said = texts(script.keeper.withdrawal(script.kernel), script.kernel)
+    assert "nft delete table inet tributary-translated" in said
+    script = Script(LINK, memory=script.keeper.memory)
+    assert "nft delete table inet tributary-translated" in script.now(*BOTH)
+    assert not script.keeper.memory.translates
+
+
+def test_the_rules_translate_both_ways_and_refuse_what_would_leave_by_another_link() -> None:
+    sides = (Side("eth0", 0, IPv6Network("2001:db8:a1::/64")), Side("usb0", 1, IPv6Network("2001:db8:a2::/64")))
+    lines = [line.strip() for line in rules(Translation("end0", PRIVATE, sides)).splitlines()]
+    assert f'oifname "usb0" ip6 saddr {PRIVATE} ct mark set 0x8402 snat ip6 prefix to 2001:db8:a2::/64' in lines
+    assert f'iifname "end0" ip6 saddr {PRIVATE} oifname != {{ "end0", "eth0", "usb0" }} goto refuse' in lines
+    assert "\n".join(lines).startswith(NOTHING)
+
+
+@pytest.mark.parametrize("text", [TRANSLATED.replace("translated", "link"), 'lan_ipv6 = "translated"\n'])
+def test_a_private_prefix_goes_with_translation_alone(text: str) -> None:
+    with pytest.raises(Failure, match="with lan_ipv6 = 'translated', and only then, a private IPv6 network"):
+        settings(text + SETTINGS)

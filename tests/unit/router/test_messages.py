@@ -1,0 +1,191 @@
+"""Messages of rtnetlink and of the path manager: written and read again, cut at every byte, and the kernel's own."""
+
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+from pyroute2.netlink.rtnl import RTM_GETADDR, RTM_GETLINK
+
+from router.kernel import endpoints, rtnetlink
+from router.kernel.drivers import driver_and_bus
+from router.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, EVERY_ROUTE, EVERY_RULE
+from router.observed import EVERYWHERE, Endpoint, Flags, Limits, Mark, Route, Rule
+from tributary.mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
+
+ROUTES = [
+    Route(8401, ip_network("192.168.1.0/24"), None, 2, 1, 84),
+    Route(8401, ip_network("0.0.0.0/0"), ip_address("192.168.1.1"), 2, 1, 84),
+    Route(254, ip_network("0.0.0.0/0"), ip_address("192.168.1.1"), 2, 3, 84, ip_address("192.168.1.2")),
+    Route(8402, ip_network("2001:db8:2::/64"), None, 300, 1, 84),
+    Route(254, ip_network("10.84.0.1/32"), None, None, 9, 84),
+    Route(254, ip_network("::/0"), None, None, 9, 84),
+    Route(254, ip_network("::/0"), ip_address("fe80::1"), 3, 1, 84, ip_address("2001:db8:2::2")),
+]
+RULES = [
+    Rule(8400, ip_address("192.168.1.2"), 8401, 84),
+    Rule(8400, ip_address("2001:db8:2::2"), 8402, 84),
+    Rule(8391, Mark(4, 0x8411), 8401, 84),
+    Rule(8392, Mark(6, 0x8410, 0xFFFFFFF0), None, 84),
+]
+ENDPOINTS = [
+    Endpoint(ip_address("192.168.1.2"), 2, Flags.SUBFLOW | Flags.BACKUP),
+    Endpoint(ip_address("2001:db8:2::2"), 0, Flags.SUBFLOW | Flags.FULLMESH),
+]
+
+
+def message(body: bytes) -> Message:
+    return Message(0, 0, 1, body)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_a_route_is_read_as_it_was_written(route: Route) -> None:
+    assert rtnetlink.routes(message(rtnetlink.route_body(route))) == [route]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_rule_is_read_as_it_was_written(rule: Rule) -> None:
+    assert rtnetlink.rule(message(rtnetlink.rule_body(rule))) == rule
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
+def test_an_endpoint_is_read_as_it_was_written(endpoint: Endpoint) -> None:
+    body = endpoints.endpoint_body(endpoints.Command.ADD, 130, endpoint)
+    assert endpoints.endpoint(message(body)) == (130, endpoint)
+
+
+def test_limits_are_read_as_they_were_written() -> None:
+    assert endpoints.limits(message(endpoints.limits_body(Limits(8, 1)))) == Limits(8, 1)
+
+
+LINK = struct.pack("=BxHiII", 0, 1, 7, 0x11043, 0) + attribute(3, b"eth0\0") + attribute(1, bytes(6))
+ADDRESS = (
+    struct.pack("=BBBBI", socket.AF_INET, 24, 0x80, 0, 7)
+    + attribute(1, socket.inet_aton("192.168.1.9"))
+    + attribute(2, socket.inet_aton("192.168.1.2"))
+    + attribute(6, struct.pack("=IIII", 60, 60, 1234, 5678))
+    + attribute(8, struct.pack("=I", 0x80))
+)
+CASES: list[tuple[Callable[[Message], Any], bytes]] = [
+    (rtnetlink.routes, rtnetlink.route_body(ROUTES[2])),
+    (rtnetlink.rule, rtnetlink.rule_body(RULES[1])),
+    (rtnetlink.interface, LINK),
+    (rtnetlink.address, ADDRESS),
+    (endpoints.endpoint, endpoints.endpoint_body(endpoints.Command.ADD, 130, ENDPOINTS[0])),
+    (endpoints.limits, endpoints.limits_body(Limits(8, 1))),
+]
+
+
+@pytest.mark.parametrize(("read", "body"), CASES)
+def test_a_message_that_is_cut_anywhere_is_malformed_or_says_less(read: Callable[[Message], Any], body: bytes) -> None:
+    for length in range(len(body)):
+        with suppress(Malformed):
+            read(message(body[:length]))
+
+
+def address_with(flags: int, family: int = socket.AF_INET6, scope: int = 0) -> Any:
+    packed = ip_address("2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1").packed
+    head = struct.pack("=BBBBI", family, 64, 0, scope, 7)
+    return rtnetlink.address(message(head + attribute(1, packed) + attribute(8, struct.pack("=I", flags))))
+
+
+def test_the_local_address_counts_and_not_the_peers() -> None:
+    found = rtnetlink.address(message(ADDRESS))
+    assert found is not None
+    assert (str(found.address), found.created, found.is_usable) == ("192.168.1.2", 1234, True)
+
+
+def test_tentative_and_double_addresses_are_not_usable_and_neither_are_those_of_the_link() -> None:
+    assert address_with(0).is_usable
+    assert not address_with(0x40).is_usable
+    assert not address_with(0x08).is_usable
+    assert not address_with(0, scope=253).is_usable
+
+
+def test_temporary_and_deprecated_addresses_do_not_last_but_a_secondary_one_of_ipv4_does() -> None:
+    assert address_with(0x80).is_lasting
+    assert not address_with(0x01).is_lasting
+    assert not address_with(0x20).is_lasting
+    assert address_with(0x01, socket.AF_INET).is_lasting
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_up", "has_carrier"),
+    [(0x11043, True, True), (0x1003, True, False), (0x11003, True, False), (0x1002, False, False)],
+)
+def test_carrier_is_what_driver_and_operational_state_say(flags: int, is_up: bool, has_carrier: bool) -> None:
+    found = rtnetlink.interface(message(struct.pack("=BxHiII", 0, 1, 7, flags, 0) + attribute(3, b"eth0\0")))
+    assert (found.is_up, found.has_carrier) == (is_up, has_carrier)
+
+
+def test_a_tunnels_address_is_no_mac_and_a_name_may_be_any_bytes() -> None:
+    tunnel = struct.pack("=BxHiII", 0, 768, 7, 0x10041, 0)
+    found = rtnetlink.interface(message(tunnel + attribute(1, bytes([192, 0, 2, 1])) + attribute(3, b"\xffppp\0")))
+    assert (found.name, found.macs) == ("\N{REPLACEMENT CHARACTER}ppp", ())
+
+
+def test_both_addresses_of_a_card_are_its_macs() -> None:
+    found = rtnetlink.interface(message(LINK + attribute(54, bytes.fromhex("020000000001"))))
+    assert found.macs == ("00:00:00:00:00:00", "02:00:00:00:00:01")
+
+
+def test_a_look_asks_for_every_address_family() -> None:
+    assert {body[0] for body in (EVERY_LINK, EVERY_ADDRESS, EVERY_ROUTE, EVERY_RULE)} == {socket.AF_UNSPEC}
+
+
+def route_message(extra: bytes, kind: int = 1, flags: int = 0) -> list[Route]:
+    head = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 0, kind, flags)
+    return rtnetlink.routes(message(head + extra))
+
+
+def test_a_multipath_route_is_one_route_for_each_next_hop() -> None:
+    hops = b"".join(
+        struct.pack("=HBBi", 16, 0, 0, index) + attribute(5, ip_address(f"10.{index}.0.1").packed) for index in (2, 3)
+    )
+    found = route_message(attribute(9, hops))
+    assert [(route.interface, str(route.gateway)) for route in found] == [(2, "10.2.0.1"), (3, "10.3.0.1")]
+
+
+def test_a_gateway_of_the_other_ip_version_leads_out() -> None:
+    """IPv4's default route by an IPv6 neighbour, ``default via inet6 fe80::1``."""
+    via = attribute(18, struct.pack("=H", socket.AF_INET6) + ip_address("fe80::1").packed)
+    (route,) = route_message(attribute(4, struct.pack("=i", 2)) + via)
+    assert (route.gateway, route.destination, route.interface) == (ip_address("fe80::1"), EVERYWHERE[4], 2)
+    assert via in rtnetlink.route_body(route)
+
+
+def test_routes_that_lead_nowhere_and_entries_of_caches_are_left_out() -> None:
+    interface = attribute(4, struct.pack("=i", 2))
+    assert len(route_message(interface)) == 1
+    assert route_message(interface, kind=6) == []
+    assert route_message(interface, flags=0x200) == []
+
+
+def test_a_route_without_the_destination_that_it_has_bits_of_is_malformed() -> None:
+    head = struct.pack("=BBBBBBBBI", socket.AF_INET, 24, 0, 0, 254, 3, 0, 1, 0)
+    with pytest.raises(Malformed, match="destination"):
+        rtnetlink.routes(message(head + attribute(4, struct.pack("=i", 2))))
+
+
+def test_a_rule_of_somebody_elses_may_name_a_network_with_bits_of_a_host() -> None:
+    body = rtnetlink.rule_body(RULES[0])
+    found = rtnetlink.rule(message(body[:2] + b"\x18" + body[3:]))
+    assert found is not None and str(found.packets) == "192.168.1.0/24"
+
+
+def test_rules_of_other_kinds_are_left_out() -> None:
+    assert rtnetlink.rule(message(struct.pack("=BBBBBBBBI", 2, 0, 0, 0, 254, 0, 0, 1, 0))) is None
+
+
+def test_the_kernels_loopback_is_read() -> None:
+    with Netlink(ROUTE) as link:
+        found = [rtnetlink.interface(each) for each in link.dump(RTM_GETLINK, EVERY_LINK)]
+        addresses = [rtnetlink.address(each) for each in link.dump(RTM_GETADDR, EVERY_ADDRESS)]
+    loopback = next(each for each in found if each.is_loopback)
+    assert loopback.name == "lo"
+    assert "127.0.0.1" in {str(each.address) for each in addresses if each and each.interface == loopback.index}
+    assert driver_and_bus("lo") == ("", "")
+    assert driver_and_bus("no-such-link") == ("", "")

@@ -1,0 +1,450 @@
+"""What the daemon does about tunnels, as scripts: what the kernel says, and the commands that follow."""
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from router import report, status_text
+from router.difference import MakeTunnel, SetTunnel
+from router.keeper import Keeper
+from router.memory import Memory
+from router.observed import Interface, Observed
+from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
+from tests.unit.tributary.wireguard.test_enrolment import GIVEN
+from tributary.settings.failure import Failure
+from tributary.settings.files import check
+from tributary.settings.hosts import Target
+from tributary.wireguard.enrolment import Enrolment, text
+
+FIRST = check(GIVEN | {"gateway": "203.0.113.5"}, Enrolment, "test")
+SECOND = check(GIVEN | {"gateway": "gateway.example.net:7", "addresses": "10.84.0.32/28"}, Enrolment, "test")
+
+
+class Script:
+    """A keeper with an enrolment or more, and the kernel that it acts upon."""
+
+    def __init__(self, *enrolments: Enrolment, more: str = "", memory: Memory | None = None) -> None:
+        tables = "".join(map(text, enrolments or (FIRST,)))
+        self.keeper = Keeper(settings(more + SETTINGS + tables), memory or Memory())
+        self.kernel = Observed()
+
+    def now(self, *plugs: Plug) -> list[str]:
+        """The commands that follow when the house looks so, until nothing follows any more."""
+        self.kernel = changed(self.kernel, house(*plugs))
+        return self.look()
+
+    def look(self) -> list[str]:
+        said: list[str] = []
+        while steps := self.keeper.look(self.kernel, 0).steps:
+            said += texts(steps, self.kernel)
+            self.kernel = after(self.kernel, steps)
+        return said
+
+    def answered(self, *links: str) -> list[str]:
+        """The gateway answers by these links; the commands that follow."""
+        for link in links:
+            self.keeper.health.told(link, 0.02)
+        return self.look()
+
+    def failed(self, *links: str) -> list[str]:
+        """It fails to answer by these so often that they count as dead; the commands that follow."""
+        for _ in range(3):
+            for link in links:
+                self.keeper.health.told(link, None)
+        return self.look()
+
+
+def test_each_link_gets_a_tunnel_with_a_mark_and_what_a_tunnel_sends_leaves_by_no_other_link() -> None:
+    said = Script().now(DSL)
+    assert [each for each in said if "link add" in each] == [
+        f"ip link add tb{place} type wireguard" for place in range(3)
+    ]
+    for wanted in (
+        "ip route add default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84",
+        "ip rule add priority 8391 fwmark 0x8410 lookup 8400 protocol 84",
+        "ip rule add priority 8391 fwmark 0x8411 lookup 8401 protocol 84",
+        "ip rule add priority 8392 fwmark 0x8410/0xfffffff0 unreachable protocol 84",
+        "wg set tb1 fwmark 0x8411 peer ... endpoint 203.0.113.5:51840;"
+        " ip address replace 10.84.0.18/32 dev tb1; ip link set tb1 mtu 1420 up",
+        "ip route add default dev tb1 table 8411 metric 1 proto 84",
+        "ip rule add priority 8400 from 10.84.0.18 lookup 8411 protocol 84",
+        "ip route add 10.84.0.1/32 dev tb1 metric 1 proto 84 src 10.84.0.18",
+        "ip route add unreachable 10.84.0.1/32 metric 9 proto 84",
+        "ip mptcp endpoint add 10.84.0.18 dev tb1 id 128 subflow",
+    ):
+        assert wanted in said
+    assert not [each for each in said if "endpoint add 192.168.1.2" in each]
+    rules = [number for number, each in enumerate(said) if "fwmark" in each and "rule" in each]
+    sent = [number for number, each in enumerate(said) if each.startswith("wg set")]
+    assert max(rules) < min(sent)
+
+
+def test_everything_else_goes_into_its_tunnel_once_the_gateway_answers() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    assert script.answered("lte") == [
+        "ip route del default via 10.64.0.1 dev usb0 onlink metric 2 proto 84 src 10.64.0.2",
+        "ip route del default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
+        "ip route add default dev tb0 metric 1 proto 84 src 10.84.0.17",
+    ]
+    script.answered("dsl", "lte")
+    back = script.failed("dsl", "lte")
+    assert "ip route del default dev tb0 metric 1 proto 84 src 10.84.0.17" in back
+    assert "ip route add default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2" in back
+
+
+def test_a_link_by_which_the_gateway_does_not_answer_keeps_its_tunnel_for_the_probes() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    said = script.failed("dsl")
+    assert said[0] == "ip mptcp endpoint delete id 128"
+    assert "ip route del 10.84.0.1/32 dev tb1 metric 1 proto 84 src 10.84.0.18" in said
+    assert "ip route del default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in said
+    assert not [each for each in said if "table 8411" in each or "table 8401" in each]
+    # It leaves by the best link that works.
+    assert [each for each in said if each.startswith("wg set tb0")]
+
+
+def test_the_tunnel_for_everything_else_is_set_again_when_the_best_link_has_changed() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    assert script.look() == []
+    said = script.now(cut(DSL), LTE)
+    assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
+
+
+def test_another_address_of_a_link_sets_its_tunnel_again_and_leaves_its_endpoint_alone() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    said = script.now(replace(DSL, addresses=("192.168.1.77/24",)), LTE)
+    assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0", "tb1"]
+    assert not [each for each in said if "mptcp" in each]
+
+
+def test_packets_are_as_large_as_the_link_lets_them() -> None:
+    pppoe = replace(DSL, interface=Interface(2, "eth0", mtu=1492))
+    said = Script().now(pppoe, LTE)
+    sizes = {each.split()[2]: each.split("mtu ")[1].split()[0] for each in said if each.startswith("wg set")}
+    assert sizes == {"tb0": "1412", "tb1": "1412", "tb2": "1420"}
+
+
+def test_a_name_is_looked_up_and_the_tunnels_wait_for_it() -> None:
+    script = Script(SECOND)
+    assert script.keeper.gateways.names == {"gateway.example.net"}
+    assert [each for each in script.now(DSL) if "(unknown yet)" in each]
+    six, four = ip_address("2001:db8::9"), ip_address("203.0.113.9")
+    assert script.keeper.gateways.told({"gateway.example.net": (six, four)})
+    # The link has no IPv6.
+    assert [each for each in script.look() if "endpoint 203.0.113.9:7;" in each]
+    assert not script.keeper.gateways.told({"gateway.example.net": (four, six)})
+    assert script.look() == []
+
+
+def test_a_gateway_that_is_silent_gives_way_to_the_next_and_the_last_to_the_first() -> None:
+    script = Script(FIRST, SECOND)
+    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    assert not script.keeper.give_up_gateway(0.0)
+    script.failed("dsl")
+    assert not script.keeper.give_up_gateway(0.0)
+    script.failed("dsl", "lte")
+    assert script.keeper.give_up_gateway(0.0)
+    said = script.look()
+    assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
+    assert "ip mptcp endpoint add 10.84.0.34 dev tb1 id 130 subflow" in said
+    script.failed("dsl", "lte")
+    assert script.keeper.give_up_gateway(0.0) and script.keeper.gateways.place == "203.0.113.5:51840"
+
+
+def test_the_first_gateway_is_asked_by_a_tunnel_of_its_own_and_gone_back_to_when_it_has_answered_for_long() -> None:
+    script = Script(SECOND, FIRST)
+    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    assert not [each for each in script.now(DSL, LTE) if "tb9" in each]
+    script.failed("dsl", "lte")
+    assert script.keeper.give_up_gateway(0.0)
+    said = [each for each in script.look() if "tb9" in each]
+    assert said[0] == "ip link add tb9 type wireguard"
+    assert "fwmark 0x8410 peer ... endpoint 203.0.113.9:7; ip address replace 10.84.0.33/32 dev tb9" in said[1]
+    script.answered("dsl")
+    assert script.keeper.scouted_by == ("tb9", ip_address("10.84.0.33"), Target(SECOND.inside, 5124))
+    gateways = script.keeper.gateways
+    gateways.scout.told(True, gateways.number, 10.0)
+    assert not script.keeper.return_to_gateway(309.0)
+    assert script.keeper.return_to_gateway(310.0) and gateways.number == 0
+    said = script.look()
+    assert "ip link delete dev tb9" in said and script.keeper.scouted_by is None
+    assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
+    # Nothing leaves outside of the tunnels while the gateway that has just answered is asked by each link.
+    assert script.keeper.leg and script.keeper.leg.answers
+    assert script.keeper.health.begin(400.0) == ["dsl", "lte"]
+
+
+def test_a_step_that_failed_is_tried_again() -> None:
+    script = Script()
+    script.now(DSL)
+    assert script.look() == []
+    [step] = [each for each in Script().keeper.look(house(DSL), 0).steps if isinstance(each, SetTunnel)][:1]
+    script.keeper.failed(step)
+    assert [each.split()[2] for each in script.look()] == [step.setup.name]
+
+
+def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
+    script = Script(more="bypass = true\n")
+    script.now(DSL, LTE, Plug(Interface(9, "wg0")))
+    for step in script.keeper.withdrawal(script.kernel):
+        script.kernel = after(script.kernel, [step])
+    assert {interface.name for interface in script.kernel.interfaces} == {"lo", "eth0", "usb0", "wg0"}
+    assert not script.kernel.rules and not script.kernel.endpoints
+
+
+def test_a_tunnel_that_is_gone_is_forgotten_and_another_interface_of_its_name_is_left_alone() -> None:
+    script = Script(SECOND, FIRST)
+    script.now(DSL, LTE)
+    script.failed("dsl", "lte")
+    script.keeper.give_up_gateway(0.0)
+    script.look()
+    assert "tb9" in script.keeper.memory.tunnels
+    script.keeper.change_settings(Script(FIRST).keeper.settings)
+    assert "ip link delete dev tb9" in script.look()
+    assert script.keeper.memory.tunnels == {"tb0", "tb1", "tb2"}
+    somebody_elses = Plug(Interface(9, "tb9"))
+    assert script.now(DSL, LTE, somebody_elses) == []
+
+
+def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() -> None:
+    script = Script()
+    said = script.now(DSL, LTE, Plug(Interface(9, "tb0")))
+    assert script.keeper.names_taken == {"tb0"}
+    assert not [each for each in said + script.answered("dsl", "lte") if "tb0" in each]
+    assert "tb0" not in script.keeper.memory.tunnels and "ip link add tb1 type wireguard" in said
+    withdrawn = script.keeper.withdrawal(script.kernel)
+    assert {"ip link delete dev tb1", "ip link delete dev tb2"} <= set(texts(withdrawn, script.kernel))
+    assert "ip link delete dev tb0" not in texts(withdrawn, script.kernel)
+
+
+def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
+    script = Script()
+    steps = script.keeper.look(house(DSL), 0).steps
+    script.keeper.failed(next(each for each in steps if isinstance(each, MakeTunnel)))
+    assert script.keeper.memory.tunnels == {"tb1", "tb2"}
+
+
+def test_a_reload_keeps_what_is_known_of_gateways_that_stay_and_asks_them_anew() -> None:
+    script = Script(FIRST, SECOND)
+    keeper = script.keeper
+    keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.now(DSL, LTE)
+    script.failed("dsl", "lte")
+    assert keeper.give_up_gateway(0.0)
+    script.look()
+    script.answered("lte")
+    script.failed("dsl")
+    keeper.health.begin(1.0)
+    keeper.change_settings(keeper.settings)
+    said = script.look()
+    # Only what the tunnels' interfaces have is given again.
+    assert {each.split()[0] for each in said} == {"wg"} and "endpoint 203.0.113.9:7;" in " ".join(said)
+    assert keeper.gateways.number == 1 and keeper.health.dead == {"dsl"}
+    assert keeper.leg and keeper.leg.answers
+    assert keeper.health.begin(1.0) == ["dsl", "lte"]
+
+
+def test_a_restart_goes_on_with_the_gateway_that_was_used() -> None:
+    script = Script(FIRST, SECOND)
+    script.now(DSL)
+    script.failed("dsl")
+    assert script.keeper.give_up_gateway(0.0)
+    script.look()
+    assert Script(FIRST, SECOND, memory=script.keeper.memory).keeper.gateways.number == 1
+    assert Script(FIRST, memory=script.keeper.memory).keeper.gateways.number == 0
+
+
+def test_a_reload_without_the_gateway_that_is_used_begins_with_the_first() -> None:
+    script = Script(FIRST, SECOND)
+    script.now(DSL)
+    script.failed("dsl")
+    assert script.keeper.give_up_gateway(0.0)
+    script.keeper.change_settings(Script(FIRST).keeper.settings)
+    assert script.keeper.gateways.place == "203.0.113.5:51840" and not script.keeper.health.answers
+
+
+def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
+    keeper = Keeper(settings("bypass = true\n" + SETTINGS), Memory())
+    said = texts(keeper.look(house(DSL, LTE), 0).steps, house(DSL, LTE))
+    for wanted in (
+        "ip rule add priority 8393 fwmark 0x8400 lookup 8400 protocol 84",
+        "ip rule add priority 8393 fwmark 0x8402 lookup 8402 protocol 84",
+        "ip rule add priority 8394 fwmark 0x8400/0xfffffff0 lookup 8400 protocol 84",
+        "ip route add default via 10.64.0.1 dev usb0 onlink table 8400 metric 2 proto 84",
+        "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow",
+    ):
+        assert wanted in said
+
+
+def test_answers_to_what_the_tunnel_for_everything_else_brought_leave_by_it_or_not_at_all() -> None:
+    script = Script(more="bypass = true\n")
+    said = script.now(DSL)
+    assert "ip rule add priority 8393 fwmark 0x8420 lookup 8410 protocol 84" in said
+    assert "ip rule add priority 8394 fwmark 0x8420 unreachable protocol 84" in said
+
+
+@pytest.mark.parametrize("more", ['[tunnels]\nprefix = "tunnel-interface"', '[tunnels]\nkeepalive = "1ms"'])
+def test_settings_of_tunnels_are_checked(more: str) -> None:
+    with pytest.raises(Failure, match="tunnels"):
+        settings(SETTINGS + more)
+
+
+def test_a_tunnels_name_is_no_links_and_not_the_lans() -> None:
+    for more in ('lan = "tb1"\n', '[tunnels]\nprefix = "eth"\n'):
+        with pytest.raises(Failure, match=r"tunnels.prefix: .* is an interface of wan or lan"):
+            settings(more + SETTINGS + text(FIRST))
+    settings('lan = "tb1"\n' + SETTINGS)
+
+
+@pytest.mark.parametrize("target", ["203.0.113.5:5124", "[2001:db8::5]:5124"])
+def test_with_tunnels_nothing_but_the_gateways_inside_can_be_probed(target: str) -> None:
+    with pytest.raises(Failure, match="inside address, since tunnels lead nowhere else"):
+        settings(SETTINGS + f'[probe]\ntarget = "{target}"\n' + text(FIRST))
+    settings(SETTINGS + f'[probe]\ntarget = "{FIRST.inside}:80"\n' + text(FIRST))
+
+
+def test_status_says_in_words_whether_the_gateway_answers() -> None:
+    script = Script(SECOND)
+    script.now(DSL)
+
+    def said() -> str:
+        answer = {"settings": "router.toml", "uptime_s": 1.0, **report.status(script.keeper, 1.0, 1.0)}
+        return " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
+
+    assert "The gateway's name gateway.example.net:7 is not found" in said()
+    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.look()
+    assert "The gateway gateway.example.net:7 is being tried." in said()
+    script.failed("dsl")
+    assert "The gateway gateway.example.net:7 does not answer" in said()
+    script.answered("dsl")
+    assert "everything else by tb0" in said() and "tunnel tb1 from 10.84.0.34" in said()
+    assert "endpoint 128 for 10.84.0.34" in said()
+
+
+def test_what_by_passes_to_a_link_that_does_not_answer_leaves_by_the_best() -> None:
+    keeper = Keeper(settings("bypass = true\n" + SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), Memory())
+    seen = house(DSL, LTE)
+    seen = after(seen, keeper.look(seen, 0).steps)
+    keeper.health.told("lte", 0.02)
+    for _ in range(3):
+        keeper.health.told("dsl", None)
+    said = texts(keeper.look(seen, 0).steps, seen)
+    assert "ip rule del priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
+
+
+def test_a_link_that_is_silent_in_a_conversation_is_left_by_everything_else_and_by_no_subflow() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    script.keeper.health.doubt()
+    assert script.keeper.health.begin(50.0) == ["dsl", "lte"]
+    assert script.keeper.health.timeout("dsl") < 1
+    script.keeper.health.told("dsl", None)
+    # The gateway itself may be away: nothing is left before it answers by another link.
+    assert script.look() == []
+    said = script.answered("lte")
+    assert "ip route del default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in said
+    assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
+    assert script.keeper.health.timeout("dsl") > 1
+    best = [route for route in script.kernel.routes if route.table == 8400 and route.destination.version == 4]
+    assert [route.interface for route in best] == [LTE.interface.index]
+    assert {str(each.address) for each in script.kernel.endpoints.values()} == {"10.84.0.18", "10.84.0.19"}
+    back = script.answered("dsl")
+    assert "ip route add default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in back
+    assert [each.split()[2] for each in back if each.startswith("wg set")] == ["tb0"]
+
+
+def test_a_doubt_that_all_links_answer_changes_nothing() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    script.keeper.health.doubt()
+    assert script.answered("dsl", "lte") == []
+
+
+def test_a_doubt_that_no_link_answers_changes_nothing() -> None:
+    script = Script()
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    script.keeper.health.doubt()
+    for link in ("dsl", "lte"):
+        script.keeper.health.told(link, None)
+    assert script.look() == []
+
+
+def test_the_tunnel_of_a_metered_link_is_kept_open_less_often() -> None:
+    script = Script()
+    metered = settings(SETTINGS + "metered = true\n" + text(FIRST))
+    script.keeper.change_settings(metered)
+    script.now(DSL, LTE)
+    kept = {name: setup.interface.peers[0].keepalive for name, setup in script.keeper.gateways.given.items()}
+    assert kept == {"tb0": 20, "tb1": 20, "tb2": 60}
+
+
+def outside(script: Script, tunnel: str) -> str | None:
+    """Where a tunnel leads to."""
+    [peer] = script.keeper.gateways.given[tunnel].interface.peers
+    return peer.endpoint
+
+
+FOUR, SIX = "203.0.113.7:7", "[2001:db8::7]:7"
+BOTH = (ip_address("2001:db8::7"), ip_address("203.0.113.7"))
+
+
+def test_a_gateway_with_addresses_of_both_ip_versions_is_tried_by_the_other_where_one_is_silent() -> None:
+    """Its name has A and AAAA, and UDP over IPv6 is dropped on the way."""
+    script = Script(SECOND)
+    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.now(LTE)
+    assert outside(script, "tb2") == outside(script, "tb0") == SIX
+    for failures, wanted in enumerate([SIX, SIX, FOUR, FOUR, FOUR, SIX, SIX], start=1):
+        script.keeper.health.told("lte", None)
+        script.look()
+        assert outside(script, "tb2") == outside(script, "tb0") == wanted, failures
+    for _ in range(5):
+        script.keeper.health.told("lte", None)
+        script.look()
+    assert outside(script, "tb2") == FOUR
+    script.answered("lte")
+    assert outside(script, "tb2") == FOUR
+    script.failed("lte")
+    assert outside(script, "tb2") == SIX
+
+
+def test_a_link_that_leads_out_by_one_ip_version_alone_goes_on_asking_by_that() -> None:
+    script = Script(SECOND)
+    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.now(DSL)
+    for _ in range(4):
+        script.failed("dsl")
+        assert outside(script, "tb1") == FOUR
+
+
+def test_an_earlier_gateway_is_asked_by_its_other_address_too_and_links_go_there_by_that() -> None:
+    script = Script(SECOND, FIRST)
+    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.now(LTE)
+    assert script.keeper.give_up_gateway(0.0) is False
+    script.failed("lte")
+    assert script.keeper.give_up_gateway(10.0)
+    script.look()
+    assert outside(script, "tb9") == SIX
+    scout = script.keeper.gateways.scout
+    for now in (20.0, 30.0, 40.0):
+        scout.told(False, 1, now)
+    script.look()
+    assert outside(script, "tb9") == FOUR
+    for now in (50.0, 50.0 + scout.needed):
+        scout.told(True, 1, now)
+    assert script.keeper.return_to_gateway(50.0 + scout.needed)
+    script.look()
+    assert outside(script, "tb2") == FOUR
