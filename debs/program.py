@@ -33,9 +33,9 @@ class Workspace:
 
 CONVERTER = Workspace(
     "converter",
-    ("daemon", "forbidden", "load", "transplant", "wire"),
+    ("daemon", "forbidden", "load", "offload", "wire"),
     ("tributary-converter",),
-    ("--package=tributary-converter", "--features=leaving"),
+    ("--package=tributary-converter", "--features=offload"),
 )
 HANDOFF = Workspace(
     "handoff",

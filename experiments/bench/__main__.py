@@ -62,13 +62,13 @@ _ALL = {
         ),
     ),
     "overlay": Benchmark(
-        "chains of all pairs, a look-up; a converter started by a client; a dead node; `leaving`",
-        ("overlay", "overlay-on-demand", "overlay-node-out", "leaving"),
+        "chains of all pairs, a look-up; a converter started by a client; a dead node; `offload`",
+        ("overlay", "overlay-on-demand", "overlay-node-out", "offload"),
     ),
-    "leaving": Benchmark("processor time and throughput before and after a relay leaves the path", ("leaving",)),
-    "leaving-soak": Benchmark(
+    "offload": Benchmark("processor time and throughput before and after a relay offloads to the kernel", ("offload",)),
+    "offload-soak": Benchmark(
         "transfers over a link that loses and reorders, until their relay has left 10,000 in their midst",
-        ("leaving-soak",),
+        ("offload-soak",),
     ),
     "handoff": Benchmark(
         "requests handed over with their connections, beside nginx and HAProxy as proxies and back ends alone",

@@ -150,11 +150,11 @@ def _measure(built: Linked, options: LeaveOptions, point: Point, repetition: int
     """Raises Failure (exit 1) if a byte was wrong or the relay stayed."""
     testbed, size = built.testbed, options.size.amount
     where = ("--to", _origin(testbed), "--client-device", _LINK, "--server-device", _NEAR)
-    command = [str(native.leaving_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
+    command = [str(native.offload_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
     testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
     before = _counters(testbed.client)
     steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))
-    with testbed.gateway.start("leaving-relay", command).wait_until_ready() as relay:
+    with testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
         bulk = [str(native.build().load), "bulk", "--to", _RELAY, "--bytes", str(size), "--verify"]
         with testbed.client.start("bulk", bulk) as client:
             samples, change = _watch(client, relay, steps, size // 4)
@@ -175,7 +175,7 @@ def _watch(
     change, clocks = 0.0, Clocks([relay.popen.pid])
     while client.popen.poll() is None:
         now = time.monotonic()
-        if not change and '"left"' in relay.output():
+        if not change and '"paused"' in relay.output():
             change = now
             steps.end()
         samples.append((now, _received(client.popen.pid), clocks.seconds()))

@@ -92,15 +92,15 @@ def converter_made_from() -> str:
 
 
 @cache
-def leaving_relay() -> Path:
-    """The example of converter/transplant: a relay that leaves its work to the kernel; built if its source has changed.
+def offload_relay() -> Path:
+    """The example of converter/offload: a relay that offloads its work to the kernel; built if its source has changed.
 
     Raises Failure: exit 69 if there is none, 71 if it does not build, as without clang.
     """
-    _make("the relay that leaves", "--leaving", *_profile.how)
-    found = _profile.place / "leaving-relay"
+    _make("the relay that offloads", "--offload", *_profile.how)
+    found = _profile.place / "offload-relay"
     if not found.exists():
-        message = f"{found}: not found (scripts/setup.d/converter {CACHE} --leaving builds it)"
+        message = f"{found}: not found (scripts/setup.d/converter {CACHE} --offload builds it)"
         raise Failure(Exit.UNAVAILABLE, message)
     _asked.append(found)
     return found

@@ -58,10 +58,10 @@ $python -m experiments.handoff demo --json --size 1MB >/tmp/handoff.json 2>/tmp/
 echo "hand-off ended with $?"
 said handoff cat /tmp/handoff.json
 said handoff-log tail -n 5 /tmp/handoff.log
-$python -m pytest -q -p no:cacheprovider --no-skips tests/netns/test_converter_leaving.py \
-    -k "left_in_their_midst or longer_than_the_converter" >/tmp/leaving.log 2>&1
-echo "leaving ended with $?"
-said leaving tail -n 25 /tmp/leaving.log
+$python -m pytest -q -p no:cacheprovider --no-skips tests/netns/test_converter_offload.py \
+    -k "offloaded_half_way or longer_than_the_converter" >/tmp/offload.log 2>&1
+echo "offload ended with $?"
+said offload tail -n 25 /tmp/offload.log
 """
 )
 
@@ -102,4 +102,4 @@ def test_requests_are_handed_over_with_their_connections(guest: tuple[str, str])
 
 
 def test_connections_are_left_to_the_kernel(guest: tuple[str, str]) -> None:
-    assert "leaving ended with 0" in guest[1], section(guest[1], "leaving")
+    assert "offload ended with 0" in guest[1], section(guest[1], "offload")

@@ -9,7 +9,7 @@
 //! | `policy` | who may come in, what may be reached |
 //! | `dial` | connections to servers, and to the next converter |
 //! | `early` | connections begun when the client's SYN comes |
-//! | `leaving` | connections that the kernel carries on by itself |
+//! | `offload` | connections that are offloaded to the kernel |
 //! | `bytes` | streams, relays, buffers, timers |
 //! | `accounting` | who is in, what became of the others: metrics, access log |
 //! | `kernel` | what the kernel is asked for: sockets, routes, options, programs |
@@ -23,8 +23,8 @@ pub mod dial;
 pub mod early;
 pub mod failure;
 pub mod kernel;
-pub mod leaving;
 pub mod listeners;
+pub mod offload;
 pub mod policy;
 pub mod service;
 pub mod session;

@@ -27,7 +27,7 @@ use crate::dial::{DialError, DialOptions, Dialer, PendingDial, Server, Spare, Ta
 use crate::early::Early;
 use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::kernel::sockets;
-use crate::leaving::Departures;
+use crate::offload::Offloader;
 use crate::policy::admission::{Admission, Ticket, subscriber};
 use crate::policy::cookies::Cookies;
 use crate::policy::handoff::Learned;
@@ -57,8 +57,8 @@ pub struct WorkerContext {
     pub admission: Arc<Admission>,
     /// Connections that were begun when the client's SYN came.
     pub early: Arc<Early>,
-    /// Connections that the kernel carries on, if the configuration has any left.
-    pub departures: Option<Arc<Departures>>,
+    /// Present if any listener offloads connections to the kernel.
+    pub offloader: Option<Arc<Offloader>>,
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
     /// For RFC 8803's errors.
@@ -314,15 +314,15 @@ impl Session {
             self.at_half.replace(multipath.subflows);
         };
         let (client, server_stream, context) = (&self.stream, &server.stream, self.relay_context());
-        let ended = match self.departures() {
+        let ended = match self.offloader() {
             None => relay(client, server_stream, early, said, &context, half).await,
-            Some(departures) => {
+            Some(offloader) => {
                 let mark = self.config.downstream.mark;
-                let left = |stays: Option<&'static str>| {
-                    self.context.accounts.metrics.tried_to_leave(stays);
+                let decided = |refusal: Option<&'static str>| {
+                    self.context.accounts.metrics.count_offload(refusal);
                 };
                 let flows = flows(client, server_stream, early, said, &context);
-                departures.relay(flows, &context, mark, half, left).await
+                offloader.relay(flows, &context, mark, half, decided).await
             }
         };
         if ended == Ended::Whole {
@@ -332,10 +332,10 @@ impl Session {
         ended
     }
 
-    /// Who carries connections of this listener on, if it has them left.
-    fn departures(&self) -> Option<&Departures> {
-        let departures = self.context.departures.as_deref();
-        departures.filter(|_| self.listener.listen.leave)
+    /// The offloader, if this listener's connections may be offloaded.
+    fn offloader(&self) -> Option<&Offloader> {
+        let offloader = self.context.offloader.as_deref();
+        offloader.filter(|_| self.listener.listen.offload)
     }
 
     /// The connection ends in order, with nothing left to say: its paths are counted.

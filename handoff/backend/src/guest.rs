@@ -11,7 +11,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
-use tributary_transplant::unacknowledged;
+use tributary_offload::unacknowledged;
 
 /// What a client still sends behind the last answer is read for so long: to close at once would reset the connection, and
 /// the reset could overtake the answer (RFC 9112 section 9.6).

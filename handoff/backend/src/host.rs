@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
-use tributary_transplant::Frozen;
+use tributary_offload::Checkpoint;
 
 use crate::guest::{Guest, Server};
 use crate::port::Port;
@@ -244,7 +244,7 @@ impl<S: Server> Guests<S> {
         }
     }
 
-    fn arrived(&mut self, id: u64, frozen: Box<Frozen>, bytes: Vec<u8>) {
+    fn arrived(&mut self, id: u64, frozen: Box<Checkpoint>, bytes: Vec<u8>) {
         if self.host.fronts().is_leaving {
             return self.say(id, What::Denied(Denial::Leaving));
         }
@@ -340,7 +340,7 @@ impl<S: Server> Drop for Guests<S> {
 impl Settings {
     fn thaw<S: Server>(
         &self,
-        frozen: &Frozen,
+        frozen: &Checkpoint,
         bytes: Vec<u8>,
         place: OwnedSemaphorePermit,
     ) -> io::Result<Visit<S>> {

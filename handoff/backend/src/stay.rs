@@ -10,7 +10,7 @@ use handoff_protocol::{MOST_BYTES, Message, What};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
-use tributary_transplant::{Frozen, keeps_still};
+use tributary_offload::{Checkpoint, is_unchanged};
 
 use crate::guest::{After, Guest, Server};
 
@@ -31,7 +31,7 @@ pub struct Visit<S: Server> {
     /// Bytes that the front knows of.
     told: u64,
     /// What it was frozen as, while it is.
-    frozen: Option<Box<Frozen>>,
+    frozen: Option<Box<Checkpoint>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -65,7 +65,7 @@ impl<S: Server> Visit<S> {
     /// Lets go of it, which the front has. Whether that has got all that was acknowledged here: a packet can have been on its
     /// way through the kernel while the connection was frozen, longer than who froze it could wait.
     pub fn let_go(self) -> bool {
-        let has_kept_still = |frozen| keeps_still(&self.guest.stream, frozen).unwrap_or(true);
+        let has_kept_still = |frozen| is_unchanged(&self.guest.stream, frozen).unwrap_or(true);
         self.frozen.as_deref().is_none_or(has_kept_still)
     }
 
@@ -120,7 +120,7 @@ impl<S: Server> Ticket<S> {
         self.front.send(Message { id: self.id, what });
     }
 
-    async fn give_back(&self, mut visit: Visit<S>, frozen: Frozen) {
+    async fn give_back(&self, mut visit: Visit<S>, frozen: Checkpoint) {
         let frozen = Box::new(frozen);
         visit.frozen = Some(frozen.clone());
         let returned = What::Returned {
@@ -167,7 +167,7 @@ pub async fn stay<S: Server>(mut visit: Visit<S>, ticket: Ticket<S>, server: Arc
     let goes_on = after == After::Next && !ticket.front.is_closed();
     if goes_on {
         match at_next_request(&mut visit.guest).await {
-            AtNext::Frozen(frozen) => return ticket.give_back(visit, *frozen).await,
+            AtNext::Checkpoint(frozen) => return ticket.give_back(visit, *frozen).await,
             AtNext::Stuck => return ticket.ask(visit).await,
             AtNext::Over => {}
         }
@@ -183,7 +183,7 @@ pub async fn stay<S: Server>(mut visit: Visit<S>, ticket: Ticket<S>, server: Arc
 
 /// What there is of a guest behind an answer.
 enum AtNext {
-    Frozen(Box<Frozen>),
+    Checkpoint(Box<Checkpoint>),
     /// It has asked for more, and cannot be frozen.
     Stuck,
     /// Nothing more will come of it.
@@ -204,7 +204,7 @@ async fn at_next_request(guest: &mut Guest) -> AtNext {
         return AtNext::Over;
     }
     match timeout(SETTLING, frozen(guest)).await {
-        Ok(Ok(frozen)) => AtNext::Frozen(Box::new(frozen)),
+        Ok(Ok(frozen)) => AtNext::Checkpoint(Box::new(frozen)),
         _ if guest.inbox.is_empty() => AtNext::Over,
         _ => AtNext::Stuck,
     }
@@ -221,18 +221,18 @@ async fn rest_of_head(guest: &mut Guest) -> io::Result<()> {
     Ok(())
 }
 
-async fn frozen(guest: &mut Guest) -> io::Result<Frozen> {
+async fn frozen(guest: &mut Guest) -> io::Result<Checkpoint> {
     loop {
         match part(&guest.stream, &mut guest.inbox) {
             Ok(frozen) => {
                 // What another processor was just taking is in by now.
                 yield_now().await;
-                if keeps_still(&guest.stream, &frozen)? {
+                if is_unchanged(&guest.stream, &frozen)? {
                     return Ok(frozen);
                 }
                 frozen.release(&guest.stream)?;
             }
-            Err(Parting::Obstacle(obstacle)) if obstacle.may_pass() => {}
+            Err(Parting::NotQuiescent(obstacle)) if obstacle.may_pass() => {}
             Err(other) => return Err(io::Error::other(other.to_string())),
         }
         sleep(LOOK).await;
@@ -258,7 +258,7 @@ mod tests {
         (client, listener.accept().await.expect("accepted").0)
     }
 
-    async fn visit(stream: TcpStream, frozen: Frozen) -> Visit<Objects> {
+    async fn visit(stream: TcpStream, frozen: Checkpoint) -> Visit<Objects> {
         let place = Arc::new(Semaphore::new(1)).acquire_owned().await;
         let ends = [stream.peer_addr(), stream.local_addr()].map(|end| end.expect("an address"));
         let guest = Guest::new(stream, ends, Vec::new(), Duration::from_secs(1));

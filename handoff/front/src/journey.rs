@@ -14,7 +14,7 @@ use rustix::net::connect_unspec;
 use tokio::net::TcpStream;
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::sleep;
-use tributary_transplant::{Frozen, keeps_still, provoke, thaw};
+use tributary_offload::{Checkpoint, is_unchanged, restore, send_probe};
 
 use crate::back_end::Away;
 use crate::links::Links;
@@ -116,7 +116,7 @@ struct Journey<'a> {
     client: SocketAddrV4,
     service: SocketAddrV4,
     /// As it was when it was frozen last, here or elsewhere, with the addresses here.
-    frozen: Option<Frozen>,
+    frozen: Option<Checkpoint>,
 }
 
 impl<'a> Journey<'a> {
@@ -152,7 +152,7 @@ impl<'a> Journey<'a> {
                 self.frozen = Some(frozen.clone());
                 if !is_installed {
                     Lost::Switch
-                } else if keeps_still(self.stream, &frozen).unwrap_or(false) {
+                } else if is_unchanged(self.stream, &frozen).unwrap_or(false) {
                     return self.hand(to, rule, frozen, bytes).await;
                 } else {
                     Lost::TooLate
@@ -169,7 +169,7 @@ impl<'a> Journey<'a> {
         &mut self,
         to: usize,
         rule: Rule,
-        frozen: Frozen,
+        frozen: Checkpoint,
         bytes: &[u8],
     ) -> Result<Stay, Failed> {
         let hand = What::Hand {
@@ -294,7 +294,7 @@ impl<'a> Journey<'a> {
     fn kept_still(&self) -> bool {
         self.frozen
             .as_ref()
-            .is_some_and(|frozen| keeps_still(self.stream, frozen).unwrap_or(false))
+            .is_some_and(|frozen| is_unchanged(self.stream, frozen).unwrap_or(false))
     }
 
     /// From one back end to another one.
@@ -362,9 +362,9 @@ async fn gave_back_all(before: &mut Option<Away>) -> bool {
     }
 }
 
-async fn provoke_often(frozen: Frozen) {
+async fn provoke_often(frozen: Checkpoint) {
     for _ in 0..PROVOCATIONS {
-        if let Err(error) = provoke(&frozen) {
+        if let Err(error) = send_probe(&frozen) {
             tracing::warn!(
                 "{} is not told that its connection is lost: {error}",
                 frozen.remote
@@ -375,9 +375,9 @@ async fn provoke_often(frozen: Frozen) {
 }
 
 /// The connection in a new socket; the old one has none any more, and says nothing.
-fn thawed(old: &TcpStream, frozen: &Frozen) -> io::Result<TcpStream> {
+fn thawed(old: &TcpStream, frozen: &Checkpoint) -> io::Result<TcpStream> {
     connect_unspec(old)?;
-    let stream = std::net::TcpStream::from(thaw(frozen)?);
+    let stream = std::net::TcpStream::from(restore(frozen)?);
     // Small writes are only slower without it.
     let _ = stream.set_nodelay(true);
     stream.set_nonblocking(true)?;

@@ -24,7 +24,7 @@ impl Lost {
     /// What was in the way, for metrics: more of it than the name, where the connection stayed in its socket.
     pub fn why(&self) -> &'static str {
         match self {
-            Self::Parting(Parting::Obstacle(obstacle)) => obstacle.name(),
+            Self::Parting(Parting::NotQuiescent(obstacle)) => obstacle.name(),
             Self::Parting(Parting::TooMuch) => "too-much",
             Self::Parting(Parting::Gone) => "gone",
             other => other.name(),

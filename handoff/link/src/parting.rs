@@ -7,7 +7,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::net::TcpStream;
-use tributary_transplant::{Frozen, Obstacle, freeze, hold_at_once, release};
+use tributary_offload::{Checkpoint, NotQuiescent, begin_dropping_all, checkpoint, release};
 
 /// Something may come while it is frozen; then again.
 const TRIES: usize = 3;
@@ -18,7 +18,7 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug)]
 pub enum Parting {
     /// Its state cannot be had whole.
-    Obstacle(Obstacle),
+    NotQuiescent(NotQuiescent),
     /// The client has sent more than travels with it.
     TooMuch,
     /// The client has ended, or broke off.
@@ -28,7 +28,7 @@ pub enum Parting {
 impl fmt::Display for Parting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Obstacle(obstacle) => obstacle.fmt(f),
+            Self::NotQuiescent(obstacle) => obstacle.fmt(f),
             Self::TooMuch => f.write_str("the client has sent more than travels along"),
             Self::Gone => f.write_str("the client has left"),
         }
@@ -37,14 +37,14 @@ impl fmt::Display for Parting {
 
 impl From<io::Error> for Parting {
     fn from(error: io::Error) -> Self {
-        Self::Obstacle(error.into())
+        Self::NotQuiescent(error.into())
     }
 }
 
 /// Freezes the connection; what came by it and was not read is behind `bytes` then. Otherwise it goes on, and what was read
 /// is there, too. Waits for nobody: some microseconds.
-pub fn part(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<Frozen, Parting> {
-    let parted = hold_at_once(stream)
+pub fn part(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<Checkpoint, Parting> {
+    let parted = begin_dropping_all(stream)
         .map_err(Parting::from)
         .and_then(|()| try_to_part(stream, bytes));
     if parted.is_err() {
@@ -54,16 +54,16 @@ pub fn part(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<Frozen, Parting> 
     parted
 }
 
-fn try_to_part(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<Frozen, Parting> {
-    let mut last = Obstacle::Unread(0);
+fn try_to_part(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<Checkpoint, Parting> {
+    let mut last = NotQuiescent::Unread(0);
     for _ in 0..TRIES {
         drain(stream, bytes)?;
-        match freeze(stream) {
-            Err(obstacle @ Obstacle::Unread(_)) => last = obstacle,
-            other => return other.map_err(Parting::Obstacle),
+        match checkpoint(stream) {
+            Err(obstacle @ NotQuiescent::Unread(_)) => last = obstacle,
+            other => return other.map_err(Parting::NotQuiescent),
         }
     }
-    Err(Parting::Obstacle(last))
+    Err(Parting::NotQuiescent(last))
 }
 
 fn drain(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<(), Parting> {

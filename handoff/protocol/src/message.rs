@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddrV4;
 
-use tributary_transplant::Frozen;
+use tributary_offload::Checkpoint;
 
 /// One message. Answers come in any order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum What {
     /// Front to back end: go on with this connection.
     Hand {
         /// As the front had it, with its own addresses.
-        frozen: Box<Frozen>,
+        frozen: Box<Checkpoint>,
         /// All that the client sent from the request's first byte on, and that was acknowledged.
         bytes: Vec<u8>,
     },
@@ -43,7 +43,7 @@ pub enum What {
         /// Bytes of the answers.
         sent: u64,
         /// With the back end's addresses.
-        frozen: Box<Frozen>,
+        frozen: Box<Checkpoint>,
         /// What came behind the last request that was answered, and was acknowledged.
         bytes: Vec<u8>,
     },

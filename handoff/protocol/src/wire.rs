@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use tributary_transplant::{Frozen, NotFrozen};
+use tributary_offload::{Checkpoint, InvalidCheckpoint};
 
 use crate::message::{Denial, Message, Rule, What};
 
@@ -20,7 +20,7 @@ const BODY: usize = 22;
 /// Bytes that a client may have sent along with a request, at most; more is relayed.
 pub const MOST_BYTES: usize = 1 << 20;
 /// Bytes of the longest message.
-pub const LONGEST: usize = BODY + SENT + Frozen::LENGTH + MOST_BYTES;
+pub const LONGEST: usize = BODY + SENT + Checkpoint::LENGTH + MOST_BYTES;
 
 /// Bytes of [`What::Hello`], which is read alone.
 pub const HELLO_LENGTH: usize = BODY + SENT;
@@ -57,7 +57,7 @@ pub enum Bad {
     /// Its length is not one that its kind can have.
     Length(usize),
     /// The connection in it is none.
-    Frozen(NotFrozen),
+    Checkpoint(InvalidCheckpoint),
 }
 
 impl fmt::Display for Bad {
@@ -66,7 +66,7 @@ impl fmt::Display for Bad {
             Self::Version(version) => write!(f, "a message of version {version}"),
             Self::Kind(kind) => write!(f, "a message of kind {kind}"),
             Self::Length(length) => write!(f, "a message of {length} bytes"),
-            Self::Frozen(why) => why.fmt(f),
+            Self::Checkpoint(why) => why.fmt(f),
         }
     }
 }
@@ -171,14 +171,14 @@ fn count(body: &[u8]) -> Option<u64> {
     body.try_into().ok().map(u64::from_be_bytes)
 }
 
-type Connection = (Box<Frozen>, Vec<u8>);
+type Connection = (Box<Checkpoint>, Vec<u8>);
 
 fn connection(body: &[u8]) -> Result<Option<Connection>, Bad> {
     let Some(frozen) = part(body, 0) else {
         return Ok(None);
     };
-    let frozen = Frozen::from_bytes(&frozen).map_err(Bad::Frozen)?;
-    let bytes = &body[Frozen::LENGTH..];
+    let frozen = Checkpoint::from_bytes(&frozen).map_err(Bad::Checkpoint)?;
+    let bytes = &body[Checkpoint::LENGTH..];
     Ok((bytes.len() <= MOST_BYTES).then(|| (Box::new(frozen), bytes.to_vec())))
 }
 

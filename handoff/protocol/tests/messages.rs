@@ -2,14 +2,14 @@
 
 use handoff_protocol::{Bad, Denial, LONGEST, MOST_BYTES, Message, Parsed, Rule, What, parse};
 use proptest::prelude::*;
-use tributary_transplant::{Frozen, NotFrozen};
+use tributary_offload::{Checkpoint, InvalidCheckpoint};
 
 /// A state as its own tests have it: version 1, all agreed on, scales 7 and 8, the rest counts up.
-fn frozen() -> Frozen {
-    let mut bytes: [u8; Frozen::LENGTH] =
+fn frozen() -> Checkpoint {
+    let mut bytes: [u8; Checkpoint::LENGTH] =
         std::array::from_fn(|at| u8::try_from(at).expect("small"));
     bytes[..4].copy_from_slice(&[1, 7, 7, 8]);
-    Frozen::from_bytes(&bytes).expect("a state")
+    Checkpoint::from_bytes(&bytes).expect("a state")
 }
 
 fn rule() -> Rule {
@@ -142,7 +142,7 @@ fn what_is_not_known_is_refused_by_name() {
     assert_eq!(parse(&other[..5]), Err(Bad::Version(2)));
     let mut state = frozen().to_bytes();
     state[0] = 3;
-    let refused = Err(Bad::Frozen(NotFrozen::Version(3)));
+    let refused = Err(Bad::Checkpoint(InvalidCheckpoint::Version(3)));
     assert_eq!(parse(&bytes(3, &state)), refused);
 }
 

@@ -13,7 +13,7 @@ use handoff_link::{Identity, Role, Sender, Session};
 use handoff_protocol::{Message, Rule, What};
 use rustix::net::netdevice::name_to_index;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tributary_transplant::{Devices, Flow, Translation, Translator};
+use tributary_offload::{Devices, Flow, Translation, Translator};
 
 /// Hops that a packet has at most.
 const HOPS: u8 = 255;

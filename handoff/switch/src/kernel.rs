@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use handoff_protocol::{Denial, Rule, What};
 use rustix::time::{ClockId, clock_gettime};
-use tributary_transplant::{Flow, Seen, Translator};
+use tributary_offload::{Flow, Seen, Translator};
 
 use crate::rules::{Change, Limits, Rules};
 

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use handoff_protocol::{Denial, Rule};
-use tributary_transplant::{Devices, Flow, Seen, Translation};
+use tributary_offload::{Devices, Flow, Seen, Translation};
 
 /// What rules may be about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ def test_a_chroot_for_arm64_has_the_cross_compiler_and_that_processors_rust_libr
     folders = " ".join(f"'/work folder/{name}'" for name in ("converter", "handoff", "debs", "guard", "vendor"))
     assert f"--customize-hook=copy-in {folders} /build" in command
     target = "aarch64-unknown-linux-gnu"
-    options = "--package=tributary-converter --features=leaving"
+    options = "--package=tributary-converter --features=offload"
     assert f'--customize-hook=chroot "$1" /build/debs/cross {target} converter {options}' in command
     built = f"/build/target/{target}/release/tributary-converter"
     assert f"--customize-hook=copy-out {built} '/work folder'" in command

@@ -76,8 +76,8 @@ pub struct Metrics {
     bytes_retransmitted: Counter,
     /// Times that accepting had to pause.
     pub accept_pauses: Counter,
-    left: Counter,
-    stayed: Family<ByReason, Counter>,
+    offloaded: Counter,
+    not_offloaded: Family<ByReason, Counter>,
     /// Field lines that were left out of responses.
     pub malformed_fields: Counter,
     early_syns: EarlySyns,
@@ -202,9 +202,9 @@ impl Default for Metrics {
             fallbacks: Counter::default(),
             bytes_retransmitted: Counter::default(),
             accept_pauses: Counter::default(),
-            left: Counter::default(),
+            offloaded: Counter::default(),
             malformed_fields: Counter::default(),
-            stayed: Family::default(),
+            not_offloaded: Family::default(),
             early_syns: EarlySyns::default(),
             early_waiting: Gauge::default(),
             dial_seconds: Histogram::new([0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]),
@@ -227,11 +227,11 @@ impl Metrics {
         self.kernel.register(&mut self.registry);
     }
 
-    /// One more client connection was left to the kernel, or this was in the way.
-    pub fn tried_to_leave(&self, stays: Option<&'static str>) {
-        match stays {
-            None => self.left.inc(),
-            Some(why) => self.stayed.get_or_create(&ByReason { why }).inc(),
+    /// One more client connection was offloaded to the kernel, or was not for this reason.
+    pub fn count_offload(&self, refusal: Option<&'static str>) {
+        match refusal {
+            None => self.offloaded.inc(),
+            Some(why) => self.not_offloaded.get_or_create(&ByReason { why }).inc(),
         };
     }
 
@@ -292,14 +292,14 @@ impl Metrics {
             self.path_retransmissions.clone(),
         );
         r.register(
-            "left",
-            "Client connections that were left to the kernel once their slow start was over",
-            self.left.clone(),
+            "offloaded",
+            "Client connections that were offloaded to the kernel",
+            self.offloaded.clone(),
         );
         r.register(
-            "stayed",
-            "Client connections that were not left to the kernel, by what was in the way",
-            self.stayed.clone(),
+            "not_offloaded",
+            "Client connections that were not offloaded to the kernel, by reason",
+            self.not_offloaded.clone(),
         );
         r.register(
             "malformed_fields",

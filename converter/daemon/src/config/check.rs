@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tributary_forbidden::ranges;
 
-use super::{Config, Intercept, Listen, ListenerKind, Route, handoff, leaving};
+use super::{Config, Intercept, Listen, ListenerKind, Route, handoff, offload};
 
 /// A server's side that waits for longer waits for nobody.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(60);
@@ -327,7 +327,7 @@ fn check_listener(
             "true only where there is a [gateway]",
         ));
     }
-    leaving::check(config, listen, key)
+    offload::check(config, listen, key)
 }
 
 fn fits_rfc1929(text: &str) -> bool {

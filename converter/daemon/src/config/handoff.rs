@@ -182,9 +182,9 @@ pub fn check_listener(
         let accepted = "false with kind = \"handoff\" (MPTCP sockets have no TCP_REPAIR)";
         return Err(wrong(key("mptcp"), true, accepted));
     }
-    if listen.leave {
+    if listen.offload {
         let accepted = "false with kind = \"handoff\": its answers do not come this way";
-        return Err(wrong(key("leave"), true, accepted));
+        return Err(wrong(key("offload"), true, accepted));
     }
     if listen.via_gateway {
         let accepted = "false with kind = \"handoff\": it goes to back ends";

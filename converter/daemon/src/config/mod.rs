@@ -3,8 +3,8 @@
 mod check;
 mod gateway;
 mod handoff;
-mod leaving;
 mod model;
+mod offload;
 mod read;
 mod routes_file;
 mod sizes;
@@ -12,10 +12,10 @@ mod units;
 
 pub use gateway::{Gateway, Route, Via, WhenAway};
 pub use handoff::{BackEnd, Choose, Handoff, HandoffRule};
-pub use leaving::Leaving;
 pub use model::{
     Clients, Config, Control, Downstream, EarlySyn, Http, Intercept, Limits, Listen, ListenerKind,
     Log, Metrics, Names, Targets, Timeouts,
 };
+pub use offload::Offload;
 pub use read::{load, parse};
 pub use sizes::RequestSize;

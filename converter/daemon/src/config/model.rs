@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::gateway::Gateway;
 use super::handoff::Handoff;
-use super::leaving::Leaving;
+use super::offload::Offload;
 use super::units;
 
 /// The whole file. Every key has a default, so that an empty file is an HTTP proxy for this machine alone.
@@ -34,8 +34,8 @@ pub struct Config {
     pub http: Http,
     /// How many connections are begun when a SYN comes, for listeners with `early_syn`.
     pub early_syn: EarlySyn,
-    /// Which connections of listeners with `leave` the kernel carries on.
-    pub leaving: Leaving,
+    /// Which connections of listeners with `offload` the kernel carries on.
+    pub offload: Offload,
     /// The gateway that this converter, at a customer's premises, carries its traffic to (RFC 8803).
     pub gateway: Option<Gateway>,
     /// Who answers the requests of listeners of kind `handoff`.
@@ -189,10 +189,10 @@ pub struct Downstream {
     pub source6: Option<Ipv6Addr>,
     /// Whether to tell the server the client's address by a PROXY protocol header, version 2.
     pub proxy_protocol: bool,
-    /// Whether windows of connections to servers are held to what connections that may be left need: where any listener has
-    /// `leave`.
+    /// Whether windows of connections to servers are held to what connections that may be offloaded need: where any listener has
+    /// `offload`.
     #[serde(skip)]
-    pub may_leave: bool,
+    pub may_offload: bool,
 }
 
 /// What is added to HTTP's messages.
@@ -303,10 +303,10 @@ pub struct Listen {
     /// the gateway, is begun when the client's SYN comes to this port, and not when the client's handshake has ended.
     #[serde(default)]
     pub early_syn: bool,
-    /// Whether connections are left to the kernel once their slow start is over: those between a client and a server of plain
+    /// Whether connections are offloaded to the kernel once their slow start is over: those between a client and a server of plain
     /// TCP that are tunnels, by CONNECT for one.
     #[serde(default)]
-    pub leave: bool,
+    pub offload: bool,
 }
 
 /// What the clients of a listener speak.
@@ -359,7 +359,7 @@ impl Default for Config {
             downstream: Downstream::default(),
             http: Http::default(),
             early_syn: EarlySyn::default(),
-            leaving: Leaving::default(),
+            offload: Offload::default(),
             gateway: None,
             handoff: None,
             names: Names::default(),
@@ -373,9 +373,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether any listener has `leave`.
-    pub fn leaves(&self) -> bool {
-        self.listen.iter().any(|listen| listen.leave)
+    /// Whether any listener has `offload`.
+    pub fn offloads(&self) -> bool {
+        self.listen.iter().any(|listen| listen.offload)
     }
 
     /// Whether any listener has `early_syn`.
@@ -397,7 +397,7 @@ impl Listen {
             keep_client_address: false,
             via_gateway: false,
             early_syn: false,
-            leave: false,
+            offload: false,
         }
     }
 

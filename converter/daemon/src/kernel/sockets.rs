@@ -8,7 +8,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tributary_transplant::Pause;
+use tributary_offload::Pause;
 
 use crate::config::{Downstream, Intercept, Listen, ListenerKind};
 use crate::kernel::optional::{needed, optional};
@@ -56,7 +56,7 @@ pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
 /// What a listening socket of `listen` has besides its address, also one that somebody else has made.
 pub fn set_up(socket: &impl AsFd, listen: &Listen) -> io::Result<()> {
     // A connection by MPTCP is never left.
-    if listen.leave && !is_mptcp(socket) {
+    if listen.offload && !is_mptcp(socket) {
         Pause::prepare(socket)?;
     }
     if listen.kind == ListenerKind::Convert {
@@ -112,7 +112,7 @@ pub fn to_server(
     if let Some(mark) = settings.mark {
         needed("SO_MARK", socket.set_mark(mark))?;
     }
-    if settings.may_leave && !mptcp {
+    if settings.may_offload && !mptcp {
         Pause::prepare(&socket)?;
     }
     if let Some(client) = source {

@@ -192,12 +192,12 @@ fn socket(
             .find(|each| each.listen.address == listen.address)
     }) {
         let kept = &same.listen;
-        if (kept.takes_mptcp(), kept.intercept, kept.kind, kept.leave)
+        if (kept.takes_mptcp(), kept.intercept, kept.kind, kept.offload)
             == (
                 listen.takes_mptcp(),
                 listen.intercept,
                 listen.kind,
-                listen.leave,
+                listen.offload,
             )
         {
             return Ok((Arc::clone(&same.socket), same.is_ours));

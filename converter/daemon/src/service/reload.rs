@@ -43,10 +43,10 @@ impl Service {
             .map_or_else(|| Ok(Config::default()), config::load)?;
         for (key, changed) in [
             ("workers", config.workers != self.plan.config.workers),
-            ("leaving", config.leaving != self.plan.config.leaving),
+            ("offload", config.offload != self.plan.config.offload),
             (
                 "leave where no listener has had it",
-                config.leaves() && self.shared.departures.is_none(),
+                config.offloads() && self.shared.offloader.is_none(),
             ),
             (
                 "timeouts.unused",

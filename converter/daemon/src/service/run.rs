@@ -35,7 +35,7 @@ use crate::dial::{Dialer, Names, SpareDescriptors};
 use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
 use crate::kernel::route::Routes;
-use crate::leaving::Departures;
+use crate::offload::Offloader;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
 
@@ -110,7 +110,7 @@ impl Service {
             accounts,
             admission: Arc::new(Admission::new(&plan.config.limits)),
             early: Arc::default(),
-            departures: departures(&plan.config)?,
+            offloader: offloader(&plan.config)?,
             spares: SpareDescriptors::new(spare_descriptors()),
             system_files: Arc::default(),
             cookies: Arc::new(cookies),
@@ -284,14 +284,14 @@ async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
 }
 
 /// For listeners that leave connections, if any does.
-fn departures(config: &Config) -> Result<Option<Arc<Departures>>, Failure> {
-    if !config.leaves() {
+fn offloader(config: &Config) -> Result<Option<Arc<Offloader>>, Failure> {
+    if !config.offloads() {
         return Ok(None);
     }
-    let attempted = "leaving (needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and the devices)";
-    let loaded = Departures::load(&config.leaving);
+    let attempted = "offload (needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and the devices)";
+    let loaded = Offloader::load(&config.offload);
     loaded
-        .map(|departures| Some(Arc::new(departures)))
+        .map(|offloader| Some(Arc::new(offloader)))
         .map_err(|error| Failure::from_io(attempted, &error))
 }
 

@@ -21,8 +21,8 @@ use crate::dial::{Dialer, Names, SpareDescriptors, SystemFiles};
 use crate::early::Early;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
-use crate::leaving::Departures;
 use crate::listeners;
+use crate::offload::Offloader;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
 use crate::policy::rate_limit::RateLimit;
@@ -45,7 +45,7 @@ pub struct Shared {
     /// Connections that were begun when a SYN came.
     pub early: Arc<Early>,
     /// Connections that the kernel carries on, if the configuration has any left.
-    pub departures: Option<Arc<Departures>>,
+    pub offloader: Option<Arc<Offloader>>,
     /// Descriptors beyond two for each connection.
     pub spares: SpareDescriptors,
     /// What the system says of names.
@@ -131,7 +131,7 @@ fn context(
         accounts: Arc::clone(&shared.accounts),
         admission: Arc::clone(&shared.admission),
         early: Arc::clone(&shared.early),
-        departures: shared.departures.clone(),
+        offloader: shared.offloader.clone(),
         cookies: Arc::clone(&shared.cookies),
         errors: RateLimit::per_second(ERRORS),
         warnings: RateLimit::per_second(WARNINGS),

@@ -1,0 +1,124 @@
+//! One attempt to offload two connections: both ends pause, all data in flight is delivered, and both sockets are
+//! checkpointed. Meanwhile the relay goes on moving data.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+use tributary_offload::{
+    Checkpoint, NotQuiescent, Pause, begin_dropping_data, check_quiescent, checkpoint_both,
+    release, wait_for_packets_under_way,
+};
+
+/// How long data of either end is dropped at most, and how long a pause without progress lasts.
+const REST: Duration = Duration::from_secs(1);
+/// How long both ends are paused at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Two sockets that are to be offloaded.
+pub struct OffloadAttempt<'a> {
+    sockets: [&'a TcpStream; 2],
+    /// Whether the relay has written all that it read.
+    flushed: &'a Cell<bool>,
+    paused: [Pause; 2],
+}
+
+impl<'a> OffloadAttempt<'a> {
+    /// Stops opening the windows that both ends are offered.
+    pub fn begin(sockets: [&'a TcpStream; 2], flushed: &'a Cell<bool>) -> io::Result<Self> {
+        let [one, other] = sockets;
+        Ok(Self {
+            sockets,
+            flushed,
+            paused: [Pause::begin(one)?, Pause::begin(other)?],
+        })
+    }
+
+    /// Checkpoints both sockets. On an error both receive data again, and [`Self::give_up`] ends the pause.
+    pub async fn checkpoint(
+        &self,
+        passed: impl Fn() -> u64,
+    ) -> Result<[Checkpoint; 2], NotQuiescent> {
+        self.pause(passed).await?;
+        let rest = self.drop_incoming_data().await;
+        if rest.is_err() {
+            self.sockets
+                .iter()
+                .try_for_each(|socket| release(*socket))?;
+        }
+        rest?;
+        checkpoint_both(self.both())
+    }
+
+    /// Takes both sockets out of repair mode: the connections go on as before.
+    pub fn resume(&self, state: &[Checkpoint; 2]) -> io::Result<()> {
+        let mut both = state.iter().zip(self.sockets);
+        both.try_for_each(|(state, socket)| state.release(socket))
+    }
+
+    /// Opens both windows again.
+    pub fn give_up(self) -> io::Result<()> {
+        for (socket, pause) in self.sockets.iter().zip(self.paused) {
+            pause.end(socket)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until both ends pause and both connections are quiescent. Returns what is in the way once there is no more
+    /// progress: to drop data then would only have the ends send it again.
+    async fn pause(&self, passed: impl Fn() -> u64) -> Result<(), NotQuiescent> {
+        let end = Instant::now() + LONGEST_PAUSE;
+        let (mut before, mut late) = (None, Instant::now() + REST);
+        loop {
+            let obstacle = self.obstacle();
+            if obstacle.is_none() && self.is_paused()? {
+                return Ok(());
+            }
+            if Instant::now() >= late.min(end) {
+                return obstacle.map_or(Ok(()), Err);
+            }
+            let state = (passed(), obstacle.map(|obstacle| obstacle.to_string()));
+            if before.as_ref() != Some(&state) {
+                (before, late) = (Some(state), Instant::now() + REST);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Drops incoming data of both connections, and waits until both are quiescent.
+    async fn drop_incoming_data(&self) -> Result<(), NotQuiescent> {
+        begin_dropping_data(&self.both())?;
+        let waited = spawn_blocking(wait_for_packets_under_way).await;
+        waited.map_err(io::Error::other)??;
+        let late = Instant::now() + REST;
+        loop {
+            match self.obstacle() {
+                None => return Ok(()),
+                Some(obstacle) if obstacle.may_pass() && Instant::now() < late => {}
+                Some(obstacle) => return Err(obstacle),
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    fn obstacle(&self) -> Option<NotQuiescent> {
+        let [one, other] = self.sockets;
+        let rests = check_quiescent(one).and_then(|()| check_quiescent(other));
+        let unwritten = (!self.flushed.get()).then_some(NotQuiescent::Unread(1));
+        rests.err().or(unwritten)
+    }
+
+    fn is_paused(&self) -> io::Result<bool> {
+        let mut both = self.paused.iter().zip(self.sockets);
+        both.try_fold(true, |all, (pause, socket)| Ok(all & pause.holds(socket)?))
+    }
+
+    fn both(&self) -> [BorrowedFd<'_>; 2] {
+        self.sockets.map(AsFd::as_fd)
+    }
+}

@@ -1,0 +1,341 @@
+//! Offloads connections to the kernel and watches them until they are over.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::pending;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::net::netdevice::name_to_index;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+use tributary_offload::{Connection, Incompatible, Limits, Seen, Translator, check_quiescent};
+
+use super::attempt::OffloadAttempt;
+use super::refusal::NotOffloaded;
+use super::slow_start;
+use crate::bytes::context::RelayContext;
+use crate::bytes::flow::Flow;
+use crate::bytes::relay::{Ended, Relayed, relay_until};
+use crate::config::Offload;
+use crate::kernel::route::{Question, Routes};
+use crate::kernel::sockets::canonical;
+
+/// How often a connection is tried.
+const TRIES: u32 = 8;
+/// How often an offloaded connection is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Without any segment when both ends have ended: the last of them may have to be sent again.
+const CLOSED: Duration = Duration::from_secs(5);
+
+/// The program in the kernel. Dropping it ends all offloaded connections.
+pub struct Offloader {
+    devices: BTreeSet<u32>,
+    after: u64,
+    translator: Translator,
+    routes: Mutex<Watched>,
+}
+
+/// Routes, and how often they have changed so far.
+struct Watched {
+    routes: Routes,
+    changes: u64,
+}
+
+/// The devices that lead to both ends, the client's first, after so many changes of routes.
+#[derive(Clone, Copy)]
+struct Path {
+    devices: [u32; 2],
+    changes: u64,
+}
+
+impl fmt::Debug for Offloader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offloader")
+            .field("devices", &self.devices)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Both sockets of a session, the client's first, and their mark.
+struct Pair<'a> {
+    sockets: [&'a TcpStream; 2],
+    marks: [Option<u32>; 2],
+}
+
+impl Pair<'_> {
+    /// Returns a permanent reason against it, before either end has to pause for nothing.
+    fn may_be_offloaded(&self) -> Result<(), NotOffloaded> {
+        let [client, server] = self.sockets;
+        for socket in [client, server] {
+            match check_quiescent(socket) {
+                Err(for_good) if !for_good.may_pass() => return Err(for_good.into()),
+                _ => {}
+            }
+        }
+        let is_ipv4 = |socket: &TcpStream| socket.peer_addr().map(|end| canonical(end).is_ipv4());
+        if is_ipv4(client)? != is_ipv4(server)? {
+            return Err(Incompatible::Versions.into());
+        }
+        Ok(())
+    }
+}
+
+impl Offloader {
+    /// Loads the program and attaches it to the devices, which takes `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`.
+    pub fn load(settings: &Offload) -> io::Result<Self> {
+        let routes = Routes::open()?;
+        let mut translator = Translator::load()?;
+        let mut devices = BTreeSet::new();
+        for name in &settings.devices {
+            devices.insert(number(name)?);
+            translator.attach(name)?;
+        }
+        Ok(Self {
+            devices,
+            after: settings.after as u64,
+            translator,
+            routes: Mutex::new(Watched { routes, changes: 0 }),
+        })
+    }
+
+    /// Relays until the end, in the kernel once slow start is over and if that is possible. `mark` is that of the server's
+    /// connection; `half` is called when the first direction of the relay ends. `decided` is called with `None` when the
+    /// kernel takes over, and with the reason once it is clear that it will not.
+    pub async fn relay(
+        &self,
+        flows: [Flow<'_>; 2],
+        context: &RelayContext<'_>,
+        mark: Option<u32>,
+        half: impl FnOnce(),
+        decided: impl Fn(Option<&'static str>),
+    ) -> Ended {
+        let pair = Pair {
+            sockets: flows.each_ref().map(Flow::writer),
+            marks: [None, mark],
+        };
+        let flushed = Cell::new(false);
+        let offload = self.offload(&pair, context, &flushed, &decided);
+        match relay_until(flows, context, half, &flushed, offload).await {
+            Relayed::Ended(ended) => ended,
+            Relayed::Stopped((connection, path)) => {
+                decided(None);
+                self.watch_offloaded(&pair, path, &connection, context)
+                    .await
+            }
+        }
+    }
+
+    /// Ready when the kernel has taken over; never if that is not possible.
+    async fn offload(
+        &self,
+        pair: &Pair<'_>,
+        context: &RelayContext<'_>,
+        flushed: &Cell<bool>,
+        decided: &impl Fn(Option<&'static str>),
+    ) -> (Connection, Path) {
+        let mut refusal = NotOffloaded::never_quiescent();
+        for _ in 0..TRIES {
+            match self.try_offload(pair, context, flushed).await {
+                Ok(Some(connection)) => return connection,
+                Ok(None) => {}
+                Err(for_good) => {
+                    refusal = for_good;
+                    break;
+                }
+            }
+        }
+        tracing::debug!("a connection is not offloaded: {refusal}");
+        decided(Some(refusal.name));
+        pending().await
+    }
+
+    /// Returns `None` if it may be tried again, and an error if not.
+    async fn try_offload(
+        &self,
+        pair: &Pair<'_>,
+        context: &RelayContext<'_>,
+        flushed: &Cell<bool>,
+    ) -> Result<Option<(Connection, Path)>, NotOffloaded> {
+        let passed = || context.up.load(Ordering::Relaxed) + context.down.load(Ordering::Relaxed);
+        slow_start::is_over(pair.sockets, passed, self.after).await?;
+        let path = self.devices_of(pair)?;
+        pair.may_be_offloaded()?;
+        let attempt = OffloadAttempt::begin(pair.sockets, flushed)?;
+        let Ok(state) = attempt.checkpoint(passed).await else {
+            attempt.give_up()?;
+            return Ok(None);
+        };
+        let sockets = pair.sockets.map(|socket| socket.as_fd());
+        match Connection::take_over(&self.translator, sockets, &state, path.devices) {
+            Ok(connection) => Ok(Some((connection, path))),
+            Err(for_good) => {
+                let resumed = attempt.resume(&state);
+                attempt.give_up().and(resumed)?;
+                Err(for_good.into())
+            }
+        }
+    }
+
+    /// The devices that lead to both ends; an error if one of them is not in the settings.
+    fn devices_of(&self, pair: &Pair<'_>) -> Result<Path, NotOffloaded> {
+        let mut watched = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the question: a change that comes behind it is seen later.
+        let changes = watched.changes();
+        let mut devices = [0; 2];
+        for ((device, socket), mark) in devices.iter_mut().zip(pair.sockets).zip(pair.marks) {
+            let end = canonical(socket.peer_addr()?);
+            let question = Question {
+                mark,
+                ..Question::about(end.ip())
+            };
+            let found = watched.routes.device_of(question)?;
+            let known = found.filter(|device| self.devices.contains(device));
+            *device = known.ok_or_else(|| NotOffloaded::elsewhere(end))?;
+        }
+        Ok(Path { devices, changes })
+    }
+
+    /// Counts the bytes of an offloaded connection and follows its routes until it is over.
+    async fn watch_offloaded(
+        &self,
+        pair: &Pair<'_>,
+        mut path: Path,
+        connection: &Connection,
+        context: &RelayContext<'_>,
+    ) -> Ended {
+        let mut limits = Limits {
+            closed: CLOSED,
+            idle: context.idle,
+        };
+        let counters = [context.up, context.down];
+        let before = counters.map(|counter| counter.load(Ordering::Relaxed));
+        loop {
+            sleep(LOOK).await;
+            self.follow_routes(pair, &mut path, connection);
+            match look(connection, &limits) {
+                Ok((seen, over)) => {
+                    count(counters, before, &seen);
+                    if over {
+                        return ended(&seen);
+                    }
+                    if seen.iter().any(|direction| direction.fin) {
+                        limits.idle = context.half_closed;
+                    }
+                }
+                Err(error) => {
+                    tracing::error!("an offloaded connection cannot be looked at: {error}");
+                    return Ended::Silent;
+                }
+            }
+        }
+    }
+
+    /// Moves the connection to other devices once its routes have changed. It keeps its path if they lead to a device
+    /// without the program: nothing could come back by that.
+    fn follow_routes(&self, pair: &Pair<'_>, path: &mut Path, connection: &Connection) {
+        if self.changes() == path.changes {
+            return;
+        }
+        let moved = self.devices_of(pair).and_then(|now| {
+            if now.devices != path.devices {
+                connection.lead(&self.translator, [now.devices[1], now.devices[0]])?;
+            }
+            Ok(now)
+        });
+        match moved {
+            Ok(now) => *path = now,
+            Err(why) => tracing::debug!("an offloaded connection keeps its path: {why}"),
+        }
+    }
+
+    fn changes(&self) -> u64 {
+        let mut watched = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.changes()
+    }
+}
+
+impl Watched {
+    /// How often routes have changed so far, or links, which takes routes along.
+    fn changes(&mut self) -> u64 {
+        self.changes += u64::from(self.routes.have_changed());
+        self.changes
+    }
+}
+
+/// What was seen of a connection, and whether it is over.
+fn look(connection: &Connection, limits: &Limits) -> io::Result<([Seen; 2], bool)> {
+    match connection.over(limits)? {
+        Some(last) => Ok((last, true)),
+        None => Ok((connection.seen()?, false)),
+    }
+}
+
+fn count(counters: [&AtomicU64; 2], before: [u64; 2], seen: &[Seen; 2]) {
+    for ((counter, before), seen) in counters.into_iter().zip(before).zip(seen) {
+        counter.store(before + seen.bytes, Ordering::Relaxed);
+    }
+}
+
+/// How a connection ended, by what was seen of the client's and the server's segments.
+fn ended([client, server]: &[Seen; 2]) -> Ended {
+    if client.reset {
+        Ended::ClientReset
+    } else if server.reset {
+        Ended::ServerReset
+    } else if client.fin && server.fin {
+        Ended::Whole
+    } else {
+        Ended::Silent
+    }
+}
+
+/// The number of a device. Raises [`io::ErrorKind::NotFound`] if there is none of this name.
+fn number(device: &str) -> io::Result<u32> {
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    let number = name_to_index(&socket, device);
+    number.map_err(|error| io::Error::new(error.kind(), format!("{device}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offloaded_connection_ends_by_what_was_seen_of_it() {
+        let (goes, fin, reset) = (
+            Seen::default(),
+            Seen {
+                fin: true,
+                ..Seen::default()
+            },
+            Seen {
+                reset: true,
+                ..Seen::default()
+            },
+        );
+        for (client, server, how) in [
+            (fin, fin, Ended::Whole),
+            (goes, goes, Ended::Silent),
+            (fin, goes, Ended::Silent),
+            (reset, fin, Ended::ClientReset),
+            (fin, reset, Ended::ServerReset),
+        ] {
+            assert_eq!(ended(&[client, server]), how);
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let error = number("nosuch0").expect_err("there is none");
+        assert!(error.to_string().starts_with("nosuch0: "), "{error}");
+    }
+}

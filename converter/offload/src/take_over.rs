@@ -1,0 +1,60 @@
+//! Hands two checkpointed connections over to the kernel.
+
+use std::os::fd::BorrowedFd;
+use std::{fmt, io};
+
+use crate::checkpoint::{Checkpoint, ask_for_window};
+use crate::kernel::{Connection, Translator};
+use crate::leg::Incompatible;
+use crate::translation::Translation;
+
+/// Why two checkpointed connections cannot be one translation.
+#[derive(Debug)]
+pub enum OffloadError {
+    /// They do not fit each other.
+    Incompatible(Incompatible),
+    /// The kernel refuses: its table is full, for one.
+    Kernel(io::Error),
+}
+
+impl fmt::Display for OffloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incompatible(incompatible) => incompatible.fmt(f),
+            Self::Kernel(error) => write!(f, "the kernel refuses: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OffloadError {}
+
+impl From<io::Error> for OffloadError {
+    fn from(error: io::Error) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+impl Connection {
+    /// Has the kernel go on with two connections, whose `sockets`, in repair mode, are still there; `devices` are the numbers of those
+    /// that go to each one's other end. Both ends are asked for their windows: the answers tell a sender that pauses.
+    pub fn take_over(
+        translator: &Translator,
+        sockets: [BorrowedFd<'_>; 2],
+        state: &[Checkpoint; 2],
+        devices: [u32; 2],
+    ) -> Result<Self, OffloadError> {
+        let [a, b] = state;
+        let theirs = |leg: &Checkpoint| match leg.clock {
+            Some(_) => translator.last_timestamp(leg.leg(0).incoming()),
+            None => Ok(0),
+        };
+        let (a, b) = (a.leg(theirs(a)?), b.leg(theirs(b)?));
+        let [from_a, from_b] = Translation::between(&a, &b).map_err(OffloadError::Incompatible)?;
+        let connection = Self::begin(translator, [(from_a, devices[1]), (from_b, devices[0])])?;
+        for socket in sockets {
+            // An end that is not asked asks by itself, later.
+            let _ = ask_for_window(socket);
+        }
+        Ok(connection)
+    }
+}

@@ -1,0 +1,218 @@
+"""What a relay costs while it relays, and once its work is offloaded to the kernel (converter/offload).
+
+    client --- relay --- server      plain cables; one transfer, every byte of it checked
+
+The relay offloads in the middle of the transfer: before and after are moments of the same connection, ends and machine.
+
+The processor time is all that the relay's node takes: the process, and two threads that take in what comes to its
+devices (kernel_threads.py). By default veth has the sender take in what comes, so the ends have such threads as well:
+theirs is not counted to the relay's node, and nothing of its own to them.
+
+``large``: the cables carry segments of 64 kB, as a network interface that cuts and joins segments by itself has the
+kernel see them (TSO, LRO), and as veth does. ``small``: they carry 1500 bytes, and the node's processor joins what
+comes and cuts what goes, before and after. Here every device has a queue, as a network interface has: without one, veth
+drops what its ring of 256 packets does not hold, some hundred of each transfer.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise, product
+from pathlib import Path
+from statistics import median
+
+from pydantic import Field
+
+from experiments.bench.kernel_threads import Clocks, takes_in_by_thread
+from experiments.scenarios.cabled import Cabled, Cables
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures, Series
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
+from experiments.testbed import native
+from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
+from experiments.testbed.node import Process
+from experiments.testbed.tolerance import TOLERANCE
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.units import Size
+
+_RELAY = f"{LISTENER}:7000"
+_SAMPLE = 0.01
+_SETTLED = 0.5
+"""Seconds after the change that belong neither to before nor to after, and in which the dip is looked for."""
+_FEWEST = 10
+"""Moments before and after the change that a pace is of."""
+_LONGEST = 120
+DOWN, UP = "download", "upload"
+LARGE, SMALL = "large", "small"
+_MTUS = {LARGE: 65_000, SMALL: 1500}
+_QUEUES = {LARGE: None, SMALL: 1000}
+_RECEIVERS_SIDE = {DOWN: CLIENT_SIDE, UP: SERVER_SIDE}
+_SIZES, _WAYS = {LARGE: "", SMALL: "small_"}, {DOWN: "", UP: "upload_"}
+"""What names of figures have in front for each."""
+_UNITS = {
+    "before_cpu_ms_per_gb": "ms/GB",
+    "after_cpu_ms_per_gb": "ms/GB",
+    "before_mbps": "Mbit/s",
+    "after_mbps": "Mbit/s",
+    "paused_ms": "ms",
+    "dip_ms": "ms",
+}
+
+
+class OffloadOptions(Options):
+    """``size`` of each transfer; the relay offloads once half of it has passed."""
+
+    repeat: Repeat = 5
+    size: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
+
+
+@dataclass(frozen=True)
+class Relayed(Cabled):
+    """The nodes, cabled, and the pids of the threads that take in what comes to the relay's."""
+
+    threads: Sequence[int]
+
+
+@dataclass(frozen=True)
+class ThreadedCables(Cables):
+    """The same before it stands; the cables carry packets of up to ``mtu`` bytes, after ``queue`` others at most."""
+
+    mtu: int = 1500
+    queue: int | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """For a manifest."""
+        return super().as_json() | {"mtu": self.mtu, "queue": self.queue}
+
+    @contextmanager
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Relayed]:
+        """Client, gateway and server, which has an origin, for the length of the block."""
+        with super().standing(name, seed, tolerance) as built:
+            testbed = built.cabling.testbed
+            ends = ((testbed.client, CLIENT_SIDE), (testbed.server, SERVER_SIDE))
+            own = ((testbed.gateway, CLIENT_SIDE), (testbed.gateway, SERVER_SIDE))
+            for node, device in ends + own:
+                node.ip("link", "set", device, "mtu", str(self.mtu))
+                if self.queue is not None:
+                    queue = ("root", "pfifo", "limit", str(self.queue))
+                    node.run("tc", "qdisc", "add", "dev", device, *queue)
+            for end in ends:
+                takes_in_by_thread(*end)
+            threads = [takes_in_by_thread(*each) for each in own]
+            yield Relayed(built.cabling, threads)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A moment: seconds, bytes that went to the receiver, processor seconds of the node; whether it is offloaded."""
+
+    at: float
+    sent: int
+    processor: float
+    offloaded: bool
+
+
+def _measure(built: Relayed, options: OffloadOptions, point: Point, repetition: int) -> Reading:
+    """Raises Failure (exit 1) if a byte was wrong or the relay offloaded nothing."""
+    return Reading(point, repetition, _offload(built, point["direction"], options.size.amount), {})
+
+
+def _offload(built: Relayed, direction: str, size: int) -> dict[str, float]:
+    devices = ("--client-device", CLIENT_SIDE, "--server-device", SERVER_SIDE)
+    command = [str(native.offload_relay()), "--listen", _RELAY, "--to", ORIGIN, *devices, "--after", str(size // 2)]
+    with built.cabling.testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
+        samples = _transfer(built, relay, direction, size)
+        if not samples[-1].offloaded:
+            raise Failure(Exit.WRONG_RESULT, f"the relay offloaded nothing: {relay.output().strip()}")
+        return told(samples) | {"paused_ms": _paused_milliseconds(relay)}
+
+
+def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list[Sample]:
+    clocks, testbed = Clocks([relay.popen.pid, *built.threads]), built.cabling.testbed
+    how = ("--verify",) if direction == DOWN else ("--upload",)
+    bulk = [str(built.cabling.programs.load), "bulk", "--to", _RELAY, "--bytes", str(size), *how]
+    samples: list[Sample] = []
+    with testbed.client.start("bulk", bulk) as client:
+        end = time.monotonic() + _LONGEST
+        while client.popen.poll() is None and time.monotonic() < end:
+            sent = _sent(relay.popen.pid, _RECEIVERS_SIDE[direction])
+            offloaded = bool(samples and samples[-1].offloaded) or '"paused"' in relay.output()
+            samples.append(Sample(time.monotonic(), sent, clocks.seconds(), offloaded))
+            time.sleep(_SAMPLE)
+        if client.popen.poll() != 0:
+            raise Failure(Exit.WRONG_RESULT, f"the {direction} failed: {client.output().strip() or 'it took too long'}")
+    return samples
+
+
+def _sent(pid: int, device: str) -> int:
+    """Bytes that the network namespace of a process has sent by ``device`` (proc_pid_net(5))."""
+    lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
+    return next(int(line.split()[9]) for line in lines if line.split()[0] == f"{device}:")
+
+
+def _paused_milliseconds(relay: Process) -> float:
+    """For how long the relay heard neither end."""
+    lines = [json.loads(line) for line in relay.output().splitlines() if line.startswith("{")]
+    return float(next(line["paused"] for line in lines if "paused" in line))
+
+
+def told(samples: Sequence[Sample]) -> dict[str, float]:
+    """What the moments of one transfer come to. Pure; raises Failure (exit 1) if it was over too soon."""
+    change = next(sample.at for sample in samples if sample.offloaded)
+    # The first fifth is slow start, and the ends' buffers that grow.
+    begun = samples[0].at + (change - samples[0].at) / 5
+    before = [sample for sample in samples if begun <= sample.at < change - _SETTLED]
+    after = [sample for sample in samples if sample.at >= change + _SETTLED]
+    if len(before) < _FEWEST or len(after) < _FEWEST:
+        least = f"before and after the relay offloads {2 * _SETTLED:g} s are needed: a larger size gives them"
+        raise Failure(Exit.WRONG_RESULT, f"the transfer took {samples[-1].at - samples[0].at:.1f} s: {least}")
+    values = _pace("before", before) | _pace("after", after)
+    about = [sample for sample in samples if abs(sample.at - change) <= _SETTLED]
+    slow = values["before_mbps"] / 2
+    dips = (b.at - a.at for a, b in pairwise(about) if 8e-6 * (b.sent - a.sent) / (b.at - a.at) < slow)
+    return values | {"dip_ms": 1000 * sum(dips)}
+
+
+def _pace(name: str, samples: Sequence[Sample]) -> dict[str, float]:
+    first, last = samples[0], samples[-1]
+    sent = last.sent - first.sent
+    return {
+        f"{name}_mbps": 8e-6 * sent / (last.at - first.at),
+        f"{name}_cpu_ms_per_gb": 1e12 * (last.processor - first.processor) / sent,
+    }
+
+
+def figures(readings: Readings) -> Figures:
+    """Of downloads of large segments the plain names; of the others with what differs."""
+    series: list[Series] = []
+    ratios: dict[str, float] = {}
+    for (segments, size), (direction, way) in product(_SIZES.items(), _WAYS.items()):
+        these, prefix = readings.at(segments=segments, direction=direction), size + way
+        series += [Series(f"{prefix}{name}", unit, these.values(name)) for name, unit in _UNITS.items()]
+        ratios[f"offload_{prefix}cpu_saving"] = _ratio(these, "before_cpu_ms_per_gb", "after_cpu_ms_per_gb")
+        ratios[f"offload_{prefix}throughput"] = _ratio(these, "after_mbps", "before_mbps")
+    return Figures(series, ratios, {each.name: each.median for each in series})
+
+
+def _ratio(readings: Readings, one: str, other: str) -> float:
+    """The median of each transfer's own."""
+    return median(reading.values[one] / reading.values[other] for reading in readings)
+
+
+SCENARIO = benchmark(
+    name="offload",
+    question="What does a relay cost, and what once its work is offloaded to the kernel?",
+    about=__doc__,
+    options=OffloadOptions,
+    quick={"repeat": 1, "size": "16GB"},
+    points=lambda _options: [{"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))],
+    blueprint=lambda _options, _profile, point: ThreadedCables(
+        mtu=_MTUS[point["segments"]], queue=_QUEUES[point["segments"]]
+    ),
+    measure=_measure,
+    figures=figures,
+    in_turn=True,
+)

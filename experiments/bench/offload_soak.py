@@ -1,0 +1,208 @@
+"""Transfers over a link that loses and reorders packets, until their relay has offloaded 10,000 of them half-way.
+
+    client ==200 Mbit/s, 10 ms, 1 % lost, packets overtake each other== relay ---- server
+
+The relay is ``offload-relay``, which does nothing else, and then the converter, by CONNECT. Downloads and uploads in
+turn, 100 at a time; every byte is checked. Whatever the moment at which a connection is offloaded, with segments lost,
+late or sent again, the ends must not notice. It is not offloaded where a transfer is over before its slow start is.
+
+With ``rest``, 100 more rest for so long in their middle, after they were offloaded: an upload sends nothing, a download
+reads nothing, and its window closes. Kernel timers go off meanwhile. ``rest`` stays below the time without a segment
+that ends an offloaded connection: 300 s at the relay, ``timeouts.idle``, 600 s, at the converter.
+"""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from statistics import median
+from typing import Any
+
+from pydantic import Field
+
+from experiments.scenarios.one_link import ORIGIN, Linked, OneLink
+from experiments.study.benchmark import benchmark
+from experiments.study.figures import Figures
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat
+from experiments.testbed import native
+from experiments.testbed.build import Testbed
+from experiments.testbed.node import Process
+from experiments.testbed.topology import Profile, Topology
+from tributary.settings.failure import Exit, Failure
+from tributary.settings.files import check
+
+RELAY, CONVERTER = "offload-relay", "converter"
+_METRICS = "127.0.0.1:9465"
+_LINK = {"rate": "200mbit", "delay": "10ms", "jitter": "2ms", "loss": "1%", "queue": 500}
+_LOSSY = check({"links": {"lossy": _LINK}}, Profile, "the lossy link")
+_DEVICES = ("lossy", "core")
+_AT_ONCE = 100
+_BYTES, _AFTER = 500_000, 50_000
+"""Of each transfer, and how many of them are relayed before the connection is offloaded."""
+_RESTING_BYTES = 2_000_000
+"""Of each transfer that rests: when half of them have passed, most connections were offloaded."""
+_SMALL_BUFFERS = "4096 65536 131072"
+"""Of the relay's sockets then, in bytes: least, default and most (tcp(7), tcp_rmem)."""
+_LAST = 60
+"""Seconds within which the last connection is over, beside its rest."""
+_SILENCE = 300
+"""Seconds after which the relay takes an offloaded connection for one that is over."""
+_OF_BOTH = ("transfers", "offloaded", "offloaded_percent", "rested", "offloaded_at_rest")
+_COUNTED = {RELAY: (*_OF_BOTH, "translated_percent", "refused", "paused_ms"), CONVERTER: _OF_BOTH}
+_WAYS = ("--verify", "--upload")
+_NAMES = {RELAY: "", CONVERTER: "converter_"}
+"""What names of values have in front."""
+
+
+class SoakOptions(Options):
+    """``offloaded``: goes on until so many transfers were offloaded, or four times as many are over. ``rest``: seconds
+    that further ones rest; 0: there are none of these.
+    """
+
+    repeat: Repeat = 1
+    offloaded: int = Field(default=10_000, ge=1, description="a count, above 0")
+    rest: float = Field(default=0, ge=0, lt=_SILENCE, description=f"seconds, at least 0 and below {_SILENCE}")
+
+
+def _measure(built: Linked, options: SoakOptions, point: Point, repetition: int) -> Reading:
+    """Raises Failure (exit 1) if a byte was wrong."""
+    of = {RELAY: _by_relay, CONVERTER: _by_converter}[str(point["by"])]
+    return Reading(point, repetition, of(built.testbed, options), {})
+
+
+def _by_relay(testbed: Testbed, options: SoakOptions) -> dict[str, float]:
+    """By the relay that does nothing else."""
+    at = f"{Topology.PROXY4}:7000"
+    devices = ("--client-device", _DEVICES[0], "--server-device", _DEVICES[1])
+    command = [str(native.offload_relay()), "--listen", at, "--to", ORIGIN, *devices, "--after", str(_AFTER)]
+    with testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
+        counted = _transfer(testbed, ("--to", at), lambda: relay.output().count('"paused"'), options)
+        return counted | told(_of_all(relay, counted["transfers"]))
+
+
+def _by_converter(testbed: Testbed, options: SoakOptions) -> dict[str, float]:
+    """By a converter with ``offload``, which counts what it has offloaded."""
+    at = f"{Topology.PROXY4}:3128"
+    settings = testbed.gateway.write("converter.toml", _settings(testbed, at))
+    command = [str(testbed.programs().converter), "--config", str(settings)]
+    with testbed.gateway.start("converter", command).wait_until_ready():
+        route = ("--to", ORIGIN, "--via-connect", at)
+        counted = _transfer(testbed, route, lambda: _offloaded_by_converter(testbed), options)
+        left = _offloaded_by_converter(testbed)
+        return counted | {"offloaded": float(left), "offloaded_percent": 100 * left / counted["transfers"]}
+
+
+def _settings(testbed: Testbed, at: str) -> str:
+    networks = json.dumps(list(Topology.CLIENT_NETWORKS))
+    return (
+        f"[clients]\nnetworks = {networks}\n[targets]\nallow = {json.dumps(list(Topology.OPENED))}\n"
+        f'[control]\nsocket = "{testbed.gateway.directory}/control"\n[metrics]\naddress = "{_METRICS}"\n'
+        f'[offload]\ndevices = {json.dumps(_DEVICES)}\nafter = "{_AFTER}B"\n'
+        f'[[listen]]\nkind = "http"\naddress = "{at}"\nmptcp = false\noffload = true\n'
+    )
+
+
+def _offloaded_by_converter(testbed: Testbed) -> int:
+    metrics = testbed.gateway.run("curl", "--silent", "--fail", f"http://{_METRICS}/metrics")
+    found = re.search(r"^tributary_converter_offloaded_total (\d+)$", metrics, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _transfer(
+    testbed: Testbed, route: Sequence[str], offloaded: Callable[[], int], options: SoakOptions
+) -> dict[str, float]:
+    """Downloads and uploads in turn until so many were offloaded, or four times as many are over; then those that rest.
+
+    Gives how many ``transfers`` there were, how many of them ``rested``, and of these ``offloaded_at_rest``: before the
+    first one went on. Raises Failure (exit 1) for any wrong byte and any connection that breaks.
+    """
+    transfers = 0
+    while transfers < 4 * options.offloaded and offloaded() < options.offloaded:
+        how = _WAYS[transfers // _AT_ONCE % len(_WAYS)]
+        with _start(testbed, route, how, _AT_ONCE, _BYTES) as process:
+            _finish(process)
+        transfers += _AT_ONCE
+    if not options.rest:
+        return {"transfers": float(transfers), "rested": 0.0, "offloaded_at_rest": 0.0}
+    # With larger ones it takes a whole download in before the client rests, and its buffered bytes prevent offloading.
+    testbed.gateway.sysctl(net__ipv4__tcp_rmem=_SMALL_BUFFERS, net__ipv4__tcp_wmem=_SMALL_BUFFERS)
+    before, first = offloaded(), time.monotonic() + options.rest
+    with ExitStack() as stack:
+        each = _AT_ONCE // len(_WAYS)
+        both = [stack.enter_context(_start(testbed, route, how, each, _RESTING_BYTES, options.rest)) for how in _WAYS]
+        with suppress(subprocess.TimeoutExpired):
+            both[0].popen.wait(first - time.monotonic())
+        offloaded_at_rest = offloaded() - before
+        for process in both:
+            _finish(process)
+    return {
+        "transfers": float(transfers + _AT_ONCE),
+        "rested": float(_AT_ONCE),
+        "offloaded_at_rest": float(offloaded_at_rest),
+    }
+
+
+def _start(testbed: Testbed, route: Sequence[str], how: str, connections: int, size: int, rest: float = 0) -> Process:
+    """Transfers at once, which are over in time or end."""
+    what = ("--connections", str(connections), "--bytes", str(size), how, "--rest", str(rest))
+    command = ("timeout", str(_LAST + rest), str(native.build().load), "bulk", *route, *what)
+    return testbed.client.start(f"bulk{how}", command)
+
+
+def _finish(process: Process) -> None:
+    """Wait for transfers; raises Failure (exit 1) if a byte was wrong, a connection broke or was not over in time."""
+    if code := process.popen.wait():
+        raise Failure(Exit.WRONG_RESULT, f"transfers ended with exit code {code}: {process.output().strip()}")
+
+
+def _of_all(relay: Process, transfers: float) -> list[dict[str, Any]]:
+    """What the relay has told when all are over; raises Failure (exit 1) if they are not in time."""
+    end = time.monotonic() + _LAST
+    while True:
+        lines = [json.loads(line) for line in relay.output().splitlines() if line.startswith("{")]
+        if sum("relayed" in line for line in lines) == transfers:
+            return lines
+        if time.monotonic() > end:
+            message = f"of {transfers:g} connections {len(lines)} lines were told: {lines[-3:]}"
+            raise Failure(Exit.WRONG_RESULT, message)
+        time.sleep(0.1)
+
+
+def told(lines: list[dict[str, Any]]) -> dict[str, float]:
+    """What the relay's lines come to. Pure."""
+    ended = [line for line in lines if "relayed" in line]
+    left = [line for line in ended if "translated" in line]
+    translated, relayed = (sum(line[what] for line in left) for what in ("translated", "relayed"))
+    return {
+        "transfers": float(len(ended)),
+        "offloaded": float(len(left)),
+        "offloaded_percent": 100 * len(left) / len(ended),
+        "translated_percent": 100 * translated / (translated + relayed) if left else 0.0,
+        "refused": float(sum(line["refused"] for line in left)),
+        "paused_ms": median([line["paused"] for line in lines if "paused" in line] or [0.0]),
+    }
+
+
+def figures(readings: Readings) -> Figures:
+    """What was counted."""
+    values: dict[str, float] = {}
+    for by, names in _COUNTED.items():
+        counted = readings.at(by=by)
+        values |= {_NAMES[by] + name: median(counted.values(name)) for name in names}
+    return Figures(values=values)
+
+
+SCENARIO = benchmark(
+    name="offload-soak",
+    question="Ten thousand transfers are offloaded half-way, over a link that loses: is every byte right?",
+    about=__doc__,
+    options=SoakOptions,
+    quick={"offloaded": 200, "rest": 5},
+    points=lambda _options: [{"by": by} for by in _COUNTED],
+    blueprint=lambda _options, _profile, _point: OneLink(_LOSSY),
+    measure=_measure,
+    figures=figures,
+)

@@ -1,0 +1,47 @@
+"""The tests of crates that need root, each file of them in a network namespace of its own."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tributary.places import CACHE, ROOT
+
+NEEDED = ("cargo", "clang", "ethtool", "ip", "nft", "unshare")
+missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+
+CARGO = ("cargo", "test", "--quiet", "--locked")
+OFFLOAD = ("converter", "tributary-offload", CACHE / "cargo")
+BACK_END = ("handoff", "handoff-backend", CACHE / "cargo/handoff")
+"""Workspaces, crates in them, and where they are built."""
+APART = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+
+
+def cargo(*arguments: str, crate: tuple[str, str, Path] = OFFLOAD, within: tuple[str, ...] = ()) -> None:
+    """Run cargo test for the crate; raises AssertionError with all that it said."""
+    workspace, package, built = crate
+    manifest = str(ROOT / workspace / "Cargo.toml")
+    command = (*within, *CARGO, "--manifest-path", manifest, "--package", package, *arguments)
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(built)}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=250)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """Not apart: crates that are missing come over the machine's network."""
+    subprocess.run([ROOT / "scripts/setup.d/checkout", CACHE], check=True)
+    cargo("--no-run")
+
+
+@pytest.mark.parametrize("file", ["belief", "checkpoint", "kernel", "offload", "too_long"])
+def test_what_needs_root_holds(file: str) -> None:
+    cargo("--offline", "--test", file, "--", "--ignored", "--test-threads=1", within=APART)
+
+
+def test_what_needs_root_at_a_back_end_holds() -> None:
+    cargo("--no-run", crate=BACK_END)
+    cargo("--offline", "--lib", "--", "--ignored", crate=BACK_END, within=APART)

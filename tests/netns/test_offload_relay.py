@@ -1,0 +1,161 @@
+"""The relay that offloads connections (converter/offload), between a client and a server that check every byte.
+
+client 10.1.0.2 ---- 10.1.0.1 relay 10.2.0.1 ---- 10.2.0.2 server
+      fd00:1::2 ---- fd00:1::1     fd00:2::1 ---- fd00:2::2
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.testbed import native
+from experiments.testbed.native import Programs
+from experiments.testbed.node import Node
+from tests.netns.world import eventually, in_namespace, process, run, said_ready, standing_nodes
+
+missing = [tool for tool in ("cargo", "clang") if shutil.which(tool) is None]
+pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where the relay listens, what the client dials, and where the server is."""
+
+    listens: str
+    relay: str
+    origin: str
+
+
+IPV4 = Way("10.1.0.1:7000", "10.1.0.1:7000", "10.2.0.2:8080")
+IPV6 = Way("[fd00:1::1]:7000", "[fd00:1::1]:7000", "[fd00:2::2]:8080")
+DUAL_STACK = replace(IPV4, listens="[::]:7000")
+"""A client of IPv4 where clients of IPv6 could come as well."""
+every_way = pytest.mark.parametrize("way", [IPV4, IPV6, DUAL_STACK], ids=["ipv4", "ipv6", "dual-stack"])
+DEVICES = ("--client-device", "to-client", "--server-device", "to-server")
+BYTES, AFTER = 800_000_000, 50_000_000
+"""More than passes before slow start is seen to be over: 40 ms and more."""
+
+
+@pytest.fixture(scope="module")
+def programs() -> Programs:
+    native.offload_relay()
+    return native.build()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[dict[str, Node]]:
+    names = ("client", "relay", "server")
+    with standing_nodes("offload-", names, tmp_path) as made:
+        all_nodes = dict(zip(names, made, strict=True))
+        for number, name in enumerate(("client", "server"), start=1):
+            cable(all_nodes["relay"], all_nodes[name], f"to-{name}", number)
+        yield all_nodes
+
+
+def cable(relay: Node, end: Node, device: str, net: int) -> None:
+    peer = ("type", "veth", "peer", "name", "eth0", "netns", end.namespace)
+    relay.ip("link", "add", device, *peer)
+    for node, name, host in ((relay, device, 1), (end, "eth0", 2)):
+        node.ip("address", "add", f"10.{net}.0.{host}/24", "dev", name)
+        # Nobody else has the address, so none is probed for first.
+        node.ip("address", "add", f"fd00:{net}::{host}/64", "dev", name, "nodad")
+        node.ip("link", "set", name, "up")
+
+
+@contextmanager
+def relaying(nodes: dict[str, Node], programs: Programs, *arguments: str, way: Way = IPV4) -> Iterator[Path]:
+    """The relay, and the server, for the length of the block; what the relay prints."""
+    with serving(nodes, programs, native.offload_relay(), *DEVICES, *arguments, way=way) as log:
+        yield log
+
+
+@contextmanager
+def serving(
+    nodes: dict[str, Node], programs: Programs, program: Path, *arguments: str, way: Way = IPV4
+) -> Iterator[Path]:
+    origin = (str(programs.load), "origin", "--listen", way.origin)
+    with process(*in_namespace(nodes["server"].namespace, *origin)) as child:
+        said_ready(child)
+        command = [str(program), "--listen", way.listens, "--to", way.origin, *arguments]
+        with nodes["relay"].start(program.name, command).wait_until_ready() as relay:
+            try:
+                yield relay.log
+            finally:
+                print(relay.log.read_text())
+
+
+def told(log: Path, what: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    return [line for line in lines if what in line]
+
+
+def bulk_command(
+    nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES, way: Way = IPV4
+) -> tuple[str, ...]:
+    """Ends with an error if a byte was wrong."""
+    load = (str(programs.load), "bulk", "--to", way.relay, "--bytes", str(size), *arguments)
+    return in_namespace(nodes["client"].namespace, "timeout", "60", *load)
+
+
+def bulk(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES, way: Way = IPV4) -> None:
+    run(*bulk_command(nodes, programs, *arguments, size=size, way=way))
+
+
+@every_way
+@pytest.mark.parametrize("direction", ["--verify", "--upload"])
+def test_transfers_are_whole_that_the_relay_offloads_half_way(
+    nodes: dict[str, Node], programs: Programs, direction: str, way: Way
+) -> None:
+    with relaying(nodes, programs, "--after", str(AFTER), way=way) as log:
+        bulk(nodes, programs, "--connections", "2", direction, way=way)
+        ended = eventually(lambda: len(found := told(log, "translated")) == 2 and found, 30)
+    for connection in ended:
+        assert AFTER <= connection["relayed"] < BYTES
+        assert connection["relayed"] + connection["translated"] >= BYTES
+        assert connection["refused"] == 0
+
+
+def test_sockets_of_connections_that_are_over_are_closed(nodes: dict[str, Node], programs: Programs) -> None:
+    with relaying(nodes, programs, "--after", str(AFTER)) as log:
+        sockets = in_namespace(nodes["relay"].namespace, "ss", "-Htn", "state", "established")
+        with process(*bulk_command(nodes, programs, "--verify", size=4 * BYTES)) as transfer:
+            eventually(lambda: told(log, "paused"), 30)
+            # Until it is over they keep the connection's addresses and ports.
+            assert len(run(*sockets).splitlines()) == 2, log.read_text()
+            assert transfer.wait(60) == 0
+        eventually(lambda: told(log, "translated"), 30)
+        eventually(lambda: not run(*sockets).strip())
+
+
+def test_it_offloads_nothing_where_one_leg_goes_by_ipv4_and_the_other_one_by_ipv6(
+    nodes: dict[str, Node], programs: Programs
+) -> None:
+    way = replace(IPV4, origin=IPV6.origin)
+    with relaying(nodes, programs, "--after", str(AFTER), way=way) as log:
+        bulk(nodes, programs, "--verify", way=way)
+        (connection,) = eventually(lambda: told(log, "reason"))
+    assert connection["relayed"] >= BYTES
+    assert connection["reason"] == "one leg goes by IPv4, the other one by IPv6"
+
+
+def test_with_relay_only_it_offloads_nothing(nodes: dict[str, Node], programs: Programs) -> None:
+    with relaying(nodes, programs, "--relay-only") as log:
+        bulk(nodes, programs, "--verify")
+        (connection,) = eventually(lambda: told(log, "reason"))
+    assert connection["relayed"] >= BYTES
+    assert not told(log, "paused")
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    command = (str(native.offload_relay()), "--listen", "127.0.0.1:0", "--to", IPV4.origin, *DEVICES)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 71
+    assert done.stderr.startswith('offload-relay: device "to-client": ')
+    assert len(done.stderr.splitlines()) == 1
