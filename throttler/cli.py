@@ -90,8 +90,8 @@ the policy file, and 'throttler reload' goes back to it. A new rule comes before
 them. Keys are those of [[rules]] in a policy; values are written as there, text may go without its quotes. Needs root.
 
   throttler set evening path=dsl rate=2mbit hours=18:00-23:00
-  throttler set proxy-only path=lte ports=[3128] scope=client rate=8mbit direction=both
-  throttler set wired-slow path=wired rate=5mbit dry=true
+  throttler set proxy-only path=lte ports=[3128] shared_by=client rate=8mbit direction=both
+  throttler set wired-slow path=wired rate=5mbit dry_run=true
 """
 
 _UNSET = """\

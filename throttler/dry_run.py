@@ -2,7 +2,7 @@
 
 from throttler.policy.decide import Hold, Matcher, Moment
 from throttler.policy.model import Policy, Rule
-from throttler.policy.values import Kind
+from throttler.policy.values import SubflowType
 from throttler.sessions import Session, Subflow
 from throttler.shaping import render
 from throttler.shaping.layout import UPLOAD_DEVICE, Layout, layout
@@ -44,7 +44,7 @@ def _held(policy: Policy, rule: Rule, stands: Layout) -> str:
 
 
 def _holds(policy: Policy, rule: Rule, interface: str, example: FourTuple) -> tuple[Hold, ...]:
-    subflow = Subflow(example, interface, 0, rule.kind is not Kind.JOINED, bool(rule.backup), 0)
+    subflow = Subflow(example, interface, 0, rule.subflow_type is not SubflowType.JOIN, bool(rule.backup), 0)
     return Matcher(policy).holds(rule, Session(0x1A2B3C4D, 0, (subflow,)), subflow, Moment(frozenset((rule.name,))))
 
 

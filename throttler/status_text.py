@@ -71,7 +71,7 @@ def _cut(shown: int, total: int) -> str:
 
 
 def _rule_rows(rule: RuleStatus) -> Iterator[list[str]]:
-    rate = f"{rule.rate} for each {rule.scope}" if rule.rate else f"by {rule.scope}"
+    rate = f"{rule.rate} for each {rule.shared_by}" if rule.rate else f"by {rule.shared_by}"
     yield [
         *rule_state(rule),
         rate,
@@ -87,7 +87,7 @@ def rule_state(rule: RuleStatus) -> list[str]:
     """Whether a rule works now, and what is unusual about it."""
     return [
         "in force" if rule.in_force else "not in force",
-        *(["dry: only told, not held"] if rule.dry else []),
+        *(["dry: only told, not held"] if rule.dry_run else []),
         *(["set live"] if rule.set_live else []),
     ]
 
@@ -166,7 +166,7 @@ def _measured(subflow: SubflowStatus) -> list[str]:
 def _held(subflow: SubflowStatus) -> list[str]:
     if not subflow.rule:
         return ["not held"]
-    if subflow.dry:
+    if subflow.dry_run:
         return [f"would be held by {subflow.rule}"]
     ways = (("download", subflow.download), ("upload", subflow.upload))
     classes = [f"{way} class {name}" for way, name in ways if name]

@@ -166,7 +166,7 @@ def _session_row(session: SessionStatus, old: Mapping[Hashable, SubflowStatus], 
 
 
 def _subflow_row(subflow: SubflowStatus, before: SubflowStatus | None, seconds: float) -> SubflowRow:
-    held = f"{'dry ' if subflow.dry else ''}{subflow.rule}" if subflow.rule else "not held"
+    held = f"{'dry ' if subflow.dry_run else ''}{subflow.rule}" if subflow.rule else "not held"
     facts = [subflow.path or subflow.interface, *(["backup"] if subflow.backup else []), held]
     if subflow.rtt_us is not None:
         facts.append(f"{subflow.rtt_us / 1000:.1f} ms")

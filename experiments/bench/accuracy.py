@@ -186,7 +186,10 @@ def _sample(node: Node, header: int) -> Sample:
 
 def quota_rule(quota: str) -> str:
     """The policy's rule that holds a client to less when it has had ``quota``."""
-    return rule(_BEFORE_CUT, "download") + f'quota = "{quota} per month"\nthen = "{_AFTER_CUT}"\nscope = "client"\n'
+    return (
+        rule(_BEFORE_CUT, "download")
+        + f'quota = "{quota} per month"\nover_quota_rate = "{_AFTER_CUT}"\nshared_by = "client"\n'
+    )
 
 
 SCENARIO = benchmark(

@@ -37,7 +37,7 @@ name = "all"
 min_subflows = 1
 path = "{PATHS[0]}"
 rate = "5mbit"
-scope = "client"
+shared_by = "client"
 """
 
 

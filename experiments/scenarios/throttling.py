@@ -123,7 +123,7 @@ def policy_for(topology: Topology, path: str, rate: PositiveRate, held: str) -> 
     paths = "".join(f'[paths.{link.name}]\ninterface = "{link.name}"\n' for link in topology.links)
     least, dry = 1 if held == INSTALLED else 2, held not in (ALWAYS, INSTALLED)
     rule = f'name = "{_RULE}"\nmin_subflows = {least}\npath = "{path}"\nrate = "{rate}"\n'
-    return f"{paths}[[rules]]\n{rule}dry = {str(dry).lower()}\n"
+    return f"{paths}[[rules]]\n{rule}dry_run = {str(dry).lower()}\n"
 
 
 def _hold(testbed: Testbed, options: ThrottleOptions, path: str) -> float:

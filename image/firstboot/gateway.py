@@ -94,6 +94,6 @@ def _policy(paths: Mapping[str, str]) -> str:
     return document(
         {
             "paths": {path: {"interface": interface} for path, interface in paths.items()},
-            "rules": [{"name": "count-only", "min_subflows": 1, "dry": True}],
+            "rules": [{"name": "count-only", "min_subflows": 1, "dry_run": True}],
         }
     )

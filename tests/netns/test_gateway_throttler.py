@@ -97,7 +97,7 @@ def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_held(gatewa
         seen = eventually(
             lambda: [session for session in throttler(gateway, "status")["sessions"] if len(session["subflows"]) == 2]
         )
-        assert {each["remote"]: (each["path"], each["dry"]) for each in seen[0]["subflows"]} == {
+        assert {each["remote"]: (each["path"], each["dry_run"]) for each in seen[0]["subflows"]} == {
             DSL: ("tunnels", True),
             LTE: ("tunnels", True),
         }

@@ -72,7 +72,7 @@ class Throttler:
         ask("set", "wired-slow", "path=wired", f"rate={random.randint(1, 20)}mbit")
 
     def add_rule(self) -> None:
-        ask("set", "extra", "kind=joined", "rate=9mbit", "direction=both")
+        ask("set", "extra", "subflow_type=join", "rate=9mbit", "direction=both")
 
     def remove_rule(self) -> None:
         ask("set", "extra", "rate=9mbit")

@@ -340,10 +340,10 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
         assert resident(child) - before < MOST_GROWTH
 
 
-@pytest.mark.parametrize("scope", ["subflow", "session"])
-def test_sessions_from_one_port_one_after_the_other_are_each_held(source: str, scope: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared_by", ["subflow", "session"])
+def test_sessions_from_one_port_one_after_the_other_are_each_held(source: str, shared_by: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
-    rule = f'name = "all"\nmin_subflows = 1\nrate = "5mbit"\nscope = "{scope}"'
+    rule = f'name = "all"\nmin_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"'
     policy.write_text(f'[paths.wired]\ninterface = "wired"\n[[rules]]\n{rule}\n')
     with throttler(source, policy) as child, connection(IPV6):
         with process(*in_namespace(CLIENT, *program("same_port", "45000", "6"))) as client:

@@ -239,7 +239,7 @@ def test_a_policy_in_force_holds_a_session_from_its_second_subflow_on(source: st
 
 def test_a_joined_subflow_is_held_before_it_carries_data(source: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'kind = "joined"'))
+    policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'subflow_type = "join"'))
     with throttler(source, policy), connection(IPV4) as client:
         eventually(elements)
         client.request(3_000_000)

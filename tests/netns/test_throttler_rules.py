@@ -90,13 +90,16 @@ def test_both_directions_have_a_class_each(source: str, policy: Callable[..., Pa
         eventually(lambda: status()["classes_total"] == 0)
 
 
-@pytest.mark.parametrize(("scope", "expected"), [("subflow", 4), ("session", 2), ("client", 1), ("rule", 1)])
-def test_the_scope_says_how_many_classes_there_are(scope: str, expected: int, policy: Callable[..., Path]) -> None:
-    with throttler("kernel", policy(f'path = "wired"\nrate = "4mbit"\nscope = "{scope}"')), ExitStack() as stack:
-        for _ in range(4 if scope == "subflow" else 2):
+@pytest.mark.parametrize(("shared_by", "expected"), [("subflow", 4), ("session", 2), ("client", 1), ("rule", 1)])
+def test_shared_by_says_how_many_classes_there_are(shared_by: str, expected: int, policy: Callable[..., Path]) -> None:
+    with (
+        throttler("kernel", policy(f'path = "wired"\nrate = "4mbit"\nshared_by = "{shared_by}"')),
+        ExitStack() as stack,
+    ):
+        for _ in range(4 if shared_by == "subflow" else 2):
             stack.enter_context(connection())
         eventually(lambda: status()["classes_total"] == expected)
-        assert len(elements()) == (4 if scope == "subflow" else 2)
+        assert len(elements()) == (4 if shared_by == "subflow" else 2)
 
 
 def test_the_rate_of_a_link_holds_for_what_no_rule_is_about(policy: Callable[..., Path]) -> None:
@@ -151,11 +154,11 @@ def test_a_code_point_is_on_the_wire(direction: str, policy: Callable[..., Path]
 
 
 def test_a_dry_rule_counts_and_holds_nothing(source: str, policy: Callable[..., Path]) -> None:
-    with throttler(source, policy('path = "wired"\nrate = "4mbit"\ndry = true')), connection():
+    with throttler(source, policy('path = "wired"\nrate = "4mbit"\ndry_run = true')), connection():
         (rule,) = eventually(lambda: [rule for rule in status()["rules"] if rule["subflows"]])
-        assert (rule["dry"], rule["subflows"], rule["matches"], rule["classes"]) == (True, 1, 1, 0)
+        assert (rule["dry_run"], rule["subflows"], rule["matches"], rule["classes"]) == (True, 1, 1, 0)
         assert not elements() and not classes()
-        assert [subflow["dry"] for subflow in status()["sessions"][0]["subflows"]].count(True) == 1
+        assert [subflow["dry_run"] for subflow in status()["sessions"][0]["subflows"]].count(True) == 1
 
 
 def test_plain_tcp_is_never_held(source: str, policy: Callable[..., Path]) -> None:
@@ -188,7 +191,7 @@ def quota(answer: dict[str, Any]) -> dict[str, Any]:
 def test_a_quota_slows_its_client_down_and_outlives_the_throttler(
     source: str, policy: Callable[..., Path], tmp_path: Path
 ) -> None:
-    rule = 'path = "wired"\nscope = "client"\nrate = "20mbit"\nquota = "3MB per month"\nthen = "500kbit"'
+    rule = 'path = "wired"\nshared_by = "client"\nrate = "20mbit"\nquota = "3MB per month"\nover_quota_rate = "500kbit"'
     state = ("--state-directory", str(tmp_path / "state"))
     with throttler(source, policy(rule), *state) as child:
         with connection() as client:
@@ -215,7 +218,7 @@ def test_an_upload_does_not_cross_the_wire_much_faster_than_its_rate(source: str
 
 
 def test_sessions_share_the_rate_of_a_rule(policy: Callable[..., Path]) -> None:
-    with throttler("kernel", policy('path = "wired"\nrate = "4mbit"\nscope = "rule"')), ExitStack() as stack:
+    with throttler("kernel", policy('path = "wired"\nrate = "4mbit"\nshared_by = "rule"')), ExitStack() as stack:
         clients = [stack.enter_context(connection()) for _ in range(3)]
         eventually(lambda: len(elements()) == 3)
         for client in clients:
@@ -226,10 +229,10 @@ def test_sessions_share_the_rate_of_a_rule(policy: Callable[..., Path]) -> None:
             client.finish()
 
 
-METERED = 'path = "wired"\nscope = "client"\nrate = "4mbit"\nquota = "300MB per month"\nthen = "500kbit"'
+METERED = 'path = "wired"\nshared_by = "client"\nrate = "4mbit"\nquota = "300MB per month"\nover_quota_rate = "500kbit"'
 
 
-@pytest.mark.parametrize("change", [("unset", "rule"), ("set", "rule", "path=wired", "scope=client", "rate=4mbit")])
+@pytest.mark.parametrize("change", [("unset", "rule"), ("set", "rule", "path=wired", "shared_by=client", "rate=4mbit")])
 def test_a_rule_can_lose_its_quota_while_it_holds(
     change: tuple[str, ...], policy: Callable[..., Path], tmp_path: Path
 ) -> None:

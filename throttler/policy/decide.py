@@ -6,7 +6,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from throttler.policy.model import Policy, Rule
-from throttler.policy.values import HIGHEST, Direction, Kind, Networks, Scope
+from throttler.policy.values import HIGHEST, Direction, Networks, SharedBy, SubflowType
 from throttler.sessions import Session, Subflow
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.segments import client_of
@@ -26,10 +26,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who shares a class: those with the same rule, scope and key (4-tuple, token, client address, or rule name)."""
+    """Who shares a class: a subflow, session, client or rule; ``key`` is its 4-tuple, token, address or name."""
 
     rule: str
-    scope: Scope
+    shared_by: SharedBy
     key: str
 
 
@@ -122,8 +122,8 @@ class Matcher:
         return reasons
 
     def _shape(self, rule: Rule, interface: str, way: Direction, spent: bool) -> Shape:
-        if spent and rule.then is not None:
-            return Shape(rule.then.amount, rule.then.amount, rule.priority)
+        if spent and rule.over_quota_rate is not None:
+            return Shape(rule.over_quota_rate.amount, rule.over_quota_rate.amount, rule.priority)
         link = self.policy.link_rate(interface, way) or HIGHEST
         rate = rule.rate or link
         ceiling = (rule.ceiling or link) if rule.borrow else rate
@@ -147,11 +147,11 @@ class Matcher:
                 lambda session, _: session.active <= most,
                 lambda session, _: f"its session has {session.active} active subflows, not {most} or fewer",
             )
-        if rule.kind is not None:
-            initial = rule.kind is Kind.INITIAL
+        if rule.subflow_type is not None:
+            initial = rule.subflow_type is SubflowType.INITIAL
             yield Condition(
                 lambda _, subflow: subflow.initial == initial,
-                lambda _, subflow: f"it is {_kind(subflow)}, not {rule.kind}",
+                lambda _, subflow: f"it is {_subflow_type(subflow)}, not {rule.subflow_type}",
             )
         if rule.backup is not None:
             yield Condition(
@@ -178,16 +178,16 @@ class Matcher:
 
 def owner(rule: Rule, session: Session, subflow: Subflow) -> Owner:
     """Who shares the class of ``subflow`` under ``rule``."""
-    match rule.scope:
-        case Scope.SUBFLOW:
+    match rule.shared_by:
+        case SharedBy.SUBFLOW:
             key = str(subflow.name)
-        case Scope.SESSION:
+        case SharedBy.SESSION:
             key = f"{session.token:08x}"
-        case Scope.CLIENT:
+        case SharedBy.CLIENT:
             key = client_of(subflow.name.remote)
-        case Scope.RULE:
+        case SharedBy.RULE:
             key = rule.name
-    return Owner(rule.name, rule.scope, key)
+    return Owner(rule.name, rule.shared_by, key)
 
 
 def _inside(address: str, networks: Networks) -> bool:
@@ -195,8 +195,8 @@ def _inside(address: str, networks: Networks) -> bool:
     return any(parsed in network for network in networks)
 
 
-def _kind(subflow: Subflow) -> Kind:
-    return Kind.INITIAL if subflow.initial else Kind.JOINED
+def _subflow_type(subflow: Subflow) -> SubflowType:
+    return SubflowType.INITIAL if subflow.initial else SubflowType.JOIN
 
 
 def _either(choices: Collection[object]) -> str:

@@ -14,11 +14,11 @@ from throttler.policy.values import (
     Dscp,
     HoldRate,
     Interface,
-    Kind,
     Name,
     Networks,
     Quota,
-    Scope,
+    SharedBy,
+    SubflowType,
 )
 from tributary.settings.failure import refused
 from tributary.settings.files import Settings, load
@@ -61,7 +61,9 @@ class Rule(Settings):
     ports: tuple[int, ...] = Field(
         (), strict=False, title="this host's port", description="a list of ports from 1 to 65535, such as [3128]"
     )
-    kind: Kind | None = Field(None, strict=False, title="first subflow or not", description="'initial' or 'joined'")
+    subflow_type: SubflowType | None = Field(
+        None, strict=False, title="first subflow or not", description="'initial' or 'join'"
+    )
     backup: bool | None = Field(None, title="what the client says of it (MP_PRIO)", description="true or false")
     min_subflows: int = Field(
         2,
@@ -87,16 +89,19 @@ class Rule(Settings):
     )
     dscp: Dscp | None = Field(None, title="code point to write into its packets", description=values.DSCP)
     quota: Quota | None = Field(None, title="so many bytes, then slower", description=values.QUOTA)
-    then: HoldRate | None = Field(None, title="rate when the quota is spent", description=_RATE)
-    scope: Scope = Field(
-        Scope.SUBFLOW, strict=False, title="who shares the rate", description="'subflow', 'session', 'client' or 'rule'"
+    over_quota_rate: HoldRate | None = Field(None, title="rate when the quota is spent", description=_RATE)
+    shared_by: SharedBy = Field(
+        SharedBy.SUBFLOW,
+        strict=False,
+        title="who shares the rate",
+        description="'subflow', 'session', 'client' or 'rule'",
     )
-    dry: bool = Field(False, title="count only, hold nothing", description="true or false")
+    dry_run: bool = Field(False, title="count only, hold nothing", description="true or false")
 
     @property
     def acts(self) -> bool:
         """Whether its subflows get a class."""
-        return not self.dry and (self.rate is not None or self.dscp is not None or self.quota is not None)
+        return not self.dry_run and (self.rate is not None or self.dscp is not None or self.quota is not None)
 
 
 class LimitSettings(Settings):
@@ -187,10 +192,10 @@ def _contradictions_in(rule: Rule, policy: Policy) -> Iterator[_Contradiction]:
     if rule.max_subflows is not None and rule.max_subflows < rule.min_subflows:
         yield "max_subflows", rule.max_subflows, f"at least min_subflows, which is {rule.min_subflows}"
     yield from _contradictions_of_rates(rule, policy)
-    if (rule.quota is None) != (rule.then is None):
-        yield "then", str(rule.then), "a rate beside 'quota', and only there"
-    if rule.quota is not None and rule.scope not in (Scope.CLIENT, Scope.RULE):
-        yield "scope", str(rule.scope), "'client' or 'rule', since 'quota' outlives subflows and sessions"
+    if (rule.quota is None) != (rule.over_quota_rate is None):
+        yield "over_quota_rate", str(rule.over_quota_rate), "a rate beside 'quota', and only there"
+    if rule.quota is not None and rule.shared_by not in (SharedBy.CLIENT, SharedBy.RULE):
+        yield "shared_by", str(rule.shared_by), "'client' or 'rule', since 'quota' outlives subflows and sessions"
 
 
 def _contradictions_of_rates(rule: Rule, policy: Policy) -> Iterator[_Contradiction]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
-from throttler.policy.values import HIGHEST, Period, Quota, Scope
+from throttler.policy.values import HIGHEST, Period, Quota, SharedBy
 
 SECOND = 10**9
 LONGEST = 5 * SECOND
@@ -77,7 +77,7 @@ Use = tuple[Owner, str, int]
 def as_json(uses: Iterable[Use]) -> list[dict[str, Any]]:
     """What was used as JSON types, for ``Quotas.load``."""
     return [
-        {"rule": owner.rule, "scope": owner.scope, "owner": owner.key, "since": since, "used": used}
+        {"rule": owner.rule, "shared_by": owner.shared_by, "owner": owner.key, "since": since, "used": used}
         for owner, since, used in uses
         if used
     ]
@@ -192,7 +192,7 @@ class Quotas:
         for entry in entries:
             quota = quotas.get(entry["rule"])
             if quota is not None and entry["since"] == _start(quota.period, local):
-                owner = Owner(entry["rule"], Scope(entry["scope"]), entry["owner"])
+                owner = Owner(entry["rule"], SharedBy(entry["shared_by"]), entry["owner"])
                 found[owner] = _Meter(quota, entry["since"], int(entry["used"]))
         self._meters |= found
         for owner, meter in found.items():

@@ -112,7 +112,7 @@ class Day(StrEnum):
 Days = tuple[Annotated[Day, Field(strict=False)], ...]
 
 
-class Scope(StrEnum):
+class SharedBy(StrEnum):
     """Who shares one class, on one interface and in one direction."""
 
     SUBFLOW = "subflow"
@@ -141,11 +141,11 @@ class Directions(StrEnum):
         return tuple(Direction) if self is Directions.BOTH else (Direction(self.value),)
 
 
-class Kind(StrEnum):
+class SubflowType(StrEnum):
     """A session's first subflow, or one that joined it."""
 
     INITIAL = "initial"
-    JOINED = "joined"
+    JOIN = "join"
 
 
 Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z", description=NAME)]

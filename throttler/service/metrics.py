@@ -44,7 +44,7 @@ _TOTALS: _Figures[Status, float] = (
 )
 _RULES: _Figures[RuleStatus, float] = (
     ("in_force", lambda rule: rule.in_force, "Whether the rule works now (1) or not (0)."),
-    ("dry", lambda rule: rule.dry, "Whether the rule only tells what it would hold (1)."),
+    ("dry_run", lambda rule: rule.dry_run, "Whether the rule only tells what it would hold (1)."),
     ("subflows", lambda rule: rule.subflows, "Subflows that the rule decides about."),
     ("classes", lambda rule: rule.classes, "HTB classes of the rule."),
 )

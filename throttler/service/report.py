@@ -107,7 +107,7 @@ class Report:
 
     def _status(self, classes: int | None, sessions: int | None) -> Status:
         subject, snapshot = self.subject, self.subject.snapshot
-        dry = {rule.name for rule in snapshot.policy.rules if rule.dry}
+        dry = {rule.name for rule in snapshot.policy.rules if rule.dry_run}
         classes_by_rule = Counter(place.owner.rule for place in snapshot.classes)
         used = defaultdict[str, list[int]](list)
         for owner, _, amount in snapshot.used:
@@ -165,9 +165,9 @@ def _rule(snapshot: Snapshot, rule: Rule, set_live: bool, classes: int, used: Se
     return RuleStatus(
         name=rule.name,
         set_live=set_live,
-        dry=rule.dry,
+        dry_run=rule.dry_run,
         in_force=rule.name in snapshot.moment.rules,
-        scope=str(rule.scope),
+        shared_by=str(rule.shared_by),
         rate=str(rule.rate) if rule.rate else None,
         subflows=snapshot.subflows_by_rule[rule.name],
         classes=classes,
@@ -236,7 +236,7 @@ def _subflow(
         sent_bytes=traffic.acked if traffic else None,
         received_bytes=traffic.received if traffic else None,
         rtt_us=traffic.rtt_us if traffic else None,
-        dry=verdict is not None and verdict.rule in dry,
+        dry_run=verdict is not None and verdict.rule in dry,
         download=classes.get((name, Direction.DOWNLOAD)),
         upload=classes.get((name, Direction.UPLOAD)),
     )

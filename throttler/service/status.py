@@ -33,9 +33,9 @@ class RuleStatus:
 
     name: str
     set_live: bool
-    dry: bool
+    dry_run: bool
     in_force: bool
-    scope: str
+    shared_by: str
     rate: str | None
     subflows: int
     classes: int
@@ -117,7 +117,7 @@ class SubflowStatus:
     sent_bytes: int | None
     received_bytes: int | None
     rtt_us: int | None
-    dry: bool
+    dry_run: bool
     download: str | None
     upload: str | None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from throttler.policy.decide import Hold, Owner, Shape
 from throttler.policy.model import CLASSES, PER_CLIENT
-from throttler.policy.values import Direction, Scope
+from throttler.policy.values import Direction, SharedBy
 from throttler.shaping.layout import Layout
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.segments import client_of
@@ -150,7 +150,7 @@ class Ledger:
         return self._held
 
     def sharers(self, owner: Owner) -> Collection[int]:
-        """The sessions that have a part in the classes of ``owner``, whose scope is client or rule."""
+        """The sessions that have a part in the classes of ``owner``, which is a client or a rule."""
         return self._sharers.get(owner, {}).keys()
 
     def lose(self, absent: frozenset[str]) -> None:
@@ -228,7 +228,7 @@ class Ledger:
         return None
 
     def _has_room(self, place: Place, hold: Hold) -> bool:
-        if place.owner.scope is Scope.RULE:
+        if place.owner.shared_by is SharedBy.RULE:
             return bool(self._free)
         within = not _is_single(place) or self._of_client[client_of(hold.subflow.remote)] < self.per_client
         return within and len(self._free) > self._reserved
@@ -262,7 +262,7 @@ class Ledger:
     def _count(self, token: int, name: tuple[Direction, FourTuple], owner: Owner, by: int) -> None:
         self.elements += by
         self._in_map[name[0], name[1].is_ipv6] += by
-        if owner.scope in (Scope.CLIENT, Scope.RULE):
+        if owner.shared_by in (SharedBy.CLIENT, SharedBy.RULE):
             sharers = self._sharers[owner]
             sharers[token] += by
             if not sharers[token]:
@@ -291,14 +291,14 @@ class Ledger:
 
 def _candidates(hold: Hold) -> tuple[Place, ...]:
     """Where ``hold`` may be, the narrowest place first."""
-    rule, scope = hold.owner.rule, hold.owner.scope
+    rule, shared_by = hold.owner.rule, hold.owner.shared_by
     owners = [hold.owner]
-    if scope in (Scope.SUBFLOW, Scope.SESSION):
-        owners.append(Owner(rule, Scope.CLIENT, client_of(hold.subflow.remote)))
-    if scope is not Scope.RULE:
-        owners.append(Owner(rule, Scope.RULE, rule))
+    if shared_by in (SharedBy.SUBFLOW, SharedBy.SESSION):
+        owners.append(Owner(rule, SharedBy.CLIENT, client_of(hold.subflow.remote)))
+    if shared_by is not SharedBy.RULE:
+        owners.append(Owner(rule, SharedBy.RULE, rule))
     return tuple(Place(hold.interface, hold.direction, owner, hold.dscp) for owner in owners)
 
 
 def _is_single(place: Place) -> bool:
-    return place.owner.scope in (Scope.SUBFLOW, Scope.SESSION)
+    return place.owner.shared_by in (SharedBy.SUBFLOW, SharedBy.SESSION)

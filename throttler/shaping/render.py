@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from throttler.policy.model import CLASSES
-from throttler.policy.values import Direction, Scope
+from throttler.policy.values import Direction, SharedBy
 from throttler.shaping.layout import UPLOAD_DEVICE, Layout, Link, device
 from throttler.shaping.plan import ELEMENTS, Element, Placed, Plan
 
@@ -301,11 +301,11 @@ def _leaf(verb: str, placed: Placed, kernel: Kernel) -> str:
     target = max(5000, 2 * frame * 8 * 10**6 // rate)
     # Memory: 64 bytes for each flow that it tells apart (net/sched/sch_fq_codel.c), and a subflow is only one. The
     # number cannot be changed later.
-    flows = f"flows {_FLOWS[placed.place.owner.scope]} " if verb == "add" else ""
+    flows = f"flows {_FLOWS[placed.place.owner.shared_by]} " if verb == "add" else ""
     return f"{where} fq_codel {flows}target {target}us\n"
 
 
-_FLOWS = {Scope.SUBFLOW: 1, Scope.SESSION: 8, Scope.CLIENT: 64, Scope.RULE: 1024}
+_FLOWS = {SharedBy.SUBFLOW: 1, SharedBy.SESSION: 8, SharedBy.CLIENT: 64, SharedBy.RULE: 1024}
 
 
 def _bytes_in(rate: int, milliseconds: int) -> int:

@@ -21,7 +21,7 @@ from upgrades import back, broken, kernel, refusals, slots, upgrade
 HERE = Path(__file__).parent
 URL = f"http://{SERVER}:8080/file"
 POLICY = "".join(f'[paths.{link.name}]\ninterface = "{link.name}"\n' for link in LINKS) + (
-    '[[rules]]\nname = "count"\nmin_subflows = 1\ndry = true\n'
+    '[[rules]]\nname = "count"\nmin_subflows = 1\ndry_run = true\n'
 )
 
 

@@ -9,9 +9,9 @@ from throttler.service.status import SessionStatus, Status, decode
 _RULE = {
     "name": "wired-slow",
     "set_live": False,
-    "dry": False,
+    "dry_run": False,
     "in_force": True,
-    "scope": "subflow",
+    "shared_by": "subflow",
     "rate": "5mbit",
     "subflows": 1,
     "classes": 1,
@@ -21,7 +21,7 @@ _RULE = {
 _QUOTA = {
     **_RULE,
     "name": "lte-quota",
-    "scope": "client",
+    "shared_by": "client",
     "rate": None,
     "in_force": False,
     "quota": {
@@ -58,7 +58,7 @@ _HELD = {
     "backup": False,
     "age_s": 1.5,
     "rule": "wired-slow",
-    "dry": False,
+    "dry_run": False,
     "download": "5452:1",
     "upload": None,
     "sent_bytes": 1000,

@@ -68,14 +68,14 @@ def test_the_second_subflow_brings_the_hold_and_its_end_takes_it_away(world: Wor
     assert world.engine.see((), SECOND + GRACE).close == plan.drain
 
 
-@pytest.mark.parametrize("scope", ["subflow", "session"])
-def test_a_port_used_again_is_held_for_its_new_session_alone(scope: str, tmp_path: Path) -> None:
-    world = World(policy_of(f'min_subflows = 1\nrate = "5mbit"\nscope = "{scope}"', tmp_path))
+@pytest.mark.parametrize("shared_by", ["subflow", "session"])
+def test_a_port_used_again_is_held_for_its_new_session_alone(shared_by: str, tmp_path: Path) -> None:
+    world = World(policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"', tmp_path))
     first = world.engine.see(SESSION[:1], 0)
     # Nothing told the end of session 7.
     plan = world.engine.see([SubflowEstablished(3, 8, FIRST, "eth0", initial=True)], 1)
     assert [element.subflow for element in plan.leave] == entered(plan) == [FIRST]
-    assert plan.drain == (first.open if scope == "session" else ())
+    assert plan.drain == (first.open if shared_by == "session" else ())
     assert (len(world.shown.sessions), world.shown.subflows_total, world.shown.holds_total) == (1, 1, 1)
     # When it is told after all, the new subflow stays held.
     assert world.engine.see([SubflowClosed(4, 7, FIRST, Ended.RESET), SessionClosed(5, 7, Ended.CLOSED)], 2).is_empty
@@ -103,7 +103,7 @@ def metered(world: World) -> tuple[Placed, ...]:
     return world.engine.see([Stopping()], world.now).read
 
 
-QUOTA = 'path = "wired"\nscope = "client"\nrate = "20mbit"\nquota = "3MB per day"\nthen = "500kbit"'
+QUOTA = 'path = "wired"\nshared_by = "client"\nrate = "20mbit"\nquota = "3MB per day"\nover_quota_rate = "500kbit"'
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
@@ -135,7 +135,7 @@ def test_after_a_failure_everything_is_wanted_again(world: World) -> None:
     assert world.shown.counts["fresh starts"] == 1
 
 
-@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"\ndry = true'], indirect=True)
+@pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"\ndry_run = true'], indirect=True)
 def test_a_dry_rule_is_counted_and_wants_nothing(world: World) -> None:
     assert world.engine.see(SESSION, 0).is_empty
     assert world.shown.subflows_by_rule["rule"] == world.shown.matches_by_rule["rule"] == 1

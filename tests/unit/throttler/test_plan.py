@@ -4,17 +4,19 @@ from dataclasses import replace
 
 from throttler.policy.decide import Hold, Owner, Shape
 from throttler.policy.model import PER_CLIENT
-from throttler.policy.values import Direction, Scope
+from throttler.policy.values import Direction, SharedBy
 from throttler.shaping.plan import GRACE, Element, Ledger, Plan
 from tributary.mptcp.four_tuple import FourTuple
 
 SLOW = Shape(5_000_000, 5_000_000, 3)
 
 
-def hold(number: int, client: str = "198.51.100.2", scope: Scope = Scope.SUBFLOW, shape: Shape = SLOW) -> Hold:
+def hold(
+    number: int, client: str = "198.51.100.2", shared_by: SharedBy = SharedBy.SUBFLOW, shape: Shape = SLOW
+) -> Hold:
     subflow = FourTuple("192.0.2.1", 3128, client, number)
-    key = {Scope.SUBFLOW: str(subflow), Scope.CLIENT: client, Scope.RULE: "slow"}[scope]
-    return Hold(subflow, "wired", Direction.DOWNLOAD, Owner("slow", scope, key), shape)
+    key = {SharedBy.SUBFLOW: str(subflow), SharedBy.CLIENT: client, SharedBy.RULE: "slow"}[shared_by]
+    return Hold(subflow, "wired", Direction.DOWNLOAD, Owner("slow", shared_by, key), shape)
 
 
 def minors(elements: tuple[Element, ...]) -> list[int]:
@@ -46,14 +48,14 @@ def test_another_rate_changes_the_class_and_moves_no_element() -> None:
 def test_another_rule_moves_the_element_to_another_class_in_one_step() -> None:
     ledger = Ledger()
     ledger.step({7: [hold(1)]}, 0)
-    plan = ledger.step({7: [replace(hold(1), owner=Owner("other", Scope.SUBFLOW, "x"))]}, 0)
+    plan = ledger.step({7: [replace(hold(1), owner=Owner("other", SharedBy.SUBFLOW, "x"))]}, 0)
     assert (minors(plan.leave), minors(plan.enter)) == ([1], [2])
     assert [placed.minor for placed in plan.drain] == [1]
 
 
 def test_a_client_shares_one_class_that_goes_with_its_last_subflow() -> None:
     ledger = Ledger()
-    plan = ledger.step({7: [hold(1, scope=Scope.CLIENT)], 8: [hold(2, scope=Scope.CLIENT)]}, 0)
+    plan = ledger.step({7: [hold(1, shared_by=SharedBy.CLIENT)], 8: [hold(2, shared_by=SharedBy.CLIENT)]}, 0)
     assert len(plan.open) == 1 and minors(plan.enter) == [1, 1]
     assert ledger.step({7: []}, 0).drain == ()
     assert [placed.minor for placed in ledger.step({8: []}, 0).drain] == [1]
@@ -83,7 +85,7 @@ def test_when_classes_run_out_subflows_share_that_of_their_rule() -> None:
     ledger = Ledger(capacity=5, reserved=2)
     plan = ledger.step({number: [hold(1, client=f"198.51.100.{number}")] for number in range(10)}, 0)
     assert len(plan.open) == 4
-    assert plan.open[-1].place.owner == Owner("slow", Scope.RULE, "slow")
+    assert plan.open[-1].place.owner == Owner("slow", SharedBy.RULE, "slow")
     assert minors(plan.enter)[3:] == [4] * 7
     assert ledger.refused == 0
 
@@ -114,7 +116,7 @@ def test_beyond_a_maps_size_a_subflow_is_left_free_and_counted_until_there_is_ro
     # The other map has its own room, and a subflow that changes its class takes no more.
     upload = replace(hold(3), direction=Direction.UPLOAD)
     assert len(ledger.step({3: [upload]}, 0).enter) == 1
-    assert len(ledger.step({1: [hold(1, scope=Scope.CLIENT)]}, 0).enter) == 1
+    assert len(ledger.step({1: [hold(1, shared_by=SharedBy.CLIENT)]}, 0).enter) == 1
     ledger.step({2: []}, 0)
     assert len(ledger.step({4: [hold(4)]}, 0).enter) == 1
 
@@ -130,8 +132,8 @@ def test_one_client_may_have_as_many_classes_as_the_policy_says() -> None:
 
 def test_the_sessions_of_an_owner_are_known_until_they_leave() -> None:
     ledger = Ledger()
-    by_client = hold(1, scope=Scope.CLIENT)
-    ledger.step({7: [by_client], 8: [hold(2, scope=Scope.CLIENT)], 9: [hold(3)]}, 0)
+    by_client = hold(1, shared_by=SharedBy.CLIENT)
+    ledger.step({7: [by_client], 8: [hold(2, shared_by=SharedBy.CLIENT)], 9: [hold(3)]}, 0)
     assert set(ledger.sharers(by_client.owner)) == {7, 8}
     ledger.step({7: []}, 0)
     assert set(ledger.sharers(by_client.owner)) == {8}

@@ -4,7 +4,7 @@ import pytest
 
 from throttler.policy.decide import Matcher, Moment, Reason
 from throttler.policy.model import Policy, read, with_rule, without_rule
-from throttler.policy.values import Direction, Scope
+from throttler.policy.values import Direction, SharedBy
 from throttler.sessions import Session, Subflow
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.failure import Exit, Failure
@@ -77,7 +77,7 @@ def policy_of(text: str, folder: Path) -> Policy:
         ("[[rules]]", "[[rules]]\nhours = '25:00-26:00'", "accepted: a span of local time, such as '18:00-23:00'"),
         ("[[rules]]", "[[rules]]\ndays = ['someday']", "accepted: a list of days out of mon, tue"),
         ("[[rules]]", "[[rules]]\ndirection = 'down'", "accepted: 'download', 'upload' or 'both'"),
-        ("[[rules]]", "[[rules]]\nscope = 'house'", "accepted: 'subflow', 'session', 'client' or 'rule'"),
+        ("[[rules]]", "[[rules]]\nshared_by = 'house'", "accepted: 'subflow', 'session', 'client' or 'rule'"),
         ("[[rules]]", "[[rules]]\ndscp = 'af99'", "accepted: a number from 0 to 63, or one of cs0 to cs7"),
         ("[[rules]]", "[[rules]]\npriority = 8", "accepted: a whole number from 0 (first) to 7 (last)"),
         ("[[rules]]", "[[rules]]\nborrow = true", "accepted: false, or a rate links.eth0.download to borrow from"),
@@ -85,13 +85,13 @@ def policy_of(text: str, folder: Path) -> Policy:
         ("[[rules]]", "[[rules]]\nquota = '5GB'", "accepted: a size per hour, day, week or month, such as"),
         (
             "[[rules]]",
-            "[[rules]]\nthen = '1mbit'",
-            "rules[0].then = '1mbit': accepted: a rate beside 'quota', ",
+            "[[rules]]\nover_quota_rate = '1mbit'",
+            "rules[0].over_quota_rate = '1mbit': accepted: a rate beside 'quota', ",
         ),
         (
             "[[rules]]",
-            "[[rules]]\nquota = '5GB per day'\nthen = '1mbit'",
-            "rules[0].scope = 'subflow': accepted: 'client' or 'rule', since 'quota' outlives",
+            "[[rules]]\nquota = '5GB per day'\nover_quota_rate = '1mbit'",
+            "rules[0].shared_by = 'subflow': accepted: 'client' or 'rule', since 'quota' outlives",
         ),
         (GOOD, "", "paths = '(missing)': accepted: one table [paths.NAME]"),
         ("[[rules]]", "[[rules", "not valid TOML"),
@@ -133,7 +133,7 @@ def test_from_the_least_number_on_every_subflow_on_the_path_is_held(tmp_path: Pa
     assert held(policy, *session) == {"10.0.1.2": "slow", "10.0.3.2": "slow"}
     (hold,) = Matcher(policy).holds(policy.rules[0], Session(7, 0, session), session[0], moment(policy))
     assert (hold.subflow, hold.interface, hold.direction) == (session[0].name, "eth0", Direction.DOWNLOAD)
-    assert (hold.shape.rate, hold.shape.ceiling, hold.owner.scope) == (5_000_000, 5_000_000, Scope.SUBFLOW)
+    assert (hold.shape.rate, hold.shape.ceiling, hold.owner.shared_by) == (5_000_000, 5_000_000, SharedBy.SUBFLOW)
 
 
 def test_a_backup_does_not_count_but_is_held(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        ("kind = 'initial'", {"10.0.1.2"}),
-        ("kind = 'joined'", {"10.0.2.2", "10.0.3.2"}),
+        ("subflow_type = 'initial'", {"10.0.1.2"}),
+        ("subflow_type = 'join'", {"10.0.2.2", "10.0.3.2"}),
         ("backup = true", {"10.0.3.2"}),
         ("backup = false", {"10.0.1.2", "10.0.2.2"}),
         ("ports = [3128, 8080]", {"10.0.1.2", "10.0.2.2", "10.0.3.2"}),
@@ -212,7 +212,7 @@ def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_doe
 
 
 @pytest.mark.parametrize(
-    ("scope", "keys"),
+    ("shared_by", "keys"),
     [
         ("subflow", ["10.0.1.1:3128 > 10.0.1.2:40000", "[fd00::1]:3128 > [fd00:1:2:3:4:5:6:7]:40000"]),
         ("session", ["00000007", "00000007"]),
@@ -220,8 +220,8 @@ def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_doe
         ("rule", ["slow", "slow"]),
     ],
 )
-def test_the_scope_says_who_shares_a_class(scope: str, keys: list[str], tmp_path: Path) -> None:
-    policy = policy_of(GOOD.replace("[[rules]]", f'[[rules]]\nscope = "{scope}"'), tmp_path)
+def test_shared_by_says_who_shares_a_class(shared_by: str, keys: list[str], tmp_path: Path) -> None:
+    policy = policy_of(GOOD.replace("[[rules]]", f'[[rules]]\nshared_by = "{shared_by}"'), tmp_path)
     ipv6 = Subflow(FourTuple("fd00::1", 3128, "fd00:1:2:3:4:5:6:7", 40000), "eth0", 3, False, False, 0)
     session = Session(7, 0, (subflow(1, "eth0"), ipv6))
     found = [Matcher(policy).holds(policy.rules[0], session, each, moment(policy))[0] for each in session.subflows]
@@ -240,7 +240,7 @@ def test_a_rule_for_both_directions_gives_two_holds_and_borrowing_takes_the_rate
 
 
 def test_who_has_spent_the_quota_gets_the_slower_rate(tmp_path: Path) -> None:
-    more = '[[rules]]\nscope = "client"\nquota = "5GB per day"\nthen = "1mbit"'
+    more = '[[rules]]\nshared_by = "client"\nquota = "5GB per day"\nover_quota_rate = "1mbit"'
     policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
     matcher, session = Matcher(policy), Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth0")))
     (hold,) = matcher.holds(policy.rules[0], session, session.subflows[0], moment(policy))

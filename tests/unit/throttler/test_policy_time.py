@@ -8,7 +8,7 @@ from throttler.policy import quotas as quotas_module
 from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND, Quotas, as_json, period_start
-from throttler.policy.values import Day, Period, Quota, Scope
+from throttler.policy.values import Day, Period, Quota, SharedBy
 from throttler.policy.windows import in_force
 from tributary.settings.hours import Hours
 from tributary.settings.units import PositiveRate, Size
@@ -58,10 +58,10 @@ RULE = Rule(
     name="lte",
     rate=PositiveRate.parse("80mbit"),
     quota=Quota.parse("100MB per day"),
-    then=PositiveRate.parse("1mbit"),
-    scope=Scope.CLIENT,
+    over_quota_rate=PositiveRate.parse("1mbit"),
+    shared_by=SharedBy.CLIENT,
 )
-OWNER = Owner("lte", Scope.CLIENT, "198.51.100.2")
+OWNER = Owner("lte", SharedBy.CLIENT, "198.51.100.2")
 
 
 def metered() -> Quotas:
@@ -162,13 +162,15 @@ def test_who_used_nothing_and_has_no_class_is_forgotten() -> None:
 
 
 def test_meters_are_bounded_and_who_has_spent_all_is_forgotten_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the scope "client" each /64 of IPv6 is one, and has a meter for a whole month."""
+    """With the shared_by "client" each /64 of IPv6 is one, and has a meter for a whole month."""
     monkeypatch.setattr(quotas_module, "METERS", 64)
     quotas = metered()
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     quotas.close(1)
     for number in range(2, 1000):
-        quotas.open(number, Owner("lte", Scope.CLIENT, f"10.0.{number // 256}.{number % 256}"), RULE, SECOND, SATURDAY)
+        quotas.open(
+            number, Owner("lte", SharedBy.CLIENT, f"10.0.{number // 256}.{number % 256}"), RULE, SECOND, SATURDAY
+        )
         quotas.read(number, number, SECOND, SATURDAY)
         quotas.close(number)
         assert len(quotas.used()) <= 64

@@ -7,7 +7,7 @@ import pytest
 from throttler import dry_run
 from throttler.policy import model
 from throttler.policy.decide import Hold, Owner, Shape
-from throttler.policy.values import Direction, Scope
+from throttler.policy.values import Direction, SharedBy
 from throttler.shaping import render
 from throttler.shaping.layout import Layout, Link, layout
 from throttler.shaping.plan import Ledger
@@ -27,7 +27,7 @@ def test_the_plan_of_each_policy_is_its_golden_file(file: Path) -> None:
 
 def hold(number: int, rate: int) -> Hold:
     subflow = FourTuple("192.0.2.1", 3128, "198.51.100.2", number)
-    owner = Owner("slow", Scope.SUBFLOW, str(subflow))
+    owner = Owner("slow", SharedBy.SUBFLOW, str(subflow))
     return Hold(subflow, "wired", Direction.DOWNLOAD, owner, Shape(rate, rate, 3))
 
 

@@ -21,9 +21,9 @@ LONGEST = 100
 class World:
     """One rule, and a look at each ``now`` at what its classes, by minor number, have sent."""
 
-    def __init__(self, scope: str, folder: Path) -> None:
+    def __init__(self, shared_by: str, folder: Path) -> None:
         self.engine = Engine(
-            policy_of(f'min_subflows = 1\nrate = "5mbit"\nscope = "{scope}"', folder), Quotas(), datetime.now
+            policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"', folder), Quotas(), datetime.now
         )
         self.silence = Silence()
 

@@ -8,19 +8,19 @@ import pytest
 from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
 from throttler.policy.quotas import Quotas
-from throttler.policy.values import Period, Quota, Scope
+from throttler.policy.values import Period, Quota, SharedBy
 from throttler.service.state import Store
 from tributary.settings.units import Size
 
 NOW = datetime(2026, 11, 21, 12, 0)
 RULE = Rule(name="lte", quota=Quota(Size.parse("100MB"), Period.DAY))
-OWNER = Owner("lte", Scope.CLIENT, "10.0.0.1")
+OWNER = Owner("lte", SharedBy.CLIENT, "10.0.0.1")
 
 
 def test_what_was_used_comes_back(tmp_path: Path) -> None:
     store, told = Store(tmp_path), list[str]()
     store.load_into(Quotas(), [RULE], NOW, told.append)
-    store.save([(OWNER, "2026-11-21T00:00:00", 100_000_000), (Owner("lte", Scope.CLIENT, "10.0.0.2"), "x", 0)])
+    store.save([(OWNER, "2026-11-21T00:00:00", 100_000_000), (Owner("lte", SharedBy.CLIENT, "10.0.0.2"), "x", 0)])
     quotas = Quotas()
     Store(tmp_path).load_into(quotas, [RULE], NOW, told.append)
     assert (quotas.used(), set(quotas.spent), told) == ([(OWNER, "2026-11-21T00:00:00", 100_000_000)], {OWNER}, [])
@@ -32,8 +32,8 @@ def test_what_was_used_comes_back(tmp_path: Path) -> None:
         "",
         "[]",
         '{"meters": [5]}',
-        '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "scope": "client", "owner": "x", "used": 7}, 5]}',
-        '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "scope": "nobody", "owner": "x", "used": 7}]}',
+        '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "shared_by": "rule", "owner": "", "used": 7}, 5]}',
+        '{"meters": [{"rule": "lte", "since": "2026-11-21T00:00:00", "shared_by": "nobody", "owner": "x", "used": 7}]}',
         "\xff",
     ],
 )
