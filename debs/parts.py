@@ -126,11 +126,11 @@ def _throttler(inputs: Inputs) -> Package:
     return Package(
         name,
         "all",
-        "holds chosen subflows of Multipath TCP sessions to a rate",
+        "limits the rate of chosen subflows of Multipath TCP sessions",
         "Sees the subflows of Multipath TCP sessions as they come and go, decides by a\n"
         "policy which of them to hold to a rate, and puts those into classes of their\n"
         "own, so that Multipath TCP moves their load to the other paths. No connection\n"
-        "breaks. As installed its policy holds nothing.",
+        "breaks. As installed its policy throttles nothing.",
         files=(
             content.command(name, "throttler.cli"),
             content.unit(checkout, "throttler/systemd/tributary-throttler.service"),

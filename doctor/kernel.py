@@ -106,7 +106,7 @@ PROBES = (
         "htb",
         "HTB",
         "tc qdisc add dev lo root handle 1: htb && tc class add dev lo parent 1: classid 1:1 htb rate 1mbit",
-        "the throttler holds nothing",
+        "the throttler cannot throttle",
     ),
     Probe(
         "htb",

@@ -1,4 +1,4 @@
-"""The throttler: sees the subflows of MPTCP sessions, and holds chosen ones to a rate.
+"""The throttler: sees the subflows of MPTCP sessions, and limits the rate of chosen ones.
 
 One direction, no way back: source -> event -> sessions -> policy -> plan -> apply. Everything from the event to the
 plan is plain data in, plain data out, with the clock passed in; only the source (sniffer) and apply touch the world.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _DESCRIPTION = """\
-Holds chosen subflows of Multipath TCP sessions to a rate, so that MPTCP moves their load to the other subflows.
+Limits the rate of chosen subflows of Multipath TCP sessions, so that MPTCP moves their load to the other subflows.
 
 'run' is the daemon; all other commands but 'plan' ask the daemon of this network namespace.
 """
@@ -51,7 +51,7 @@ exit codes:
 """
 
 _RUN = f"""\
-Watches for MPTCP subflows, decides by the policy which ones to hold, and puts those into HTB classes. Needs root.
+Watches for MPTCP subflows, decides by the policy which ones to throttle, and puts those into HTB classes. Needs root.
 
 Prints the line 'ready' on standard output when it sees every new session; logs on standard error, one line an event.
 SIGTERM or SIGINT ends it: it takes its nft tables, its qdiscs and its IFB device away and exits with 0. SIGHUP makes
@@ -61,7 +61,7 @@ Sources:
   kernel    the kernel's own MPTCP events: for a host on which the sessions end, such as the converter; the cheaper one
   sniffer   the handshakes on the wire, for a box on the path
   auto      kernel if MPTCP sockets are there when it starts, or IP forwarding is off, else sniffer (default)
-With either one, sessions that end on this host and are older than the throttler are held at once.
+With either one, sessions that end on this host and are older than the throttler are throttled at once.
 
 It installs the nft tables 'inet throttler' and 'netdev throttler', the root qdisc 'htb 5452:' on the interfaces that
 rules or links name, and, for uploads, the IFB device 'tributary-up'. What a killed throttler left of these it removes
@@ -81,7 +81,7 @@ example policy (docs/throttler-reference.md explains every key):
   name = "wired-slow"
   min_subflows = 2          # sessions with at least so many active subflows (a backup is not active)
   path = "wired"            # ... have their subflows on this path ...
-  rate = "5mbit"            # ... held to this rate each: bit, kbit, mbit, gbit per second
+  rate = "5mbit"            # ... limited to this rate each: bit, kbit, mbit, gbit per second
 """
 
 _SET = """\
@@ -95,7 +95,7 @@ them. Keys are those of [[rules]] in a policy; values are written as there, text
 """
 
 _UNSET = """\
-Takes a rule out of the running throttler, one that was set or one of the policy file, until 'throttler reload'. Its
+Removes a rule from the running throttler, one that was set or one of the policy file, until 'throttler reload'. Its
 subflows fall to the next rule that fits them, or are released. Needs root.
 """
 
@@ -106,7 +106,7 @@ gets its first rule. Needs root.
 """
 
 _STATUS = """\
-Shows what the running throttler sees and holds: rules, paths, classes, its sessions by token (the listener's, the
+Shows sessions and limits of the running throttler: rules, paths, classes, its sessions by token (the listener's, the
 second one that 'ss -ti' shows) with their subflows, and counters.
 For root, and members of the group tributary.
 """
@@ -117,8 +117,8 @@ terminal. For root, and members of the group tributary.
 """
 
 _PLAN = """\
-Prints what a policy would do to the kernel: the text for tc and nft when the throttler starts, when each rule holds and
-releases a subflow, and when it stops. Nothing is asked of the kernel, nothing is changed; needs no root.
+Prints what a policy would do to the kernel: the text for tc and nft when the throttler starts, when each rule throttles
+and releases a subflow, and when it stops. Nothing is asked of the kernel, nothing is changed; needs no root.
 """
 
 _EXPLAIN = """\
@@ -150,19 +150,19 @@ def parser() -> Arguments:
     )
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where used quotas are kept")
     run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing; needs no root")
-    change = command("set", SetOptions, _set, "add or change a rule live", _SET)
+    change = command("set", SetOptions, _set, "add or change a rule at run time", _SET)
     change.add_argument("name", metavar="RULE")
     change.add_argument("keys", nargs="*", metavar="KEY=VALUE")
     change.add_argument("--last", action="store_true", help="put a new rule after all others")
-    remove = command("unset", UnsetOptions, _unset, "take a rule out live", _UNSET)
+    remove = command("unset", UnsetOptions, _unset, "remove a rule at run time", _UNSET)
     remove.add_argument("name", metavar="RULE")
     reload = command("reload", ReloadOptions, _reload, "read the policy file again", _RELOAD)
     for live in (change, remove, reload):
         live.add_argument("--json", action="store_true", help="one JSON document: the rules, and what has changed")
-    status = command("status", StatusOptions, _status, "what it sees and holds", _STATUS)
-    watch = command("watch", WatchOptions, _watch, "the same, live", _WATCH)
+    status = command("status", StatusOptions, _status, "show sessions and limits", _STATUS)
+    watch = command("watch", WatchOptions, _watch, "show them live", _WATCH)
     watch.add_argument("--interval", default="1s", metavar="TIME", help="time between two looks (default 1s)")
-    plan = command("plan", PlanOptions, _plan, "what a policy would install", _PLAN)
+    plan = command("plan", PlanOptions, _plan, "show what a policy would install", _PLAN)
     plan.add_argument("policy", type=Path, metavar="FILE", help="the policy, a TOML file")
     explain = command("explain", ExplainOptions, _explain, "which rule applies to a subflow, and why", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE", help="a session, or the ends of a subflow")
@@ -284,4 +284,4 @@ def _explain(given: ExplainOptions) -> None:
         for reason in subflow["rules"]:
             print(f"  {reason['rule']}: " + ("applies" if reason["applies"] else f"does not apply: {reason['why']}"))
         if not any(reason["applies"] for reason in subflow["rules"]):
-            print("  no rule applies: it passes unheld")
+            print("  no rule applies: it is not throttled")

@@ -37,7 +37,7 @@ def text(policy: Policy) -> str:
 
 def _held(policy: Policy, rule: Rule, stands: Layout) -> str:
     if not rule.acts:
-        return f"## Rule {rule.name} holds nothing\n"
+        return f"## Rule {rule.name} throttles nothing\n"
     interface = policy.interfaces_of(rule)[0]
     parts = [_life(rule, interface, _holds(policy, rule, interface, example), stands) for example in _EXAMPLES]
     return "\n".join(parts)
@@ -57,7 +57,7 @@ def _life(rule: Rule, interface: str, holds: tuple[Hold, ...], stands: Layout) -
     leaves = "".join(f"# without fq_codel in the kernel: {line}\n" for line in without.splitlines() if " tbf " in line)
     return "\n".join(
         (
-            f"## When rule {rule.name} holds the subflow {holds[0].subflow} (an example) on {interface}\n",
+            f"## When rule {rule.name} throttles the subflow {holds[0].subflow} (an example) on {interface}\n",
             _script("tc -batch -", render.before_elements(hold, stands, Kernel()) + leaves),
             _script("nft -f -", render.elements(hold)),
             "## When it releases it, and its class is empty\n",

@@ -61,7 +61,7 @@ def _summary(status: Status) -> list[str]:
         f"up for {age(status.uptime_s)}",
         plural(status.sessions_total, "session") + _cut(len(status.sessions), status.sessions_total),
         plural(status.subflows_total, "subflow"),
-        f"{status.holds_total:,} held",
+        f"{status.throttled_total:,} throttled",
         plural(status.classes_total, "class", "classes"),
     ]
 
@@ -86,9 +86,9 @@ def _rule_rows(rule: RuleStatus) -> Iterator[list[str]]:
 def rule_state(rule: RuleStatus) -> list[str]:
     """Whether a rule works now, and what is unusual about it."""
     return [
-        "in force" if rule.in_force else "not in force",
-        *(["dry: only told, not held"] if rule.dry_run else []),
-        *(["set live"] if rule.set_live else []),
+        "active" if rule.active else "not active",
+        *(["dry run: only counted"] if rule.dry_run else []),
+        *(["set at run time"] if rule.runtime else []),
     ]
 
 
@@ -96,14 +96,14 @@ def _quota(quota: QuotaStatus) -> list[str]:
     return [
         f"quota {Size(quota.bytes)} a {quota.period}",
         f"used {scaled(quota.used, 'B')}",
-        f"most by one {scaled(quota.worst_used, 'B')}",
-        f"spent by {quota.spent:,}",
+        f"most by one {scaled(quota.max_used, 'B')}",
+        f"exhausted by {quota.exhausted:,}",
     ]
 
 
 def _path(path: PathStatus) -> list[str]:
     interface = f"interface {path.interface}" + ("" if path.present else " (not there)")
-    return [interface, plural(path.subflows, "subflow"), f"{path.held:,} held"]
+    return [interface, plural(path.subflows, "subflow"), f"{path.throttled:,} throttled"]
 
 
 def _class(entry: ClassStatus) -> list[str]:
@@ -165,12 +165,12 @@ def _measured(subflow: SubflowStatus) -> list[str]:
 
 def _held(subflow: SubflowStatus) -> list[str]:
     if not subflow.rule:
-        return ["not held"]
+        return ["not throttled"]
     if subflow.dry_run:
-        return [f"would be held by {subflow.rule}"]
+        return [f"would be throttled by {subflow.rule}"]
     ways = (("download", subflow.download), ("upload", subflow.upload))
     classes = [f"{way} class {name}" for way, name in ways if name]
-    return [f"held by {subflow.rule}", *classes]
+    return [f"throttled by {subflow.rule}", *classes]
 
 
 def _counters(status: Status) -> Iterator[list[str]]:

@@ -166,7 +166,7 @@ def _session_row(session: SessionStatus, old: Mapping[Hashable, SubflowStatus], 
 
 
 def _subflow_row(subflow: SubflowStatus, before: SubflowStatus | None, seconds: float) -> SubflowRow:
-    held = f"{'dry ' if subflow.dry_run else ''}{subflow.rule}" if subflow.rule else "not held"
+    held = f"{'dry run ' if subflow.dry_run else ''}{subflow.rule}" if subflow.rule else "not throttled"
     facts = [subflow.path or subflow.interface, *(["backup"] if subflow.backup else []), held]
     if subflow.rtt_us is not None:
         facts.append(f"{subflow.rtt_us / 1000:.1f} ms")
@@ -212,7 +212,7 @@ def _totals(status: Status, table: Rows) -> Text:
     unread = f" ({status.unread_classes:,} {NOT_READ})" if status.unread_classes else ""
     return Text(
         f"{plural(status.sessions_total, 'session')}, {plural(status.subflows_total, 'subflow')}, "
-        f"{status.holds_total:,} held, {plural(status.classes_total, 'class', 'classes')}{unread}: "
+        f"{status.throttled_total:,} throttled, {plural(status.classes_total, 'class', 'classes')}{unread}: "
         f"down {_rate(table.through('download'))}, up {_rate(table.through('upload'))}"
     )
 
@@ -223,7 +223,7 @@ def _rate(rate: float | None) -> str:
 
 def _rule_line(rule: RuleStatus) -> Text:
     line = Text(printable(f"  {rule.name:<16} {rule.rate or '-':>9}  {plural(rule.subflows, 'subflow')}, "))
-    line.append(", ".join(rule_state(rule)), "" if rule.in_force else "dim")
+    line.append(", ".join(rule_state(rule)), "" if rule.active else "dim")
     if rule.quota:
         line.append(f"  {quota_bar(rule.quota)}")
     return line
@@ -231,7 +231,7 @@ def _rule_line(rule: RuleStatus) -> Text:
 
 def quota_bar(quota: QuotaStatus) -> str:
     """How much of the quota the one who used most has used."""
-    share = quota.worst_used / quota.bytes if quota.bytes else 1.0
+    share = quota.max_used / quota.bytes if quota.bytes else 1.0
     full = min(_BAR, int(share * _BAR))
     return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%} of {scaled(quota.bytes, 'B')} a {quota.period}"
 
@@ -261,7 +261,7 @@ def plain_line(now: float, status: Status, table: Rows) -> str:
     figures: dict[str, float | None] = {
         "sessions": status.sessions_total,
         "subflows": status.subflows_total,
-        "holds": status.holds_total,
+        "throttled": status.throttled_total,
         "classes": status.classes_total,
         "download": table.through("download"),
         "upload": table.through("upload"),

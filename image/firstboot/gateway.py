@@ -1,4 +1,4 @@
-"""The role gateway: Squid, the native converter, tunnels of home routers, a throttler that holds nothing yet. Pure."""
+"""The role gateway: Squid, the native converter, tunnels of home routers, a throttler without rules yet. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -90,7 +90,7 @@ def _paths(card: Card, facts: Facts, routers: GatewaySettings | None) -> dict[st
 
 
 def _policy(paths: Mapping[str, str]) -> str:
-    """A policy that counts, and holds nothing."""
+    """A policy that counts, and throttles nothing."""
     return document(
         {
             "paths": {path: {"interface": interface} for path, interface in paths.items()},

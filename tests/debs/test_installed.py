@@ -31,7 +31,7 @@ def test_the_converter_takes_its_configuration(installed: Chroot) -> None:
 
 def test_the_throttler_tells_of_itself_and_takes_its_policy(installed: Chroot) -> None:
     assert "Holds chosen subflows" in installed.run("tributary-throttler", "--help").stdout
-    assert "holds nothing" in installed.run("tributary-throttler", "plan", "/etc/tributary/throttler.toml").stdout
+    assert "throttles nothing" in installed.run("tributary-throttler", "plan", "/etc/tributary/throttler.toml").stdout
 
 
 def test_the_throttler_finds_all_that_its_daemon_imports(installed: Chroot) -> None:

@@ -172,7 +172,7 @@ def test_a_killed_tc_is_started_again_and_everything_put_up_anew(daemon: Throttl
     with connection():
         eventually(lambda: status()["classes"])
         assert elements() and classes()
-        assert status()["counters"]["fresh starts"] == 1
+        assert status()["counters"]["resets"] == 1
     daemon.stop()
 
 

@@ -333,10 +333,10 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
                 eventually(lambda: not elements())
         eventually(lambda: kernel_state() == idle)
         found = status()
-        totals = ("sessions_total", "subflows_total", "holds_total", "classes_total")
+        totals = ("sessions_total", "subflows_total", "throttled_total", "classes_total")
         assert [found[total] for total in totals] == [0, 0, 0, 0]
         assert found["counters"]["elements added"] == found["counters"]["elements removed"] == rounds * held
-        assert found["counters"]["holds in a shared class: none of their own was free"] == 0
+        assert found["counters"]["throttled in a shared class: no class of their own was free"] == 0
         assert resident(child) - before < MOST_GROWTH
 
 
@@ -356,4 +356,4 @@ def test_sessions_from_one_port_one_after_the_other_are_each_held(source: str, s
             assert elements(4) == ["10.0.1.1 . 3128 . 10.0.1.2 . 45000"]
         eventually(lambda: not elements(4))
         assert len(elements(6)) == 1
-        assert "fresh starts" not in status()["counters"]
+        assert "resets" not in status()["counters"]

@@ -83,7 +83,7 @@ def test_another_rate_changes_the_class_in_place_and_drops_nothing(source: str) 
         assert (answer["elements_added"], answer["elements_removed"]) == (0, 0)
         (after,) = holds()
         assert (after["class"], after["rate"]) == (before["class"], "50mbit")
-        assert status()["rules"][0]["set_live"]
+        assert status()["rules"][0]["runtime"]
         client.finish()
 
 
@@ -165,7 +165,7 @@ def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) 
             "wired": [False, True],
             "wireless": [False, False],
         }
-        assert "no rule applies: it passes unheld" in ask("explain", session["token"])
+        assert "no rule applies: it is not throttled" in ask("explain", session["token"])
         assert "accepted: the token of a session" in ask("explain", "00000000", code=Exit.USAGE)
 
 
@@ -264,7 +264,7 @@ def test_the_log_is_json_if_asked_for(source: str) -> None:
         assert child.wait(10) == 0
         assert child.stderr is not None
         lines = [json.loads(line) for line in child.stderr]
-        assert [line["event"] for line in lines].count("hold") == 1
+        assert [line["event"] for line in lines].count("throttle") == 1
         assert lines[0]["rule"] == "wired-slow"
 
 
@@ -400,6 +400,6 @@ def test_a_root_qdisc_that_somebody_took_is_missed_at_the_next_change(source: st
     with throttler(source), connection():
         eventually(elements)
         on(GATEWAY, "tc qdisc del dev wired root")
-        assert "taken the throttler's root qdisc from wired: starting afresh" in ask("reload", code=Exit.SYSTEM)
-        eventually(lambda: status()["counters"].get("fresh starts") == 1 and status()["classes"])
+        assert "taken the throttler's root qdisc from wired: resetting" in ask("reload", code=Exit.SYSTEM)
+        eventually(lambda: status()["counters"].get("resets") == 1 and status()["classes"])
         assert elements() and classes()

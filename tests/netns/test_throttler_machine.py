@@ -47,8 +47,8 @@ def shaped() -> bool:
     )
 
 
-def fresh_starts() -> int:
-    return int(status()["counters"].get("fresh starts", 0))
+def resets() -> int:
+    return int(status()["counters"].get("resets", 0))
 
 
 def test_a_path_without_its_interface_waits_for_it_and_the_others_go_on(source: str, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_path_without_its_interface_waits_for_it_and_the_others_go_on(source: 
                 eventually(shaped)
             eventually(lambda: not status()["paths"][2]["present"])
             assert "spare" not in status()["capture"]
-        assert elements() and classes() == held and fresh_starts() == 0
+        assert elements() and classes() == held and resets() == 0
         assert child.poll() is None
 
 
@@ -95,7 +95,7 @@ def test_what_is_held_on_an_interface_that_goes_is_free_and_the_rest_is_held_on(
         run("ip", "-n", GATEWAY, "link", "set", "wired", "name", "unplugged")
         try:
             eventually(lambda: not status()["paths"][0]["present"])
-            assert not elements() and status()["paths"][0]["held"] == 0
+            assert not elements() and status()["paths"][0]["throttled"] == 0
         finally:
             run("ip", "-n", GATEWAY, "link", "set", "unplugged", "name", "wired")
         eventually(lambda: status()["paths"][0]["present"])
@@ -108,10 +108,10 @@ def test_holds_come_back_by_themselves_when_somebody_flushes_all_rules(source: s
     with throttler(source) as child, connection():
         (held,) = eventually(elements)
         on(GATEWAY, "nft flush ruleset")
-        eventually(lambda: fresh_starts() == 1)
+        eventually(lambda: resets() == 1)
         assert elements() == [held] and classes()
         on(GATEWAY, "nft flush ruleset")
-        eventually(lambda: fresh_starts() == 2)
+        eventually(lambda: resets() == 2)
         assert elements() == [held] and classes()
         assert child.poll() is None
 
@@ -121,7 +121,7 @@ def test_what_somebody_else_does_with_rules_of_their_own_is_no_reason_to_start_a
         eventually(elements)
         on(GATEWAY, "nft add table inet somebody")
         on(GATEWAY, "nft delete table inet somebody")
-        assert elements() and fresh_starts() == 0
+        assert elements() and resets() == 0
 
 
 def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_held_no_longer(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_held_no_lon
         run(*in_namespace(CLIENT, "nft", lost))
         try:
             eventually(lambda: not elements(), 30)
-            assert status()["counters"]["held subflows silent for too long"] == 1
+            assert status()["counters"]["throttled subflows silent for too long"] == 1
         finally:
             on(CLIENT, "nft delete table inet lost")
 

@@ -180,7 +180,7 @@ def test_a_rule_out_of_its_hours_is_not_in_force(policy: Callable[..., Path]) ->
     hours = f"{start:02}:00-{(start + 1) % 24:02}:00"
     with throttler("kernel", policy(f'rate = "4mbit"\nmin_subflows = 1\nhours = "{hours}"')), connection():
         eventually(lambda: len(status()["sessions"]) == 1)
-        assert not status()["rules"][0]["in_force"] and not elements()
+        assert not status()["rules"][0]["active"] and not elements()
 
 
 def quota(answer: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def test_a_quota_slows_its_client_down_and_outlives_the_throttler(
     with throttler(source, policy(rule), *state) as child:
         with connection() as client:
             client.request(9_000_000)
-            eventually(lambda: quota(status())["spent"] == 1, seconds=20)
+            eventually(lambda: quota(status())["exhausted"] == 1, seconds=20)
             assert 2_900_000 <= quota(status())["used"] <= 3_100_000
             assert holds()[0]["rate"] == "500kbit"
             client.finish()

@@ -50,10 +50,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What changes the answer besides the session: the rules in force, and the owners whose quota is spent."""
+    """What changes the answer besides the session: the active rules, and the owners whose quota is exhausted."""
 
     rules: frozenset[str]
-    spent: Collection[Owner] = frozenset()
+    exhausted: Collection[Owner] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Matcher:
         if not rule.acts:
             return ()
         who, code = owner(rule, session, subflow), rule.dscp.code if rule.dscp else None
-        where, spent = subflow.interface, who in moment.spent
+        where, exhausted = subflow.interface, who in moment.exhausted
         return tuple(
-            Hold(subflow.name, where, way, who, self._shape(rule, where, way, spent), code)
+            Hold(subflow.name, where, way, who, self._shape(rule, where, way, exhausted), code)
             for way in rule.direction.each
         )
 
@@ -113,7 +113,7 @@ class Matcher:
             unmet = (one.complaint(session, subflow) for one in conditions if not one.fits(session, subflow))
             against = next(unmet, None)
             if rule.name not in moment.rules:
-                against = "it is not in force now: " + " ".join(map(str, (*rule.days, rule.hours or "all day")))
+                against = "it is not active now: " + " ".join(map(str, (*rule.days, rule.hours or "all day")))
             if self.path(subflow) is None:
                 against = f"it takes no path: its interface is {subflow.interface or 'not known'}"
             reasons.append(Reason(rule.name, against))
@@ -121,8 +121,8 @@ class Matcher:
                 break
         return reasons
 
-    def _shape(self, rule: Rule, interface: str, way: Direction, spent: bool) -> Shape:
-        if spent and rule.over_quota_rate is not None:
+    def _shape(self, rule: Rule, interface: str, way: Direction, exhausted: bool) -> Shape:
+        if exhausted and rule.over_quota_rate is not None:
             return Shape(rule.over_quota_rate.amount, rule.over_quota_rate.amount, rule.priority)
         link = self.policy.link_rate(interface, way) or HIGHEST
         rate = rule.rate or link

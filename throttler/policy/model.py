@@ -35,7 +35,7 @@ IDLE = 7440
 
 
 class LinkSettings(Settings):
-    """What an interface can carry each way; without a rate nothing but held subflows is shaped."""
+    """What an interface can carry each way; without a rate nothing but throttled subflows is shaped."""
 
     download: HoldRate | None = Field(None, title="rate towards the clients", description=_RATE)
     upload: HoldRate | None = Field(None, title="rate from the clients", description=_RATE)
@@ -54,7 +54,7 @@ class Rule(Settings):
     A rule without any action lets its subflows pass: an exception from those that follow.
     """
 
-    name: Name = Field(title="stands in the log, in status and in metrics", description=values.NAME)
+    name: Name = Field(title="appears in log, status and metrics", description=values.NAME)
 
     path: str | None = Field(None, title="the subflow's path", description="the name of one of the [paths] in quotes")
     clients: Networks = Field((), strict=False, title="the client's address on that path", description=values.NETWORKS)
@@ -81,7 +81,7 @@ class Rule(Settings):
     direction: Directions = Field(
         Directions.DOWNLOAD, strict=False, title="which way", description="'download', 'upload' or 'both'"
     )
-    rate: HoldRate | None = Field(None, title="held to this rate; with borrow: guaranteed", description=_RATE)
+    rate: HoldRate | None = Field(None, title="the limit; with borrow: guaranteed", description=_RATE)
     borrow: bool = Field(False, title="may use what the link has to spare", description="true or false")
     ceiling: HoldRate | None = Field(None, title="up to this rate when it borrows", description=_RATE)
     priority: int = Field(
@@ -89,14 +89,14 @@ class Rule(Settings):
     )
     dscp: Dscp | None = Field(None, title="code point to write into its packets", description=values.DSCP)
     quota: Quota | None = Field(None, title="so many bytes, then slower", description=values.QUOTA)
-    over_quota_rate: HoldRate | None = Field(None, title="rate when the quota is spent", description=_RATE)
+    over_quota_rate: HoldRate | None = Field(None, title="rate when the quota is exhausted", description=_RATE)
     shared_by: SharedBy = Field(
         SharedBy.SUBFLOW,
         strict=False,
         title="who shares the rate",
         description="'subflow', 'session', 'client' or 'rule'",
     )
-    dry_run: bool = Field(False, title="count only, hold nothing", description="true or false")
+    dry_run: bool = Field(False, title="count only, throttle nothing", description="true or false")
 
     @property
     def acts(self) -> bool:
@@ -116,7 +116,7 @@ class LimitSettings(Settings):
     )
     idle: Duration = Field(
         Duration(IDLE * 10**6),
-        title="with the sniffer: time without a packet after which a held subflow counts as gone",
+        title="with the sniffer: time without a packet after which a throttled subflow counts as gone",
         description=Duration.ACCEPTED,
     )
 
@@ -234,6 +234,6 @@ def without_rule(policy: Policy, name: str) -> Policy:
     """``policy`` without the rule ``name``; raises Failure, exit 64, if it has none of that name."""
     rest = tuple(rule for rule in policy.rules if rule.name != name)
     if len(rest) == len(policy.rules):
-        known = ", ".join(rule.name for rule in policy.rules) or "none is in force"
+        known = ", ".join(rule.name for rule in policy.rules) or "none is active"
         raise refused("unset", "rule", name, f"the name of a rule: {known}")
     return policy.model_copy(update={"rules": rest})

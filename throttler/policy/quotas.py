@@ -1,7 +1,7 @@
-"""What owners have used of their quotas: byte counters in, owners whose quota is spent out.
+"""What owners have used of their quotas: byte counters in, owners whose quota is exhausted out.
 
 A meter reads the counter of a class again before the class, at its fastest, can have passed half of what is left; so
-the readings come closer and closer, and few are needed. The last half percent counts as spent.
+the readings come closer and closer, and few are needed. The last half percent counts as exhausted.
 """
 
 import heapq
@@ -52,7 +52,7 @@ class _Meter:
 
     @property
     def left(self) -> int:
-        """Bytes, 0 when the quota is spent."""
+        """Bytes, 0 when the quota is exhausted."""
         left = self.quota.size.amount - self.used
         return left if left * _ACCURACY > self.quota.size.amount else 0
 
@@ -88,14 +88,14 @@ class Quotas:
 
     def __init__(self) -> None:
         self._meters: dict[Owner, _Meter] = {}
-        self._spent: set[Owner] = set()
+        self._exhausted: set[Owner] = set()
         self._counters: dict[int, _Counter] = {}
         self._due: list[tuple[int, int]] = []
 
     @property
-    def spent(self) -> Collection[Owner]:
+    def exhausted(self) -> Collection[Owner]:
         """The owners that have nothing left: always the same collection, which changes."""
-        return self._spent
+        return self._exhausted
 
     @property
     def next_reading(self) -> int | None:
@@ -130,7 +130,7 @@ class Quotas:
         self._plan(minor, counter, now)
 
     def read(self, minor: int, total: int, now: int, local: datetime) -> Owner | None:
-        """The counter ``minor`` shows ``total`` bytes; returns its owner if their quota has just been spent."""
+        """The counter ``minor`` shows ``total`` bytes; returns its owner if that has just exhausted the quota."""
         counter = self._counters.get(minor)
         if counter is None:
             return None
@@ -153,12 +153,12 @@ class Quotas:
         self._due.clear()
 
     def renew(self, local: datetime) -> list[Owner]:
-        """Begin anew what a new period begins for; returns those who had spent all and have something again."""
+        """Start new periods; returns the owners that have bytes left again."""
         starts = {period: _start(period, local) for period in Period}
         ended = [(owner, meter) for owner, meter in self._meters.items() if meter.since != starts[meter.quota.period]]
         if not ended:
             return []
-        had_none = self._spent.copy()
+        had_none = self._exhausted.copy()
         # Who has used nothing and has no class need not be remembered.
         present = {counter.owner for counter in self._counters.values()}
         for owner, meter in ended:
@@ -166,13 +166,13 @@ class Quotas:
             self._judge(owner, meter)
             if owner not in present:
                 del self._meters[owner]
-        return list(had_none - self._spent)
+        return list(had_none - self._exhausted)
 
     def keep(self, rules: Iterable[Rule]) -> None:
         """Forget meters of rules that are no more, and take over changed quotas."""
         quotas = {rule.name: rule.quota for rule in rules if rule.quota is not None}
         self._meters = {owner: meter for owner, meter in self._meters.items() if owner.rule in quotas}
-        self._spent.intersection_update(self._meters)
+        self._exhausted.intersection_update(self._meters)
         for owner, meter in self._meters.items():
             meter.quota = quotas[owner.rule]
             self._judge(owner, meter)
@@ -199,12 +199,12 @@ class Quotas:
             self._judge(owner, meter)
 
     def _judge(self, owner: Owner, meter: _Meter) -> None:
-        (self._spent.discard if meter.left else self._spent.add)(owner)
+        (self._exhausted.discard if meter.left else self._exhausted.add)(owner)
 
     def _make_room(self) -> None:
         """Forget those who have used least and have no class now, a part of them at once, when there are too many.
 
-        Who has spent all goes last: another address is no way to a new quota.
+        An owner with an exhausted quota goes last: another address is no way to a new quota.
         """
         if len(self._meters) < METERS:
             return
@@ -213,7 +213,7 @@ class Quotas:
         away = (each for each in others if each[2] not in present)
         for _, _, owner in heapq.nsmallest(METERS // 16, away):
             del self._meters[owner]
-            self._spent.discard(owner)
+            self._exhausted.discard(owner)
 
     def _begin_anew(self, meter: _Meter, since: str) -> None:
         if since != meter.since:

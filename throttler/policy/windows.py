@@ -1,4 +1,4 @@
-"""When rules are in force: hours and days of local time, to the minute."""
+"""When rules are active: hours and days of local time, to the minute."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -7,8 +7,8 @@ from throttler.policy.model import Rule
 from throttler.policy.values import Day
 
 
-def in_force(rules: Iterable[Rule], now: datetime) -> frozenset[str]:
-    """The names of the rules whose hours and days hold at ``now``, which is local time."""
+def active_rules(rules: Iterable[Rule], now: datetime) -> frozenset[str]:
+    """The names of the rules whose hours and days include ``now``, which is local time."""
     return frozenset(rule.name for rule in rules if _holds(rule, now))
 
 

@@ -37,7 +37,7 @@ class Commands:
         self.reporter = Reporter(self._snapshot)
         self._file = file
         self._policy = policy
-        self._set_live: frozenset[str] = frozenset()
+        self._runtime: frozenset[str] = frozenset()
         self._engine = engine
         self._source = source
         self._feed = feed
@@ -59,7 +59,7 @@ class Commands:
     def _snapshot(self) -> Callable[[], Report]:
         snapshot, source, uptime = self._engine.snapshot(), self._source, time.monotonic() - self._started
         counted = source.counts().copy(), source.capture()
-        subject = report.Subject(snapshot, self._set_live, source.which, *counted, self._file, uptime)
+        subject = report.Subject(snapshot, self._runtime, source.which, *counted, self._file, uptime)
         now = time.monotonic_ns()
         return lambda: Report(subject, report.measure(snapshot.devices), now)
 
@@ -77,7 +77,7 @@ class Commands:
         return self._policy
 
     def reload(self) -> Answer:
-        """Decide by what is in the policy's file now; what was set live is gone."""
+        """Decide by what is in the policy's file now; what was set at run time is gone."""
         return self._change(model.read(self._file), frozenset())
 
     def _set(self, asked: Answer) -> Answer:
@@ -91,12 +91,12 @@ class Commands:
 
     def _change_live(self, policy: Policy, name: str) -> Answer:
         model.check(policy, "set")
-        return self._change(policy, self._set_live | {name})
+        return self._change(policy, self._runtime | {name})
 
-    def _change(self, policy: Policy, set_live: frozenset[str]) -> Answer:
+    def _change(self, policy: Policy, runtime: frozenset[str]) -> Answer:
         apply.refuse_foreign(layout(policy).devices)
         self.watch(policy, interfaces.now())
-        self._policy, self._set_live = policy, set_live
+        self._policy, self._runtime = policy, runtime
         plan = self._feed([PolicyChanged(policy)])
         return {
             "rules": [_described(rule) for rule in policy.rules],

@@ -51,7 +51,7 @@ _BETWEEN_LOOKS = 60.0
 _SILENT_AT_ONCE = 500
 """Subflows whose end is one step."""
 _DAMAGED = "state file damaged"
-_BETWEEN_FRESH_STARTS = 10.0
+_BETWEEN_RESETS = 10.0
 """Seconds: two failures of nft or tc in a shorter time, and the daemon gives up."""
 
 
@@ -142,10 +142,10 @@ class Daemon:
             there = interfaces.now()
             # An interface that has gone meanwhile may be what failed.
             if not failed.by_others and there == self._there:
-                if time.monotonic() - last_failure < _BETWEEN_FRESH_STARTS:
+                if time.monotonic() - last_failure < _BETWEEN_RESETS:
                     raise failed.failure
                 last_failure = time.monotonic()
-            self._log.event("starting afresh", Level.WARNING, reason=str(failed.failure))
+            self._log.event("reset", Level.WARNING, reason=str(failed.failure))
             plan = self._see([*(event for each in self._follow(there) for event in each), Emptied()])
 
     def _stand(self, plan: Plan) -> StepFailed | None:
@@ -191,7 +191,7 @@ class Daemon:
             self._readings.extend(self._installation.read(self._see([Stopping()])))
             self._see([])
         except StepFailed as failed:
-            # A stop is a stop: what cannot be read any more is not worth a fresh start.
+            # A stop is a stop: what cannot be read any more is not worth a reset.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
 
     @property
@@ -287,7 +287,7 @@ class Daemon:
             return self._commands.answer(asked)
         except StepFailed as failed:
             self._failed = failed
-            raise Failure(Exit.SYSTEM, f"{failed.failure}: starting afresh") from failed
+            raise Failure(Exit.SYSTEM, f"{failed.failure}: resetting") from failed
 
     @cached_property
     def _exporter(self) -> "Exporter":

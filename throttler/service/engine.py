@@ -8,7 +8,7 @@ from datetime import datetime
 from throttler.policy.decide import Hold, Matcher, Moment, Owner
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
-from throttler.policy.windows import in_force
+from throttler.policy.windows import active_rules
 from throttler.service.events import CounterRead, Emptied, EngineEvent, InterfacesAre, PolicyChanged, Stopping
 from throttler.service.snapshot import Question, Snapshot, Verdict
 from throttler.sessions import Sessions
@@ -39,7 +39,7 @@ class Engine:
         self._subflows_by_rule: Counter[str] = Counter()
         self._matches_by_rule: Counter[str] = Counter()
         self._subflows_by_path: Counter[str] = Counter()
-        self._held_by_path: Counter[str] = Counter()
+        self._throttled_by_path: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._metered: dict[int, Placed] = {}
         self._verdicts: dict[int, tuple[Verdict, ...]] = {}
@@ -101,17 +101,17 @@ class Engine:
             devices=self._layout.devices,
             absent=self._absent,
             moment=self._moment,
-            spent=frozenset(self._quotas.spent),
+            exhausted=frozenset(self._quotas.exhausted),
             sessions=tuple(self._sessions),
             subflows_total=self._sessions.subflows,
-            holds_total=ledger.elements,
+            throttled_total=ledger.elements,
             classes=dict(ledger.classes),
             verdicts=self._verdicts.copy(),
             held=dict(ledger.held),
             subflows_by_rule=self._subflows_by_rule.copy(),
             matches_by_rule=self._matches_by_rule.copy(),
             subflows_by_path=self._subflows_by_path.copy(),
-            held_by_path=self._held_by_path.copy(),
+            throttled_by_path=self._throttled_by_path.copy(),
             used=self._quotas.used(),
             counts=self._counts + self._sessions.unexpected,
             shared=ledger.shared,
@@ -141,12 +141,12 @@ class Engine:
         return self._quotas.renew(local)
 
     def _read(self, event: CounterRead, now: int) -> set[int]:
-        """The sessions of whoever has just spent their quota."""
-        spent = None if event.sent is None else self._quotas.read(event.minor, event.sent, now, self._local())
+        """The sessions of the owner whose quota has just been exhausted."""
+        exhausted = None if event.sent is None else self._quotas.read(event.minor, event.sent, now, self._local())
         if event.minor not in self._metered:
             # It was read for the last time: the plan that asked for it closed the class.
             self._quotas.close(event.minor)
-        return set(self._ledger.sharers(spent)) if spent else set()
+        return set(self._ledger.sharers(exhausted)) if exhausted else set()
 
     def _adopt(self, policy: Policy, now: int) -> None:
         self._matcher = Matcher(policy)
@@ -163,7 +163,7 @@ class Engine:
         self._lay_out(None)
         self._quotas.forget_counters()
         self._metered.clear()
-        self._counts["fresh starts"] += 1
+        self._counts["resets"] += 1
 
     def _on_others(self, names: frozenset[str]) -> set[int]:
         """The sessions with subflows on interfaces that went away or came."""
@@ -182,7 +182,7 @@ class Engine:
         self._is_laid_out = False
 
     def _moment_now(self) -> Moment:
-        return Moment(in_force(self._matcher.policy.rules, self._local()), self._quotas.spent)
+        return Moment(active_rules(self._matcher.policy.rules, self._local()), self._quotas.exhausted)
 
     # Plans
 
@@ -230,7 +230,7 @@ class Engine:
         for count, seen in ((Counter.subtract, before), (Counter.update, verdicts)):
             count(self._subflows_by_rule, (verdict.rule for verdict in seen if verdict.rule))
             count(self._subflows_by_path, (verdict.path for verdict in seen if verdict.path))
-            count(self._held_by_path, (verdict.path for verdict in seen if verdict.path and verdict.held))
+            count(self._throttled_by_path, (verdict.path for verdict in seen if verdict.path and verdict.throttled))
         self._matches_by_rule.update(new.rule for new in verdicts if new.rule and new not in before)
 
     def _meter(self, classes: Iterable[Placed], now: int, are_new: bool = True) -> None:

@@ -63,7 +63,7 @@ class Installation:
             if not plan.is_empty:
                 apply.carry_out(plan, self._layout, self._kernel)
         self._tell("release", plan.leave)
-        self._tell("hold", plan.enter)
+        self._tell("throttle", plan.enter)
 
     def _extend(self, layout: Layout) -> None:
         apply.check_roots(self._layout.devices & layout.devices)

@@ -38,13 +38,17 @@ _TOTALS: _Figures[Status, float] = (
     ("uptime_seconds", lambda status: status.uptime_s, "Time since the throttler's start."),
     ("sessions", lambda status: status.sessions_total, "Sessions that are known."),
     ("subflows", lambda status: status.subflows_total, "Subflows that are known."),
-    ("held_subflows", lambda status: status.holds_total, "Subflows that are held to a rate."),
+    (
+        "throttled_subflows",
+        lambda status: status.throttled_total,
+        "Subflows that are throttled; each direction counts.",
+    ),
     ("classes", lambda status: status.classes_total, "HTB classes that are installed."),
     ("unread_classes", lambda status: status.unread_classes, "HTB classes whose counters could not be read."),
 )
 _RULES: _Figures[RuleStatus, float] = (
-    ("in_force", lambda rule: rule.in_force, "Whether the rule works now (1) or not (0)."),
-    ("dry_run", lambda rule: rule.dry_run, "Whether the rule only tells what it would hold (1)."),
+    ("active", lambda rule: rule.active, "Whether the rule works now (1) or not (0)."),
+    ("dry_run", lambda rule: rule.dry_run, "Whether the rule only counts what it would throttle (1)."),
     ("subflows", lambda rule: rule.subflows, "Subflows that the rule decides about."),
     ("classes", lambda rule: rule.classes, "HTB classes of the rule."),
 )
@@ -52,11 +56,11 @@ _QUOTAS: _Figures[QuotaStatus, float] = (
     ("limit_bytes", lambda quota: quota.bytes, "Bytes that the rule's quota allows each in its period."),
     ("used_bytes", lambda quota: quota.used, "Bytes used of the rule's quota in this period, of all together."),
     (
-        "worst_used_bytes",
-        lambda quota: quota.worst_used,
+        "max_used_bytes",
+        lambda quota: quota.max_used,
         "Bytes used of the rule's quota in this period, of the one who used most.",
     ),
-    ("spent", lambda quota: quota.spent, "How many have used up the rule's quota in this period."),
+    ("exhausted", lambda quota: quota.exhausted, "How many have used up the rule's quota in this period."),
 )
 _CLASSES: _Figures[ClassCounters, int] = (
     ("sent_bytes", lambda counters: counters.sent_bytes, "Bytes of Ethernet frames that the rule's classes sent."),
@@ -65,7 +69,7 @@ _CLASSES: _Figures[ClassCounters, int] = (
 )
 _PATHS: _Figures[PathStatus, float] = (
     ("subflows", lambda path: path.subflows, "Subflows on the path."),
-    ("held_subflows", lambda path: path.held, "Held ones."),
+    ("throttled_subflows", lambda path: path.throttled, "Throttled ones."),
 )
 _SUBFLOWS: _Figures[SubflowStatus, int | None] = (
     (
@@ -187,7 +191,7 @@ def _of_rules(rules: Sequence[RuleStatus]) -> Iterator[Metric]:
     yield _counter("rule_matches", "Subflows that the rule matched.", ("rule",), matches)
     # Bytes are Prometheus' base unit, also of rates.
     rates = (((rule.name,), Rate.parse(rule.rate).amount / 8) for rule in rules if rule.rate)
-    yield _gauge("rule_rate_bytes_per_second", "Rate that the rule holds to.", ("rule",), rates)
+    yield _gauge("rule_rate_bytes_per_second", "Rate that the rule limits to.", ("rule",), rates)
     for name, amount, text in _QUOTAS:
         quotas = (((rule.name, rule.quota.period), amount(rule.quota)) for rule in rules if rule.quota)
         yield _gauge(f"rule_quota_{name}", text, ("rule", "period"), quotas)

@@ -79,7 +79,7 @@ class Subject:
     """
 
     snapshot: Snapshot
-    set_live: frozenset[str]
+    runtime: frozenset[str]
     source: Which
     counts: Counter[str]
     capture: Mapping[str, Mapping[str, int]]
@@ -118,10 +118,10 @@ class Report:
             uptime_s=round(subject.uptime, 3),
             sessions_total=len(snapshot.sessions),
             subflows_total=snapshot.subflows_total,
-            holds_total=snapshot.holds_total,
+            throttled_total=snapshot.throttled_total,
             classes_total=len(snapshot.classes),
             rules=tuple(
-                _rule(snapshot, rule, rule.name in subject.set_live, classes_by_rule[rule.name], used[rule.name])
+                _rule(snapshot, rule, rule.name in subject.runtime, classes_by_rule[rule.name], used[rule.name])
                 for rule in snapshot.policy.rules
             ),
             paths=tuple(_path(snapshot, name) for name in snapshot.policy.paths),
@@ -155,18 +155,18 @@ class Report:
 
 def _counters(snapshot: Snapshot, counts: Counter[str]) -> dict[str, int]:
     found = snapshot.counts + counts
-    found["holds in a shared class: none of their own was free"] = snapshot.shared
-    found["holds refused: no class was free"] = snapshot.refused
-    found["holds refused: the nft map was full"] = snapshot.unmapped
+    found["throttled in a shared class: no class of their own was free"] = snapshot.shared
+    found["not throttled: no class was free"] = snapshot.refused
+    found["not throttled: the nft map was full"] = snapshot.unmapped
     return {str(name): count for name, count in sorted(found.items())}
 
 
-def _rule(snapshot: Snapshot, rule: Rule, set_live: bool, classes: int, used: Sequence[int]) -> RuleStatus:
+def _rule(snapshot: Snapshot, rule: Rule, runtime: bool, classes: int, used: Sequence[int]) -> RuleStatus:
     return RuleStatus(
         name=rule.name,
-        set_live=set_live,
+        runtime=runtime,
         dry_run=rule.dry_run,
-        in_force=rule.name in snapshot.moment.rules,
+        active=rule.name in snapshot.moment.rules,
         shared_by=str(rule.shared_by),
         rate=str(rule.rate) if rule.rate else None,
         subflows=snapshot.subflows_by_rule[rule.name],
@@ -183,15 +183,19 @@ def _quota(snapshot: Snapshot, rule: Rule, used: Sequence[int]) -> QuotaStatus |
         bytes=rule.quota.size.amount,
         period=str(rule.quota.period),
         used=sum(used),
-        worst_used=max(used, default=0),
-        spent=sum(owner.rule == rule.name for owner in snapshot.spent),
+        max_used=max(used, default=0),
+        exhausted=sum(owner.rule == rule.name for owner in snapshot.exhausted),
     )
 
 
 def _path(snapshot: Snapshot, name: str) -> PathStatus:
     interface = snapshot.policy.paths[name].interface
     return PathStatus(
-        name, interface, interface not in snapshot.absent, snapshot.subflows_by_path[name], snapshot.held_by_path[name]
+        name,
+        interface,
+        interface not in snapshot.absent,
+        snapshot.subflows_by_path[name],
+        snapshot.throttled_by_path[name],
     )
 
 

@@ -1,4 +1,4 @@
-"""Held subflows that carry nothing any more: with the sniffer nobody tells the end of one whose client is gone.
+"""Throttled subflows that carry nothing any more: with the sniffer nobody tells the end of one whose client is gone.
 
 A client out of coverage sends neither FIN nor RST, and a sender that gives up sends none either. What its classes have
 sent is counted; a subflow all of whose classes have stood still for too long counts as ended.

@@ -19,7 +19,7 @@ class Verdict:
     subflow: FourTuple
     path: str | None
     rule: str | None
-    held: bool
+    throttled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,17 @@ class Snapshot:
     devices: frozenset[str]
     absent: frozenset[str]
     moment: Moment
-    spent: frozenset[Owner]
+    exhausted: frozenset[Owner]
     sessions: Sequence[Session]
     subflows_total: int
-    holds_total: int
+    throttled_total: int
     classes: Mapping[Place, Class]
     verdicts: Mapping[int, Sequence[Verdict]]
     held: Mapping[int, Held]
     subflows_by_rule: Counter[str]
     matches_by_rule: Counter[str]
     subflows_by_path: Counter[str]
-    held_by_path: Counter[str]
+    throttled_by_path: Counter[str]
     used: Sequence[Use]
     counts: Counter[str]
     shared: int

@@ -23,18 +23,18 @@ class QuotaStatus:
     bytes: int
     period: str
     used: int
-    worst_used: int
-    spent: int
+    max_used: int
+    exhausted: int
 
 
 @dataclass(frozen=True)
 class RuleStatus:
-    """A rule; ``rate`` is None if it holds to none."""
+    """A rule; ``rate`` is None if it sets no limit."""
 
     name: str
-    set_live: bool
+    runtime: bool
     dry_run: bool
-    in_force: bool
+    active: bool
     shared_by: str
     rate: str | None
     subflows: int
@@ -51,7 +51,7 @@ class PathStatus:
     interface: str
     present: bool
     subflows: int
-    held: int
+    throttled: int
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Status:
     uptime_s: float
     sessions_total: int
     subflows_total: int
-    holds_total: int
+    throttled_total: int
     classes_total: int
     rules: tuple[RuleStatus, ...]
     paths: tuple[PathStatus, ...]

@@ -3,7 +3,7 @@
 interface (download), or tributary-up (upload)
   htb 5452:                       root
     5452:fNN0                     trunk: what the link can carry
-      5452:1 ... 5452:4000        held subflows, sessions, clients, rules
+      5452:1 ... 5452:4000        throttled subflows, sessions, clients, rules
       5452:fNN1                   rest: all other packets, where the policy gives the link a rate
 """
 
@@ -46,7 +46,7 @@ class Link:
 
     @property
     def rest(self) -> int:
-        """The minor number of the class for all packets that are not held."""
+        """The minor number of the class for all packets that are not throttled."""
         return self.trunk + 1
 
     @property

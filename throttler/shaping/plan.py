@@ -89,7 +89,7 @@ class Class:
 
 
 Held = Mapping[tuple[Direction, FourTuple], Place]
-"""Where each direction of a session's held subflows is."""
+"""Where each direction of a session's throttled subflows is."""
 
 
 @dataclass

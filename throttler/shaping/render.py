@@ -1,8 +1,8 @@
 """Layouts and plans as text: lines for ``tc -batch -`` and scripts for ``nft -f -``.
 
-A packet of a held subflow is found in an nft map by its 4-tuple, gets a mark, and by the mark a priority, which names
-an HTB class (tc-htb(8), CLASSIFICATION); no tc filter is needed. Downloads are met where they leave (postrouting);
-uploads where they come in, from where they take the way round through an IFB device. All other packets pass unshaped,
+nftables finds a packet of a throttled subflow in a map by its 4-tuple and gives it a mark, and by the mark a priority,
+which names an HTB class (tc-htb(8), CLASSIFICATION); no tc filter is needed. Downloads are matched where they leave
+(postrouting), uploads where they come in; those are redirected to an IFB device. All other packets pass unshaped,
 unless their link has a rate.
 """
 
@@ -145,7 +145,7 @@ def _postrouting(direction: Direction) -> str:
         "        type filter hook prerouting priority raw - 10; policy accept;\n"
         f"        meta mark & 0xffff0000 == {MARK:#x} meta mark set 0\n"
         "    }\n"
-        "    chain hold {\n"
+        "    chain throttle {\n"
         "        type filter hook postrouting priority srcnat + 10; policy accept;\n"
         f"{_lookup(direction)}"
         "        meta priority set meta mark map @classes\n"

@@ -24,7 +24,7 @@ class Count(StrEnum):
     ANNOUNCED = "addresses announced"
     REMOVED = "addresses removed"
     TIMED_OUT = "subflows closed by one side only, and timed out"
-    SILENT = "held subflows silent for too long"
+    SILENT = "throttled subflows silent for too long"
     MALFORMED = "malformed TCP options"
     FALLBACK = "fallbacks to plain TCP"
     UNKNOWN_TOKEN = "joins with an unknown token"

@@ -53,9 +53,9 @@ def test_the_squid_that_comes_installed_serves_this_machine_alone() -> None:
     assert settings.listeners == ["127.0.0.1:3128", "[::1]:3128"]
 
 
-def test_the_policy_that_comes_installed_holds_nothing() -> None:
+def test_the_policy_that_comes_installed_throttles_nothing() -> None:
     shown = dry_run.text(model.read(FILES / "throttler.toml"))
-    assert "## Rule nothing-yet holds nothing" in shown
+    assert "## Rule nothing-yet throttles nothing" in shown
     assert "qdisc" not in shown
 
 

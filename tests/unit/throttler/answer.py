@@ -8,9 +8,9 @@ from throttler.service.status import SessionStatus, Status, decode
 
 _RULE = {
     "name": "wired-slow",
-    "set_live": False,
+    "runtime": False,
     "dry_run": False,
-    "in_force": True,
+    "active": True,
     "shared_by": "subflow",
     "rate": "5mbit",
     "subflows": 1,
@@ -23,13 +23,13 @@ _QUOTA = {
     "name": "lte-quota",
     "shared_by": "client",
     "rate": None,
-    "in_force": False,
+    "active": False,
     "quota": {
         "bytes": 20_000_000_000,
         "period": "month",
         "used": 5_000_000_000,
-        "worst_used": 3_000_000_000,
-        "spent": 0,
+        "max_used": 3_000_000_000,
+        "exhausted": 0,
     },
 }
 _CLASS = {
@@ -86,15 +86,15 @@ _ANSWER = {
     "uptime_s": 12.3,
     "sessions_total": 1,
     "subflows_total": 2,
-    "holds_total": 1,
+    "throttled_total": 1,
     "classes_total": 1,
     "rules": [_RULE, _QUOTA],
-    "paths": [{"name": "wired", "interface": "wired", "present": True, "subflows": 1, "held": 1}],
+    "paths": [{"name": "wired", "interface": "wired", "present": True, "subflows": 1, "throttled": 1}],
     "classes": [_CLASS],
     "sessions": [
         {"token": "1a2b3c4d", "age_s": 1.5, "active_subflows": 1, "announced": [], "subflows": [_HELD, _FREE]}
     ],
-    "counters": {"joins established": 1, "holds": 3},
+    "counters": {"joins established": 1, "elements added": 3},
     "capture": {"wired": {"passed": 10, "dropped": 2, "unreadable": 1}},
 }
 

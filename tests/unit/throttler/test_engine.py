@@ -76,7 +76,7 @@ def test_a_port_used_again_is_held_for_its_new_session_alone(shared_by: str, tmp
     plan = world.engine.see([SubflowEstablished(3, 8, FIRST, "eth0", initial=True)], 1)
     assert [element.subflow for element in plan.leave] == entered(plan) == [FIRST]
     assert plan.drain == (first.open if shared_by == "session" else ())
-    assert (len(world.shown.sessions), world.shown.subflows_total, world.shown.holds_total) == (1, 1, 1)
+    assert (len(world.shown.sessions), world.shown.subflows_total, world.shown.throttled_total) == (1, 1, 1)
     # When it is told after all, the new subflow stays held.
     assert world.engine.see([SubflowClosed(4, 7, FIRST, Ended.RESET), SessionClosed(5, 7, Ended.CLOSED)], 2).is_empty
     assert len(world.engine.see([SessionClosed(6, 8, Ended.CLOSED)], 3).leave) == 1
@@ -132,7 +132,7 @@ def test_after_a_failure_everything_is_wanted_again(world: World) -> None:
     first = world.engine.see(SESSION, 0)
     again = world.engine.see([Emptied()], SECOND)
     assert (again.layout, again.open, again.enter) == (first.layout, first.open, first.enter)
-    assert world.shown.counts["fresh starts"] == 1
+    assert world.shown.counts["resets"] == 1
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"\ndry_run = true'], indirect=True)

@@ -112,7 +112,7 @@ def subflow(number: int, interface: str, backup: bool = False) -> Subflow:
 
 
 def moment(policy: Policy) -> Moment:
-    """Every rule is in force."""
+    """Every rule is active."""
     return Moment(frozenset(rule.name for rule in policy.rules))
 
 
@@ -206,7 +206,7 @@ def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_doe
     assert reasons == [
         Reason("three", "its session has 2 active subflows, not 3 or more"),
         Reason("mail", "this host's port is 3128, not 25"),
-        Reason("late", "it is not in force now: 01:00-02:00"),
+        Reason("late", "it is not active now: 01:00-02:00"),
         Reason("slow", None),
     ]
 
@@ -244,8 +244,8 @@ def test_who_has_spent_the_quota_gets_the_slower_rate(tmp_path: Path) -> None:
     policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
     matcher, session = Matcher(policy), Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth0")))
     (hold,) = matcher.holds(policy.rules[0], session, session.subflows[0], moment(policy))
-    spent = Moment(frozenset({"slow"}), {hold.owner})
-    rates = [matcher.holds(policy.rules[0], session, each, spent)[0].shape.rate for each in session.subflows]
+    exhausted = Moment(frozenset({"slow"}), {hold.owner})
+    rates = [matcher.holds(policy.rules[0], session, each, exhausted)[0].shape.rate for each in session.subflows]
     assert rates == [1_000_000, 5_000_000]
 
 

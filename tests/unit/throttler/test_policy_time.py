@@ -9,7 +9,7 @@ from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND, Quotas, as_json, period_start
 from throttler.policy.values import Day, Period, Quota, SharedBy
-from throttler.policy.windows import in_force
+from throttler.policy.windows import active_rules
 from tributary.settings.hours import Hours
 from tributary.settings.units import PositiveRate, Size
 
@@ -38,7 +38,7 @@ WEEKEND = Rule(name="weekend", days=(Day.SAT, Day.SUN))
 )
 def test_a_rule_is_in_force_in_its_hours(rule: Rule, day: int, hour: int, minute: int, expected: bool) -> None:
     now = SATURDAY.replace(day=day, hour=hour, minute=minute)
-    assert (rule.name in in_force([rule], now)) is expected
+    assert (rule.name in active_rules([rule], now)) is expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_quota_is_spent_by_what_its_counter_shows() -> None:
     quotas = metered()
     assert not quotas.read(1, 99_000_000, SECOND, SATURDAY)
     assert quotas.read(1, 100_000_000, SECOND, SATURDAY)
-    assert quotas.spent == {OWNER}
+    assert quotas.exhausted == {OWNER}
 
 
 def test_counters_are_read_before_the_class_can_have_passed_half_of_what_is_left() -> None:
@@ -88,7 +88,7 @@ def test_counters_are_read_before_the_class_can_have_passed_half_of_what_is_left
 
 def test_a_class_at_full_speed_is_cut_within_half_a_percent_by_few_readings() -> None:
     quotas, now, readings = metered(), 0, 0
-    while not quotas.spent:
+    while not quotas.exhausted:
         assert quotas.next_reading is not None
         now = quotas.next_reading
         assert quotas.due(now) == [1]
@@ -112,7 +112,7 @@ def test_a_new_day_gives_the_quota_anew() -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     assert not quotas.renew(SATURDAY.replace(hour=23, minute=59))
     assert quotas.renew(SATURDAY.replace(day=22))
-    assert quotas.spent == frozenset()
+    assert quotas.exhausted == frozenset()
     assert not quotas.read(1, 110_000_000, SECOND, SATURDAY.replace(day=22))
     assert [amount for _, _, amount in quotas.used()] == [10_000_000]
 
@@ -123,14 +123,14 @@ def test_what_was_used_survives_a_restart_in_the_same_period_only() -> None:
     again, tomorrow = Quotas(), Quotas()
     again.load(as_json(quotas.used()), [RULE], SATURDAY.replace(hour=20))
     tomorrow.load(as_json(quotas.used()), [RULE], SATURDAY.replace(day=22))
-    assert again.spent == {OWNER} and tomorrow.spent == frozenset()
+    assert again.exhausted == {OWNER} and tomorrow.exhausted == frozenset()
 
 
-def test_a_larger_quota_after_a_reload_is_not_spent() -> None:
+def test_a_larger_quota_after_a_reload_is_not_exhausted() -> None:
     quotas = metered()
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     quotas.keep([RULE.model_copy(update={"quota": Quota(Size.parse("200MB"), Period.DAY)})])
-    assert quotas.spent == frozenset()
+    assert quotas.exhausted == frozenset()
     quotas.keep([EVENING])
     assert as_json(quotas.used()) == []
 
@@ -174,4 +174,4 @@ def test_meters_are_bounded_and_who_has_spent_all_is_forgotten_last(monkeypatch:
         quotas.read(number, number, SECOND, SATURDAY)
         quotas.close(number)
         assert len(quotas.used()) <= 64
-    assert OWNER in quotas.spent
+    assert OWNER in quotas.exhausted

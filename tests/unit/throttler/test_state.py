@@ -23,7 +23,7 @@ def test_what_was_used_comes_back(tmp_path: Path) -> None:
     store.save([(OWNER, "2026-11-21T00:00:00", 100_000_000), (Owner("lte", SharedBy.CLIENT, "10.0.0.2"), "x", 0)])
     quotas = Quotas()
     Store(tmp_path).load_into(quotas, [RULE], NOW, told.append)
-    assert (quotas.used(), set(quotas.spent), told) == ([(OWNER, "2026-11-21T00:00:00", 100_000_000)], {OWNER}, [])
+    assert (quotas.used(), set(quotas.exhausted), told) == ([(OWNER, "2026-11-21T00:00:00", 100_000_000)], {OWNER}, [])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def printed(width: int, status: Status) -> str:
 def test_a_held_subflow_has_its_facts_on_one_line_when_it_is_wide() -> None:
     assert (
         "\n  10.0.1.1:3128 > 10.0.1.2:40000, path wired, initial, age 1 s, sent 1.00 kB, received 45 B, rtt 20.0 ms,"
-        " held by wired-slow, download class 5452:1\n"
+        " throttled by wired-slow, download class 5452:1\n"
     ) in shown(200)
 
 
@@ -46,13 +46,13 @@ def test_subflows_stand_under_their_session() -> None:
 
 
 def test_a_backup_join_that_nothing_is_known_of_says_so_in_words() -> None:
-    assert "interface wlan0, join, address id 2, backup, age 1 s, sent 2.00 kB, not held" in shown(200)
+    assert "interface wlan0, join, address id 2, backup, age 1 s, sent 2.00 kB, not throttled" in shown(200)
 
 
 def test_quota_and_state_of_a_rule() -> None:
     text = shown(200)
-    assert "rule lte-quota\n  not in force, by client," in text
-    assert "quota 20GB a month, used 5.00 GB, most by one 3.00 GB, spent by 0" in text
+    assert "rule lte-quota\n  not active, by client," in text
+    assert "quota 20GB a month, used 5.00 GB, most by one 3.00 GB, exhausted by 0" in text
 
 
 def test_a_class_that_could_not_be_read_says_so_in_place_of_its_figures() -> None:

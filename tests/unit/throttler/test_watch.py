@@ -123,15 +123,15 @@ def test_the_view_of_a_daemon_without_sessions() -> None:
 
 
 def test_a_quotas_bar_is_never_longer_than_itself() -> None:
-    quota = QuotaStatus(bytes=1000, period="day", used=430, worst_used=430, spent=0)
+    quota = QuotaStatus(bytes=1000, period="day", used=430, max_used=430, exhausted=0)
     assert quota_bar(quota) == "[####......] 43% of 1.00 kB a day"
-    assert quota_bar(replace(quota, worst_used=5000)) == "[##########] 500% of 1.00 kB a day"
+    assert quota_bar(replace(quota, max_used=5000)) == "[##########] 500% of 1.00 kB a day"
 
 
 def test_the_plain_line_has_rates_in_bits() -> None:
     table = rows(answer(), later(2.0, sent_bytes=1000))
     assert plain_line(0, answer(), table) == (
-        "1970-01-01T00:00:00.000Z sessions=1 subflows=2 holds=1 classes=1"
+        "1970-01-01T00:00:00.000Z sessions=1 subflows=2 throttled=1 classes=1"
         " download=4000 upload=- drops=0 sent=4000 received=0"
     )
     assert "download=- " in plain_line(0, answer(), Rows((), ()))
